@@ -17,7 +17,7 @@ from cardbox_cli.context.providers.anthropic import cards as anthropic
 from cardbox_cli.context.providers.anthropic.encoding import NAME as ANTHROPIC
 from cardbox_cli.context.providers.turns import gathered, role_of
 from cardbox_cli.context.sources import imported_card, keep
-from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable
+from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable, moment
 from cardbox_cli.conversations.files import is_list
 from cardbox_cli.conversations.json_documents import Document, Documents
 from cardbox_cli.conversations.json_window import held
@@ -119,7 +119,7 @@ def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversati
 def _entries(lines: _Lines, numbers: Iterable[int]) -> Iterator[FileEntry]:
     for position, number in enumerate(numbers):
         place, line = lines.line(number)
-        yield FileEntry(str(position), held(line), place)
+        yield FileEntry(str(position), held(line), place, moment(text_at(line, "timestamp")))
 
 
 def _threads(lines: _Lines) -> "dict[_Thread, array[int]]":

@@ -1,6 +1,7 @@
 """A conversation on its way from a file to a box, and what a format of such files offers."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -26,11 +27,22 @@ class FileEntry(msgspec.Struct, frozen=True):
     """What a format writes at a time, such as a message: its JSON value.
 
     `position` tells it from the other entries of its conversation, `place` is for error messages.
+    `created_at` is when it was written, where the file says so.
     """
 
     position: str
     value: Any
     place: str
+    created_at: datetime | None = None
+
+
+def moment(text: Any) -> datetime | None:
+    """The time that a file gives in RFC 3339, in UTC where it says no other; None for anything else."""
+    try:
+        found = datetime.fromisoformat(text)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):

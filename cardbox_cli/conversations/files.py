@@ -60,9 +60,10 @@ def find_messages(
     finder = _Finder(shape, at)
     for place, document in documents:
         if is_list(document) and not shape.is_message(next(iter(document), None)):
-            yield from (finder.one(item, f"{place}[{index}]") for index, item in enumerate(_parts(document)))
+            for index, item in enumerate(_parts(document)):
+                yield from finder.all(item, f"{place}[{index}]")
         else:
-            yield finder.one(document, place)
+            yield from finder.all(document, place)
 
 
 def lists_within(
@@ -102,15 +103,19 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 class _Finder(NamedTuple):
-    """Finds the messages of one conversation: by their key `at`, or by their shape."""
+    """Finds the messages of a conversation by their shape, or those of all that stand at a key `at`."""
 
     shape: MessageShape
     at: str | None
 
-    def one(self, item: Any, place: str) -> MessageList:
-        """The list of messages in a document."""
-        if self.at is not None:
-            return self._named(item, self.at, place)
+    def all(self, item: Any, place: str) -> Iterator[MessageList]:
+        """The lists of messages in a document."""
+        if self.at is None:
+            yield self._one(item, place)
+        else:
+            yield from self._named(item, self.at.split("."), MessageList([], {}, {}, place))
+
+    def _one(self, item: Any, place: str) -> MessageList:
         is_message = self.shape.is_message
         if is_list(item) and (is_message(next(iter(item), None)) or _all(item, is_message)):
             return MessageList(item, {}, {}, place)  # what is none among them is named by its place
@@ -121,24 +126,40 @@ class _Finder(NamedTuple):
             [(messages, holder)] = found.values()
             return MessageList(messages, holder, item, place)
         if not found:
-            raise InvalidConversation(
-                f"{place}: no messages found", hint=f"name their key with --at KEY; {_keys_hint(item)}"
-            )
+            deeper = _path_within(item, self.shape)
+            named = f"--at {deeper}" if deeper else f"--at KEY; {_keys_hint(item)}"
+            raise InvalidConversation(f"{place}: no messages found", hint=f"name their key with {named}")
         raise InvalidConversation(
             f"{place}: messages stand at several keys: {', '.join(found)}",
             hint=f"choose one, for example --at {next(iter(found))}",
         )
 
-    def _named(self, item: Any, at: str, place: str) -> MessageList:
-        messages = _at(item, at)
-        if self.shape.takes_text and isinstance(messages, str):
-            messages = [messages]
-        if not is_list(messages):
+    def _named(self, item: Any, keys: Sequence[str], found: MessageList) -> Iterator[MessageList]:
+        """The lists at a path of keys, which leads through each item of a list on its way.
+
+        `found` is what holds `item`: what stands beside it, what names it, and its place.
+        """
+        if not keys and self.shape.takes_text and isinstance(item, str):
+            item = [item]
+        if is_list(item) and (keys or self._is_of_lists(item)):
+            for index, part in enumerate(_parts(item)):
+                each = msgspec.structs.replace(found, beside={}, top={}, place=f"{found.place}[{index}]")
+                yield from self._named(part, keys, each)
+        elif is_list(item) and not keys:
+            yield msgspec.structs.replace(found, messages=item)
+        elif keys and isinstance(item, dict) and keys[0] in item:
+            top = found.top or item
+            place = found.place if _is_plain(item[keys[0]], keys[1:]) else f"{found.place}: {keys[0]}"
+            below = msgspec.structs.replace(found, beside=item, top=top, place=place)
+            yield from self._named(item[keys[0]], keys[1:], below)
+        else:
             raise InvalidConversation(
-                f"{place}: there is no list of messages at {at!r}", hint=_keys_hint(item)
+                f"{found.place}: there is no list of messages at {self.at!r}", hint=_keys_hint(item)
             )
-        above = at.rpartition(".")[0]
-        return MessageList(messages, _at(item, above) if above else item, item, place)
+
+    def _is_of_lists(self, value: Any) -> bool:
+        """Whether the items of a list are lists, each a conversation."""
+        return is_list(next(iter(_parts(value)), None))
 
     def _lists(self, item: Any) -> dict[str, tuple[Iterable[Any], dict[str, Any]]]:
         """The lists of messages in `item` with their holders, by dotted key, of the shallowest level."""
@@ -185,10 +206,26 @@ def _all(items: Any, test: Callable[[Any], bool]) -> bool:
     return items.all(test) if isinstance(items, LazyList) else all(map(test, items))
 
 
-def _at(item: Any, path: str) -> Any:
-    for key in path.split("."):
-        item = item.get(key) if isinstance(item, dict) else None
-    return item
+def _is_plain(value: Any, keys: Sequence[str]) -> bool:
+    """Whether a path of keys leads from a value to one list of messages, whose holder's place says enough."""
+    for key in keys:
+        if not isinstance(value, dict):
+            return False
+        value = value.get(key)
+    return not is_list(value) or not is_list(next(iter(_parts(value)), None))
+
+
+def _path_within(item: Any, shape: MessageShape, depth: int = 0) -> str | None:
+    """The path of keys to messages that stand in the items of lists."""
+    if is_list(item):
+        return _path_within(next(iter(_parts(item)), None), shape, depth + 1) if depth <= _DEPTH else None
+    for key, value in item.items() if isinstance(item, dict) and depth <= _DEPTH else ():
+        if _is_message_list(key, value, shape):
+            return str(key)
+        below = _path_within(value, shape, depth + 1)
+        if below is not None:
+            return f"{key}.{below}"
+    return None
 
 
 def _keys_hint(item: Any) -> str:

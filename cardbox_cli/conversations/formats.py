@@ -19,13 +19,19 @@ if TYPE_CHECKING:
 
 # The formats that are no provider's messages, and the module whose FORMAT each is.
 OTHERS = {
+    "codex": "cardbox_cli.conversations.containers.codex",
+    "inspect": "cardbox_cli.conversations.containers.inspect_logs",
+    "letta": "cardbox_cli.conversations.containers.letta",
+    "openhands": "cardbox_cli.conversations.containers.openhands",
+    "pi": "cardbox_cli.conversations.containers.pi",
+    "swe-agent": "cardbox_cli.conversations.containers.swe_agent",
     "claude-code": "cardbox_cli.conversations.claude_code",
     "langchain": "cardbox_cli.conversations.langchain",
     "sharegpt": "cardbox_cli.conversations.sharegpt",
     "otel": "cardbox_cli.conversations.otel",
 }
 # Those of them that are only read.
-READ_ONLY = ("sharegpt", "otel")
+READ_ONLY = ("codex", "inspect", "letta", "openhands", "pi", "swe-agent", "sharegpt", "otel")
 
 
 def format_names() -> tuple[str, ...]:

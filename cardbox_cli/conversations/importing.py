@@ -6,6 +6,7 @@ changed becomes a new box whose parent is the box before it. What a message mean
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -26,14 +27,22 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.imports import ImportStore, Wanted
 
 _TITLE_LENGTH = 60
+# What Claude Code writes into what a user says: commands and what they printed, and reminders.
+_NOTED = re.compile(r"<(command-[a-z]+|local-command-[a-z]+|system-reminder)>.*?</\1>", re.DOTALL)
+_COMMAND = re.compile(r"<command-(?:name|args)>(.*?)</command-", re.DOTALL)
 
 # What tells a conversation from all others, in any project.
 _Key = tuple[str, ...]
 
 
 class ImportedBox(msgspec.Struct, frozen=True):
-    """What became of one conversation: its box, how many cards it has, how many were new."""
+    """What became of one conversation: its box, how many cards it has, how many were new.
 
+    `index` is its number in its file, from 0, `place` where it stands there.
+    """
+
+    index: int
+    place: str
     box_id: str
     title: str | None
     cards: int
@@ -43,12 +52,14 @@ class ImportedBox(msgspec.Struct, frozen=True):
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """What an import did: a box for each conversation in order, and the last card of the last one.
 
-    `replaced_characters` counts the bad ones that it replaced.
+    `replaced_characters` counts the bad ones that it replaced, `empty` the conversations that say nothing,
+    which make no box.
     """
 
     boxes: list[ImportedBox]
     last_card_id: str | None
     replaced_characters: int
+    empty: int = 0
 
 
 def import_conversations(
@@ -59,8 +70,9 @@ def import_conversations(
     remap_tool_ids: bool = False,
     replace_bad_text: bool = False,
     turn: Mapping[str, str] = {},
+    only: int | None = None,
 ) -> Imported:
-    """Import `conversations`, all or nothing, one entry of them in memory at a time.
+    """Import `conversations`, all or nothing, one entry of them in memory at a time; `only` that of an index.
 
     With `remap_tool_ids` tool calls get ids that are unique in the project; export still gives the originals.
     With `replace_bad_text` NUL characters and lone surrogates, which no database can hold, become U+FFFD.
@@ -74,19 +86,25 @@ def import_conversations(
         store = ImportStore(database, project_id)
         store.begin()
         reading = _Reading(
-            project_id, remap_tool_ids=remap_tool_ids, replace_bad_text=replace_bad_text, turn=turn
+            project_id, remap_tool_ids=remap_tool_ids, replace_bad_text=replace_bad_text, turn=turn, only=only
         )
         counts = store.add(reading.labelled_drafts(conversations))
         placed = store.place(reading.wanted)
-    boxes = [_imported_box(each, placed, counts) for each in reading.wanted]
+    boxes = [
+        _imported_box(each, reading.places[each.label], placed[each.label], counts) for each in reading.wanted
+    ]
     return Imported(
-        boxes=boxes, last_card_id=reading.last_card_id, replaced_characters=reading.replaced_characters
+        boxes=boxes,
+        last_card_id=reading.last_card_id,
+        replaced_characters=reading.replaced_characters,
+        empty=reading.empty,
     )
 
 
-def _imported_box(conversation: Wanted, placed: dict[int, str], counts: dict[int, Counts]) -> ImportedBox:
-    count = counts.get(conversation.label, Counts(0, 0))
-    return ImportedBox(placed[conversation.label], conversation.title, count.total, count.inserted)
+def _imported_box(conversation: Wanted, place: str, box_id: str, counts: Mapping[int, Counts]) -> ImportedBox:
+    label = conversation.label
+    count = counts.get(label, Counts(0, 0))
+    return ImportedBox(label, place, box_id, conversation.title, count.total, count.inserted)
 
 
 class Drafted(msgspec.Struct, frozen=True):
@@ -130,29 +148,48 @@ class _Reading:
         remap_tool_ids: bool,
         replace_bad_text: bool,
         turn: Mapping[str, str] = {},
+        only: int | None = None,
     ) -> None:
         self.wanted: list[Wanted] = []
+        self.places: dict[int, str] = {}
         self.last_card_id: str | None = None
         self.replaced_characters = 0
+        self.empty = 0
+        self._only = only
         self._project_id = project_id
         self._remap_tool_ids = remap_tool_ids
         self._replace_bad_text = replace_bad_text
         self._turn = turn
 
     def labelled_drafts(self, conversations: Iterable[Conversation]) -> Iterator[tuple[int, CardDraft]]:
-        """The cards of all conversations in order, each with the number of its conversation."""
+        """The cards of all conversations in order, each with the number of its conversation.
+
+        Raises InvalidConversation where there is none of the number that alone is wanted.
+        """
+        label = -1
         for label, conversation in enumerate(conversations):
+            if self._only not in (None, label):
+                continue
             key, parent_key = self.keys(conversation)
             title, replaced = self._storable(conversation.title, f"{conversation.place}: title")
             self.replaced_characters += replaced
-            self.last_card_id = None
+            last: str | None = None
             for draft in self._drafts(conversation, key):
-                self.last_card_id = draft.card_id
+                last = draft.card_id
                 title = title or _first_words(draft)
                 yield label, written_by(draft, self._turn)
+            if last is None:
+                self.empty += 1
+                continue
+            self.last_card_id, self.places[label] = last, conversation.place
             versions = partial(_version, self._project_id, key)
             of_parent = partial(_version, self._project_id, parent_key) if parent_key else None
             self.wanted.append(Wanted(label=label, title=title, versions=versions, parent_versions=of_parent))
+        if self._only is not None and self._only > label:
+            raise InvalidConversation(
+                f"there is no conversation {self._only}: the file has {label + 1}",
+                hint=f"they are numbered 0 to {label}" if label >= 0 else "leave --only out",
+            )
 
     def keys(self, conversation: Conversation) -> tuple[_Key, _Key | None]:
         """What tells the conversation, and the one that it branched off from, from all others."""
@@ -184,7 +221,8 @@ class _Reading:
         for each in self.stored(conversation):
             self.replaced_characters += each.replaced
             cards = _drafted(source_format, each.entry)
-            yield from _with_ids(cards, scope, key, (each.entry.position, each.canonical))
+            for card in _with_ids(cards, scope, key, (each.entry.position, each.canonical)):
+                yield msgspec.structs.replace(card, created_at=each.entry.created_at)
 
     def stored(self, conversation: Conversation) -> Iterator[_StoredEntry]:
         """The entries of a conversation as they will be stored."""
@@ -215,8 +253,12 @@ class _Reading:
 
 
 def _first_words(draft: CardDraft) -> str | None:
-    """What a user says first makes a title."""
-    words = " ".join(card_text(draft.content).split())
+    """What a user says first makes a title; where that is but a command, its name."""
+    text = card_text(draft.content)
+    said = _NOTED.sub(" ", text)
+    if not said.strip():
+        said = " ".join(found[1] for found in _COMMAND.finditer(text))
+    words = " ".join(said.split())
     if draft.role != "user" or not isinstance(draft.content, TextContent) or not words:
         return None
     return words if len(words) <= _TITLE_LENGTH else words[: _TITLE_LENGTH - 1] + "…"

@@ -6,6 +6,7 @@ read through a window (`json_window`), so several passes over one cost time and 
 
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ class Documents:
     def __init__(self, source: Source) -> None:
         self.name = source.name
         self._source = source
+        self._is_checked = False
         self._tested: dict[Callable[[Any], bool], bool] = {}
         self._begin = len(_BOM) if source.read(0, len(_BOM)) == _BOM else 0
 
@@ -81,6 +83,7 @@ class Documents:
                 mark, unread = behind, b""
         if unread.strip():
             yield mark.line, self._document(unread, mark.line)
+        self._is_checked = True
 
     def line(self, number: int) -> Document:
         """The document in the line of this number."""
@@ -98,15 +101,15 @@ class Documents:
 
     def _document(self, line: bytes, number: int) -> Document:
         place = f"{self.name}:{number}"
-        try:
-            return Document(place, exact_json.decode(line))
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            # Whatever a lenient reading finds in it, or says of it.
-            return Document(place, self._lenient(line, place))
+        if self._is_checked:  # what the first pass let in can be read faster
+            with suppress(msgspec.DecodeError, ValueError, RecursionError):
+                return Document(place, exact_json.decode(line))
+        return Document(place, self._strictly(line, place))
 
-    def _lenient(self, line: bytes, place: str) -> Any:
+    def _strictly(self, line: bytes, place: str) -> Any:
+        """The value of a line, whatever it holds that only a later check refuses, such as NaN."""
         try:
-            return exact_json.read(line.decode())
+            return exact_json.read(line.decode(), exact_json.strict_reader)
         except UnicodeDecodeError as exc:
             message = f"{place}: not UTF-8 (byte {exc.start})"
             raise self._source.refuse_with(message, hint="convert it") from exc

@@ -152,7 +152,7 @@ class Cursor:
         opening = self.peek()
         while True:
             try:
-                value, end = exact_json.reader.raw_decode(self._text, self._at)
+                value, end = exact_json.strict_reader.raw_decode(self._text, self._at)
             except json.JSONDecodeError as exc:
                 is_near_end = exc.pos > len(self._text) - _LONGEST_TOKEN
                 if self._ended or not (is_near_end or exc.msg.startswith("Unterminated string")):
@@ -195,6 +195,10 @@ class Cursor:
                 self._refuse("Expecting property name enclosed in double quotes", self._at)
             begin = self.mark.offset
             key = self.value(whole=True)
+            if key in found:
+                raise self._source.refuse_with(
+                    f"{self._place(self._at)}: the key {key[:80]!r} stands twice in an object"
+                )
             self._take(":")
             found[key] = self.value(whole=False)
             if not isinstance(found[key], LazyList | dict):

@@ -4,10 +4,9 @@ Every value of the file is asked: one that bears the marks of another format tha
 file a mixture, which is refused naming both. What marks a format has stands with the format.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from cardbox_cli.context.parts import text_at
 from cardbox_cli.conversations.conversation import Format
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.errors import InvalidConversation
@@ -36,13 +35,12 @@ _UNMARKED = "nothing marks another format"
 def recognise(documents: Documents, formats: Sequence[Format], default: Format) -> Recognised:
     """The format of a file by its marks; of several formats in one value the first that is asked.
 
-    Raises InvalidConversation for a mixture, and for what cbx knows and cannot read.
+    Raises InvalidConversation for a mixture.
     """
     found: _Marked | None = None
     plain: list[tuple[str, Any]] = []
     ask = sorted(formats, key=lambda each: not each.tells_all)
     for place, value in documents:
-        refuse_strangers(place, value)
         marked = _mark(place, value, ask)
         if found is None and marked is None:
             plain += [(place, value)] if len(plain) < _REMEMBERED else []
@@ -92,7 +90,6 @@ def check_named(documents: Documents, named: Format, formats: Sequence[Format]) 
     others = [each for each in formats if each.tells_all and each.name != named.name]
     is_marked, unread, total = False, 0, 0
     for place, value in documents:
-        refuse_strangers(place, value)
         is_marked = is_marked or named.marks(value) is not None
         if is_marked and named.reads is None:
             return
@@ -108,54 +105,3 @@ def check_named(documents: Documents, named: Format, formats: Sequence[Format]) 
             f"{documents.name}: {unread} of {total} lines say nothing in the format {named.name}",
             hint="name the format that they are in with --from; nothing was imported",
         )
-
-
-# --- formats that cbx knows by name alone
-
-_Line = dict[str, Any]
-
-
-def _is_pi(line: _Line) -> bool:
-    is_header = line.get("type") == "session" and "cwd" in line and "sessionId" not in line
-    return is_header or (line.get("type") == "message" and "parentId" in line and "message" in line)
-
-
-def _is_openhands(line: _Line) -> bool:
-    acts = text_at(line, "action") is not None or text_at(line, "observation") is not None
-    is_old = acts and "source" in line and ("id" in line or "timestamp" in line)
-    return is_old or ((text_at(line, "kind") or "").endswith("Event") and "source" in line)
-
-
-def _is_codex(line: _Line) -> bool:
-    sorts = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
-    return line.get("type") in sorts and isinstance(line.get("payload"), dict)
-
-
-def _is_inspect(line: _Line) -> bool:
-    return isinstance(line.get("eval"), dict) and "samples" in line
-
-
-_STRANGERS: dict[str, Callable[[_Line], bool]] = {
-    "a session of pi": _is_pi,
-    "events of OpenHands": _is_openhands,
-    "a rollout of Codex CLI": _is_codex,
-    "a log of Inspect": _is_inspect,
-}
-
-
-def refuse_strangers(place: str, value: Any) -> None:
-    """Raise InvalidConversation, naming it, for what cbx knows and cannot read."""
-    for line in _objects(value):
-        for name, is_such in _STRANGERS.items():
-            if is_such(line):
-                raise InvalidConversation(
-                    f"{place}: this is {name}, which cbx does not read",
-                    hint="export it as messages of a provider, or take them out of it",
-                )
-
-
-def _objects(value: Any) -> Iterator[_Line]:
-    """The object that a value is, or the first of a list of them."""
-    first = next(iter(value), None) if isinstance(value, list) else value
-    if isinstance(first, dict):
-        yield first

@@ -121,6 +121,8 @@ def _content_of(values: dict[str, Any]) -> StoredContent:
 class CardDraft(msgspec.Struct, frozen=True, kw_only=True):
     """A card to be written. The store adds project_id and created_at to `metadata`.
 
+    `created_at` is when its original was written, aware, where that is known: among many cards that are
+    written together it is theirs then. None, and whatever lies ahead, is the time of the writing.
     `metadata` must not repeat what has its own argument in `draft_card`.
     """
 
@@ -130,6 +132,7 @@ class CardDraft(msgspec.Struct, frozen=True, kw_only=True):
     tool_calls: list[Any] | None = None
     tool_call_id: str | None = None
     ttl_seconds: int | None = None
+    created_at: datetime | None = None
 
     @property
     def type(self) -> str:

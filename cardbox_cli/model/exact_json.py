@@ -122,13 +122,28 @@ def encode(value: Any) -> bytes:
 # Reads JSON that a person or another program wrote. More lenient than `decode`: NaN, Infinity and lone
 # surrogates are let in, so that the check that follows can say where they stand.
 reader = json.JSONDecoder(parse_float=exact_number, parse_int=exact_integer)
+
+
+def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for number, key in enumerate(keys) if key in keys[:number])
+        raise ValueError(f"the key {twice[:80]!r} stands twice in an object")
+    return found
+
+
+# Reads as `reader` does, which keeps the last of two equal keys; this raises a ValueError.
+strict_reader = json.JSONDecoder(
+    parse_float=exact_number, parse_int=exact_integer, object_pairs_hook=_of_pairs
+)
 Malformed = json.JSONDecodeError
 
 
-def read(text: str) -> Any:
-    """Read with `reader`. Raises Malformed, a ValueError with line and column, on malformed text."""
+def read(text: str, decoder: json.JSONDecoder = reader) -> Any:
+    """Read with `reader`, or another. Raises Malformed, a ValueError with line and column."""
     try:
-        return reader.decode(text)
+        return decoder.decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

@@ -293,6 +293,7 @@ def _incoming_rows(
             draft.tool_call_id,
             draft.ttl_seconds,
             exact_json.encode(draft.metadata).decode(),
+            draft.created_at,
         )
 
 

@@ -180,8 +180,9 @@ class TestPromisedKeys:
 
     def test_importing_and_exporting(self, shop: Shop) -> None:
         imported = shop.json("card", "import", "chat.json")
-        assert list(imported) == ["boxes"]
-        assert [list(box) for box in imported["boxes"]] == [["box_id", "title", "cards", "new_cards"]]
+        assert list(imported) == ["boxes", "failed"]
+        box = ["index", "place", "box_id", "title", "cards", "new_cards"]
+        assert [list(each) for each in imported["boxes"]] == [box]
         assert shop.json("card", "export", "--box", shop.conversation) == {"messages": MESSAGES}
 
     def test_profiles(self, shop: Shop) -> None:
@@ -396,7 +397,7 @@ class TestTables:
             **LISTS,
             ("box", "show", shop.context): [*place, "AGE", "SIZE", "TOKENS", "PREVIEW"],
             ("box", "show", shop.context, "--why"): [*place, "AGE", "SIZE", "TOKENS", "RULE", "PREVIEW"],
-            ("card", "import", "chat.json"): ["BOX", "CARDS", "NEW", "TITLE"],
+            ("card", "import", "chat.json"): ["#", "BOX", "CARDS", "NEW", "TITLE"],
             ("profile", "import", "clerk.yaml"): ["NAME", "BOX", "DONE"],
             shop.pack("--dry-run"): [*place, "TOKENS", "RULE", "PREVIEW"],
             ("render", "--box", shop.context, "--explain"): [

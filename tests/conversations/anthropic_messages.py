@@ -172,7 +172,7 @@ messages = st.builds(
     ),
 )  # fmt: skip
 conversations = st.fixed_dictionaries(
-    {"messages": st.lists(messages, max_size=5)},
+    {"messages": st.lists(messages, min_size=1, max_size=5)},
     optional={
         "system": _texts | st.lists(_simple, max_size=2) | jsonb_values.values,
         "max_tokens": st.just(10),

@@ -56,6 +56,9 @@ def test_found_by_itself(document: Any, expected: list[list[Any]]) -> None:
         ({"a": [A], "b": [B]}, "b", [[B]]),
         ([{"x": {"y": [A]}}, {"x": {"y": [B]}}], "x.y", [[A], [B]]),
         (lines({"t": [A]}, {"t": []}), "t", [[A], []]),
+        ({"samples": [{"messages": [A]}, {"messages": [B]}]}, "samples.messages", [[A], [B]]),
+        ({"log": {"runs": [[A], [B]]}}, "log.runs", [[A], [B]]),
+        ([{"agents": [{"m": [[A], [B]]}]}, {"agents": []}], "agents.m", [[A], [B]]),
     ],
 )
 def test_named_by_its_key(document: Any, at: str, expected: list[list[Any]]) -> None:
@@ -70,6 +73,8 @@ def test_named_by_its_key(document: Any, at: str, expected: list[list[Any]]) -> 
         ('{"messages": []}\n{oops}\n', None, "f:2:2: not JSON: Expecting property name enclosed in double quotes", "give a JSON or JSONL file of messages"),
         ("3", None, "f: no messages found", "name their key with --at KEY; the conversation is no object"),
         ({"a": 1, "b": []}, None, "f: no messages found", "name their key with --at KEY; its keys are 'a', 'b'"),
+        ({"log": {"samples": [{"messages": [A]}]}}, None, "f: no messages found", "name their key with --at log.samples.messages"),
+        ({"a": [{"t": [A]}, {"u": [B]}]}, "a.t", "f: a[1]: there is no list of messages at 'a.t'", "its keys are 'u'"),
         ({"a": [A], "b": [B]}, None, "f: messages stand at several keys: a, b", "choose one, for example --at a"),
         ([{"t": [A]}, {"u": [B]}], "t", "f[1]: there is no list of messages at 't'", "its keys are 'u'"),
         ("1e99999999999999999999", None, "f:1:1: the number 1e99999999999999999999 is beyond what JSONB can hold", None),

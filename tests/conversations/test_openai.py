@@ -112,7 +112,7 @@ messages = st.fixed_dictionaries(
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(conversation=st.lists(messages, max_size=5))
+@given(conversation=st.lists(messages, min_size=1, max_size=5))
 def test_any_messages_survive(take: Any, boxes: BoxStore, conversation: list[dict[str, Any]]) -> None:
     (box,) = take(of(conversation))
     back = exact_json.encode(

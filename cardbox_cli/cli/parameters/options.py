@@ -76,6 +76,12 @@ def _source_formats() -> Iterable[str]:
     return (*format_names(), AUTO)
 
 
+ConversationFiles = Annotated[
+    list[str],
+    Argument(
+        click_type=FILE, help="JSON or JSONL files, also packed by gzip, and folders of them; - for stdin."
+    ),
+]
 SourceFormat = Annotated[
     str,
     Option("--from", click_type=OneOf(_source_formats, what="format"), help="Its format; auto finds out."),

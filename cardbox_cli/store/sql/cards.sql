@@ -85,7 +85,7 @@ RETURNING {card_json}
 -- Where COPY puts cards before they are written; `label` groups them for counting.
 CREATE TEMP TABLE IF NOT EXISTS cbx_incoming (
     place bigint GENERATED ALWAYS AS IDENTITY, label integer, card_id text COLLATE "C", content jsonb,
-    tool_calls jsonb, tool_call_id text, ttl_seconds integer, metadata jsonb
+    tool_calls jsonb, tool_call_id text, ttl_seconds integer, metadata jsonb, created_at timestamptz
 ) ON COMMIT DROP
 
 -- name: empty_incoming
@@ -94,17 +94,18 @@ TRUNCATE cbx_incoming
 
 -- name: copy_incoming
 -- The stream of cards.
-COPY cbx_incoming (label, card_id, content, tool_calls, tool_call_id, ttl_seconds, metadata) FROM STDIN
+COPY cbx_incoming (label, card_id, content, tool_calls, tool_call_id, ttl_seconds, metadata, created_at) FROM STDIN
 
 -- name: insert_incoming
 -- Writes the incoming cards, in id order so that two writers of the same cards wait instead of deadlocking,
--- each a microsecond younger than the one before it so that lists keep their order; answers rows per label.
+-- each a microsecond younger than the one before it so that lists keep their order, as old as its original
+-- where that says so; answers rows per label.
 WITH inserted AS (
     INSERT INTO public.cards
         (tenant_id, card_id, content, tool_calls, tool_call_id, ttl_seconds, expires_at, metadata, created_at)
     SELECT %(project_id)s::text, n.card_id, n.content, n.tool_calls, n.tool_call_id, n.ttl_seconds,
            {now} + make_interval(secs => n.ttl_seconds), {stored_metadata},
-           {now} + n.place * interval '1 microsecond'
+           least({now}, n.created_at) + n.place * interval '1 microsecond'
     FROM (SELECT DISTINCT ON (card_id) * FROM cbx_incoming ORDER BY card_id, place) AS n
     ORDER BY n.card_id
     ON CONFLICT DO NOTHING

@@ -62,7 +62,7 @@ def test_a_malformed_line_is_named(cbx: Cbx, tmp_path: Path) -> None:
 
 
 PROVIDERS = "openai, anthropic, openai-responses, gemini, bedrock-converse"
-READ = f"{PROVIDERS}, claude-code, langchain, sharegpt, otel"
+READ = f"{PROVIDERS}, codex, inspect, letta, openhands, pi, swe-agent, claude-code, langchain, sharegpt, otel"
 
 
 def test_formats_that_we_do_not_know(cbx: Cbx) -> None:

@@ -45,6 +45,8 @@ CASES = {
     "blank": Case(" \n\n", " is empty"),
     "cut": Case('{"contents": [{"role": "user", "parts": [', ":1:42: not JSON: "),
     "cut line": Case(lines(USER) + '{"role": ', ":2:10: not JSON: "),
+    "a key twice": Case('{"messages": [{"role": "user", "content": "a", "content": "b"}]}', ":1:1: the key 'content' stands twice in an object"),
+    "a key twice in a line": Case(lines(USER) + '{"role": "user", "content": "a", "role": "user"}', ":2: the key 'role' stands twice in an object"),
     "two values": Case('{"contents": []} {}', ":1:18: not JSON: Extra data"),
     "not UTF-8": Case("\udcff", " is not UTF-8 (byte 0)"),
     "a number": Case("3", ": no messages found"),
@@ -83,14 +85,18 @@ CASES = {
     "chat as Responses": Case(json.dumps({"messages": [CALLS]}), ": no messages found", "openai-responses"),
     "events as Claude Code's": Case(lines(*({"type": "tick", "n": n} for n in range(9))), ": 9 of 9 lines say nothing in the format claude-code", "claude-code"),
     "mostly events": Case(lines(LINE, *({"type": "tick"} for _ in "abc")), ": 3 of 4 lines say nothing in the format claude-code", "claude-code"),
-    # what cbx knows by name alone
-    "pi": Case(lines(PI, PI_MESSAGE), ":1: this is a session of pi, which cbx does not read"),
-    "pi as Claude Code's": Case(lines(PI, PI_MESSAGE), ":1: this is a session of pi, which cbx does not read", "claude-code"),
-    "OpenHands": Case(lines(OPENHANDS), ": this is events of OpenHands, which cbx does not read"),
-    "OpenHands' list": Case(json.dumps([OPENHANDS, OPENHANDS]), ": this is events of OpenHands, which cbx does not read"),
-    "OpenHands of today": Case(lines(OPENHANDS_V1, OPENHANDS_V1), ":1: this is events of OpenHands, which cbx does not read"),
-    "Codex": Case(lines(CODEX, CODEX), ":1: this is a rollout of Codex CLI, which cbx does not read"),
-    "Inspect": Case(json.dumps(INSPECT), ": this is a log of Inspect, which cbx does not read"),
+    # containers
+    "pi as Claude Code's": Case(lines(PI, PI_MESSAGE), ":1 is in the format pi, not claude-code: a line of the type 'session' has a 'cwd'", "claude-code"),
+    "pi and Codex": Case(lines(PI, PI_MESSAGE, CODEX), ":1 is in the format pi (a line of the type 'session' has a 'cwd'), "),
+    "Codex and plain": Case(lines(CODEX, USER), ":1 is in the format codex (a line of the type 'response_item' has a payload), "),
+    "OpenHands and Claude Code": Case(lines(OPENHANDS, LINE), ":1 is in the format openhands (an event has a source and an action or an observation), "),
+    "OpenHands of today as OpenAI's": Case(lines(OPENHANDS_V1), " is in the format openhands, not openai: an event is of the kind 'MessageEvent'", "openai"),
+    "a line of pi's that is none": Case(lines(PI, PI_MESSAGE, 5), ":3: an entry must be an object, not a number"),
+    "a log of Inspect without messages": Case(json.dumps({**INSPECT, "samples": [{"id": 1}]}), ": samples[0]: a sample of Inspect's has messages"),
+    "a role of Inspect's": Case(json.dumps({**INSPECT, "samples": [{"messages": [{"role": "narrator"}]}]}), ": samples[0]: message 0: a message of Inspect's has a role, one of "),
+    "a role of SWE-agent's": Case(json.dumps({"trajectory": [], "history": [{"role": "narrator"}]}), ": history[0]: a message of SWE-agent has a role, one of "),
+    "a role of Letta's": Case(json.dumps({"blocks": [], "agents": [{"messages": [{"role": "narrator"}]}]}), ": agents[0]: messages[0]: a message of Letta has a role, one of "),
+    "chat as Codex's": Case(lines(CALLS), ": 1 of 1 lines say nothing in the format codex", "codex"),
 }  # fmt: skip
 
 

@@ -1,16 +1,19 @@
-"""`cbx card import`: conversation files become cards and boxes, once or as a file grows."""
+"""`cbx card import`: conversation files become cards and boxes, once or as a file grows.
+
+Each file is a transaction of its own.
+"""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from typer import Option
+from typer import Exit, Option
 
 from cardbox_cli.cli.escaping import flat
-from cardbox_cli.cli.parameters.inputs import source_name
-from cardbox_cli.cli.parameters.large_files import end_of_lines, open_file
-from cardbox_cli.cli.parameters.options import AUTO, ConversationFile, MessagesKey, SourceFormat
+from cardbox_cli.cli.parameters.inputs import opened, source_name
+from cardbox_cli.cli.parameters.large_files import end_of_lines, files_in, is_packed, open_file
+from cardbox_cli.cli.parameters.options import AUTO, ConversationFiles, MessagesKey, SourceFormat
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.session import announce, session
@@ -19,17 +22,22 @@ from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.progress import bar
 from cardbox_cli.cli.terminal.tables import Column, print_table
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.conversations.containers.archives import unzipped
 from cardbox_cli.conversations.conversation import Conversation
 from cardbox_cli.conversations.formats import choose_format, format_named
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import Source
-from cardbox_cli.errors import InvalidConversation, UsageError
+from cardbox_cli.errors import CbxError, Conflict, InvalidConversation, InvalidInput, NotFound, UsageError
 from cardbox_cli.model.ids import unique
 
 if TYPE_CHECKING:
     from cardbox_cli.conversations.importing import Imported, ImportedBox
 
 
+# What the conversation files of a folder end in.
+_SUFFIXES = (".json", ".jsonl", ".ndjson", ".traj", ".af", ".eval")
+# What is wrong with one file, and says nothing of the others.
+_OF_A_FILE = (InvalidInput, NotFound, Conflict)
 # How often a followed file is looked at, in seconds, and which part of the time importing it may take.
 _LOOK_EVERY = 0.5
 _SHARE = 0.25
@@ -39,10 +47,11 @@ _SHARE = 0.25
     "cbx card import chat.json --from openai",
     "cbx card import runs.json --from openai --at traj -o id | head -1 | xargs cbx box show",
     "cbx card import ~/.claude/projects/shop/5c03.jsonl --follow",
+    "cbx card import logs/ more.jsonl.gz --keep-going",
     "curl … | cbx card import - --from auto",
 )
 def command(
-    file: ConversationFile,
+    files: ConversationFiles,
     from_: SourceFormat = AUTO,
     at: MessagesKey = None,
     follow: Annotated[
@@ -58,21 +67,97 @@ def command(
     remap_tool_ids: Annotated[
         bool, Option("--remap-tool-ids", help="Give tool calls ids that are unique in the project.")
     ] = False,
+    only: Annotated[
+        int | None,
+        Option(
+            "--only", metavar="N", min=0, help="Import one conversation of the file, by its number from 0."
+        ),
+    ] = None,
+    keep_going: Annotated[
+        bool, Option("--keep-going", "-k", help="Import the files after one that is refused, too.")
+    ] = False,
 ) -> None:
-    """Import conversations: cards, and a box each. Importing again adds only what is new."""
+    """Import conversations: cards, and a box each. Importing again adds only what is new.
+
+    Of several files each is imported whole or not at all. The first that is refused ends the command, unless
+    it is told to keep going.
+    """
     wanted = None if from_ == AUTO else from_
-    command = _Import(file, wanted, at, remap_tool_ids, replace_bad_text=on_bad_text == "replace")
+    if only is not None and (follow or len(files) > 1 or os.path.isdir(files[0])):
+        raise UsageError("--only takes one conversation of one whole file", hint="name that file alone")
+    if follow and len(files) > 1:
+        raise UsageError("--follow follows one file", hint="start a command for each")
+    options = _Options(wanted, at, remap_tool_ids, on_bad_text == "replace", only)
     if follow:
-        _check_can_follow(file)
-        command.follow()
+        _check_can_follow(files[0])
+        _Import(files[0], options).follow()
     else:
-        command.once()
+        found = files_in(files, _SUFFIXES)
+        if len(found) == 1:
+            _import_one(found[0], options)
+        else:
+            _import_all(found, options, keep_going=keep_going)
+
+
+class _Options(NamedTuple):
+    """What is asked of every file."""
+
+    format: str | None
+    at: str | None
+    remap_tool_ids: bool
+    replace_bad_text: bool
+    only: int | None
+
+
+def _import_one(file: str, options: _Options) -> None:
+    importing = _Import(file, options)
+    imported = importing.once()
+    _show(imported.boxes)
+    importing.sum_up(imported)
+
+
+def _import_all(files: Sequence[str], options: _Options, *, keep_going: bool) -> None:
+    """Import files, one after the other, and show what became of all of them."""
+    boxes: list[ImportedBox] = []
+    failures: list[tuple[str, CbxError]] = []
+    for number, file in enumerate(files, 1):
+        importing = _Import(file, options)
+        try:
+            imported = importing.once(f"{number}/{len(files)}")
+        except _OF_A_FILE as exc:
+            failures.append((file, exc))
+            if not keep_going:
+                break
+            announce(f"error: {exc.message}")
+        else:
+            boxes += imported.boxes
+            importing.sum_up(imported, named=True)
+    _show(boxes, failures)
+    if failures and not keep_going:
+        _tell_rest(len(files), boxes, failures[0][0])
+        raise failures[0][1]
+    if failures:
+        announce(f"{count(len(failures), 'file')} of {len(files)} refused, and not imported")
+        raise Exit(failures[0][1].exit_code)
+
+
+def _tell_rest(total: int, boxes: Sequence["ImportedBox"], refused: str) -> None:
+    imported = f"; {count(len(boxes), 'conversation')} before it imported" if boxes else ""
+    announce(
+        f"{source_name(refused)} is refused{imported}; --keep-going goes on with the rest of {total} files"
+    )
 
 
 def _check_can_follow(file: str) -> None:
     if file == "-" or (os.path.exists(file) and not os.path.isfile(file)):
         name = "standard input" if file == "-" else repr(file)
         raise UsageError(f"--follow needs a file that grows, not {name}", hint="name such a file")
+    if os.path.isfile(file):
+        with opened(file) as packed:
+            if is_packed(packed):
+                raise UsageError(
+                    f"--follow needs a file that grows, not the packed {file!r}", hint="unpack it"
+                )
     if session().format.kind == "document":
         raise UsageError(
             f"--follow prints as it goes, which -o {session().output} cannot", hint="use -o jsonl"
@@ -82,30 +167,25 @@ def _check_can_follow(file: str) -> None:
 class _Import:
     """The import of one file, once or as often as it grows."""
 
-    def __init__(
-        self, file: str, wanted: str | None, at: str | None, remap_tool_ids: bool, *, replace_bad_text: bool
-    ) -> None:
+    def __init__(self, file: str, options: _Options) -> None:
         self._file = file
         self._name = source_name(file)
-        self._format = wanted
-        self._at = at
-        self._remap_tool_ids = remap_tool_ids
-        self._replace_bad_text = replace_bad_text
+        self._options = options
         self._taken_as: str | None = None
         self._said: set[str] = set()
 
-    def once(self) -> None:
-        """Import the whole file."""
+    def once(self, which: str = "") -> "Imported":
+        """Import the whole file. `which` of several it is, for the bar."""
         try:
             with (
-                open_file(self._file) as file,
-                bar("importing", os.fstat(file.fileno()).st_size, in_bytes=True) as heard,
+                open_file(self._file) as plain,
+                unzipped(plain, self._name) as file,
+                bar(f"importing {which}".strip(), os.fstat(file.fileno()).st_size, in_bytes=True) as heard,
             ):
                 imported = self._take(Source(file, self._name, heard=heard))
         except KeyboardInterrupt:
             raise KeyboardInterrupt("nothing is half-done; the same command imports the file") from None
-        self._show(imported.boxes)
-        self._sum_up(imported)
+        return imported
 
     def follow(self) -> None:
         """Import the lines that are complete, and again whenever there are others."""
@@ -121,8 +201,8 @@ class _Import:
             changed = [box for box in imported.boxes if box.new_cards or box.box_id not in known]
             known.update(box.box_id for box in changed)
             if changed:
-                self._show(changed)
-                self._sum_up(imported)
+                _show(changed)
+                self.sum_up(imported)
 
     def _growing(self) -> Iterator[Source]:
         """The complete lines of the file, each time that there are others than before."""
@@ -150,40 +230,48 @@ class _Import:
         documents = Documents(source)
         if follows and documents.is_blank:
             raise _TooYoung(f"{self._name} is empty so far")
-        module, evidence = choose_format(self._format, documents)
+        module, evidence = choose_format(self._options.format, documents)
         self._taken_as = module.name if evidence is None else f"{module.name}: {evidence}"
-        conversations = module.read(documents, at=self._at)
+        conversations = module.read(documents, at=self._options.at)
         with session().database() as database:
             imported = import_conversations(
                 database,
                 session().project_id,
                 _with_ids(conversations) if follows else conversations,
-                remap_tool_ids=self._remap_tool_ids,
-                replace_bad_text=self._replace_bad_text,
+                remap_tool_ids=self._options.remap_tool_ids,
+                replace_bad_text=self._options.replace_bad_text,
                 turn=own_turn(),
+                only=self._options.only,
             )
             if imported.boxes:
                 session().made(card_id=imported.last_card_id, box_id=imported.boxes[-1].box_id)
         return imported
 
-    def _show(self, boxes: "Sequence[ImportedBox]") -> None:
-        output.emit(
-            {"boxes": boxes},
-            table=lambda: print_table(_IMPORTED, boxes),
-            ids=unique(box.box_id for box in boxes),
-        )
-
-    def _sum_up(self, imported: "Imported") -> None:
-        if self._format is None:
-            announce(f"taken as {self._taken_as}")
+    def sum_up(self, imported: "Imported", *, named: bool = False) -> None:
+        """Tell on stderr what was done, with the file's name where that is not clear."""
+        lead = f"{self._name}: " if named else ""
+        if self._options.format is None:
+            announce(f"{lead}taken as {self._taken_as}")
         boxes = imported.boxes
         total, new = sum(box.cards for box in boxes), sum(box.new_cards for box in boxes)
-        announce(f"{count(len(boxes), 'conversation')}, {count(total, 'card')}, {new} new")
+        announce(f"{lead}{count(len(boxes), 'conversation')}, {count(total, 'card')}, {new} new")
+        if imported.empty:
+            announce(f"{lead}{count(imported.empty, 'conversation')} without a message left out")
         if imported.replaced_characters:
             announce(f"{count(imported.replaced_characters, 'character')} replaced by U+FFFD")
 
 
+def _show(boxes: "Sequence[ImportedBox]", failures: Sequence[tuple[str, CbxError]] = ()) -> None:
+    failed = [{"file": file, "code": exc.code, "message": exc.message} for file, exc in failures]
+    output.emit(
+        {"boxes": boxes, "failed": failed},
+        table=lambda: print_table(_IMPORTED, boxes),
+        ids=unique(box.box_id for box in boxes),
+    )
+
+
 _IMPORTED = (
+    Column("#", lambda box: str(box.index), right=True),
     Column("BOX", lambda box: box.box_id),
     Column("CARDS", lambda box: str(box.cards), right=True),
     Column("NEW", lambda box: str(box.new_cards), right=True),

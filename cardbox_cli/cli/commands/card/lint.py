@@ -15,6 +15,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.lint.schema import UNKNOWN
 from cardbox_cli.context.providers.registry import HOSTS, PROVIDERS
+from cardbox_cli.conversations.containers.archives import unzipped
 from cardbox_cli.conversations.formats import choose_format
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import Source
@@ -61,7 +62,7 @@ def _findings(
 ) -> list[LintFinding]:
     from cardbox_cli.conversations.linting import lint_conversation, provider_beside
 
-    with open_file(file) as opened:
+    with open_file(file) as plain, unzipped(plain, source_name(file)) as opened:
         documents = Documents(Source(opened, source_name(file)))
         module, evidence = choose_format(wanted, documents)
         own = module.provider

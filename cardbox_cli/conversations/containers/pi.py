@@ -1,0 +1,112 @@
+"""Sessions of pi: lines that name the line before them, so that a session is a tree. Read only.
+
+The branch that the last line stands on is a box, and each other one a box of its own with the session's as
+its parent.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.providers.anthropic.encoding import NAME as ANTHROPIC
+from cardbox_cli.conversations.containers.entries import (
+    call_block,
+    container,
+    entry,
+    image_block,
+    message_cards,
+    objects_in,
+    result_block,
+    text_block,
+    thinking_block,
+)
+from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
+from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.model.cards import CardDraft
+
+NAME = "pi"
+_HEADER = "session"
+
+
+def _mark(line: dict[str, Any]) -> str | None:
+    if line.get("type") == _HEADER and "cwd" in line and "sessionId" not in line:
+        return "a line of the type 'session' has a 'cwd'"
+    is_message = line.get("type") == "message" and "parentId" in line and "message" in line
+    return "a message has a 'parentId'" if is_message else None
+
+
+def _read(documents: Documents) -> Iterator[Conversation]:
+    parents: dict[str, str | None] = {}
+    session, name, last = None, None, None
+    for _, line in objects_in(documents):
+        if line.get("type") == _HEADER:
+            session = text_at(line, "id")
+        elif (own := text_at(line, "id")) is not None:
+            last, parents[own] = own, text_at(line, "parentId")
+            name = text_at(line, "name") if line.get("type") == "session_info" else name
+    forked = {parent for parent in parents.values() if parent is not None}
+    for leaf in [last, *(each for each in parents if each not in forked and each != last)]:
+        is_main = leaf == last
+        yield Conversation(
+            entries=Rereadable(partial(_entries, documents, _path(leaf, parents))),
+            place=documents.name,
+            own_id=session if is_main or session is None else f"{session}/{leaf}",
+            title=name,
+            format=NAME,
+            parent_id=None if is_main else session,
+        )
+
+
+def _path(leaf: str | None, parents: Mapping[str, str | None]) -> set[str]:
+    """The lines from the root of a session to one of them."""
+    path: set[str] = set()
+    while leaf is not None and leaf not in path:
+        path.add(leaf)
+        leaf = parents.get(leaf)
+    return path
+
+
+def _entries(documents: Documents, path: set[str]) -> Iterator[FileEntry]:
+    """The header, the lines of a path, and those that have no place in the tree."""
+    for number, (place, line) in enumerate(objects_in(documents)):
+        own = text_at(line, "id")
+        if line.get("type") == _HEADER or own is None:
+            yield entry(str(number), line, place)
+        elif own in path:
+            yield entry(own, line, place)
+
+
+def _cards(line: dict[str, Any]) -> list[CardDraft]:
+    message = line.get("message")
+    if line.get("type") != "message" or not isinstance(message, dict):
+        return []
+    content = message.get("content")
+    if not isinstance(content, str | list):
+        return []
+    role = text_at(message, "role")
+    blocks = [] if isinstance(content, str) else [_block(part, message) for part in content]
+    if role == "toolResult" and text_at(message, "toolCallId"):
+        failed = message.get("isError") is True
+        return message_cards(
+            "user", [result_block(message["toolCallId"], blocks or content, is_error=failed)]
+        )
+    return message_cards(role, blocks or content) if role in ("user", "assistant") else []
+
+
+def _block(part: Any, message: dict[str, Any]) -> dict[str, Any]:
+    """A part of pi's as a block of Anthropic's, whose signatures alone are ones there."""
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return text_block(text)
+        case {"type": "thinking", "thinking": str(text)}:
+            is_signed = message.get("provider") == ANTHROPIC
+            return thinking_block(text, text_at(part, "thinkingSignature") if is_signed else None)
+        case {"type": "toolCall", "id": str(call_id), "name": str(name)}:
+            return call_block(call_id, name, part.get("arguments", {}))
+        case {"type": "image", "data": str(data), "mimeType": str(media_type)}:
+            return image_block(data, media_type)
+    return part if isinstance(part, dict) else text_block(str(part))
+
+
+FORMAT = container(NAME, ANTHROPIC, mark=_mark, read=_read, cards=_cards)

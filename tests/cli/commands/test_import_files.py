@@ -1,0 +1,131 @@
+"""`cbx card import` of several files, folders, and one conversation of many."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import lines, succeed
+from tests.conftest import Cbx
+
+
+def chat(*texts: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text} for text in texts]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "logs" / "deep").mkdir(parents=True)
+    (tmp_path / "logs" / "a.json").write_text(json.dumps([chat("one"), chat("two")]))
+    (tmp_path / "logs" / "b.jsonl").write_text('{"oops\n')
+    (tmp_path / "logs" / "deep" / "c.json").write_text(json.dumps(chat("three")))
+    (tmp_path / "logs" / "notes.txt").write_text("none of it")
+    return tmp_path / "logs"
+
+
+def test_each_file_has_its_own_outcome(cbx: Cbx, folder: Path) -> None:
+    result = cbx("card", "import", str(folder), "--keep-going", "-o", "json")
+    assert result.code == 4
+    answer = json.loads(result.out)
+    assert [(box["place"], box["index"], box["title"]) for box in answer["boxes"]] == [
+        (f"{folder}/a.json[0]", 0, "one"),
+        (f"{folder}/a.json[1]", 1, "two"),
+        (f"{folder}/deep/c.json", 0, "three"),
+    ]
+    [failed] = answer["failed"]
+    assert (failed["file"], failed["code"]) == (f"{folder}/b.jsonl", "invalid-conversation")
+    assert f"error: {folder}/b.jsonl:1" in result.err
+    assert result.err.endswith("1 file of 3 refused, and not imported\n")
+
+
+def test_the_first_that_is_refused_ends_it(cbx: Cbx, folder: Path) -> None:
+    result = cbx("card", "import", str(folder), "-o", "id")
+    assert result.code == 4
+    assert len(result.out.splitlines()) == 2
+    assert "b.jsonl is refused; 2 conversations before it imported; --keep-going goes on" in result.err
+    assert f"error: {folder}/b.jsonl:1" in result.err
+
+
+def test_a_file_that_is_missing_is_one_that_is_refused(cbx: Cbx, folder: Path) -> None:
+    files = [str(folder / name) for name in ("a.json", "gone.json", "deep/c.json")]
+    result = cbx("card", "import", *files, "-k", "-o", "id")
+    assert (result.code, len(result.out.splitlines())) == (3, 3)
+    assert f"error: no file '{files[1]}'" in result.err
+
+
+def test_one_conversation_of_many(cbx: Cbx, folder: Path, row_counts: Callable[[], dict[str, int]]) -> None:
+    file = str(folder / "a.json")
+    [one] = lines(cbx("card", "import", file, "--only", "1", "-o", "id"))
+    assert cbx("card", "export", "--box", one).json() == chat("two")
+    header, row = lines(cbx("card", "import", file, "--only", "1"))
+    assert (header.split(), row.split()[0], row.split()[-1]) == (
+        ["#", "BOX", "CARDS", "NEW", "TITLE"],
+        "1",
+        "two",
+    )
+    before = row_counts()
+    result = cbx("card", "import", file, "--only", "2")
+    assert (result.code, result.err) == (
+        4,
+        "error: there is no conversation 2: the file has 2\nhint: they are numbered 0 to 1\n",
+    )
+    assert row_counts() == before
+    # The rest comes beside it, and the box of the one stays.
+    assert lines(cbx("card", "import", file, "-o", "id"))[1] == one
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.json", "deep/c.json", "--only", "0"], "--only takes one conversation of one whole file"),
+        (["a.json", "--only", "0", "--follow"], "--only takes one conversation of one whole file"),
+        (["a.json", "deep/c.json", "--follow"], "--follow follows one file"),
+    ],
+)
+def test_what_excludes_each_other(cbx: Cbx, folder: Path, arguments: list[str], message: str) -> None:
+    given = [str(folder / each) if each.endswith(".json") else each for each in arguments]
+    result = cbx("card", "import", *given)
+    assert (result.code, result.err.splitlines()[0]) == (2, f"error: {message}")
+
+
+def test_a_folder_without_any_is_told(cbx: Cbx, tmp_path: Path) -> None:
+    result = cbx("card", "import", str(tmp_path))
+    assert result.code == 4
+    assert "has no file that ends in .json, .jsonl" in result.err
+
+
+def test_a_conversation_without_a_message_makes_no_box(cbx: Cbx, tmp_path: Path) -> None:
+    (tmp_path / "f.json").write_text(json.dumps([chat(), chat("one")]))
+    result = cbx("card", "import", str(tmp_path / "f.json"), "-o", "json")
+    assert [box["index"] for box in json.loads(succeed(result))["boxes"]] == [1]
+    assert "1 conversation, 1 card, 1 new\n1 conversation without a message left out\n" in result.err
+    (tmp_path / "f.json").write_text('{"messages": []}')
+    assert cbx("card", "import", str(tmp_path / "f.json"), "-o", "json").json()["boxes"] == []
+
+
+def test_cards_are_as_old_as_their_lines_and_a_command_is_no_title(cbx: Cbx, tmp_path: Path) -> None:
+    said = "<command-message>review is running…</command-message>\n<command-name>/review</command-name>"
+    around = {"type": "user", "sessionId": "s"}
+    session = [
+        {
+            **around,
+            "uuid": "a",
+            "timestamp": "2025-03-01T10:00:00.000Z",
+            "message": {"role": "user", "content": said},
+        },
+        {
+            **around,
+            "uuid": "b",
+            "timestamp": "9000-03-01T10:00:00.000Z",
+            "message": {"role": "user", "content": "Go"},
+        },
+    ]
+    (tmp_path / "s.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in session))
+    [box] = cbx("card", "import", str(tmp_path / "s.jsonl"), "-o", "json").json()["boxes"]
+    assert box["title"] == "/review"
+    cards = cbx("card", "list", "--limit", "0", "--sort", "created", "-o", "json").json()
+    created = sorted(card["created_at"] for card in cards)
+    assert created[0].startswith("2025-03-01T10:00:00")
+    assert not created[1].startswith("9000")  # nothing is written in the future
