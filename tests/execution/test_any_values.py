@@ -35,6 +35,7 @@ IDS: dict[str, list[str]] = {
     "agent_id": AGENTS,
     "source_agent_id": [*AGENTS, "sys.x"],
     "target_agent_id": AGENTS,
+    "chat_key": ["chat-1"],
     "correlation_id": [*TURNS, "call_1"],
     "tool_call_id": ["call_1", "call_2"],
     "worker_target": ["", "worker_generic"],

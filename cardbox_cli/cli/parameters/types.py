@@ -70,7 +70,7 @@ class OneOf(Completed):
 
 
 def _plural(noun: str) -> str:
-    return f"{noun[:-1]}ies" if noun.endswith("gy") else f"{noun}s"
+    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeou" else f"{noun}s"
 
 
 class Seconds(click.FloatRange):
