@@ -100,7 +100,7 @@ class NotAccepted(CbxError, code="not-accepted", exit_code=6):
 
 
 class Busy(CbxError, code="busy", exit_code=6):
-    """A run has the chat, and nobody wants to wait; `details` has the chat and the run."""
+    """A run has the chat, and nobody wants to wait; `details` has the chat, the run and its owner."""
 
 
 class DatabaseUnavailable(CbxError, code="database-unavailable", exit_code=7):

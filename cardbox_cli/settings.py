@@ -387,6 +387,10 @@ class Limit(NamedTuple):
 
 COMMAND_OUTPUT = Limit(64, "MiB", "What the command of a worker or tool may print before it is stopped.")
 RESULT_SIZE = Limit(16, "MiB", "The result of one tool call, printed by a command or reported.")
+ANSWER_PARTS = Limit(1000, "count", "Cards, lines or blocks of content that one answer of a model may have.")
+CALL_SIZE = Limit(1, "MiB", "The arguments of a call that cbx itself answers, such as of a handler.")
+JOINED_SIZE = Limit(1_000_000, "characters", "What a call's result quotes of deliverables, in all.")
+WORDS_SIZE = Limit(500, "characters", "A title or reason of an archived context, and words to find one by.")
 INPUT_SIZE = Limit(64, "MiB", "A file or standard input that a command reads whole, such as `@FILE`.")
 VALUE_SIZE = Limit(64, "MiB", "A JSON value that must be held: a line (its lists aside), or a message.")
 PIPE_SIZE = Limit(4096, "MiB", "A pipe of cards or of a conversation, which is copied before it is read.")
@@ -400,6 +404,7 @@ FOREIGN_SILENCE = Limit(
     300, "s", "How long workers of other systems, which send no heartbeats, are believed."
 )
 LIMITS = (
+    *(ANSWER_PARTS, CALL_SIZE, JOINED_SIZE, WORDS_SIZE),
     *(COMMAND_OUTPUT, RESULT_SIZE, INPUT_SIZE, VALUE_SIZE, PIPE_SIZE, TURN_LOGS, LOG_AGE),
     *(YAML_SIZE, RECURSION_DEPTH, POISON, LOCK_HELD, FOREIGN_SILENCE),
 )

@@ -20,17 +20,20 @@ from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.chats import PREVIEW, Archive, Chat, ResetBy
 from cardbox_cli.model.execution.turns import new_id
+from cardbox_cli.settings import WORDS_SIZE
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
     """What a change of the active context did: the snapshot that it became, if there was anything to keep;
     the one that is active now; how many messages it has; and the run that goes on with that.
 
-    `why` says how a search ranked the one that is loaded.
+    `was_archived`: that snapshot was there before, and keeps its title and reason. `why` says how a search
+    ranked the one that is loaded.
     """
 
     chat_key: str
     archived: str | None = None
+    was_archived: bool = False
     loaded: str | None = None
     messages: int = 0
     run_id: str | None = None
@@ -51,7 +54,12 @@ def start_new(room: Room, chat_key: str, *, title: str | None = None, reason: st
         now = room.database.now()
         archived = archive_active(room, chat, now, title=title, reason=reason)
         room.chats.write(emptied(chat, "new", now), now)
-        return Changed(chat_key=chat_key, archived=archived, run_id=_run_of(chat, now))
+        return Changed(
+            chat_key=chat_key,
+            archived=archived,
+            was_archived=archived is not None and chat.is_as_loaded,
+            run_id=_run_of(chat, now),
+        )
 
 
 def clear(room: Room, chat_key: str) -> Changed:
@@ -85,7 +93,8 @@ def load(room: Room, chat_key: str, context_id: str | None = None, *, words: str
             return changed
         archived = archive_active(room, chat, now)
         room.chats.write(_loaded(room, chat, archive, now), now)
-        return msgspec.structs.replace(changed, archived=archived)
+        was_archived = archived is not None and chat.is_as_loaded
+        return msgspec.structs.replace(changed, archived=archived, was_archived=was_archived)
 
 
 def _best(room: Room, chat_key: str, context_id: str | None, words: str | None) -> Ranked:
@@ -228,3 +237,6 @@ def _check_said(**said: Any) -> None:
             exact_json.check_storable(text, name)
         except exact_json.Unstorable as exc:
             raise InvalidInput(f"--{name}: {exc}", hint="leave that character out") from exc
+        if text is not None and len(text) > WORDS_SIZE.value:
+            what = f"has {len(text)} characters, not {WORDS_SIZE.value}"
+            raise InvalidInput(f"--{name}: it {what}", hint="a few words are enough to find it again")

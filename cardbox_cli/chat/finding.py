@@ -13,6 +13,7 @@ from cardbox_cli.chat.search import Candidate, needles, ranked, terms
 from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.model.ids import unique
 from cardbox_cli.model.text.command_lines import argument
+from cardbox_cli.settings import WORDS_SIZE
 
 # How many words of a query count, and how many of the newest contexts with as many of them are looked at.
 _WORDS = 6
@@ -28,6 +29,11 @@ class Ranked(msgspec.Struct, frozen=True):
 
 def find(room: Room, chat_key: str, words: str, *, limit: int) -> list[Ranked]:
     """The archived contexts that have most of the words, the best first. Raises NotFound for none."""
+    if len(words) > WORDS_SIZE.value:
+        raise InvalidInput(
+            f"the words to look for have {len(words)} characters, not {WORDS_SIZE.value}",
+            hint="a few words of the title or the messages are enough",
+        )
     wanted = terms(words)[:_WORDS]
     if not wanted:
         raise InvalidInput("there is no word to look for", hint="give words of the title or the messages")

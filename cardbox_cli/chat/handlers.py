@@ -33,7 +33,8 @@ def answer(room: Room, chat_key: str, name: str, given: object) -> dict[str, Any
 def _new(room: Room, chat_key: str, arguments: Arguments) -> dict[str, Any]:
     assert isinstance(arguments, NewArguments)
     changed = start_new(room, chat_key, title=arguments.title, reason=arguments.reason)
-    return {"archived": changed.archived, "messages": 0}
+    kept = {"title_and_reason": "those it was archived with before"} if changed.was_archived else {}
+    return {"archived": changed.archived, "messages": 0, **kept}
 
 
 def _list(room: Room, chat_key: str, _: Arguments) -> dict[str, Any]:

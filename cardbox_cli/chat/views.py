@@ -46,8 +46,23 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     window: Window
 
 
+class RunStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of a run, and its number there. `cbx render --at` takes numbers of the last run, and any id."""
+
+    number: int
+    step_id: str
+    run_id: str
+    status: str
+    request_box_id: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
 class ChatView(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat. `messages` are those of the active context; `context_id` is None where it is empty."""
+    """A chat. `messages` are those of the active context; `context_id` is None where it is empty.
+
+    `running` is the run that has the chat, `owner` whose that is; `runs` are the last ones, `steps` theirs.
+    """
 
     chat_key: str
     context_id: str | None
@@ -60,7 +75,10 @@ class ChatView(msgspec.Struct, frozen=True, kw_only=True):
     transcript: Kept
     archives: int
     running: str | None
+    owner: str | None
+    lease_expires_at: datetime | None
     runs: list[ChatRun]
+    steps: list[RunStep]
     created_at: datetime
     updated_at: datetime
 
@@ -69,6 +87,7 @@ def view(room: Room, chat_key: str) -> ChatView:
     """The chat of this key. Takes part in the caller's snapshot. Raises NotFound."""
     chat = room.chats.get(chat_key)
     runs = room.runs.last(chat_key, _RUNS)
+    is_busy = chat.is_busy(room.database.now())
     return ChatView(
         chat_key=chat_key,
         context_id=chat.context_id,
@@ -80,11 +99,29 @@ def view(room: Room, chat_key: str) -> ChatView:
         reset_at=chat.reset_at,
         transcript=_kept(room, chat),
         archives=room.archives.count(chat_key),
-        running=chat.run_id if chat.is_busy(room.database.now()) else None,
+        running=chat.run_id if is_busy else None,
+        owner=chat.owner if is_busy else None,
+        lease_expires_at=chat.lease_expires_at if is_busy else None,
         runs=runs,
+        steps=[step for run in runs for step in _steps(room, run)],
         created_at=chat.created_at,
         updated_at=chat.updated_at,
     )
+
+
+def _steps(room: Room, run: ChatRun) -> list[RunStep]:
+    return [
+        RunStep(
+            number=number,
+            step_id=step.step_id,
+            run_id=run.run_id,
+            status=step.status,
+            request_box_id=step.request_box_id,
+            started_at=step.started_at,
+            ended_at=step.ended_at,
+        )
+        for number, step in enumerate(room.runs.steps(run.chat_key, run.run_id), 1)
+    ]
 
 
 def messages(room: Room, chat: Chat) -> list[Message]:

@@ -15,6 +15,7 @@ from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import ToolCallContent, ToolResultContent
 from cardbox_cli.model.execution.turns import END_STATUSES, EndStatus, new_id
 from cardbox_cli.model.ids import fault_of_new_id
+from cardbox_cli.settings import CALL_SIZE
 
 # Which of some tool-call ids the project holds already.
 Held = Callable[[Sequence[str]], Collection[str]]
@@ -98,6 +99,13 @@ def own_ids(given: Sequence[str], held: Held) -> list[str]:
         ids.append(call_id if call_id in fit and call_id not in taken else new_id("tc"))
         taken.add(call_id)
     return ids
+
+
+def fault_of_size(call: ToolCall) -> str | None:
+    """Why cbx itself does not look at the arguments of a call; None where they are of a size that it does."""
+    if len(call.arguments) <= CALL_SIZE.value << 20:
+        return None
+    return f"the arguments are larger than {CALL_SIZE}: write less of it, or several calls"
 
 
 def call_card(call: ToolCall, author: Author) -> CardDraft:

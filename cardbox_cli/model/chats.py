@@ -15,6 +15,7 @@ from cardbox_cli.model.card_types import CHAT_MESSAGE
 from cardbox_cli.model.cards import Card, CardDraft, card_text, draft_card
 from cardbox_cli.model.ids import check_new_id, derived_id
 from cardbox_cli.model.moments import EARLIEST, LATEST
+from cardbox_cli.model.text.durations import duration
 
 Role = Literal["user", "assistant", "system", "tool"]
 ROLES: tuple[Role, ...] = ("user", "assistant", "system", "tool")
@@ -82,6 +83,11 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
     def is_busy(self, now: datetime) -> bool:
         """Whether a run goes on whose lease holds."""
         return self.run_id is not None and self.lease_expires_at is not None and self.lease_expires_at > now
+
+    def holder(self, now: datetime) -> str:
+        """In words, which run has the chat, whose that is, and for how long if it has died."""
+        left = duration((self.lease_expires_at or now) - now)
+        return f"run {self.run_id} of {self.owner or 'nobody'} has it, with a lease of another {left}"
 
 
 class Archive(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,6 +166,10 @@ def near_to(chat_key: str) -> str:
     """With what the keys begin that are near to this one: those of all topics of its chat."""
     parts = key_parts(chat_key)
     return chat_key if parts.channel is None else f"{parts.channel}-chat-{parts.chat_id}"
+
+
+CHAT_AGENT = "chat"
+"""Who the cards of the runs of chats are by."""
 
 
 def check_key(chat_key: str) -> None:

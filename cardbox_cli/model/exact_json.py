@@ -135,7 +135,7 @@ def read(text: str) -> Any:
 
 def check_storable(value: Any, path: str = "") -> None:
     """Raise `Unstorable` for the first value in `value`, JSON or a struct, that JSONB cannot hold."""
-    _check(value, path, 0)
+    _check(value, (None, path), 0)
 
 
 def storable_text(text: str) -> str:
@@ -162,65 +162,81 @@ def replace_bad_text(value: Any) -> tuple[Any, int]:
     return value, 0
 
 
+# The way to a part of a value, from its end: keys and places. It is spelled only where something is wrong:
+# a key may be as long as all the rest of the value.
+_Way = tuple["_Way | None", str | int]
+
 _TOO_LARGE = 10**MAX_DIGITS
 _BAD_TEXT = "[\x00\ud800-\udfff]"
 
 
-def _check(value: Any, path: str, depth: int) -> None:
+def _check(value: Any, way: _Way, depth: int) -> None:
     if depth > _MAX_DEPTH:
-        raise Unstorable(path.split("[")[0].split(".")[0], f"is nested more than {_MAX_DEPTH} levels deep")
+        top = _spelled(way).split("[")[0].split(".")[0]
+        raise Unstorable(top, f"is nested more than {_MAX_DEPTH} levels deep")
     kind = type(value)
     if kind is str:
-        _check_text(value, path)
+        _check_text(value, way)
     elif kind is dict:
         for key, item in value.items():
             if type(key) is not str:
-                raise Unstorable(path, f"has the key {key!r}, and JSON keys are strings")
+                raise Unstorable(_spelled(way), f"has the key {key!r}, and JSON keys are strings")
             if not _is_plain(key):
-                _check_text(key, f"{path}.{key!r}" if path else repr(key))
+                _check_text(key, way, key=key)
             if not _is_plain(item):
-                _check(item, f"{path}.{key}" if path else key, depth + 1)
+                _check(item, (way, key), depth + 1)
     elif kind is list:
         for index, item in enumerate(value):
             if not _is_plain(item):
-                _check(item, f"{path}[{index}]", depth + 1)
+                _check(item, (way, index), depth + 1)
     elif kind is float or kind is Decimal:
-        _check_number(value, path)
+        _check_number(value, way)
     elif isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             item = getattr(value, name)
             if not _is_plain(item):
-                _check(item, f"{path}.{name}" if path else name, depth + 1)
+                _check(item, (way, name), depth + 1)
     elif kind is int:
         if abs(value) >= _TOO_LARGE:
-            raise Unstorable(path, _TOO_LONG)
+            raise Unstorable(_spelled(way), _TOO_LONG)
     elif not (value is None or value is msgspec.UNSET or kind is bool):
-        raise Unstorable(path, f"is a {kind.__name__}, which is no JSON value")
+        raise Unstorable(_spelled(way), f"is a {kind.__name__}, which is no JSON value")
+
+
+def _spelled(way: _Way, key: str | None = None) -> str:
+    """The way as people write it, to the `key` of what it leads to where that is given."""
+    steps = [] if key is None else [f".{key!r}"]
+    before, step = way
+    while before is not None:
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
+        before, step = before
+    path = "".join(reversed(steps))
+    return f"{step}{path}" if step else path.removeprefix(".")
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it is what most values are, storable as it stands, so that its path need not be made."""
+    """Whether it is what most values are, storable as it stands, so that nothing need be said of it."""
     return value is None or (type(value) is str and value.isascii() and "\x00" not in value)
 
 
-def _check_text(text: str, path: str) -> None:
+def _check_text(text: str, way: _Way, *, key: str | None = None) -> None:
     if "\x00" in text:
-        raise BadText(path, f"holds a NUL character at offset {text.index(chr(0))}")
+        raise BadText(_spelled(way, key), f"holds a NUL character at offset {text.index(chr(0))}")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as exc:
-            raise BadText(path, f"holds a lone surrogate at offset {exc.start}") from None
+            raise BadText(_spelled(way, key), f"holds a lone surrogate at offset {exc.start}") from None
 
 
-def _check_number(number: float | Decimal, path: str) -> None:
+def _check_number(number: float | Decimal, way: _Way) -> None:
     exact = Decimal(str(number))
     if not exact.is_finite():
-        raise Unstorable(path, f"is {number}, which JSON has no spelling for")
+        raise Unstorable(_spelled(way), f"is {number}, which JSON has no spelling for")
     integer_digits = max(exact.adjusted() + 1, 1)
     fraction_digits = max(-int(exact.as_tuple().exponent), 0)
     if integer_digits + fraction_digits > MAX_DIGITS:
-        raise Unstorable(path, _TOO_LONG)
+        raise Unstorable(_spelled(way), _TOO_LONG)
 
 
 def canonical(text: bytes) -> bytes:

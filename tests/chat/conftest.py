@@ -106,11 +106,11 @@ def runner(target: Target, model: Model) -> Iterator[Callable[..., ChatRunner]]:
         )
         made.append(connections)
         tools = more.pop("tools", ToolCommands(trusts_stored=True))
-        profile = more.pop("profile", None)
+        profile, tell = more.pop("profile", None), more.pop("tell", print)
         program = Program(
             **{"command": model.command, "environment": model.environment, "tools": tools, **more}
         )
-        return ChatRunner(connections, PROJECT, program, profile=profile, tell=print)
+        return ChatRunner(connections, PROJECT, program, profile=profile, tell=tell)
 
     yield make
     for each in made:

@@ -219,6 +219,14 @@ class TestLoad:
         assert archive.title == found
         assert changed.why
 
+    def test_what_is_looked_for_is_a_few_words(self, room: Room) -> None:
+        talk(room, "plan a trip", "to Rome?")
+        with pytest.raises(InvalidInput, match=r"have \d{5} characters, not 500"):
+            load(room, KEY, words=" ".join(f"w{number}" for number in range(4_000)))
+        with pytest.raises(InvalidInput, match=r"--title: it has 60000 characters, not 500"):
+            start_new(room, KEY, title="a trip" * 10_000)
+        assert start_new(room, KEY, title="x" * 500).archived
+
     def test_a_title_comes_before_a_reason_and_a_reason_before_text(self, room: Room) -> None:
         talk(room, "about refunds", "yes")
         in_text = start_new(room, KEY, title="One").archived

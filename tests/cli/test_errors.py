@@ -115,7 +115,8 @@ def a_trigger_of_the_administrator(stage: Stage) -> dict[str, str]:
 def a_chat_with_a_run(stage: Stage) -> dict[str, str]:
     succeed(stage.cbx("chat", "send", "web-chat-1", "hello"))
     stage.connection.execute(
-        "UPDATE cbx.chats SET run_id = 'run_1', epoch = 1, lease_expires_at = now() + interval '1 hour'"
+        "UPDATE cbx.chats SET run_id = 'run_1', owner = 'host-1', epoch = 1,"
+        " lease_expires_at = now() + interval '100 hours'"
     )
     stage.connection.commit()
     return {}
@@ -409,9 +410,9 @@ TABLE = [
         ("chat", "run", "web-chat-1", "--exec", "true", "--no-wait"),
         6,
         "busy",
-        "chat 'web-chat-1' is busy: run run_1 goes on",
-        "without --no-wait the next run waits for it",
-        {"chat_key": "web-chat-1", "run_id": "run_1"},
+        "chat 'web-chat-1' is busy: run run_1 of host-1 has it, with a lease of another 4d",
+        "without --no-wait the next run waits for it, and takes over once its lease has ended",
+        {"chat_key": "web-chat-1", "run_id": "run_1", "owner": "host-1"},
     ),
     Row(
         errors.WaitedTooLong,

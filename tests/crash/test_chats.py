@@ -1,7 +1,6 @@
 """Chats, killed at every point: the transcript is complete, contexts hold whole rounds, nothing is archived twice."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -99,14 +98,14 @@ def whole(connection: Connection) -> None:
     connection.execute("UPDATE cbx.chats SET lease_expires_at = now() - interval '1 second'")
 
 
-def explore_runs(stage: Stage, wanted: Callable[[str], bool], **more: Any) -> list[str]:
-    """Kill a run at the points that are wanted, and run the chat again: once answered, and what it has is whole."""
+def explore_runs(stage: Stage, choose: Callable[[list[str]], list[str]]) -> list[str]:
+    """Kill a run at the points that are chosen, and run the chat again: once answered, and what it has is whole."""
     with stage.scene() as scene:
         result, points = scene.points(*ANSWER)
         assert result.code == 0, result.err
         with scene.connection() as connection:
             once = held(connection)
-    chosen = [point for point in points if wanted(point)]
+    chosen = choose(points)
     for point in chosen:
         with stage.scene() as scene:
             (scene.folder / "called").unlink(missing_ok=True)
@@ -122,12 +121,12 @@ def explore_runs(stage: Stage, wanted: Callable[[str], bool], **more: Any) -> li
 
 
 class TestRun:
-    def test_at_its_commits(self, stage: MakeStage) -> None:
+    def test_at_some_of_its_commits(self, stage: MakeStage) -> None:
         made = stage(files={"model.sh": MODEL}, prepare=a_context)
-        points = explore_runs(made, lambda point: point.startswith("commit"))
-        assert len(points) > 10
+        points = explore_runs(made, lambda points: [each for each in points if "commit" in each][1::3])
+        assert len(points) > 3
 
     @pytest.mark.soak
     def test_everywhere(self, stage: MakeStage) -> None:
         made = stage(files={"model.sh": MODEL}, prepare=a_context)
-        explore_runs(made, lambda point: True)
+        explore_runs(made, lambda points: points)

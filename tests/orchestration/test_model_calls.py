@@ -1,7 +1,9 @@
 """A model calls handlers: the worker offers and answers them, in the step in which they are called."""
 
 import json
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -217,6 +219,32 @@ def test_a_bad_call_is_a_result_that_says_why_and_the_turn_goes_on(
     assert len(list(runtime.roster.list(AgentFilter()))) == agents
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "told"),
+    [
+        ("fork_join", {"tasks": [{}] * 200_000}, "got=200000, max=8"),
+        ("delegate_async", {**TASK, **{f"k{number}": 1 for number in range(20_000)}}, "100 problems"),
+        ("delegate_async", {**TASK, "target_ref": "x" * 500_000}, "no profile 'xxx"),
+        ("delegate_async", {**TASK, "instruction": "x" * 2_000_000}, "larger than 1 MiB"),
+    ],
+    ids=["tasks", "keys", "name", "size"],
+)
+def test_what_a_call_may_make_a_handler_do_and_say_is_bounded(
+    runtime: Runtime, lead: str, ask: Ask, run: Run, tmp_path: Path, name: str, given: Any, told: str
+) -> None:
+    turn_id = turn_of(ask(lead))
+    call = {"id": "c", "type": "function", "function": {"name": name, "arguments": json.dumps(given)}}
+    (tmp_path / "answer").write_text(json.dumps({"role": "assistant", "content": None, "tool_calls": [call]}))
+    (tmp_path / "end").write_text("I could not.")
+    began = time.process_time()
+    command = f"cat > /dev/null; cd {tmp_path} && cat answer; mv end answer; true"
+    assert run(command).message == "success"
+    error = calls(runtime, turn_id)[name]
+    assert told in error["message"]
+    assert len(error["message"]) < 11_000
+    assert time.process_time() - began < 5
+
+
 def test_what_a_profile_does_not_name_is_not_called(
     runtime: Runtime, add_profile: AddProfile, lead: str, ask: Ask, run: Run
 ) -> None:
@@ -376,3 +404,16 @@ def _run_elsewhere(runtime: Runtime, turn_id: str, words: str) -> None:
     )
     program = Deployment(runtime.database.connection)
     program.finish(program.begin(program.now(turn)), words)
+
+
+def test_what_a_turn_has_written_is_not_read_again_for_each_result(
+    lead: str, ask: Ask, run: Run, tmp_path: Path
+) -> None:
+    ask(lead)
+    function = {"name": "nowhere", "arguments": json.dumps({"a": ["x" * 1000] * 300})}
+    made = [{"id": f"c{number}", "type": "function", "function": function} for number in range(64)]
+    (tmp_path / "answer").write_text(json.dumps({"role": "assistant", "content": None, "tool_calls": made}))
+    (tmp_path / "end").write_text("I could not.")
+    began = time.process_time()
+    assert run(f"cat > /dev/null; cd {tmp_path}; cat answer; mv end answer; true").message == "success"
+    assert time.process_time() - began < 2

@@ -280,9 +280,10 @@ class _Importer:
 
 def _check_idle(room: Room, chat: Chat) -> None:
     """Raise NotAccepted while a run goes on: it would take what is imported for news."""
-    if chat.is_busy(room.database.now()):
+    now = room.database.now()
+    if chat.is_busy(now):
         raise NotAccepted(
-            f"chat {chat.chat_key!r} is busy: run {chat.run_id} goes on",
+            f"chat {chat.chat_key!r} is busy: {chat.holder(now)}",
             hint="import it again once that has ended",
             details={"error_code": "busy", "run_id": chat.run_id},
         )

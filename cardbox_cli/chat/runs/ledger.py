@@ -17,12 +17,20 @@ from cardbox_cli.execution.requests.request import TurnBoxes, offered_tools, pre
 from cardbox_cli.execution.requests.source import source_of
 from cardbox_cli.execution.requests.step_snapshots import REQUEST, snapshot_of
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.tool_calls import Author, ToolCall, ended_by_last_calls, pending_calls, result_card
+from cardbox_cli.execution.tool_calls import (
+    Author,
+    ToolCall,
+    ended_by_last_calls,
+    fault_of_size,
+    pending_calls,
+    result_card,
+)
 from cardbox_cli.execution.worker.answers import Answer, AnswerRules, BadAnswer, read_answer
 from cardbox_cli.execution.worker.commands.command import Ran
 from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
 from cardbox_cli.execution.worker.ledger import BegunStep, RunState
 from cardbox_cli.execution.worker.logs import keep_log
+from cardbox_cli.execution.worker.redaction import told
 from cardbox_cli.execution.worker.steps import compose_step, keep_request
 from cardbox_cli.model.card_types import DELIVERABLE
 from cardbox_cli.model.cards import CardDraft, card_text
@@ -169,6 +177,9 @@ class ChatLedger:
         """Change the chat's context as the model wants; the next step goes on with that."""
         room = _room(runtime)
         author = self.author(state)
+        too_large = fault_of_size(call)
+        if too_large is not None:
+            return result_card(call, author, failure=("invalid_arguments", too_large))
         if call.input is None:
             failure = "invalid_arguments", f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"
             return result_card(call, author, failure=failure)
@@ -179,7 +190,7 @@ class ChatLedger:
         except CbxError as exc:
             if exc.exit_code not in (3, 4, 5) or exc.code == "stale-epoch":
                 raise
-            return result_card(call, author, failure=(exc.code, exc.message))
+            return result_card(call, author, failure=(exc.code, told(exc.message)))
         return result_card(call, author, result=result)
 
     def add_result(self, runtime: Runtime, state: ChatState, draft: CardDraft) -> None:

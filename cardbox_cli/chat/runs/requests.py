@@ -19,11 +19,10 @@ from cardbox_cli.execution.requests.request import Source
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import CHAT_WINDOW, PROFILE
 from cardbox_cli.model.cards import CardDraft, card_of, card_text, draft_card
-from cardbox_cli.model.chats import CHAT, Chat, ChatRun, Entry, entry_draft
+from cardbox_cli.model.chats import CHAT, CHAT_AGENT, Chat, ChatRun, Entry, entry_draft
 from cardbox_cli.model.content import JsonContent
 
-# Who the cards of a run are by.
-AGENT = "chat"
+AGENT = CHAT_AGENT
 _ALL_TOOLS: Mapping[str, Any] = {"allowed_tools": None}
 
 

@@ -43,7 +43,7 @@ def take(
         chat = room.chats.lock(chat_key)
         now = room.database.now()
         if chat.is_busy(now):
-            raise _busy(chat)
+            raise _busy(chat, now)
         settled = chat if chat.run_id is None else _settled(room, chat, now)
         waiting = unanswered(room, settled, settled.answered)
         run = _begun(room, settled, waiting, owner, profile, now) if waiting else None
@@ -53,11 +53,11 @@ def take(
         return run
 
 
-def _busy(chat: Chat) -> Busy:
+def _busy(chat: Chat, now: datetime) -> Busy:
     return Busy(
-        f"chat {chat.chat_key!r} is busy: run {chat.run_id} goes on",
-        hint="without --no-wait the next run waits for it",
-        details={"chat_key": chat.chat_key, "run_id": chat.run_id},
+        f"chat {chat.chat_key!r} is busy: {chat.holder(now)}",
+        hint="without --no-wait the next run waits for it, and takes over once its lease has ended",
+        details={"chat_key": chat.chat_key, "run_id": chat.run_id, "owner": chat.owner},
     )
 
 

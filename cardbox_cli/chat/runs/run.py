@@ -80,10 +80,10 @@ class ChatRunner:
         """Answer the newest unanswered message of a chat; where another run has it, wait for that.
 
         Raises NotFound where nothing is unanswered, Busy without `wait`, KeyboardInterrupt where it was
-        cancelled while it waited.
+        cancelled while it waited, DatabaseUnavailable where the database refuses to let a run begin.
         """
         with self._connections.own(self._cancellation.cancelled.is_set) as connection:
-            asked = self._attempt(connection, lambda room: _newest(room, chat_key))
+            asked = self._attempt(connection, lambda room: _newest(room, chat_key), insist=False)
             run = self._taken(connection, chat_key, wait=wait)
             if run is not None:
                 self._run(connection, run)
@@ -98,12 +98,16 @@ class ChatRunner:
 
     def _taken(self, connection: Connection, chat_key: str, *, wait: bool) -> ChatRun | None:
         begin = partial(take, chat_key=chat_key, owner=self.owner, profile=self._profile)
+        waits_for = None
         while True:
             try:
-                return self._attempt(connection, begin)
-            except Busy:
+                return self._attempt(connection, begin, insist=False)
+            except Busy as busy:
                 if not wait:
                     raise
+                if waits_for != busy.details["run_id"]:
+                    waits_for = busy.details["run_id"]
+                    self._tell(f"{busy.message}; waiting")
             if self._cancellation.cancelled.is_set():
                 raise KeyboardInterrupt
             time.sleep(_LOOK)

@@ -4,7 +4,9 @@ what corrected the user's message. Pure."""
 from collections.abc import Iterable, Sequence
 
 from cardbox_cli.model.chats import Entry, key_parts
+from cardbox_cli.model.text.visible_text import indented
 
+_FURTHER = "  "
 _CORRECTED = "[Corrections: the user sent this in the meantime]"
 
 
@@ -22,8 +24,15 @@ def runtime_prompt(chat_key: str, run_id: str) -> str:
 
 
 def window_text(entries: Sequence[Entry]) -> str:
-    """Entries of a transcript, a line each that begins with the speaker; "" for none."""
-    return "\n".join(f"{entry.role}: {entry.text}" for entry in entries if entry.card is not None)
+    """Entries of a transcript, each behind its speaker; "" for none.
+
+    Further lines of one are indented: none passes for what another said.
+    """
+    return "\n".join(f"{entry.role}: {_behind(entry.text)}" for entry in entries if entry.card is not None)
+
+
+def _behind(text: str) -> str:
+    return indented(text, _FURTHER).removeprefix(_FURTHER)
 
 
 def corrected(text: str, corrections: Iterable[str]) -> str:

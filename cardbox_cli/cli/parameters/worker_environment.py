@@ -1,9 +1,10 @@
 """The turn that this process works for: a worker tells its command by the environment."""
 
 from cardbox_cli.errors import CardConflict, UsageError
+from cardbox_cli.model.chats import CHAT_AGENT
 from cardbox_cli.model.execution.turns import Fence
 from cardbox_cli.model.ids import as_box_id
-from cardbox_cli.settings import AGENT, CONTEXT_BOX, OUTPUT_BOX, STEP, TURN_EPOCH, TURN_ID
+from cardbox_cli.settings import AGENT, CHAT_RUN, CONTEXT_BOX, OUTPUT_BOX, STEP, TURN_EPOCH, TURN_ID
 
 
 def own_output(box_id: str) -> Fence | None:
@@ -20,22 +21,29 @@ def own_output(box_id: str) -> Fence | None:
 
 
 def own_turn() -> dict[str, str]:
-    """What the cards that this process writes say of the turn that it works for; nothing where there is none.
+    """What the cards that this process writes say of the turn, or the run of a chat, that it works for.
 
-    Its author is the turn's agent, whoever the command line names.
+    Nothing where there is none. Their author is the turn's agent, or the chat's, whoever is named.
     """
-    if not TURN_ID.text():
+    if TURN_ID.text():
+        named = {"agent_turn_id": TURN_ID.text(), "step_id": STEP.text(), "author_id": AGENT.text()}
+    elif CHAT_RUN.text():
+        named = {"agent_turn_id": CHAT_RUN.text(), "step_id": STEP.text(), "author_id": CHAT_AGENT}
+    else:
         return {}
-    named = {"agent_turn_id": TURN_ID.text(), "step_id": STEP.text(), "author_id": AGENT.text()}
     return {name: value for name, value in named.items() if value}
 
 
 def refuse_inside_turn(what: str) -> None:
-    """Raise CardConflict where this process works for a turn, which may not do `what` to stored cards."""
-    turn_id = TURN_ID.text()
+    """Raise CardConflict where this process works for a turn, or a run of a chat.
+
+    Neither may do `what` to stored cards.
+    """
+    of = TURN_ID if TURN_ID.text() else CHAT_RUN
+    turn_id = of.text()
     if turn_id:
         raise CardConflict(
-            f"the command of a turn (CBX_TURN_ID={turn_id}) may not {what}",
+            f"the command of a {'turn' if of is TURN_ID else 'run'} ({of.name}={turn_id}) may not {what}",
             hint="write a new card, and append it to the turn's output box",
             details={"agent_turn_id": turn_id},
         )

@@ -6,7 +6,7 @@ import msgspec
 
 from cardbox_cli.cli.pictures.page import Child, Element, element, facts, page, section, swatch, table
 from cardbox_cli.cli.pictures.steps import DrawnCard, DrawnStep, colours_of, of_steps, told
-from cardbox_cli.context.cost.account import Account, Share, StepCost
+from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
 from cardbox_cli.context.cost.finding import CostFinding
 from cardbox_cli.model.ids import short_id
 
@@ -33,7 +33,8 @@ def cost_page(picture: CostPicture) -> str:
         *([section("Findings", *_findings(picture))] if picture.findings else []),
         *of_steps(_steps(account), colours),
         *([section("By layer", _shares("layer", account, colours))] if account.steps else []),
-        *(section(f"By {name}", _shares(name, account, {})) for name in ("type", "tool") if account.steps),
+        *([section("By type", _shares("type", account, {}))] if account.steps else []),
+        *([section("By tool", _shares("tool", account, {}))] if account.steps else []),
     )
 
 
@@ -61,7 +62,7 @@ def _step(step: StepCost, order: Sequence[str], cards: Sequence[DrawnCard]) -> D
     )
 
 
-def _shares(name: str, account: Account, colours: Mapping[str, str]) -> Element:
+def _shares(name: Grouping, account: Account, colours: Mapping[str, str]) -> Element:
     shares: Sequence[Share] = account.by[name]
     rows: list[list[Child]] = [
         [

@@ -30,6 +30,8 @@ from cardbox_cli.model.execution.turns import (
     WaitingTool,
 )
 from cardbox_cli.model.ids import derived_id
+from cardbox_cli.model.text.shortened import shortened
+from cardbox_cli.settings import JOINED_SIZE
 
 # Whose cards timeouts are in the card-box protocol v1r4.
 _TIMED_OUT_BY = "worker.watchdog"
@@ -252,7 +254,7 @@ def result_of_end(
     result = {
         "agent_turn_id": agent_turn_id,
         "deliverable_card_id": deliverable_card_id,
-        "deliverable": card_text(found[0].content) if found else "",
+        "deliverable": shortened(card_text(found[0].content), JOINED_SIZE.value) if found else "",
     }
     error = {"code": f"turn_{end_status}", "message": message or f"the turn ended: {end_status}"}
     return ToolResultContent(

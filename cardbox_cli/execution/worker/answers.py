@@ -17,15 +17,15 @@ from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, provider_
 from cardbox_cli.context.tool_calls import MalformedAnswer
 from cardbox_cli.errors import InvalidCard
 from cardbox_cli.execution.tool_calls import Author, Held, ToolCall, call_card, calls_of, own_ids
-from cardbox_cli.execution.worker.card_lines import RefusedCard, looks_like_a_card, read_cards
+from cardbox_cli.execution.worker.card_lines import RefusedCard, looks_like_a_card, read_cards, with_own_ids
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import DELIVERABLE, THOUGHT
 from cardbox_cli.model.cards import CardDraft, card_text, draft_card
 from cardbox_cli.model.ids import new_card_id
-from cardbox_cli.settings import MAX_TOOL_CALLS
+from cardbox_cli.settings import ANSWER_PARTS, MAX_TOOL_CALLS
 
 EMPTY, INVALID, PROVIDER = "empty_answer", "invalid_answer", "provider_error"
-CUT_OFF, TOO_MANY = "answer_cut_off", "too_many_calls"
+CUT_OFF, TOO_MANY, TOO_MANY_PARTS = "answer_cut_off", "too_many_calls", "too_many_parts"
 
 # How output is read: as whichever of the next two it is, as a response, as bare text, as lines of cards.
 AnswerMode = Literal["auto", "response", "text", "cards"]
@@ -102,7 +102,7 @@ def _decoded(stdout: bytes) -> str:
 
 def _answer(text: str, author: Author, held: Held, rules: AnswerRules) -> Answer:
     if rules.mode == "cards":
-        return _of_cards(read_cards(text, author, held), author)
+        return _of_lines(text, author, held, rules)
     value = None if rules.mode == "text" else _json(text)
     _check_storable(text if value is None else value)
     message = None if value is None else _message(value, rules)
@@ -130,6 +130,13 @@ def _check_count(calls: int, rules: AnswerRules) -> None:
     if calls > rules.most_calls:
         what = f"the answer calls {calls} tools, and one may call {rules.most_calls}"
         raise _Refused(TOO_MANY, f"{what}: {MAX_TOOL_CALLS.name} says how many")
+
+
+def _check_parts(parts: int) -> None:
+    """Refuse more than anybody says, before anything is made of it: an output may hold a million."""
+    if parts > ANSWER_PARTS.value:
+        what = f"the answer has {parts} parts, cards or blocks of content"
+        raise _Refused(TOO_MANY_PARTS, f"{what}, and one may have {ANSWER_PARTS.value}")
 
 
 # --- JSON
@@ -212,15 +219,23 @@ def _of_message(
     own = next(each for each in formats if each.is_own(message))
 
     def new_ids(given: Sequence[str]) -> list[str]:
-        # Before anything is made of them: there may be as many as fit into an output.
         _check_count(len(given), rules)
         return own_ids(given, held)
 
+    content = message.get("content")
+    _check_parts(len(content) if isinstance(content, list) else 1)
     drafts = own.draft(message, new_ids)
     return _finished(_thoughts(drafts, author), author, usage)
 
 
 # --- cards
+
+
+def _of_lines(text: str, author: Author, held: Held, rules: AnswerRules) -> Answer:
+    _check_parts(sum(1 for line in text.split("\n") if line.strip()))
+    drafts = read_cards(text, author)
+    _check_count(sum(len(draft.tool_calls or ()) for draft in drafts), rules)
+    return _of_cards(with_own_ids(drafts, held), author)
 
 
 def _of_cards(drafts: Sequence[CardDraft], author: Author) -> Answer:

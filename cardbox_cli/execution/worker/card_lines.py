@@ -44,11 +44,10 @@ def looks_like_a_card(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("type"), str) and "content" in value
 
 
-def read_cards(text: str, author: Author, held: Held) -> list[CardDraft]:
-    """The cards of a text's lines, the ids of their calls own ones. Raises RefusedCard."""
+def read_cards(text: str, author: Author) -> list[CardDraft]:
+    """The cards of a text's lines, the ids of their calls as they came. Raises RefusedCard."""
     lines = [line for line in text.split("\n") if line.strip()]
-    drafts = [_card(line, author, number) for number, line in enumerate(lines, 1)]
-    return _with_own_ids(drafts, held)
+    return [_card(line, author, number) for number, line in enumerate(lines, 1)]
 
 
 def _card(line: str, author: Author, number: int) -> CardDraft:
@@ -99,7 +98,7 @@ def _by(author: Author, given: CardDraft) -> CardDraft:
     )
 
 
-def _with_own_ids(drafts: Sequence[CardDraft], held: Held) -> list[CardDraft]:
+def with_own_ids(drafts: Sequence[CardDraft], held: Held) -> list[CardDraft]:
     """The cards with own ids for their calls."""
     ids = iter(own_ids([call.tool_call_id for draft in drafts for call in calls_of(draft)], held))
     return [

@@ -13,9 +13,9 @@ from cardbox_cli.execution.dispatch.caller import Caller, calling_turn
 from cardbox_cli.execution.dispatch.request import Parent
 from cardbox_cli.execution.handlers import Awaiting, Ending, find_handler
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.tool_calls import Author, ToolCall, last_calls, result_card
+from cardbox_cli.execution.tool_calls import Author, ToolCall, fault_of_size, last_calls, result_card
 from cardbox_cli.execution.worker.ledger import RunState
-from cardbox_cli.execution.worker.redaction import redacted
+from cardbox_cli.execution.worker.redaction import told
 from cardbox_cli.execution.worker.steps import TurnState, add_result, author_of, read_turn, suspend
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import DELIVERABLE
@@ -79,6 +79,9 @@ def _answer(
     runtime: Runtime, caller: Caller, turn: TurnState, call: ToolCall
 ) -> Sequence[CardDraft] | Awaiting:
     """What a handler answers: the cards of its result, or of its failure, whose writes are taken back."""
+    too_large = fault_of_size(call)
+    if too_large is not None:
+        return [_failed(call, turn, "invalid_arguments", too_large)]
     if call.input is None:
         why = f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"
         return [_failed(call, turn, "invalid_arguments", why)]
@@ -127,4 +130,4 @@ def _in_words(error: CbxError) -> str:
 
 
 def _failed(call: ToolCall, turn: TurnState, code: str, message: str) -> CardDraft:
-    return result_card(call, author_of(turn), failure=(code, redacted(message)))
+    return result_card(call, author_of(turn), failure=(code, told(message)))

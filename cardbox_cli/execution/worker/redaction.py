@@ -9,6 +9,8 @@ from typing import NamedTuple
 REDACTED = "[redacted]"
 # In characters. No secret of the table is longer, but for private keys, which are found by either end.
 LONGEST = 4096
+# How much is told of a failure, in characters.
+_TOLD = 10_000
 
 
 class Pattern(NamedTuple):
@@ -67,6 +69,14 @@ def redacted(text: str, *, cut: bool = False) -> str:
     for pattern in PATTERNS:
         text = pattern.found.sub(_without_secret, text)
     return text
+
+
+def told(text: str) -> str:
+    """What is told of a failure: without secrets, and of a long text, which may quote anything, its ends."""
+    if len(text) <= _TOLD:
+        return redacted(text)
+    half = _TOLD // 2
+    return f"{redacted(text[: half + LONGEST])[:half]} … {redacted(text[-half:], cut=True)}"
 
 
 def _without_secret(found: re.Match[str]) -> str:

@@ -26,7 +26,7 @@ from cardbox_cli.execution.worker.failures import FAILED, diagnostics, told_fail
 from cardbox_cli.execution.worker.handler_calls import ending_beside, not_alone
 from cardbox_cli.execution.worker.ledger import Ledger, RunState
 from cardbox_cli.execution.worker.logs import bytes_to_read, without_secrets
-from cardbox_cli.execution.worker.redaction import redacted
+from cardbox_cli.execution.worker.redaction import told
 from cardbox_cli.execution.worker.results import result_of
 from cardbox_cli.execution.worker.steps import CannotEnd, IncompleteContext, InvalidLayers
 from cardbox_cli.model import exact_json
@@ -93,7 +93,7 @@ class _Failed(Exception):
     def __init__(self, error_code: str, message: str, details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
         # A provider's error may quote the key that it refused.
-        self.error_code, self.message, self.details = error_code, redacted(message), details or {}
+        self.error_code, self.message, self.details = error_code, told(message), details or {}
 
 
 class _OutOfTime(_Failed):

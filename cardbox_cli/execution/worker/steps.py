@@ -5,7 +5,7 @@ fallen.
 Owns how a turn is taken in from its boxes, and what is still to be done of it. Runs no command.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -202,7 +202,7 @@ def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Ans
             cards = [*must_end_with.without_end(answer.cards), reminder]
         else:
             cards = answer.cards
-        new = _append(runtime, turn, cards, own)
+        new = _append(runtime, turn, cards, {card.card_id for card in own})
         calls = pending_calls([*own, *new])
         runtime.turns.move_step(
             head.agent_id,
@@ -220,7 +220,7 @@ def add_result(runtime: Runtime, turn: TurnState, draft: CardDraft) -> None:
     """Store the result of a call. Raises StaleEpoch."""
     with runtime.transaction():
         runtime.heads.hold(turn.fence)
-        _append(runtime, turn, [draft], _own_cards(runtime, turn))
+        _append(runtime, turn, [draft], _own_ids(runtime, turn))
 
 
 def complete_step(runtime: Runtime, turn: TurnState) -> End | None:
@@ -304,13 +304,19 @@ def _own_cards(runtime: Runtime, turn: TurnState) -> list[Card]:
     return present_cards(runtime.boxes.slots(box_id)[turn.boxes.output_start :])
 
 
+def _own_ids(runtime: Runtime, turn: TurnState) -> set[str]:
+    """The ids of what `_own_cards` would read, which may be large, and is asked for with each result."""
+    box_id = turn.boxes.output.box_id
+    runtime.turns.lock_box(box_id)
+    return set(runtime.boxes.id_lists([box_id]).get(box_id, [])[turn.boxes.output_start :])
+
+
 def _append(
-    runtime: Runtime, turn: TurnState, drafts: Sequence[CardDraft], own: Sequence[Card]
+    runtime: Runtime, turn: TurnState, drafts: Sequence[CardDraft], held: Collection[str]
 ) -> list[CardDraft]:
     """Write cards and append those that the box does not hold yet, since this may be tried again; these."""
     for draft in drafts:
         runtime.cards.add(draft)
-    held = {card.card_id for card in own}
     new = [draft for draft in drafts if draft.card_id not in held]
     if new:
         runtime.boxes.append(turn.boxes.output.box_id, [draft.card_id for draft in new], fence=turn.fence)

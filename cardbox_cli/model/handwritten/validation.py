@@ -30,6 +30,8 @@ from cardbox_cli.model.handwritten.wording import Where, closest, did_you_mean, 
 
 M = TypeVar("M", bound=BaseModel)
 
+# How many problems of one document are told.
+_MOST_PROBLEMS = 100
 _EMPTY = "is empty; give it a value or remove the key"
 
 
@@ -68,7 +70,8 @@ def fit(model: type[M], document: Document, *, refuse_with: type[InvalidInput], 
         try:
             fitted = model.model_validate(document.value)
         except ValidationError as error:
-            problems += _problems(error.errors(include_url=False), model, document)
+            # Documents of models have as many as they like.
+            problems += _problems(error.errors(include_url=False)[:_MOST_PROBLEMS], model, document)
         if not problems:
             return fitted
     raise refusal(refuse_with, document.source, problems, hint=hint)

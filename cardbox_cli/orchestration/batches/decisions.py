@@ -13,6 +13,8 @@ import msgspec
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.content import JsonContent, StoredContent, ToolResultContent
 from cardbox_cli.model.execution.batches import TASK_OPEN, Batch, BatchEndStatus, BatchTask
+from cardbox_cli.model.text.shortened import shortened
+from cardbox_cli.settings import JOINED_SIZE
 
 BATCHES = "sys.cbx.batches"
 """Who answers the calls of parents, and stops children."""
@@ -88,8 +90,13 @@ def error_of(task: BatchTask) -> dict[str, str] | None:
 
 
 def joined(batch: Batch, results: Sequence[TaskResult]) -> ToolResultContent:
-    """What answers the call of the parent: the results in task order, in the error too where it failed."""
-    told = [msgspec.to_builtins(each) for each in sorted(results, key=lambda each: each.task_index)]
+    """What answers the call of the parent: the results in task order, in the error too where it failed.
+
+    What all summaries quote together is bounded; the boxes have the whole.
+    """
+    share = JOINED_SIZE.value // max(len(results), 1)
+    ordered = sorted(results, key=lambda each: each.task_index)
+    told = [msgspec.to_builtins(_shortened(each, share)) for each in ordered]
     result = {"status": batch.status, "results": told}
     if batch.status == "success":
         return ToolResultContent("success", "suspend", result=result)
@@ -97,6 +104,11 @@ def joined(batch: Batch, results: Sequence[TaskResult]) -> ToolResultContent:
     message = batch.error or in_words(batch, [each.status for each in results])
     error = {"code": batch.error_code or "batch_failed", "message": message, "detail": detail}
     return ToolResultContent(batch.status, "suspend", result=result, error=error)
+
+
+def _shortened(result: TaskResult, most: int) -> TaskResult:
+    summary = None if result.summary is None else shortened(result.summary, most)
+    return msgspec.structs.replace(result, summary=summary)
 
 
 def in_words(batch: Batch, statuses: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ file, `${name.name}` for its name without folders, `$${` for `${` itself. What a
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -88,8 +89,8 @@ class _Matrix:
             return self._asked.tasks
         values = {name: self._values(name, given) for name, given in self._asked.matrix.items()}
         self._check()
+        refuse_too_many(len(self._asked.tasks) * math.prod(map(len, values.values())), self._limit)
         combinations = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
-        refuse_too_many(len(self._asked.tasks) * len(combinations), self._limit)
         made = [
             self._filled(task, ("tasks", index), each)
             for index, task in enumerate(self._asked.tasks)

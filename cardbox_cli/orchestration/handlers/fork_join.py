@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from cardbox_cli.errors import BadRequest
 from cardbox_cli.execution.handlers import Awaiting, Handler
 from cardbox_cli.model.handwritten.batches import ForkJoin
-from cardbox_cli.orchestration.batches.creation import NAME, create_batch
+from cardbox_cli.orchestration.batches.creation import NAME, create_batch, refuse_too_many
 from cardbox_cli.orchestration.handlers.arguments import Arguments, read_arguments
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ class _Arguments(ForkJoin, Arguments):
 
 
 def _handle(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> Any:
+    tasks = arguments.get("tasks")
+    refuse_too_many(len(tasks) if isinstance(tasks, list) else 0, runtime.settings.max_tasks)
     asked = read_arguments(_Arguments, NAME, arguments)
     if caller.parent is None or caller.parent.tool_call_id is None:
         raise BadRequest(f"{NAME}: no call waits for the results", hint="name one with --tool-call-id")

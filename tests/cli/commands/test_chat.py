@@ -1,12 +1,15 @@
 """`cbx chat` as people and scripts call it: what is printed, in which shape, and with which exit code."""
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg import conninfo
 
-from cardbox_cli.settings import CHAT_EPOCH, CHAT_KEY, CHAT_RUN
+from cardbox_cli.settings import CHAT_EPOCH, CHAT_KEY, CHAT_RUN, DATABASE_URL
 from tests.cli.conftest import succeed
 from tests.conftest import Cbx
 
@@ -44,9 +47,31 @@ def test_new_list_and_load_work_together_by_ids(cbx: Cbx, talked: None) -> None:
     assert (loaded["loaded"], loaded["messages"], loaded["archived"]) == (context, 2, None)
 
 
+def test_a_title_that_nothing_takes_is_not_dropped_in_silence(cbx: Cbx, talked: None) -> None:
+    assert "title" not in cbx("chat", "new", KEY, "--title", "T").err
+    context = succeed(cbx("chat", "load", KEY, "--query", "T", "-o", "id")).strip()
+    again = cbx("chat", "new", KEY, "--title", "U")
+    assert f"{context} is as it was loaded, and keeps the title and reason that it has" in again.err
+    empty = cbx("chat", "new", KEY, "--reason", "V", "-o", "json")
+    assert (empty.code, empty.json()["archived"]) == (0, None)
+    assert "nothing was active, so nothing bears the title and reason" in empty.err
+    assert [each["title"] for each in cbx("chat", "list", KEY, "-o", "json").json()] == ["T"]
+
+
 def test_list_without_a_key_lists_the_chats(cbx: Cbx, talked: None) -> None:
     succeed(cbx("chat", "send", "web-chat-1", "hi"))
     assert succeed(cbx("chat", "list", "-o", "id")).split() == [KEY, "web-chat-1"]
+
+
+def test_show_names_the_steps_of_runs_and_render_takes_them(cbx: Cbx, talked: None) -> None:
+    succeed(cbx("chat", "run", KEY, "--text", "And now?", *ECHO))
+    shown = cbx("chat", "show", KEY, "-o", "json").json()
+    newest, first = shown["steps"]
+    assert [each["run_id"] for each in (newest, first)] == [each["run_id"] for each in shown["runs"]]
+    assert (newest["number"], first["number"], first["status"]) == (1, 1, "completed")
+    assert first["step_id"] in cbx("chat", "show", KEY).out
+    asked = cbx("render", "--chat", KEY, "--at", first["step_id"]).json()["messages"]
+    assert [each["content"] for each in asked[1:]] == ["Where is it?"]
 
 
 def test_a_message_is_taken_as_it_is(cbx: Cbx, feed: Callable[[str], None]) -> None:
@@ -106,16 +131,66 @@ def test_a_run_that_fails_says_why_and_leaves_the_message(cbx: Cbx) -> None:
     assert result.code == 8
     assert result.error["message"].endswith("failed: the command ended with exit code 3")
     assert cbx("chat", "show", KEY, "-o", "json").json()["transcript"]["unanswered"] == 1
+    assert cbx("chat", "run", KEY, "--exec", "exit 3").out == ""
 
 
 def test_a_chat_that_is_busy_is_refused(cbx: Cbx, talked: None, database: Any) -> None:
     succeed(cbx("chat", "send", KEY, "b"))
     database.connection.execute(
-        "UPDATE cbx.chats SET run_id = 'run_x', epoch = 9, lease_expires_at = now() + interval '1 hour'"
+        "UPDATE cbx.chats SET run_id = 'run_x', owner = 'host-1', epoch = 9,"
+        " lease_expires_at = now() + interval '1 hour'"
     )
     result = cbx("chat", "run", KEY, "--no-wait", *ECHO, "-o", "json")
     assert (result.code, result.error["code"]) == (6, "busy")
-    assert result.error["details"] == {"chat_key": KEY, "run_id": "run_x"}
+    assert result.error["details"] == {"chat_key": KEY, "run_id": "run_x", "owner": "host-1"}
+    shown = cbx("chat", "show", KEY, "-o", "json").json()
+    assert (shown["running"], shown["owner"]) == ("run_x", "host-1")
+    assert "running     run_x, by host-1, lease until 2" in cbx("chat", "show", KEY).out
+
+
+def test_a_message_that_was_sent_to_a_busy_chat_is_not_to_be_sent_again(
+    cbx: Cbx, talked: None, database: Any
+) -> None:
+    database.connection.execute(
+        "UPDATE cbx.chats SET run_id = 'run_x', epoch = 9, lease_expires_at = now() + interval '1 hour'"
+    )
+    result = cbx("chat", "run", KEY, "--text", "b", "--no-wait", *ECHO, "-o", "json")
+    assert (result.code, result.error["code"]) == (6, "busy")
+    assert result.error["hint"] == (
+        "the message was sent, and waits for a run; without --text it is not sent again"
+    )
+    assert cbx("chat", "show", KEY, "-o", "json").json()["transcript"]["unanswered"] == 1
+
+
+def test_a_run_that_is_stopped_says_what_became_of_its_message(cbx: Cbx) -> None:
+    stop = f"kill -INT {os.getpid()}; sleep 9"
+    plain = cbx("chat", "run", KEY, "--text", "a", "--exec", stop)
+    assert (plain.code, "the run was stopped; its message is unanswered\n" in plain.err) == (130, True)
+    reply = f"{sys.executable} -c 'from cardbox_cli.entry import script; script()' chat reply on-its-way"
+    words = ("--exec", f"{reply}; {stop}", "--env", DATABASE_URL.name)
+    sent = cbx("chat", "run", KEY, *words)
+    assert (sent.code, "the run was stopped; what was sent stays said\n" in sent.err) == (130, True)
+    assert [each["text"] for each in cbx("chat", "transcript", KEY, "-o", "json").json()] == [
+        "a",
+        "on-its-way",
+    ]
+
+
+def test_a_role_that_may_only_read_is_refused_at_once(cbx: Cbx, talked: None, database: Any) -> None:
+    role = f"reads_{os.getpid()}"
+    succeed(cbx("chat", "send", KEY, "b"))
+    database.connection.execute(
+        f"CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA public, resource, state, cbx TO {role};"
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA public, resource, state, cbx TO {role}"
+    )
+    own = ("--database-url", conninfo.make_conninfo(os.environ[DATABASE_URL.name], user=role))
+    try:
+        succeed(cbx("chat", "show", KEY, *own))
+        result = cbx("chat", "run", KEY, *ECHO, *own)
+        assert (result.code, "permission denied for table" in result.err) == (7, True)
+        assert "trying again" not in result.err
+    finally:
+        database.connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
 def test_why_ends_with_8_where_it_begins_afresh(cbx: Cbx, talked: None) -> None:

@@ -185,7 +185,11 @@ class TestTools:
         assert (loaded["loaded"], loaded["messages"]) == ("ctx_1a", 2)
         assert "'退款' in its title" in loaded["why"]
         archived = cbx("chat", "call", "chat_context_new", '{"title": "x"}', "--chat", KEY).json()
-        assert archived == {"archived": "ctx_1a", "messages": 0}
+        assert archived == {
+            "archived": "ctx_1a",
+            "messages": 0,
+            "title_and_reason": "those it was archived with before",
+        }
         listed = cbx("chat", "call", "chat_context_list").json()
         assert {each["context_id"] for each in listed["contexts"]} == {
             "ctx_1a",

@@ -9,9 +9,11 @@ import pytest
 from cardbox_cli.cli.parameters.working import ANSWER_MODES
 from cardbox_cli.context.formats import format_names
 from cardbox_cli.execution.worker.answers import (
+    AUTO,
     CUT_OFF,
     INVALID,
     TOO_MANY,
+    TOO_MANY_PARTS,
     Answer,
     AnswerMode,
     AnswerRules,
@@ -157,6 +159,27 @@ def test_more_calls_than_anybody_makes_are_counted_at_once(mode: AnswerMode) -> 
     assert isinstance(found, BadAnswer)
     assert found.error_code == TOO_MANY
     assert time.process_time() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("printed", "rules"),
+    [
+        (lines(*[card()] * 20_000), AnswerRules(mode="cards")),
+        (
+            message(content=[{"type": "text", "text": "a"}, {"type": "thinking", "thinking": "b"}] * 10_000),
+            AUTO,
+        ),
+        (message(content=[{"type": "text", "text": "a"}] * 20_000), AnswerRules(format="anthropic")),
+    ],
+    ids=["lines", "blocks", "anthropic"],
+)
+def test_more_parts_than_anybody_says_are_counted_before_cards_are_made_of_them(
+    printed: Any, rules: AnswerRules
+) -> None:
+    found = read(printed, rules=rules)
+    assert isinstance(found, BadAnswer)
+    assert found.error_code == TOO_MANY_PARTS
+    assert "20000 parts" in found.message
 
 
 class TestCards:

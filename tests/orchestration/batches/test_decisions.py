@@ -7,8 +7,17 @@ from typing import Any
 import pytest
 
 from cardbox_cli.model.content import JsonContent, TextContent
+from cardbox_cli.model.execution.batches import Batch
 from cardbox_cli.model.execution.turns import END_STATUSES
-from cardbox_cli.orchestration.batches.decisions import batch_end, is_passing, retry_delay, summary_of
+from cardbox_cli.orchestration.batches.decisions import (
+    TaskResult,
+    batch_end,
+    is_passing,
+    joined,
+    retry_delay,
+    summary_of,
+)
+from cardbox_cli.settings import JOINED_SIZE
 
 # How a batch ends whose children ended in just these ways.
 ENDS = {
@@ -100,3 +109,15 @@ def test_what_passes_by_itself_is_tried_again(status: str, code: str, passing: b
 )  # fmt: skip
 def test_the_summary_is_the_field_of_that_name_or_all_the_text(content: Any, summary: str) -> None:
     assert summary_of(content).startswith(summary)
+
+
+@pytest.mark.parametrize("status", ["success", "failed"])
+def test_what_a_parent_reads_of_all_children_together_is_bounded(status: str) -> None:
+    names = dict.fromkeys(Batch.__struct_fields__)
+    batch = Batch(**{**names, "status": status, "batch_id": "batch_1", "error": "it failed"})
+    results = [TaskResult(task_index=index, status=status, summary="x" * 400_000) for index in range(5)]
+    content = joined(batch, results)
+    told = [each["summary"] for each in content.result["results"]]
+    assert sum(map(len, told)) < JOINED_SIZE.value * 1.01
+    assert told[0].endswith("[the first 200000 of 400000 characters]")
+    assert joined(batch, results[:1]).result["results"][0]["summary"] == "x" * 400_000

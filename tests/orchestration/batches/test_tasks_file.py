@@ -72,6 +72,13 @@ def test_json_lines_are_a_task_each(read: Read) -> None:
     ]
 
 
+def test_combinations_are_counted_before_they_are_made(read: Read) -> None:
+    values = ", ".join(map(str, range(100)))
+    matrix = "".join(f"  v{number}: [{values}]\n" for number in range(8))
+    with pytest.raises(BadRequest, match=r"got=10000000000000000, max="):
+        read(f"tasks:\n- {{target_strategy: new, target_ref: a, instruction: b}}\nmatrix:\n{matrix}")
+
+
 def test_more_tasks_than_the_limit_are_refused_before_a_file_is_read(read: Read) -> None:
     many = "matrix: {n: [1, 2, 3], m: [1, 2, 3]}\ntasks: [{target_strategy: new, target_ref: c, instruction: '${n}'}]"
     with pytest.raises(BadRequest, match=r"got=9, max=8"):

@@ -7,7 +7,7 @@ from typer import Option
 from cardbox_cli.cli.commands.chat.changing import emit_changed
 from cardbox_cli.cli.commands.chat.talking import room_of
 from cardbox_cli.cli.parameters.options import ChatKey
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.verb import verb
 
 
@@ -30,3 +30,9 @@ def command(
     with session().database() as database:
         changed = start_new(room_of(database), key, title=title, reason=reason)
     emit_changed(changed)
+    if title is None and reason is None:
+        return
+    if changed.archived is None:
+        announce("nothing was active, so nothing bears the title and reason")
+    elif changed.was_archived:
+        announce(f"{changed.archived} is as it was loaded, and keeps the title and reason that it has")

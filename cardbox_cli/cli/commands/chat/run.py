@@ -19,7 +19,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.streaming import Streaming
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT
-from cardbox_cli.errors import Findings, UsageError
+from cardbox_cli.errors import Busy, Findings, UsageError
 from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.settings import HOME, Settings, settings_from
 
@@ -92,9 +92,20 @@ def command(
             from cardbox_cli.chat.transcript import send
 
             send(room_of(database), key, text)
-    with _runner(program, settings, data) as runner, _signals(runner) as received:
-        answered = runner.answer(key, wait=wait)
+    try:
+        with _runner(program, settings, data) as runner, _signals(runner) as received:
+            answered = runner.answer(key, wait=wait)
+    except Busy as busy:
+        raise busy if text is None else _sent_already(busy) from None
     return _tell(answered, streaming, interrupted=bool(received))
+
+
+def _sent_already(busy: Busy) -> Busy:
+    return Busy(
+        busy.message,
+        hint="the message was sent, and waits for a run; without --text it is not sent again",
+        details=busy.details,
+    )
 
 
 def _streaming(answers: str) -> Streaming:
@@ -163,21 +174,21 @@ def _tell(answered: "Answered", streaming: Streaming | None, *, interrupted: boo
         table=lambda: _print_text(answered.text or "", streaming),
         ids=[] if answered.answer_card_id is None else [answered.answer_card_id],
     )
+    if answered.status == "success":
+        return 0
+    left = "its message is unanswered" if answered.answer_card_id is None else "what was sent stays said"
     if interrupted:
-        announce("the run was stopped; its message is unanswered")
+        announce(f"the run was stopped; {left}")
         return INTERRUPTED
-    if answered.status != "success":
-        left = "the message is unanswered" if answered.answer_card_id is None else "what was sent stays said"
-        raise Findings(
-            f"run {answered.run_id} {answered.status}: {answered.error or answered.error_code}",
-            hint=f"{left}; `cbx chat show {argument(answered.chat_key)}` lists the runs",
-        )
-    return 0
+    raise Findings(
+        f"run {answered.run_id} {answered.status}: {answered.error or answered.error_code}",
+        hint=f"{left}; `cbx chat show {argument(answered.chat_key)}` lists the runs",
+    )
 
 
 def _print_text(text: str, streaming: Streaming | None) -> None:
-    """Print an answer, unless all of it was shown as it came."""
+    """Print an answer, if there is one, unless all of it was shown as it came."""
     if streaming is not None:
         streaming.end_line()
-    if streaming is None or streaming.told.strip() != text.strip():
+    if text and (streaming is None or streaming.told.strip() != text.strip()):
         output.print_text(text)

@@ -40,10 +40,11 @@ def _print_text(seen: "ChatView") -> None:
         ("archived", count(seen.archives, "context")),
         ("transcript", _transcript(seen.transcript)),
         ("window", _window(seen.transcript)),
-        ("running", seen.running),
+        ("running", _running(seen)),
     )
     print_below(_MESSAGE, list(enumerate(seen.messages, 1)))
     print_below(_RUN, seen.runs)
+    print_below(_STEP, seen.steps)
 
 
 def _context(seen: "ChatView") -> str:
@@ -51,6 +52,12 @@ def _context(seen: "ChatView") -> str:
         return "empty"
     loaded = "" if seen.loaded_from in (None, seen.context_id) else f", loaded from {seen.loaded_from}"
     return f"{seen.context_id}, {count(len(seen.messages), 'message')}{loaded}"
+
+
+def _running(seen: "ChatView") -> str | None:
+    if seen.running is None:
+        return None
+    return f"{seen.running}, by {spelled(seen.owner or 'nobody')}, lease until {time(seen.lease_expires_at)}"
 
 
 def _transcript(kept: "Kept") -> str:
@@ -85,4 +92,11 @@ _RUN = (
     Column("BEGAN", lambda run: time(run.started_at) or NOTHING),
     Column("ENDED", lambda run: time(run.ended_at) or NOTHING, spare=1),
     Column("ERROR", lambda run: one_line(run.error or NOTHING, 200)),
+)
+_STEP = (
+    Column("#", lambda step: str(step.number), right=True),
+    Column("STEP", lambda step: step.step_id),
+    Column("RUN", lambda step: short_id(step.run_id)),
+    Column("STATUS", lambda step: step.status),
+    Column("BEGAN", lambda step: time(step.started_at) or NOTHING, spare=1),
 )
