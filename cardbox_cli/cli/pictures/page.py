@@ -6,7 +6,7 @@ its policy allows its own style and nothing else, so that whatever a card says s
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from xml.etree import ElementTree as ET
 
@@ -66,6 +66,18 @@ def drawing(svg: Element) -> str:
 def section(title: str, *content: Child) -> Element:
     """A part of a page under its heading."""
     return element("section", element("h2", title), *content)
+
+
+def facts(pairs: Mapping[str, str]) -> Element:
+    """Names and what is said of each."""
+    each = ((element("dt", name), element("dd", value)) for name, value in pairs.items())
+    return element("dl", *(child for pair in each for child in pair))
+
+
+def swatch(colour: str) -> Element:
+    """A small square of a colour, before the name of what has it."""
+    square = element("rect", class_=colour, width=10, height=10)
+    return element("svg", square, viewBox="0 0 10 10", class_="swatch", aria_hidden="true")
 
 
 def table(label: str, names: Iterable[str], rows: Iterable[Iterable[Child]]) -> Element:

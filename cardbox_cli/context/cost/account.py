@@ -47,6 +47,11 @@ class SentPart(msgspec.Struct, kw_only=True):
     sends: int = 0
 
     @property
+    def card_id(self) -> str | None:
+        """The card of the message, or the one that made its layer."""
+        return self.message.card_id or (None if self.card is None else self.card.card_id)
+
+    @property
     def total(self) -> int:
         """The tokens of all its sendings."""
         return self.tokens * self.sends

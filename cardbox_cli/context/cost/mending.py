@@ -5,14 +5,15 @@ from typing import Literal
 
 import msgspec
 
-from cardbox_cli.model.text.command_lines import quoted
+from cardbox_cli.model.text.command_lines import argument, quoted
 
 
 class Mend(msgspec.Struct, frozen=True, kw_only=True):
     """What to do with a box, a turn or a tool: `without` these cards, `fit` it into `tokens`, `compress` it,
-    `compare` two steps of a turn, or look at a `profile`, to be edited and imported again."""
+    `compare` two steps of a turn or of a chat, begin a chat's context `afresh`, or look at a `profile`, to be
+    edited and imported again."""
 
-    how: Literal["without", "fit", "compress", "compare", "profile"]
+    how: Literal["without", "fit", "compress", "compare", "compare-chat", "afresh", "profile"]
     name: str
     card_ids: Sequence[str] = ()
     tokens: int = 0
@@ -43,6 +44,16 @@ def _compare(mend: Mend, options: str) -> str:
     return f"cbx render --turn {quoted(mend.name)} --diff {a} {b} {options}"
 
 
+def _compare_chat(mend: Mend, options: str) -> str:
+    a, b = map(quoted, mend.steps)
+    # A key may begin as an option does.
+    return f"cbx render --chat={quoted(mend.name)} --diff {a} {b} {options}"
+
+
+def _afresh(mend: Mend, options: str) -> str:
+    return f"cbx chat new {options} {argument(mend.name)}"
+
+
 def _profile(mend: Mend, options: str) -> str:
     return f"cbx profile show {quoted(mend.name)} -o yaml {options}"
 
@@ -52,5 +63,7 @@ _LINES = {
     "fit": _fit,
     "compress": _compress,
     "compare": _compare,
+    "compare-chat": _compare_chat,
+    "afresh": _afresh,
     "profile": _profile,
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from cardbox_cli.context.cost.account import StepCost
 from cardbox_cli.context.cost.finding import CostRules, Hit
 from cardbox_cli.context.cost.mending import Mend
 from cardbox_cli.context.cost.subject import Subject
@@ -17,10 +18,12 @@ _SHARE, _LEAST = 0.25, 1_000
 
 @RULES.rule("tool-never-called", remedy="leave it out of the profile's allowed_tools, and import that again")
 def _never_called(subject: Subject) -> Iterator[Hit]:
-    """The definition of a tool that was sent with every request, and that no answer in them called."""
+    """The definition of a tool that was sent with every request, and that no answer in them called.
+    Those that every chat has are none."""
     called = {name for part in subject.parts for name in part.tool.split(", ")}
+    always = frozenset() if subject.chat is None else subject.chat.tools
     for tool in subject.account.tools:
-        if tool.name not in called and tool.sends > 1:
+        if tool.name not in called | always and tool.sends > 1:
             yield Hit(
                 message=f"the tool {tool.name} was sent {tool.sends} times, and never called",
                 tokens=tool.tokens * tool.sends,
@@ -41,7 +44,7 @@ def _large(subject: Subject) -> Iterator[Hit]:
                 f"greatest request, and was sent {part.sends} times",
                 tokens=part.again,
                 parts=[part],
-                mend=None if not part.box_id else Mend(how="compress", name=part.box_id),
+                mend=subject.compress(part),
             )
 
 
@@ -54,14 +57,20 @@ def _broken(subject: Subject) -> Iterator[Hit]:
         return
     lost = sum(max(steps[place - 1].tokens - steps[place].kept, 0) for place in broken)
     one, other = steps[broken[0] - 1], steps[broken[0]]
-    turn_id = other.agent_turn_id
-    is_of_one = turn_id is not None and one.agent_turn_id == turn_id
     yield Hit(
         message=f"{len(broken)} of {len(steps)} requests do not go on from the one before; the first is step "
         f"{other.number}",
         tokens=lost,
         steps=[place + 1 for place in broken],
-        mend=Mend(how="compare", name=turn_id or "", steps=(one.step_id or "", other.step_id or ""))
-        if is_of_one
-        else None,
+        mend=_compared(subject, one, other),
     )
+
+
+def _compared(subject: Subject, one: StepCost, other: StepCost) -> Mend | None:
+    """How to see the break; None where the steps are no two of one turn or chat."""
+    steps = one.step_id or "", other.step_id or ""
+    if subject.chat is not None:
+        return Mend(how="compare-chat", name=subject.chat.key, steps=steps) if all(steps) else None
+    turn_id = other.agent_turn_id
+    is_of_one = turn_id is not None and one.agent_turn_id == turn_id
+    return Mend(how="compare", name=turn_id or "", steps=steps) if is_of_one else None

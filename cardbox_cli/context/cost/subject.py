@@ -49,13 +49,25 @@ def said(part: SentPart) -> str:
     return "" if part.card is None else card_text(part.card.content)
 
 
-class Subject:
-    """An account of requests; `profile` names that of the turn, where all were sent for one."""
+class ChatSubject(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat whose requests are looked at: its key, the box of its active context, and the tools that each
+    of its runs is offered, whatever a profile says."""
 
-    def __init__(self, account: Account, *, profile: str | None = None, window: int | None = None) -> None:
+    key: str
+    box_id: str | None
+    tools: frozenset[str]
+
+
+class Subject:
+    """An account of requests; `profile` names that of the turn, and `chat` is the chat, where all were sent
+    for one."""
+
+    def __init__(
+        self, account: Account, *, profile: str | None = None, chat: ChatSubject | None = None
+    ) -> None:
         self.account = account
         self.profile = profile
-        self.window = window
+        self.chat = chat
 
     @cached_property
     def parts(self) -> list[SentPart]:
@@ -121,6 +133,8 @@ class Subject:
         uses = [each for each in uses_or_parts if isinstance(each, ToolUse)]
         parts = [each for each in uses_or_parts if isinstance(each, SentPart)]
         parts += [part for use in uses for part in use.parts]
+        if self.chat is not None:
+            return self.afresh(self.chat, parts)
         boxes = {part.box_id for part in parts}
         box_id = next(iter(boxes), None)
         if not box_id or len(boxes) > 1 or not all(use.is_alone for use in uses):
@@ -128,8 +142,23 @@ class Subject:
         ids = [part.message.card_id for part in parts if part.message.card_id]
         return Mend(how="without", name=box_id, card_ids=ids)
 
+    def afresh(self, chat: ChatSubject, parts: Sequence[SentPart]) -> Mend | None:
+        """How a chat goes on without these: only its active context is sent again, and no other box becomes
+        that."""
+        if chat.box_id is None or all(part.box_id != chat.box_id for part in parts):
+            return None
+        return Mend(how="afresh", name=chat.key)
+
+    def compress(self, part: SentPart) -> Mend | None:
+        """How to go on with a summary in the place of what is long."""
+        if self.chat is not None:
+            return self.afresh(self.chat, [part])
+        return None if not part.box_id else Mend(how="compress", name=part.box_id)
+
     def fit(self, parts: Sequence[SentPart]) -> Mend | None:
         """How to go on in a smaller request: as small as the last one would be without these."""
+        if self.chat is not None:
+            return self.afresh(self.chat, parts)
         box_id = next((part.box_id for part in parts if part.box_id), None)
         if box_id is None or not self.account.steps:
             return None

@@ -1,4 +1,4 @@
-"""The requests of a turn's steps as a series: all that they sent, read and made once.
+"""The requests of steps, a turn's or a chat's, as a series: all that they sent, read and made once.
 
 Each step stores its request as a box of its own, and nearly all of it is what the step before had. So id
 lists are read, each card once, and of a request only what is new is composed. Never writes; takes part in the
@@ -48,26 +48,42 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 def sent_by_turn(database: Database, project_id: str, turn: TurnRow) -> list[Sent]:
     """The requests of the turn's steps that are stored, in their order; [] where none is."""
-    return list(_Reading(database, project_id, turn).requests())
+    homes = [each for each in (turn.output_box_id, turn.context_box_id) if each]
+    steps = [
+        step if step.profile_box_id else msgspec.structs.replace(step, profile_box_id=turn.profile_box_id)
+        for step in TurnStore(database, project_id).steps(turn.agent_turn_id)
+    ]
+    return sent_by_steps(database, project_id, steps, homes)
+
+
+def sent_by_steps(
+    database: Database, project_id: str, steps: Sequence[Step], homes: Sequence[str]
+) -> list[Sent]:
+    """The requests of these steps that are stored, in their order; [] where none is.
+
+    `homes` are the boxes that their cards are looked for in, the first that has one before the others: a
+    request's own box is only a record of it.
+    """
+    return list(_Reading(database, project_id, steps, homes).requests())
 
 
 class _Reading:
-    """Reads the requests of one turn; what is known of one serves the next."""
+    """Reads the requests of steps; what is known of one serves the next."""
 
-    def __init__(self, database: Database, project_id: str, turn: TurnRow) -> None:
-        self._turn = turn
+    def __init__(
+        self, database: Database, project_id: str, steps: Sequence[Step], homes: Sequence[str]
+    ) -> None:
         self._boxes = BoxStore(database, project_id)
         self._card_store = CardStore(database, project_id)
-        self._steps = TurnStore(database, project_id).steps(turn.agent_turn_id)
+        self._steps = steps
         self._cards: dict[str, Card] = {}
         self._before = ""
         self._profiles: dict[str | None, Source | None] = {None: None}
-        self._homes: dict[str, tuple[str, int]] = {}
+        self._homes = self._found_homes(homes)
 
     def requests(self) -> Iterator[Sent]:
         """The request of each step that has one stored."""
         before: tuple[_Stored, Request] | None = None
-        self._find_homes()
         for stored in self._stored():
             request = None if before is None else self._continued(stored, *before)
             if request is None:
@@ -75,17 +91,19 @@ class _Reading:
             before = stored, request
             yield Sent(
                 provider=provider_of(stored.format),
-                agent_turn_id=self._turn.agent_turn_id,
+                agent_turn_id=stored.step.agent_turn_id,
                 step_id=stored.step.step_id,
                 request=request,
             )
 
-    def _find_homes(self) -> None:
-        """In which of the turn's boxes each card stands: a request's own box is only a record of it."""
-        pointers = [self._turn.output_box_id, self._turn.context_box_id]
-        for box_id, card_ids in self._boxes.id_lists([each for each in pointers if each]).items():
-            for position, card_id in enumerate(card_ids):
-                self._homes.setdefault(card_id, (box_id, position))
+    def _found_homes(self, homes: Sequence[str]) -> dict[str, tuple[str, int]]:
+        """In which of these boxes each card stands, and where."""
+        lists = self._boxes.id_lists(homes)
+        found: dict[str, tuple[str, int]] = {}
+        for box_id in homes:
+            for position, card_id in enumerate(lists.get(box_id, ())):
+                found.setdefault(card_id, (box_id, position))
+        return found
 
     def _stored(self) -> Iterator[_Stored]:
         with_box = [step for step in self._steps if step.request_box_id is not None]
@@ -100,7 +118,7 @@ class _Reading:
 
     def _of_step(self, step: Step, ids: str) -> _Stored:
         added, self._before = _added(self._before, ids), ids
-        profile = self._profile(step.profile_box_id or self._turn.profile_box_id)
+        profile = self._profile(step.profile_box_id)
         snapshot = read_snapshot(step.metadata)
         entries: Sequence[RequestEntry] = [] if profile is None else profile.seen
         format = provider_for(entries) if snapshot is None else snapshot.format
@@ -129,7 +147,7 @@ class _Reading:
         ]
 
     def _restored(self, stored: _Stored) -> Request:
-        """The whole request, as `render` shows it; cards stand where the turn has them."""
+        """The whole request, as `render` shows it; cards stand where their homes have them."""
         source = Source(stored.step.request_box_id or "", self._slots(decode_ids(stored.ids)))
         request = restored_request(
             source, stored.profile, stored.snapshot, stored.format, ComposeOptions()

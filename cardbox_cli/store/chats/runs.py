@@ -9,8 +9,10 @@ import msgspec
 from cardbox_cli.model.chats import ChatRun
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.store.connection.database import jsonb
-from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.project_store import Dated, ProjectStore
 from cardbox_cli.store.connection.short_ids import like_escape
+
+_EVER = Dated()
 
 
 class ChatRunStore(ProjectStore):
@@ -28,9 +30,10 @@ class ChatRunStore(ProjectStore):
         """The run of this id."""
         return self._one(ChatRun, "chat_run", chat_key=chat_key, run_id=run_id)
 
-    def last(self, chat_key: str, limit: int) -> list[ChatRun]:
-        """The last runs of a chat, the newest first."""
-        return self._all(ChatRun, "last_chat_runs", chat_key=chat_key, limit=limit)
+    def last(self, chat_key: str, limit: int | None, where: Dated = _EVER) -> list[ChatRun]:
+        """The last runs of a chat that began then, the newest first; `limit` None means all."""
+        dated = msgspec.structs.asdict(self._dated(where))
+        return self._all(ChatRun, "last_chat_runs", chat_key=chat_key, limit=limit, **dated)
 
     def begin_step(
         self, run: ChatRun, step_id: str, *, request_box_id: str, metadata: dict[str, Any], now: datetime

@@ -44,10 +44,12 @@ FROM cbx.chat_runs AS r
 WHERE r.project_id = %(project_id)s AND r.chat_key = %(chat_key)s AND r.run_id = %(run_id)s
 
 -- name: last_chat_runs
--- The last runs of a chat, the newest first.
+-- The last runs of a chat that began in a span of time, the newest first.
 SELECT {run_json}
 FROM cbx.chat_runs AS r
 WHERE r.project_id = %(project_id)s AND r.chat_key = %(chat_key)s
+    AND (%(since)s::timestamptz IS NULL OR r.started_at >= %(since)s)
+    AND (%(until)s::timestamptz IS NULL OR r.started_at < %(until)s)
 ORDER BY r.epoch DESC
 LIMIT %(limit)s
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cardbox_cli.chat.runs.recorded import ChatRequests
 from cardbox_cli.context.collector import WITHOUT_PROVIDERS
 from cardbox_cli.context.inspection.explain import explain
 from cardbox_cli.context.request import DEFAULT_OPTIONS
@@ -23,6 +24,7 @@ PROFILE = (
     "name: clerk\nsystem_prompt: You are a clerk.\nallowed_tools: [look, never]\n"
     "llm_config: {model: gpt-4o}\n"
 )
+KEY = "telegram-chat-42"
 LONG = "alpha beta gamma delta " * 60
 
 Ran = Callable[..., str]
@@ -133,6 +135,57 @@ class TestTurns:
         assert "has sent nothing" in answer.err
 
 
+class TestChats:
+    """A chat is told a long text, calls a tool for a second look at it, and answers; then it is asked again."""
+
+    @pytest.fixture
+    def talked(self, cbx: Cbx) -> None:
+        succeed(cbx("tool", "add", "look", "--exec", "cat", "--description", "Look at what is there."))
+        call = ("--trust-stored-commands", "--exec", f"{CLIENT} --call look '{{}}'")
+        succeed(cbx("chat", "run", KEY, "--text", LONG * 5, *call))
+        succeed(cbx("chat", "run", KEY, "--text", "And now?", "--exec", "echo Nothing.", "--answers", "text"))
+
+    def test_are_what_their_steps_sent(self, cbx: Cbx, talked: None, database: Database) -> None:
+        answer = cbx("cost", "--chat", KEY, "-o", "json")
+        found = answer.json()
+        assert (found["kind"], found["id"], answer.err) == ("chat", KEY, f"note: chat '{KEY}': 2 runs\n")
+        runs = [step["agent_turn_id"] for step in found["steps"]]
+        assert runs[0] == runs[1] != runs[2]
+        requests = ChatRequests(database, PROJECT, KEY)
+        shown = [
+            requests.request(step["step_id"], DEFAULT_OPTIONS, None, WITHOUT_PROVIDERS).request
+            for step in found["steps"]
+        ]
+        assert [step["tokens"] for step in found["steps"]] == [explain(each).tokens for each in shown]
+        assert [card["sends"] for card in found["by"]["card"] if card["preview"].startswith("alpha")] == [3]
+
+    def test_are_mended_by_what_chats_have(self, cbx: Cbx, talked: None) -> None:
+        found = {each["code"]: each for each in cbx("cost", "--chat", KEY, "-o", "json").json()["findings"]}
+        assert set(found) == {"large-card", "cache-broken"}
+        # Each run tells the model its own id, and that in the system prompt.
+        compare = shlex.split(found["cache-broken"]["fix"])
+        assert (found["cache-broken"]["steps"], cbx(*compare[1:]).code) == ([3], 8)
+        afresh = found["large-card"]["fix"]
+        assert afresh == f"cbx chat new {KEY}"
+        succeed(cbx(*shlex.split(afresh)[1:]))
+        succeed(cbx("chat", "run", KEY, "--text", "Go on.", "--exec", "echo Yes.", "--answers", "text"))
+        later = cbx("cost", "--chat", KEY, "-o", "json").json()
+        assert later["steps"][-1]["tokens"] < found["large-card"]["evidence"][0]["tokens"]
+        assert [each["fix"] for each in later["findings"] if each["code"] == "large-card"] == [None]
+
+    def test_that_have_sent_nothing_are_composed(self, cbx: Cbx) -> None:
+        succeed(cbx("chat", "send", KEY, "Hello."))
+        answer = cbx("cost", "--chat", KEY, "-o", "json")
+        assert [step["step_id"] for step in answer.json()["steps"]] == [None]
+        assert f"note: {KEY} has sent nothing" in answer.err
+        refused = cbx("cost", "--chat", KEY, "--since", "2099-01-01")
+        assert (refused.code, refused.err.splitlines()[0]) == (
+            3,
+            f"error: chat '{KEY}' has no run since 2099-01-01 in project 'p'",
+        )
+        assert cbx("cost", "--chat", KEY, "-p", "other").code == 3
+
+
 class TestBoxes:
     def test_what_was_read_again_and_the_saving(
         self, cbx: Cbx, conversation: str, feed: Callable[[str], None]
@@ -236,9 +289,11 @@ class TestPrices:
 def test_what_is_neither_box_nor_turn(cbx: Cbx, conversation: str) -> None:
     for words, code, message in (
         (("nothing-here",), 3, "error: no box or turn 'nothing-here' in project 'p'"),
-        ((), 2, "error: name a box or a turn, or --agent"),
-        ((conversation, "--agent", "clerk"), 2, "error: name a box or a turn, or --agent"),
-        ((conversation, "--since", "1h"), 2, "error: --since is for --agent"),
+        ((), 2, "error: name a box or a turn, or --agent or --chat"),
+        (("--chat", "nobody"), 3, "error: no chat 'nobody' in project 'p'"),
+        ((conversation, "--chat", "nobody"), 2, "error: name a box or a turn, or --agent or --chat"),
+        ((conversation, "--agent", "clerk"), 2, "error: name a box or a turn, or --agent or --chat"),
+        ((conversation, "--since", "1h"), 2, "error: --since is for --agent and --chat"),
         ((conversation, "--by", "colour"), 2, "error: --by: unknown grouping 'colour'"),
     ):
         refused = cbx("cost", *words)

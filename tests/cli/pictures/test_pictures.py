@@ -1,5 +1,6 @@
 """Pages of requests and traces: what they hold, that text stays text, and what a browser makes of them."""
 
+import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -11,6 +12,7 @@ import pytest
 
 from cardbox_cli.execution.dispatch.request import DispatchResult
 from cardbox_cli.execution.worker.runner import Outcome
+from tests.cli.conftest import succeed
 from tests.cli.pictures.browser import dom, faults
 from tests.conftest import Cbx
 from tests.orchestration.conftest import says
@@ -122,3 +124,50 @@ def test_axe_finds_no_serious_fault(page: Path, cbx: Cbx, turn: str, scheme: str
     trace = page.with_name("trace.html")
     trace.write_text(cbx("turn", "trace", turn, "--format", "html").out)
     assert faults(trace, *options) == []
+
+
+@pytest.fixture
+def costs(cbx: Cbx, feed: Callable[[str], None], tmp_path: Path) -> Path:
+    """The page of a conversation in which a tool with a hostile name gave the same twice."""
+
+    def use(key: str) -> list[dict[str, object]]:
+        function = {"name": "read<b>", "arguments": json.dumps({"path": HOSTILE})}
+        call = {"id": key, "type": "function", "function": function}
+        answer = {"role": "tool", "tool_call_id": key, "content": HOSTILE + " word" * 200}
+        return [{"role": "assistant", "tool_calls": [call]}, answer]
+
+    talk = [{"role": "user", "content": "Look."}, *use("c1"), *use("c2"), {"role": "user", "content": "And?"}]
+    feed(json.dumps(talk))
+    box = succeed(cbx("card", "import", "-", "-o", "id")).strip()
+    file = tmp_path / "cost.html"
+    file.write_text(succeed(cbx("cost", box, "--format", "html")))
+    return file
+
+
+def test_the_page_of_costs_has_what_the_command_says(cbx: Cbx, costs: Path) -> None:
+    read = Reader(costs.read_text())
+    assert not {tag for tag, _ in read.elements} & {"script", "link", "img", "iframe", "object", "b", "a"}
+    for heading in ("Findings", "Growth over the steps", "What persisted", "By layer", "By type", "By tool"):
+        assert heading in read.text
+    told = cbx("cost", "@last", "-o", "json").json()
+    for found in told["findings"]:
+        assert found["code"] in read.text
+        assert found["fix"] is None or found["fix"] in read.text
+    assert "read-again" in read.text
+    assert f"~{told['tokens']} in all" in read.text
+    titles = re.findall(r"card [^<>]*, (?:agent|tool|task)[^<>]*request \d", costs.read_text())
+    assert len(titles) == sum(card["sends"] for card in told["by"]["card"])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_fault_in_costs(costs: Path, scheme: str) -> None:
+    dark = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
+    assert faults(costs, "--window-size=390,844", *dark) == []
+
+
+def test_an_empty_box_costs_a_page_too(cbx: Cbx) -> None:
+    box = succeed(cbx("box", "create", "-o", "id")).strip()
+    page = succeed(cbx("cost", box, "--format", "html"))
+    assert f"<h1>Costs of box {box}" in page
+    over = cbx("cost", box, "--format", "svg")
+    assert (over.code, over.out) == (2, "")

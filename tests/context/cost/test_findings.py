@@ -3,8 +3,9 @@
 from cardbox_cli.context.cost.account import account_of
 from cardbox_cli.context.cost.check import RULES, check
 from cardbox_cli.context.cost.finding import CostFinding
+from cardbox_cli.context.cost.mending import Mend
 from cardbox_cli.context.cost.series import conversation
-from cardbox_cli.context.cost.subject import Subject
+from cardbox_cli.context.cost.subject import ChatSubject, Subject
 from cardbox_cli.model.cards import Card
 from tests.context.cost.test_account import request, series
 from tests.context.lint.cards import call, profile, result, thought, tools, user
@@ -120,3 +121,25 @@ def test_a_broken_cache() -> None:
 
 def sent_tokens(sent: list) -> int:  # type: ignore[type-arg]
     return account_of(sent[:1]).tokens
+
+
+def test_the_commands_of_a_chat_take_no_key_for_an_option() -> None:
+    compared = Mend(how="compare-chat", name="-x y", steps=("step_1", "step_2"))
+    assert compared.line("--project", "p") == "cbx render --chat='-x y' --diff step_1 step_2 --project p"
+    assert Mend(how="afresh", name="-x").line("--project", "p") == "cbx chat new --project p -- -x"
+
+
+def test_a_chat_is_mended_where_its_active_context_has_the_card() -> None:
+    cards = [user(LONG * 10, card_id="a"), *rounds(2)]
+    account = account_of(conversation(request(*cards)))
+    for box_id, how in (("box", "afresh"), ("other", None), (None, None)):
+        chat = ChatSubject(key="k", box_id=box_id, tools=frozenset())
+        [large] = [each for each in check(Subject(account, chat=chat)) if each.code == "large-card"]
+        assert (None if large.mend is None else large.mend.how) == how
+
+
+def test_the_tools_of_every_chat_are_not_found_uncalled() -> None:
+    account = account_of(conversation(request(tools("new", "write"), user("Look.", card_id="0"), *rounds(2))))
+    chat = ChatSubject(key="k", box_id=None, tools=frozenset({"new"}))
+    found = [each for each in check(Subject(account, chat=chat)) if each.code == "tool-never-called"]
+    assert [each.message.split(" was")[0] for each in found] == ["the tool write"]

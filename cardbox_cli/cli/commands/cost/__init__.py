@@ -1,4 +1,4 @@
-"""`cbx cost`: what the requests of a turn, an agent or a box cost, what of that is waste, and how to mend it.
+"""`cbx cost`: what requests that belong together cost, what of that is waste, and how to mend it.
 
 Owns the options. Which requests are meant is `source.py`'s, what is printed of them `page.py`'s.
 """
@@ -10,7 +10,7 @@ from typer import Argument, Option
 from cardbox_cli.cli.commands.cost.budget import BUDGET, Budget
 from cardbox_cli.cli.parameters import composing
 from cardbox_cli.cli.parameters.options import MOST, Since
-from cardbox_cli.cli.parameters.types import AGENT, BOX_OR_TURN, FILE, PROFILE, OneOf
+from cardbox_cli.cli.parameters.types import AGENT, BOX_OR_TURN, CHAT, FILE, HTML, PROFILE, OneOf
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.cost.account import GROUPINGS, Grouping, account_of
@@ -22,7 +22,9 @@ from cardbox_cli.settings import PRICES
     "cbx cost 1d5c8f72",
     "cbx cost 8b1f22c0 --by card --top 5",
     "cbx cost --agent researcher --since 2h --by tool",
+    "cbx cost --chat telegram-chat-42 --by card",
     "cbx cost 1d5c8f72 --prices prices.yaml -o json | jq .money",
+    "cbx cost 1d5c8f72 --format html > cost.html",
     "cbx cost $CONTEXT_BOX --profile writer --fail-over 60%",
     "cbx cost @last -o json | jq -r '.findings[].fix | select(. != null)'",
     pages=True,
@@ -38,6 +40,9 @@ def command(
     ] = None,
     agent: Annotated[
         str | None, Option(click_type=AGENT, help="The turns of this agent: of --since, else the last 20.")
+    ] = None,
+    chat: Annotated[
+        str | None, Option(click_type=CHAT, help="The runs of this chat: of --since, else the last 20.")
     ] = None,
     since: Since = None,
     by: Annotated[
@@ -55,6 +60,15 @@ def command(
         str | None,
         Option(click_type=FILE, help=f"YAML with what tokens cost in money. Default: {PRICES.name}."),
     ] = None,
+    format_: Annotated[
+        str | None,
+        Option(
+            "--format",
+            "-f",
+            click_type=OneOf(lambda: (HTML,), what="format"),
+            help="html: a page with pictures.",
+        ),
+    ] = None,
     fail_over: Annotated[
         Budget | None,
         Option(
@@ -69,13 +83,13 @@ def command(
     Findings name what was sent in vain, each with a stable code, the cards that prove it and the command that
     mends it. Nothing is changed.
     """
-    if (source is None) == (agent is None):
-        raise UsageError("name a box or a turn, or --agent", hint="`cbx turn list` shows the turns")
-    if since is not None and agent is None:
-        raise UsageError("--since is for --agent", hint="leave it out")
+    if sum(each is not None for each in (source, agent, chat)) != 1:
+        raise UsageError("name a box or a turn, or --agent or --chat", hint="`cbx turn list` shows the turns")
+    if since is not None and source is not None:
+        raise UsageError("--since is for --agent and --chat", hint="leave it out")
     from cardbox_cli.cli.commands.cost.page import Page, print_cost
     from cardbox_cli.cli.commands.cost.price_file import read_prices
-    from cardbox_cli.cli.commands.cost.source import Costed, costed_agent, costed_source
+    from cardbox_cli.cli.commands.cost.source import Costed, costed_agent, costed_chat, costed_source
 
     known = read_prices(prices)
     options = composing.options(model=model, is_composed=False)
@@ -83,9 +97,13 @@ def command(
         costed: Costed
         if agent is not None:
             costed = costed_agent(database, agent, since, options, profile)
+        elif chat is not None:
+            costed = costed_chat(database, chat, since, options, profile)
         else:
             costed = costed_source(database, source or "", options, profile)
     account = account_of(costed.series)
-    print_cost(costed, account, Page(by=cast(Grouping, by), top=top, prices=known))
+    print_cost(
+        costed, account, Page(by=cast(Grouping, by), top=top, prices=known, is_picture=format_ == HTML)
+    )
     if fail_over is not None:
         fail_over.check(account)

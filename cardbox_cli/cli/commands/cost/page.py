@@ -1,5 +1,6 @@
 """What `cbx cost` prints: the steps, what takes the tokens, the first break of the cache, the findings."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -24,11 +25,13 @@ from cardbox_cli.model.ids import short_id
 
 
 class Page(NamedTuple):
-    """How the costs are shown: what the tokens are told by, how many lines, and at what prices."""
+    """How the costs are shown: what the tokens are told by, how many lines, at what prices, and whether as a
+    page with pictures."""
 
     by: Grouping
     top: int
     prices: Prices | None
+    is_picture: bool = False
 
 
 class CardShare(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,21 +61,28 @@ class _Found(NamedTuple):
 
 def print_cost(costed: Costed, account: Account, page: Page) -> None:
     """Print what a series of requests costs. With -o id: the cards that take most, or that findings name."""
-    findings = check(Subject(account, profile=costed.profile))
+    findings = check(Subject(account, profile=costed.profile, chat=costed.chat))
     prices = None if page.prices is None else money(account.steps, page.prices)
     found = _Found(account, _cards(account), findings, first_break(account), prices)
     for model in [] if prices is None else prices.unpriced:
         announce(f"warning: no price is known of the model {model!r}: its requests are not counted in money")
+    if page.is_picture:
+        _print_picture(costed, found, page)
+        return
     named = [card.card_id for card in found.cards[: page.top] if card.card_id]
     output.emit(_as_json(costed, found, page), table=lambda: _print_text(costed, found, page), ids=named)
 
 
 def _cards(account: Account) -> list[CardShare]:
-    """What each card takes, the most first; a layer's text counts for the card that made it."""
+    """What each card takes, the most first; a layer's text counts for the card that made it, and all
+    sendings of a card together, also those behind a break."""
     of_all = account.tokens
+    sends: Counter[tuple[object, ...]] = Counter()
+    for part in account.parts:
+        sends[_place(part)] += part.sends
     shares = [
         CardShare(
-            card_id=part.message.card_id or (None if part.card is None else part.card.card_id),
+            card_id=part.card_id,
             box_id=part.box_id or None,
             position=part.position,
             layer=part.layer,
@@ -80,14 +90,20 @@ def _cards(account: Account) -> list[CardShare]:
             tool=part.tool,
             tokens=part.tokens,
             tokens_exact=not part.estimated,
-            sends=part.sends,
-            total=part.total,
-            share=round(part.total / of_all, 4) if of_all else 0.0,
+            sends=sent,
+            total=part.tokens * sent,
+            share=round(part.tokens * sent / of_all, 4) if of_all else 0.0,
             preview=_preview(part),
         )
-        for part in account.parts
+        for part in {_place(part): part for part in reversed(account.parts)}.values()
+        for sent in [sends[_place(part)]]
     ]
     return sorted(shares, key=lambda share: -share.total)
+
+
+def _place(part: SentPart) -> tuple[object, ...]:
+    """What messages of one card have in common; of what no card made each is its own."""
+    return (part.card_id, part.layer, part.tokens) if part.card_id else (id(part),)
 
 
 def _preview(part: SentPart) -> str:
@@ -140,15 +156,7 @@ def _line(mend: Mend | None) -> str | None:
 def _print_text(costed: Costed, found: _Found, page: Page) -> None:
     account, steps = found.account, found.account.steps
     exact = account.exact
-    greatest = max(steps, key=lambda step: step.tokens, default=None)
-    output.facts(
-        (costed.kind, costed.id),
-        ("requests", str(len(steps))),
-        ("tokens", f"{token_count(account.tokens, exact=exact)} in all"),
-        ("greatest", None if greatest is None else _greatest(greatest)),
-        ("cache", _cache(found, exact) if len(steps) > 1 else None),
-        ("money", None if found.money is None else _money(found.money)),
-    )
+    output.facts((costed.kind, costed.id), *_facts(found))
     shown = steps[-page.top :]
     print_below(_STEP, [(step, steps[step.number - 2] if step.number > 1 else None) for step in shown])
     if len(shown) < len(steps):
@@ -162,6 +170,30 @@ def _print_text(costed: Costed, found: _Found, page: Page) -> None:
     _print_findings(found.findings[: page.top], exact)
     if len(found.findings) > page.top:
         announce(f"{len(found.findings) - page.top} more findings; --top {len(found.findings)} shows all")
+
+
+def _facts(found: _Found) -> list[tuple[str, str | None]]:
+    account, steps = found.account, found.account.steps
+    greatest = max(steps, key=lambda step: step.tokens, default=None)
+    return [
+        ("requests", str(len(steps))),
+        ("tokens", f"{token_count(account.tokens, exact=account.exact)} in all"),
+        ("greatest", None if greatest is None else _greatest(greatest)),
+        ("cache", _cache(found, account.exact) if len(steps) > 1 else None),
+        ("money", None if found.money is None else _money(found.money)),
+    ]
+
+
+def _print_picture(costed: Costed, found: _Found, page: Page) -> None:
+    from cardbox_cli.cli.pictures.cost import CostPicture, cost_page
+
+    picture = CostPicture(
+        name=f"{costed.kind} {costed.id}",
+        facts={name: value for name, value in _facts(found) if value is not None},
+        account=found.account,
+        findings=[(each, _line(each.mend)) for each in found.findings[: page.top]],
+    )
+    output.write(cost_page(picture), end="")
 
 
 def _greatest(step: StepCost) -> str:

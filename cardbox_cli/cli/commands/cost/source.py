@@ -1,4 +1,4 @@
-"""The requests whose costs a command line asks for: of a turn's steps, an agent's turns, a box's answers."""
+"""The requests whose costs are asked for: of a turn, an agent's turns, a chat's runs, a box's answers."""
 
 import msgspec
 
@@ -9,27 +9,31 @@ from cardbox_cli.cli.parameters.requests import Requests
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.context.cost.series import Sent, conversation
+from cardbox_cli.context.cost.subject import ChatSubject
 from cardbox_cli.context.formats import provider_of
 from cardbox_cli.context.request import ComposeOptions, profile_of
 from cardbox_cli.errors import NotFound, UsageError
+from cardbox_cli.execution.requests.recorded import RecordedRequests
 from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.execution.requests.series import sent_by_turn
+from cardbox_cli.model.text.command_lines import command_line
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.views.turns import TurnFilter, TurnRow
 
-# Turns of an agent that are looked at where nobody says since when.
-_TURNS = 20
+# Turns of an agent, or runs of a chat, that are looked at where nobody says since when.
+_LAST = 20
 _TURN = "turn_"
 
 
 class Costed(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that belong together: of what `kind` of thing with which `id`, and the profile that all of
-    them are of, where one is known by name."""
+    them are of, where one is known by name, or the chat."""
 
     kind: str
     id: str
     series: list[Sent]
     profile: str | None = None
+    chat: ChatSubject | None = None
 
 
 def costed_source(database: Database, given: str, options: ComposeOptions, profile: str | None) -> Costed:
@@ -67,7 +71,7 @@ def costed_agent(
     turns = ResolvingTurns(database, session().project_id)
     first, _ = parse_span(since, None)
     where = TurnFilter(agent_id=agent, since=first)
-    found = list(turns.newest(where, limit=None if since else _TURNS))[::-1]
+    found = list(turns.newest(where, limit=None if since else _LAST))[::-1]
     if not found:
         raise NotFound(
             f"agent {agent!r} has no turn{'' if since is None else f' since {since}'} in project "
@@ -79,27 +83,57 @@ def costed_agent(
     return Costed(kind="agent", id=agent, series=series, profile=_profile_of(database, found[-1]))
 
 
+def costed_chat(
+    database: Database, key: str, since: str | None, options: ComposeOptions, profile: str | None
+) -> Costed:
+    """The requests of a chat's runs, the oldest first; of a chat that has sent none its next one as cbx would
+    compose it. Raises NotFound for a chat that there is not, and for one without runs since then."""
+    from cardbox_cli.chat.runs.series import sent_by_chat
+
+    _refuse_profile(profile)
+    first, _ = parse_span(since, None)
+    found = sent_by_chat(database, session().project_id, key, since=first, most=None if since else _LAST)
+    if since is not None and not found.runs:
+        raise NotFound(
+            f"chat {key!r} has no run since {since} in project {session().project_id!r}",
+            hint=f"`{command_line(['chat', 'show', key])}` shows the last ones",
+        )
+    announce(f"note: chat {key!r}: {count(found.runs, 'run')}")
+    requests = Requests(database, session().project_id, options=options, format=None)
+    series = _for_model(found.series, options) or _next(requests.chat(key), requests)
+    return Costed(kind="chat", id=key, series=series, chat=found.chat)
+
+
 def _of_turn(database: Database, requests: Requests, turn: TurnRow, options: ComposeOptions) -> list[Sent]:
     """The requests of its steps; of a turn that has sent none the next one as cbx would compose it."""
-    sent = sent_by_turn(database, session().project_id, turn)
-    if options.model is not None:
-        sent = [_for_model(each, options.model) for each in sent]
-    return sent or _next(requests, turn)
-
-
-def _for_model(sent: Sent, model: str) -> Sent:
-    return msgspec.structs.replace(sent, request=msgspec.structs.replace(sent.request, model=model))
-
-
-def _next(requests: Requests, turn: TurnRow) -> list[Sent]:
+    sent = _for_model(sent_by_turn(database, session().project_id, turn), options)
+    if sent:
+        return sent
     of_turn = requests.turn(turn.agent_turn_id)
     assert of_turn is not None
+    return [
+        msgspec.structs.replace(each, agent_turn_id=turn.agent_turn_id) for each in _next(of_turn, requests)
+    ]
+
+
+def _for_model(series: list[Sent], options: ComposeOptions) -> list[Sent]:
+    """The same requests, as another model counts them where one is named."""
+    if options.model is None:
+        return series
+    model = options.model
+    return [
+        msgspec.structs.replace(sent, request=msgspec.structs.replace(sent.request, model=model))
+        for sent in series
+    ]
+
+
+def _next(recorded: RecordedRequests, requests: Requests) -> list[Sent]:
     try:
-        shown = requests.of_step(of_turn, NEXT)
+        shown = requests.of_step(recorded, NEXT)
     except NotFound:
         return []
-    announce(f"note: {turn.agent_turn_id} has sent nothing: its next request as cbx would compose it")
-    return [Sent(request=shown.request, provider=provider_of(shown.format), agent_turn_id=turn.agent_turn_id)]
+    announce(f"note: {recorded.name} has sent nothing: its next request as cbx would compose it")
+    return [Sent(request=shown.request, provider=provider_of(shown.format))]
 
 
 def _of_box(requests: Requests, given: str, profile: str | None) -> Costed:
@@ -109,13 +143,14 @@ def _of_box(requests: Requests, given: str, profile: str | None) -> Costed:
         announce(
             f"note: {count(len(series), 'request')}: one for each answer in the box, as cbx would compose it"
         )
-    box_id = next((entry.box_id for entry in reversed(shown.entries)), shown.name)
-    return Costed(kind="box", id=box_id, series=series, profile=profile)
+    return Costed(kind="box", id=shown.name.removeprefix("box "), series=series, profile=profile)
 
 
 def _refuse_profile(profile: str | None) -> None:
     if profile is not None:
-        raise UsageError("--profile is for boxes: a turn has its own", hint="leave it out, or name a box")
+        raise UsageError(
+            "--profile is for boxes: a turn or a chat has its own", hint="leave it out, or name a box"
+        )
 
 
 def _profile_of(database: Database, turn: TurnRow) -> str | None:
