@@ -1,6 +1,7 @@
 """Every `console` block of the README and docs/ is run, in order, and its output compared.
 
-A file is one shell session on one fresh database, beside the project's `examples`. In the expected output
+So is every `bash` block, which is pasted as it stands; the `text` block behind it is what all of it prints. A
+file is one shell session on one fresh database, beside the project's `examples`. In the expected output
 `…` stands for anything within a line, and a line that is only `…` for any number of lines.
 """
 
@@ -19,7 +20,10 @@ from tests.crash.shells import cbx_for_shells
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^```(?:console\n(?P<typed>.*?)^```|bash\n(?P<pasted>.*?)^```\n[^`]*^```text\n(?P<printed>.*?)^```)$",
+    re.MULTILINE | re.DOTALL,
+)
 
 # Between two commands a line with a number; `$?` stays that of the command.
 SHELL = 'exec 2>&1; mark() { local status=$?; echo "@@$1"; return $status; }'
@@ -28,8 +32,10 @@ SHELL = 'exec 2>&1; mark() { local status=$?; echo "@@$1"; return $status; }'
 def commands(document: Path) -> list[tuple[str, str]]:
     """Each command of the document with the output that it shows."""
     pairs: list[tuple[str, str]] = []
-    for block in BLOCK.findall(document.read_text(encoding="utf-8")):
-        for piece in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+    for block in BLOCK.finditer(document.read_text(encoding="utf-8")):
+        if block["pasted"]:
+            pairs.append((block["pasted"].rstrip(), block["printed"].rstrip()))
+        for piece in re.split(r"^\$ ", block["typed"] or "", flags=re.MULTILINE)[1:]:
             lines = piece.split("\n")
             typed = 1
             while lines[typed - 1].endswith("\\") or lines[typed].startswith(">"):

@@ -57,7 +57,7 @@ def _open(path: str) -> BinaryIO:
     try:
         return open_to_read(path)
     except FileNotFoundError:
-        raise NotFound(f"no file {path!r}", hint="check the path, or use - for standard input") from None
+        raise NotFound(f"no file {path!r}", hint="check the path; - in its place is standard input") from None
     except OSError as exc:
         raise InvalidInput(f"cannot read {path!r}: {exc.strerror}") from exc
 

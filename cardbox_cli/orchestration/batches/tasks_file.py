@@ -118,7 +118,10 @@ class _Matrix:
             self._problem(where, "a variable's name has letters, digits and _, and begins with no digit")
         if isinstance(given, dict):
             return self._globbed(given, where)
-        if not isinstance(given, list) or not given:
+        if given == []:
+            self._problem(where, "is empty: it makes no task")
+            return []
+        if not isinstance(given, list):
             self._problem(where, f"expected a list of values or {{glob: PATTERN}}, found {found(given)}")
             return []
         for index, value in enumerate(given):

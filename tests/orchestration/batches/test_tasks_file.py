@@ -103,7 +103,7 @@ def test_more_tasks_than_the_limit_are_refused_before_a_file_is_read(read: Read)
         ("deadline_seconds: .nan\ntasks: [{target_strategy: new, target_ref: c, instruction: x}]", "deadline_seconds"),
         ("matrix: {d: {glob: no/*.md}}\ntasks: [{target_strategy: new, target_ref: c, instruction: x}]", "matrix.d.glob: no file in "),
         ("matrix: {d: {glob: docs/*, x: 1}}\ntasks: [{target_strategy: new, target_ref: c, instruction: x}]", "with no other key"),
-        ("matrix: {d: []}\ntasks: [{target_strategy: new, target_ref: c, instruction: x}]", "matrix.d: expected a list of values or {glob: PATTERN}, found a list"),
+        ("matrix: {d: []}\ntasks: [{target_strategy: new, target_ref: c, instruction: x}]", "matrix.d: is empty: it makes no task"),
         ("matrix: {d: [true]}\ntasks: [{target_strategy: new, target_ref: c, instruction: x}]", "matrix.d[0]: expected a string or a number, found true"),
         ("matrix: {2d: [a]}\ntasks: [{target_strategy: new, target_ref: c, instruction: x}]", "begins with no digit"),
         ("matrix: {dir: [a]}\ntasks: [{target_strategy: new, target_ref: c, instruction: '${dri}'}]", "tasks[0].instruction: no variable 'dri' in the matrix; did you mean 'dir'?"),
