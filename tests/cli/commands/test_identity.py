@@ -394,7 +394,7 @@ REFUSED = [
     (
         ("tool", "add", "t", "--schema", "nowhere.json"),
         3,
-        "error: no file 'nowhere.json'\nhint: check the path, or use - for standard input\n",
+        "error: no file 'nowhere.json'\nhint: check the path; - in its place is standard input\n",
     ),
     (
         ("tool", "add", "t", "--schema", "{"),
