@@ -38,6 +38,13 @@ def send(room: Room, chat_key: str, text: str, *, told: Mapping[str, Any] | None
         return _append(room, chat_key, "user", text, told or {}, None)
 
 
+def correct(room: Room, chat_key: str, text: str, *, told: Mapping[str, Any] | None = None) -> Said:
+    """As `send`, in a chat that there is: a key that nobody has used corrects nothing. Raises NotFound."""
+    with room.transaction():
+        room.chats.get(chat_key)
+        return _append(room, chat_key, "user", text, told or {}, None)
+
+
 def reply(
     room: Room,
     chat_key: str,

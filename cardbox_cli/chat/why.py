@@ -94,7 +94,8 @@ def _summary(chat: Chat | None, carries: Carries, messages: int) -> str:
         return "there is no such chat in this project: a message would begin it"
     if carries == "context":
         loaded = f", loaded from {chat.loaded_from}" if chat.loaded_from else ""
-        return f"the next run carries the active context: {messages} messages{loaded}"
+        carried = f"the next run carries the active context: {messages} messages{loaded}"
+        return f"{carried}, and nothing else of the transcript, which has {chat.entries} entries"
     if carries == "transcript":
         return f"the active context is empty: the next run sees {messages} entries of the transcript"
     return "the next run begins afresh: the active context is empty, and no entry is in the window"

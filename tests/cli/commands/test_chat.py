@@ -259,3 +259,9 @@ def test_an_old_database_says_what_helps(cbx: Cbx, database: Any) -> None:
     database.connection.execute("DROP TABLE cbx.chat_runs")
     result = cbx("chat", "list")
     assert (result.code, result.err.splitlines()[0]) == (7, "error: the database has no table cbx.chat_runs")
+
+
+def test_a_chat_that_nobody_has_used_cannot_be_corrected(cbx: Cbx) -> None:
+    refused = cbx("chat", "correct", "chat-tpyo", "I mean order 7")
+    assert (refused.code, refused.err.splitlines()[0]) == (3, "error: no chat 'chat-tpyo' in project 'p'")
+    assert cbx("chat", "list", "-o", "json").json() == []

@@ -28,11 +28,11 @@ def command(
     The run takes it in between two of its steps, at the end of the message that it answers. Where no run
     goes on it is a message like any other.
     """
-    from cardbox_cli.chat.transcript import send
+    from cardbox_cli.chat.transcript import correct
 
     said = message(text, file)
     with session().database() as database:
-        sent = send(room_of(database), key, said, told=told(message_id, user_id))
+        sent = correct(room_of(database), key, said, told=told(message_id, user_id))
         emit_said(sent)
     if sent.run_id is None:
         announce("no run goes on: it waits for the next one, like any message")
