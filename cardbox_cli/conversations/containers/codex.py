@@ -5,7 +5,8 @@ from functools import partial
 from typing import Any
 
 from cardbox_cli.context.parts import text_at
-from cardbox_cli.context.providers.registry import provider_named
+from cardbox_cli.context.providers.openai_responses.cards import FILES
+from cardbox_cli.context.providers.openai_responses.items import NAME as RESPONSES
 from cardbox_cli.context.sources import imported_card
 from cardbox_cli.conversations.containers.entries import container, entry, objects_in
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
@@ -14,7 +15,6 @@ from cardbox_cli.model.card_types import RENDERED_PROMPT
 from cardbox_cli.model.cards import CardDraft
 
 NAME = "codex"
-_PROVIDER = "openai-responses"
 _TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _PROMPT = "instructions"
 
@@ -51,11 +51,10 @@ def _prompt(start: Any) -> str | None:
 def _cards(line: dict[str, Any]) -> list[CardDraft]:
     if text_at(line, _PROMPT):
         return [imported_card(RENDERED_PROMPT, line[_PROMPT])]
-    files = provider_named(_PROVIDER).files
     item = line.get("payload")
-    if line.get("type") != "response_item" or files.problem(item) is not None:
+    if line.get("type") != "response_item" or FILES.problem(item) is not None:
         return []
-    return files.draft(item)
+    return FILES.draft(item)
 
 
-FORMAT = container(NAME, _PROVIDER, mark=_mark, read=_read, cards=_cards)
+FORMAT = container(NAME, RESPONSES, mark=_mark, read=_read, cards=_cards)

@@ -634,7 +634,8 @@ class TestImportAndExport:
             return dict(box)
 
         first = imported(*self.CHAT)
-        assert first == {"box_id": first["box_id"], "title": "T", "cards": 2, "new_cards": 2}
+        told = {"box_id": first["box_id"], "title": "T", "cards": 2, "new_cards": 2}
+        assert first == {"index": 0, "place": "standard input", **told}
         assert imported(*self.CHAT) == {**first, "new_cards": 0}
         more = {"role": "user", "content": "And now?"}
         assert imported(*self.CHAT, more) == {**first, "cards": 3, "new_cards": 1}

@@ -345,6 +345,6 @@ def test_results_of_calls(result: Any, failure: tuple[str, str] | None, content:
 def as_card(draft: CardDraft) -> Any:
     from cardbox_cli.model.cards import Card
 
-    stored = dict.fromkeys(("author_id", "created_at", "expires_at", "deleted_at"))
+    stored = dict.fromkeys(("author_id", "expires_at", "deleted_at"))
     own = {name: getattr(draft, name) for name in CardDraft.__struct_fields__}
     return Card(project_id="p", type=draft.type, role=draft.role, **stored, **own)
