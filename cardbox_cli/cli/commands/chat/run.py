@@ -1,6 +1,5 @@
 """`cbx chat run`."""
 
-import signal
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +14,7 @@ from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.parameters.types import PROFILE, REQUEST_FORMAT
 from cardbox_cli.cli.runtime import connecting
 from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.stopping import stopped_by_signals
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.streaming import Streaming
 from cardbox_cli.cli.verb import verb
@@ -93,7 +93,7 @@ def command(
 
             send(room_of(database), key, text)
     try:
-        with _runner(program, settings, data) as runner, _signals(runner) as received:
+        with _runner(program, settings, data) as runner, stopped_by_signals(runner.cancel) as received:
             answered = runner.answer(key, wait=wait)
     except Busy as busy:
         raise busy if text is None else _sent_already(busy) from None
@@ -146,23 +146,6 @@ def _runner(program: "Program", settings: Settings, profile: dict[str, Any] | No
     )
     with closing(connections):
         yield ChatRunner(connections, session().project_id, program, profile=profile, tell=announce)
-
-
-@contextmanager
-def _signals(runner: "ChatRunner") -> Iterator[list[int]]:
-    """SIGTERM and SIGINT stop the run, and leave its message unanswered; those that came."""
-    received: list[int] = []
-
-    def stop(number: int, _: object) -> None:
-        received.append(number)
-        runner.cancel()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _tell(answered: "Answered", streaming: Streaming | None, *, interrupted: bool) -> int:

@@ -1,8 +1,6 @@
 """`cbx worker run`."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -13,6 +11,7 @@ from cardbox_cli.cli.parameters import composing, working
 from cardbox_cli.cli.parameters.types import REQUEST_FORMAT, Seconds
 from cardbox_cli.cli.runtime import connecting, wired
 from cardbox_cli.cli.session import session
+from cardbox_cli.cli.stopping import stopped_by_signals
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.errors import UsageError
@@ -22,7 +21,7 @@ from cardbox_cli.store.connection.target import Target
 if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
-    from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
+    from cardbox_cli.execution.worker.worker import WorkerPlan
 
 
 @verb(
@@ -136,7 +135,7 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
         where = "all projects" if plan.project_id is None else f"project {plan.project_id!r}"
         journal.leave = worker.leave
         journal.line(f"worker {worker.worker_id} serves {plan.target} in {where}")
-        with _signals(worker) as received:
+        with stopped_by_signals(worker.leave) as received:
             worker.run()
     journal.close()
     return INTERRUPTED if signal.SIGINT in received else 0
@@ -149,20 +148,3 @@ def _listener(plan: "WorkerPlan", target: Target, wakeups: "Wakeups") -> "Listen
     if plan.mode != "serve":
         return Listener()
     return wakeups.listener(target, project_id=plan.project_id, worker_targets=[plan.target])
-
-
-@contextmanager
-def _signals(worker: "Worker") -> Iterator[list[int]]:
-    """SIGTERM and SIGINT tell the worker to leave; those that came."""
-    received: list[int] = []
-
-    def leave(number: int, _: object) -> None:
-        received.append(number)
-        worker.leave()
-
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
