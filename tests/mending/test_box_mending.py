@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.model.cards import CardDraft, draft_card
+from cardbox_cli.model.cards import CardDraft, card_text, draft_card
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from tests.conftest import Cbx
@@ -152,7 +152,7 @@ class TestCompress:
         old = box(ASKED, SAID, AGAIN)
         words = ("box", "compress", old, "--summary-cmd", "tr a-z A-Z", "--keep", "1", "-o", "json")
         card = boxes.view(cbx(*words).json()["box_id"]).cards[0]
-        assert card.content.text == "── 1 USER ──\n  HOW LATE IS IT?\n\n── 2 ASSISTANT ──\n  NINE."  # type: ignore[union-attr]
+        assert card_text(card.content) == "── 1 USER ──\n  HOW LATE IS IT?\n\n── 2 ASSISTANT ──\n  NINE."
 
     @pytest.mark.parametrize(
         ("command", "why"),

@@ -6,6 +6,7 @@ import shlex
 
 from cardbox_cli.execution.worker.steps import read_turn
 from cardbox_cli.model.cards import draft_card
+from tests.conftest import Cbx
 from tests.diagnosis.conftest import ASKED, CALLED, World, world
 from tests.execution.desk import Desk
 from tests.execution.fixtures import Asked
@@ -52,8 +53,8 @@ def test_what_an_earlier_turn_left_is_mended_in_the_output_box(world: World) -> 
 
 
 def test_the_output_box_of_a_suspended_turn_is_compressed_and_its_call_stays(
-    ask: Asked, desk: Desk, cbx
-) -> None:  # type: ignore[no-untyped-def]
+    ask: Asked, desk: Desk, cbx: Cbx
+) -> None:
     """The instruction still comes before what the turn itself has done."""
     runtime = desk.runtime
     earlier = [draft_card("agent.thought", "Well."), draft_card("chat.message", "Before.")]

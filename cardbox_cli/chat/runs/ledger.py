@@ -205,12 +205,12 @@ class ChatLedger:
     def answer_handlers(
         self, runtime: Runtime, state: ChatState, calls: Sequence[ToolCall], others: Sequence[ToolCall]
     ) -> list[ToolCall]:
-        """Nothing: handlers answer turns, and none is offered here."""
-        raise NotImplementedError(", ".join(call.tool_name for call in calls))
+        """Never: handlers answer turns, and none is offered here."""
+        raise AssertionError(f"a chat offers no handler: {[call.tool_name for call in calls]}")
 
     def suspend(self, runtime: Runtime, state: ChatState, calls: Sequence[ToolCall]) -> None:
-        """Nothing: no tool is offered whose calls somebody else answers."""
-        raise NotImplementedError(", ".join(call.tool_name for call in calls))
+        """Never: no tool is offered whose calls somebody else answers."""
+        raise AssertionError(f"a chat waits for nobody: {[call.tool_name for call in calls]}")
 
     def _append(self, room: Room, drafts: Sequence[CardDraft]) -> None:
         """Append cards that the output box does not hold yet, since this may be tried again."""

@@ -78,17 +78,18 @@ def _print_facts(seen: "BatchView", foreign: bool) -> None:
 
 def print_plan(asked: "ForkJoin", batch: "Batch") -> None:
     """Print what would be asked for."""
+    tasks = [{"task_index": index, **task.model_dump()} for index, task in enumerate(asked.tasks)]
     plan = {
         "task_count": len(asked.tasks),
         "fail_fast": asked.fail_fast,
         "deadline_at": batch.deadline_at,
-        "tasks": [{"task_index": index, **task.model_dump()} for index, task in enumerate(asked.tasks)],
+        "tasks": tasks,
     }
 
     def table() -> None:
         end = f"deadline {time(batch.deadline_at)}" + (", fails fast" if asked.fail_fast else "")
         output.print_text(f"{count(len(asked.tasks), 'task')}, {end} (dry run: nothing was written)")
-        print_table(_PLANNED, plan["tasks"])  # type: ignore[arg-type]
+        print_table(_PLANNED, tasks)
 
     output.emit(plan, table=table)
 

@@ -137,7 +137,7 @@ def _findings(stored: StoredTurn, end_status: EndStatus | None) -> list[TurnFind
 
 
 def tree(turns: list[TurnSummary], members: Mapping[str, Member] = {}) -> list[Branch]:
-    """The turns of a trace, each under the one that gave it; on top those whose givers are not among them.
+    """The turns of a trace, each under its parent; on top those whose parents are not among them.
 
     `members` are those that are children of batches.
     """

@@ -62,8 +62,8 @@ class TurnLedger:
         return False
 
     def answer(self, runtime: Runtime, state: TurnState, call: ToolCall) -> CardDraft:
-        """Nothing: it answers none."""
-        raise NotImplementedError(call.tool_name)
+        """Never: `answers` says of no call that it is for this."""
+        raise AssertionError(f"a turn answers no call by itself: {call.tool_name}")
 
     def add_result(self, runtime: Runtime, state: TurnState, draft: CardDraft) -> None:
         """Append a result to the output box."""

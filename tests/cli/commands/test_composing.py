@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cardbox_cli.model.cards import card_text
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.profiles import ProfileStore
 from tests.cli.conftest import lines, succeed
@@ -193,7 +194,7 @@ class TestMaxTokens:
         assert answer.code == 0, answer.err
         packed = answer.json()
         assert [left["reason"] for left in packed["left_out"]] == ["the oldest, to fit 80 tokens"] * 2
-        texts = [card.content.text for card in boxes.view(packed["context_box_id"]).cards[:2]]  # type: ignore[union-attr]
+        texts = [card_text(card.content) for card in boxes.view(packed["context_box_id"]).cards[:2]]
         assert texts == ["last", "Now"]
         assert "2 cards left out" in answer.err
         again = cbx(

@@ -3,13 +3,12 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 from html import unescape
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.packages import missing, program
 
 _HERE = Path(__file__).parent
 _AXE = _HERE / "node_modules" / "axe-core" / "axe.min.js"
@@ -18,11 +17,8 @@ _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 
 def dom(page: Path, *options: str) -> str:
     """The page as the browser has it once its scripts are done."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("needs chromium: scripts/install-test-packages installs it")
     command = [
-        chromium,
+        program("chromium"),
         "--headless",
         "--no-sandbox",
         "--disable-gpu",
@@ -43,7 +39,7 @@ def dom(page: Path, *options: str) -> str:
 def faults(page: Path, *options: str) -> list[dict[str, Any]]:
     """The serious faults that axe-core finds in a page: which rule, and where."""
     if not _AXE.exists():
-        pytest.skip("needs axe-core: scripts/install-test-packages installs it")
+        missing("axe-core is not installed: run scripts/install-test-packages")
     checked = page.with_name("checked.html")
     # The page's policy lets no script run: the checks run in a copy without it.
     found = (

@@ -1,6 +1,7 @@
 """What a series of requests costs: the sums are the tokens of the very requests, whatever they hold."""
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -41,12 +42,12 @@ def card_of(kind: str, text: str, number: int) -> Card:
     return tools("look", "never")
 
 
-def request(*cards: Card, provider: str = "openai", **options: object) -> Request:
+def request(*cards: Card, provider: str = "openai", **options: Any) -> Request:
     entries = [
         RequestEntry(slot=Slot(place, card.card_id, card, "present"), box_id="box")
         for place, card in enumerate(cards)
     ]
-    return request_of(entries, ComposeOptions(**options), encode=provider_named(provider).encode)  # type: ignore[arg-type]
+    return request_of(entries, ComposeOptions(**options), encode=provider_named(provider).encode)
 
 
 def series(*requests: Request) -> list[Sent]:

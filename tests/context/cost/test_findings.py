@@ -4,7 +4,7 @@ from cardbox_cli.context.cost.account import account_of
 from cardbox_cli.context.cost.check import RULES, check
 from cardbox_cli.context.cost.finding import CostFinding
 from cardbox_cli.context.cost.mending import Mend
-from cardbox_cli.context.cost.series import conversation
+from cardbox_cli.context.cost.series import Sent, conversation
 from cardbox_cli.context.cost.subject import ChatSubject, Subject
 from cardbox_cli.model.cards import Card
 from tests.context.cost.test_account import request, series
@@ -119,7 +119,7 @@ def test_a_broken_cache() -> None:
     assert found.tokens == sent_tokens(sent)
 
 
-def sent_tokens(sent: list) -> int:  # type: ignore[type-arg]
+def sent_tokens(sent: list[Sent]) -> int:
     return account_of(sent[:1]).tokens
 
 

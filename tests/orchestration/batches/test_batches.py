@@ -11,7 +11,7 @@ from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.content import ToolResultContent
-from cardbox_cli.model.execution.turns import END_STATUSES, MAX_DEPTH, EndStatus
+from cardbox_cli.model.execution.turns import END_STATUSES, MAX_DEPTH, EndStatus, Head, InboxRow
 from cardbox_cli.orchestration.batches.manager import cancel, catch_up
 from tests.execution.by_hand import write
 from tests.execution.desk import Desk
@@ -20,6 +20,20 @@ from tests.orchestration.conftest import AddProfile, task
 
 MakeFamily = Callable[..., Family]
 Parent = Callable[..., Caller]
+
+
+def row_of(runtime: Runtime, agent_turn_id: str | None) -> InboxRow:
+    """The inbox row of a child's turn."""
+    row = runtime.inbox.turn_row(agent_turn_id or "")
+    assert row is not None
+    return row
+
+
+def head_of(runtime: Runtime, agent_id: str) -> Head:
+    """The head of an agent that there is."""
+    head = runtime.heads.get(agent_id)
+    assert head is not None
+    return head
 
 
 def result_card(runtime: Runtime, call: str = "tc_fork") -> ToolResultContent:
@@ -152,11 +166,11 @@ class TestEnding:
     ) -> None:
         busy = family([task("reuse", "scribe")])
         made = family([task(), task("reuse", "scribe")], fail_fast=True)
-        assert runtime.inbox.turn_row(made.tasks[1].agent_turn_id or "").status == "queued"  # type: ignore[union-attr]
+        assert row_of(runtime, made.tasks[1].agent_turn_id).status == "queued"
         made.end(0, "timeout")
-        assert runtime.inbox.turn_row(made.tasks[1].agent_turn_id or "").status == "skipped"  # type: ignore[union-attr]
+        assert row_of(runtime, made.tasks[1].agent_turn_id).status == "skipped"
         busy.end(0)
-        assert runtime.heads.get("scribe").status == "idle"  # type: ignore[union-attr]
+        assert head_of(runtime, "scribe").status == "idle"
 
     def test_past_its_deadline_it_is_a_timeout(
         self, runtime: Runtime, family: MakeFamily, desk: Desk
@@ -223,7 +237,7 @@ class TestRefusals:
         self, runtime: Runtime, fork: Fork, desk: Desk, ask: Callable[..., Any]
     ) -> None:
         ask("scribe", output_box_id=runtime.boxes.create([]).box_id)
-        box_id = runtime.heads.get("scribe").output_box_id  # type: ignore[union-attr]
+        box_id = head_of(runtime, "scribe").output_box_id
         made = Family(runtime, _undispatched(runtime, fork, 1))
         runtime.database.connection.execute("UPDATE cbx.batch_tasks SET output_box_id = %s", [box_id])
         waits = []
@@ -246,7 +260,7 @@ class TestRefusals:
             "UPDATE cbx.batch_tasks SET output_box_id = %s", [turn.output_box_id]
         )
         assert catch_up(runtime).dispatched == []
-        end_turn(runtime, runtime.heads.get("scribe").fence, "success")  # type: ignore[union-attr]
+        end_turn(runtime, head_of(runtime, "scribe").fence, "success")
         desk.later(3)
         assert catch_up(runtime).dispatched == [made.tasks[0].agent_turn_id]
         assert made.statuses == ["dispatched"]
@@ -371,7 +385,7 @@ class TestParents:
         made = family([task("new", "lead"), task()], caller, fail_fast=True)
         child = calling_turn(runtime, made.tasks[0].agent_turn_id or "", tool_call_id="tc_deeper")
         below = family(2, child)
-        depth = runtime.inbox.turn_row(below.tasks[0].agent_turn_id or "").lineage.depth  # type: ignore[union-attr]
+        depth = row_of(runtime, below.tasks[0].agent_turn_id).lineage.depth
         assert depth == 2
         made.end(1, "failed")
         assert (made.batch.status, below.batch.status) == ("failed", "failed")
