@@ -38,7 +38,7 @@ soak: .venv/installed
 	$(BIN)/pytest -s -m soak
 
 # What users read of the settings, from their table.
-docs/settings.md: cardbox_cli/settings.py scripts/settings-page .venv/installed
+docs/settings.md: cardbox_cli/settings.py cardbox_cli/limits.py scripts/settings-page .venv/installed
 	$(BIN)/python scripts/settings-page > $@
 
 # The table of the lint's rules in it.

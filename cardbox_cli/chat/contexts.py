@@ -15,12 +15,12 @@ from cardbox_cli.chat.finding import Ranked, find
 from cardbox_cli.chat.index_terms import IndexTerms, search_text
 from cardbox_cli.chat.room import Room
 from cardbox_cli.errors import InvalidInput
+from cardbox_cli.limits import WORDS_SIZE
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.chats import PREVIEW, Archive, Chat, ResetBy
 from cardbox_cli.model.execution.turns import new_id
-from cardbox_cli.settings import WORDS_SIZE
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from cardbox_cli.errors import UsageError
 from cardbox_cli.files import open_to_read
-from cardbox_cli.settings import CONFIG, CONFIG_HOME, IN_CONFIG_FILE, YAML_SIZE, Variable
+from cardbox_cli.limits import YAML_SIZE
+from cardbox_cli.settings import CONFIG, CONFIG_HOME, IN_CONFIG_FILE, Variable
 
 COLUMNS = "columns"
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 from cardbox_cli.errors import InvalidConversation, InvalidInput
+from cardbox_cli.limits import VALUE_SIZE
 from cardbox_cli.model import exact_json
-from cardbox_cli.settings import VALUE_SIZE
 
 WINDOW = 2 << 20
 

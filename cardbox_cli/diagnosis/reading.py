@@ -18,6 +18,7 @@ from cardbox_cli.diagnosis.snapshot import FAILURES, Snapshot
 from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.queue.messages import is_turn, type_of
 from cardbox_cli.execution.views.turn_page import summary
+from cardbox_cli.limits import LOCK_HELD
 from cardbox_cli.model.execution.diagnosis import (
     BatchFacts,
     BoxFacts,
@@ -30,7 +31,7 @@ from cardbox_cli.model.execution.diagnosis import (
 )
 from cardbox_cli.model.execution.turns import OPEN, Head, InboxRow, TurnRecord, WorkerEntry
 from cardbox_cli.model.ids import as_box_id
-from cardbox_cli.settings import LOCK_HELD, Settings
+from cardbox_cli.settings import Settings
 from cardbox_cli.store.views.diagnosis import DiagnosisStore
 from cardbox_cli.store.views.turns import TurnViews
 

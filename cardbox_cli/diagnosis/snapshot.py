@@ -13,6 +13,7 @@ from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.execution.queue.messages import is_report, is_turn
 from cardbox_cli.execution.requests.completeness import Lack, lacks
 from cardbox_cli.execution.views.turn_page import TurnSummary
+from cardbox_cli.limits import FOREIGN_SILENCE
 from cardbox_cli.model.execution.diagnosis import (
     AwaitedCall,
     BatchFacts,
@@ -50,7 +51,7 @@ from cardbox_cli.model.execution.turns import (
     WorkerEntry,
     last_is_over,
 )
-from cardbox_cli.settings import FOREIGN_SILENCE, Settings
+from cardbox_cli.settings import Settings
 
 FAILURES = ("failed", "timeout")
 

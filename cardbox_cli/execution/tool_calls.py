@@ -10,12 +10,12 @@ from typing import Any, Literal
 import msgspec
 
 from cardbox_cli.context.tool_calls import arguments_of, arguments_text, input_of
+from cardbox_cli.limits import CALL_SIZE
 from cardbox_cli.model.card_types import TOOL_CALL, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import ToolCallContent, ToolResultContent
 from cardbox_cli.model.execution.turns import END_STATUSES, EndStatus, new_id
 from cardbox_cli.model.ids import fault_of_new_id
-from cardbox_cli.settings import CALL_SIZE
 
 # Which of some tool-call ids the project holds already.
 Held = Callable[[Sequence[str]], Collection[str]]

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.settings import LOG_AGE
+from cardbox_cli.limits import LOG_AGE
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.execution.logs import LogStore

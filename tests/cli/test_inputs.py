@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.settings import INPUT_SIZE
+from cardbox_cli.limits import INPUT_SIZE
 from tests.cli.conftest import succeed
 from tests.conftest import Cbx
 

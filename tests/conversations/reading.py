@@ -9,9 +9,9 @@ from cardbox_cli.conversations.conversation import Conversation
 from cardbox_cli.conversations.importing import _Reading
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import WINDOW, Source
+from cardbox_cli.limits import VALUE_SIZE
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import card_of
-from cardbox_cli.settings import VALUE_SIZE
 
 
 class _File:

@@ -12,8 +12,8 @@ from pathlib import Path
 from cardbox_cli.chat.layout import names, writing
 from cardbox_cli.errors import Conflict, InvalidInput, NotFound
 from cardbox_cli.files import replacing, sweep_files
+from cardbox_cli.limits import INPUT_SIZE
 from cardbox_cli.model import exact_json
-from cardbox_cli.settings import INPUT_SIZE
 
 _FOLDERS = ("conversations", "contexts", "contexts/archive", "memory")
 _PRIVATE = 0o700

@@ -17,8 +17,8 @@ from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.session import announce
 from cardbox_cli.errors import InvalidInput, NotFound, UsageError
 from cardbox_cli.files import open_to_read, replacing
+from cardbox_cli.limits import INPUT_SIZE
 from cardbox_cli.model import exact_json
-from cardbox_cli.settings import INPUT_SIZE
 
 
 def read_text(path: str) -> str:

@@ -13,7 +13,7 @@ from typing import IO, BinaryIO, cast
 
 from cardbox_cli.cli.parameters.inputs import opened, source_name
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.settings import PIPE_SIZE
+from cardbox_cli.limits import PIPE_SIZE
 
 _BLOCK = 1 << 16
 _GZIP = b"\x1f\x8b"

@@ -20,7 +20,7 @@ from cardbox_cli.cli.parameters.inputs import read_text, standard_input
 from cardbox_cli.cli.root import root
 from cardbox_cli.cli.session import ProcessContext, Session, announce
 from cardbox_cli.errors import InvalidInput, UsageError
-from cardbox_cli.settings import VALUE_SIZE
+from cardbox_cli.limits import VALUE_SIZE
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database

@@ -10,7 +10,7 @@ from tempfile import TemporaryFile
 from typing import IO, BinaryIO, cast
 
 from cardbox_cli.errors import InvalidConversation
-from cardbox_cli.settings import PIPE_SIZE
+from cardbox_cli.limits import PIPE_SIZE
 
 _ZIP = b"PK\x03\x04"
 _HEADERS = ("header.json", "_journal/start.json")

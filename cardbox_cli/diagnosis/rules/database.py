@@ -3,7 +3,7 @@
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import DiagnosisRule, Evidence, Proof
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.settings import LOCK_HELD
+from cardbox_cli.limits import LOCK_HELD
 
 
 def _database_lock(s: Snapshot) -> Proof:

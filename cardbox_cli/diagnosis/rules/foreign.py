@@ -8,8 +8,8 @@ from cardbox_cli.diagnosis.registry import DiagnosisRule, Proof
 from cardbox_cli.diagnosis.remedies import REBUILD
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.execution.queue.messages import is_turn
+from cardbox_cli.limits import FOREIGN_SILENCE
 from cardbox_cli.model.execution.turns import ACTIVE, IDLE, INBOX_STATUSES, OPEN, QUEUED, InboxRow
-from cardbox_cli.settings import FOREIGN_SILENCE
 
 
 def _head_without_turn(s: Snapshot) -> Proof:

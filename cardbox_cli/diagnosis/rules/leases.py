@@ -6,8 +6,8 @@ from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import LEASES, REAPER, Command, DiagnosisRule, Evidence, Proof, Remedy
 from cardbox_cli.diagnosis.remedies import REAP, fenced_command
 from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.limits import FOREIGN_SILENCE
 from cardbox_cli.model.execution.turns import PROCESSING, InboxRow, Lease
-from cardbox_cli.settings import FOREIGN_SILENCE
 
 
 def _expired(s: Snapshot, row: InboxRow) -> bool:

@@ -6,8 +6,8 @@ from cardbox_cli.diagnosis.remedies import REBUILD, fenced, fenced_command
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.execution.queue.messages import is_turn
 from cardbox_cli.execution.queue.promotion import unreadable
+from cardbox_cli.limits import POISON
 from cardbox_cli.model.execution.turns import CONSUMED, ERROR, OPEN, SKIPPED, InboxRow, Lease
-from cardbox_cli.settings import POISON
 
 
 def _head_lost(s: Snapshot) -> Proof:

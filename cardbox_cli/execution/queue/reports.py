@@ -13,6 +13,7 @@ from cardbox_cli.errors import CardConflict, Conflict, NotFound
 from cardbox_cli.execution.queue.applying import reported_card
 from cardbox_cli.execution.queue.messages import TIMEOUT, TOOL_RESULT, Message, MessageType, Sender, send
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.limits import JOINED_SIZE
 from cardbox_cli.model.cards import CardDraft, card_text, draft_card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import (
@@ -31,7 +32,6 @@ from cardbox_cli.model.execution.turns import (
 )
 from cardbox_cli.model.ids import derived_id
 from cardbox_cli.model.text.shortened import shortened
-from cardbox_cli.settings import JOINED_SIZE
 
 # Whose cards timeouts are in the card-box protocol v1r4.
 _TIMED_OUT_BY = "worker.watchdog"

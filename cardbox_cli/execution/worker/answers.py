@@ -18,11 +18,12 @@ from cardbox_cli.context.tool_calls import MalformedAnswer
 from cardbox_cli.errors import InvalidCard
 from cardbox_cli.execution.tool_calls import Author, Held, ToolCall, call_card, calls_of, own_ids
 from cardbox_cli.execution.worker.card_lines import RefusedCard, looks_like_a_card, read_cards, with_own_ids
+from cardbox_cli.limits import ANSWER_PARTS
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import DELIVERABLE, THOUGHT
 from cardbox_cli.model.cards import CardDraft, card_text, draft_card
 from cardbox_cli.model.ids import new_card_id
-from cardbox_cli.settings import ANSWER_PARTS, MAX_TOOL_CALLS
+from cardbox_cli.settings import MAX_TOOL_CALLS
 
 EMPTY, INVALID, PROVIDER = "empty_answer", "invalid_answer", "provider_error"
 CUT_OFF, TOO_MANY, TOO_MANY_PARTS = "answer_cut_off", "too_many_calls", "too_many_parts"

@@ -6,10 +6,10 @@ from typing import Any
 from cardbox_cli.execution.tool_calls import Author, ToolCall, result_card
 from cardbox_cli.execution.worker.commands.command import Ran
 from cardbox_cli.execution.worker.failures import TAIL, why_failed
+from cardbox_cli.limits import RESULT_SIZE
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.identity import Tool
-from cardbox_cli.settings import RESULT_SIZE
 
 
 def result_of(call: ToolCall, author: Author, tool: Tool, ran: Ran, timeout: float) -> CardDraft:

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from cardbox_cli.limits import RECURSION_DEPTH
 from cardbox_cli.model.execution.headers import Lineage, lineage_of
-from cardbox_cli.settings import RECURSION_DEPTH
 
 IDLE, DISPATCHED, RUNNING, SUSPENDED = "idle", "dispatched", "running", "suspended"
 ACTIVE = (DISPATCHED, RUNNING, SUSPENDED)

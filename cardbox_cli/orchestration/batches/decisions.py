@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.limits import JOINED_SIZE
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.content import JsonContent, StoredContent, ToolResultContent
 from cardbox_cli.model.execution.batches import TASK_OPEN, Batch, BatchEndStatus, BatchTask
 from cardbox_cli.model.text.shortened import shortened
-from cardbox_cli.settings import JOINED_SIZE
 
 BATCHES = "sys.cbx.batches"
 """Who answers the calls of parents, and stops children."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from cardbox_cli.errors import BadRequest, InvalidInput
 from cardbox_cli.files import open_to_read
+from cardbox_cli.limits import INPUT_SIZE
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.handwritten.batches import ForkJoin, TasksFile
 from cardbox_cli.model.handwritten.documents import Document, Mark, Problem, document_of, refusal
@@ -22,7 +23,6 @@ from cardbox_cli.model.handwritten.validation import fit
 from cardbox_cli.model.handwritten.wording import Where, did_you_mean, found
 from cardbox_cli.model.handwritten.yaml_files import read_yaml
 from cardbox_cli.orchestration.batches.creation import refuse_too_many
-from cardbox_cli.settings import INPUT_SIZE
 
 _VARIABLE = re.compile(r"\$(?P<escaped>\$)?\{(?P<name>\w+)(?:\.(?P<part>\w+))?\}")
 _NAME = re.compile(r"[A-Za-z_]\w*")

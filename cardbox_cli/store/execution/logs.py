@@ -6,8 +6,8 @@ turn it says so.
 
 import msgspec
 
+from cardbox_cli.limits import TURN_LOGS
 from cardbox_cli.model.execution.logs import CommandLog, LogTail
-from cardbox_cli.settings import TURN_LOGS
 from cardbox_cli.store.connection.project_store import ProjectStore
 
 _TABLE = "cbx.logs"

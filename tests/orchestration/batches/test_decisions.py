@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cardbox_cli.limits import JOINED_SIZE
 from cardbox_cli.model.content import JsonContent, TextContent
 from cardbox_cli.model.execution.batches import Batch
 from cardbox_cli.model.execution.turns import END_STATUSES
@@ -17,7 +18,6 @@ from cardbox_cli.orchestration.batches.decisions import (
     retry_delay,
     summary_of,
 )
-from cardbox_cli.settings import JOINED_SIZE
 
 # How a batch ends whose children ended in just these ways.
 ENDS = {

@@ -13,11 +13,11 @@ from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError
+from cardbox_cli.limits import RESULT_SIZE
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import END_STATUSES
-from cardbox_cli.settings import RESULT_SIZE
 
 
 @verb(

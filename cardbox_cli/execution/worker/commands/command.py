@@ -18,7 +18,8 @@ from typing import IO
 import msgspec
 
 from cardbox_cli.execution.worker.commands.supervised import SupervisedCommand
-from cardbox_cli.settings import COMMAND_OUTPUT, STDERR_KEPT
+from cardbox_cli.limits import COMMAND_OUTPUT
+from cardbox_cli.settings import STDERR_KEPT
 
 # What a command may print before it is stopped, in bytes.
 MAX_OUTPUT = COMMAND_OUTPUT.value << 20

@@ -1,0 +1,48 @@
+"""Every bound that nobody sets, and that somebody may meet: value, unit, what it is of.
+
+`make docs/settings.md` prints the table. What can be set is a variable of `settings.py`.
+"""
+
+from datetime import timedelta
+from typing import NamedTuple
+
+
+class Limit(NamedTuple):
+    """A bound that nobody sets, and that somebody may meet."""
+
+    value: int
+    unit: str
+    help: str
+
+    def __str__(self) -> str:
+        return f"{self.value} {self.unit}"
+
+    @property
+    def time(self) -> timedelta:
+        """As a length of time, of one that is in seconds."""
+        return timedelta(seconds=self.value)
+
+
+COMMAND_OUTPUT = Limit(64, "MiB", "What the command of a worker or tool may print before it is stopped.")
+RESULT_SIZE = Limit(16, "MiB", "The result of one tool call, printed by a command or reported.")
+ANSWER_PARTS = Limit(1000, "count", "Cards, lines or blocks of content that one answer of a model may have.")
+CALL_SIZE = Limit(1, "MiB", "The arguments of a call that cbx itself answers, such as of a handler.")
+JOINED_SIZE = Limit(1_000_000, "characters", "What a call's result quotes of deliverables, in all.")
+WORDS_SIZE = Limit(500, "characters", "A title or reason of an archived context, and words to find one by.")
+INPUT_SIZE = Limit(64, "MiB", "A file or standard input that a command reads whole, such as `@FILE`.")
+VALUE_SIZE = Limit(64, "MiB", "A JSON value that must be held: a line (its lists aside), or a message.")
+PIPE_SIZE = Limit(4096, "MiB", "A pipe or a packed file of cards or conversations, copied before it is read.")
+TURN_LOGS = Limit(1, "MiB", "What is kept of the stderr of all commands of a turn; the oldest goes first.")
+LOG_AGE = Limit(30, "days", "How old the stderr of a turn's commands is when `cbx db gc` purges it.")
+YAML_SIZE = Limit(1, "MiB", "A recipe, a profile, or another file that people write.")
+RECURSION_DEPTH = Limit(20, "turns", "How deep turns may ask for turns.")
+POISON = Limit(3, "times", "How often an inbox row fails before `cbx why` calls it poison.")
+LOCK_HELD = Limit(10, "s", "How long another session holds a row of a turn before `cbx why` names it.")
+FOREIGN_SILENCE = Limit(
+    300, "s", "How long workers of other systems, which send no heartbeats, are believed."
+)
+LIMITS = (
+    *(ANSWER_PARTS, CALL_SIZE, JOINED_SIZE, WORDS_SIZE),
+    *(COMMAND_OUTPUT, RESULT_SIZE, INPUT_SIZE, VALUE_SIZE, PIPE_SIZE, TURN_LOGS, LOG_AGE),
+    *(YAML_SIZE, RECURSION_DEPTH, POISON, LOCK_HELD, FOREIGN_SILENCE),
+)
