@@ -212,6 +212,8 @@ def test_an_eval_archive_is_the_log_that_it_packs(cbx: Cbx, tmp_path: Path) -> N
         (archive(("header.json", "{}"))[:60], " cannot be unpacked: "),
         (gzip.compress(CODEX.encode())[:40], " cannot be unpacked: "),
     ],
+    # An archive bears the time at which it was made, which no test's name may.
+    ids=["without header", "header of nothing", "cut archive", "cut gzip"],
 )
 def test_damaged_archives_are_refused(cbx: Cbx, tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "log.eval"
