@@ -1,6 +1,6 @@
 """Tables without lines: what a column is, and how columns share the width of a terminal.
 
-Knows no kind of item: which columns there are stands in `columns.py`, or where the table is printed.
+Knows no kind of item: which columns there are stands in `columns/`, or where the table is printed.
 """
 
 import shutil

@@ -15,7 +15,7 @@ from cardbox_cli.cli.parameters.options import MOST, ColumnNames, Interval, Watc
 from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns import Place, places
+from cardbox_cli.cli.terminal.columns.cards import Place, places
 from cardbox_cli.cli.terminal.describe import count, full_text, short_rule, time, token_count
 from cardbox_cli.cli.terminal.shown import Shown, chosen
 from cardbox_cli.cli.terminal.tables import NOTHING, print_table
