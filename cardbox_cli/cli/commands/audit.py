@@ -71,6 +71,6 @@ def command(
 
 
 def _turn(database: "Database", named: str) -> str:
-    from cardbox_cli.cli.id_resolution import ResolvingTurns
+    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
 
     return resolved_or_given(ResolvingTurns(database, session().project_id).resolve, named)
