@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns import BATCH_RESULT, short_or_nothing
@@ -19,6 +18,7 @@ from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.terminal.watch import pauses
 from cardbox_cli.errors import Conflict, Findings
 from cardbox_cli.model.text.command_lines import argument
+from cardbox_cli.model.text.escaping import flat
 from cardbox_cli.settings import TERM
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ is for `tables.py` to decide.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cardbox_cli.cli.escaping import flat, one_line
 from cardbox_cli.cli.terminal.describe import (
     PREVIEW,
     age,
@@ -28,6 +27,7 @@ from cardbox_cli.model.execution.turns import AuditEntry, InboxRow
 from cardbox_cli.model.identity import RosterEntry, Tool
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.durations import duration
+from cardbox_cli.model.text.escaping import flat, one_line
 from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 
 if TYPE_CHECKING:

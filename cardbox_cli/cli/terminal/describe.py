@@ -4,12 +4,12 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.model.boxes import Box
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.moments import unbounded
 from cardbox_cli.model.pairing import call_ids
 from cardbox_cli.model.text.durations import duration
+from cardbox_cli.model.text.escaping import one_line
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore

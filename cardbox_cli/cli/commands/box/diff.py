@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import msgspec
 from typer import Argument, Option
 
-from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
@@ -21,6 +20,7 @@ from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.diff.boxes import BoxDiff, Change
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.escaping import flat
 
 # kind -> the mark before a line, and its colour.
 _LOOKS = {"removed": ("-", "red"), "added": ("+", "green"), "moved": (">", "cyan"), "changed": ("~", "bold")}

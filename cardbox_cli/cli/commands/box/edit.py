@@ -10,7 +10,6 @@ from typer import Option
 
 from cardbox_cli.cli.auditing import audit
 from cardbox_cli.cli.commands.box.members import told_of
-from cardbox_cli.cli.escaping import flat, printable
 from cardbox_cli.cli.parameters.editor import Edited, changed_meanwhile, edited, taken_from
 from cardbox_cli.cli.parameters.inputs import decline, source_name
 from cardbox_cli.cli.parameters.options import BoxId
@@ -23,6 +22,7 @@ from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, BoxView, Slot
 from cardbox_cli.model.ids import hash_ids, short_id
+from cardbox_cli.model.text.escaping import flat, printable
 
 if TYPE_CHECKING:
     from cardbox_cli.store.cards import CardStore

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from typer import Argument, Option
 
-from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.inputs import resolved_or_given
 from cardbox_cli.cli.parameters.options import MOST, ColumnNames, Interval, Watch
 from cardbox_cli.cli.parameters.types import BOX
@@ -26,6 +25,7 @@ from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.boxes import BoxView, Provenance, Slot
 from cardbox_cli.model.ids import hash_ids, unique
 from cardbox_cli.model.pairing import ToolNames
+from cardbox_cli.model.text.escaping import flat
 from cardbox_cli.model.text.visible_text import indented
 from cardbox_cli.model.tokens import card_tokens
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typer import Exit, Option
 
-from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.inputs import opened, source_name
 from cardbox_cli.cli.parameters.large_files import end_of_lines, files_in, is_packed, open_file
 from cardbox_cli.cli.parameters.options import AUTO, ConversationFiles, MessagesKey, SourceFormat
@@ -29,6 +28,7 @@ from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import Source
 from cardbox_cli.errors import CbxError, Conflict, InvalidConversation, InvalidInput, NotFound, UsageError
 from cardbox_cli.model.ids import unique
+from cardbox_cli.model.text.escaping import flat
 
 if TYPE_CHECKING:
     from cardbox_cli.conversations.importing import Imported, ImportedBox

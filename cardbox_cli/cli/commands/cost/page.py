@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cardbox_cli.cli.commands.cost.source import Costed
-from cardbox_cli.cli.escaping import flat, one_line
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.describe import count, token_count
@@ -22,6 +21,7 @@ from cardbox_cli.context.cost.subject import Subject
 from cardbox_cli.context.providers.registry import window
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.escaping import flat, one_line
 
 
 class Page(NamedTuple):
@@ -185,7 +185,7 @@ def _facts(found: _Found) -> list[tuple[str, str | None]]:
 
 
 def _print_picture(costed: Costed, found: _Found, page: Page) -> None:
-    from cardbox_cli.cli.pictures.cost import CostPicture, cost_page
+    from cardbox_cli.pictures.cost import CostPicture, cost_page
 
     picture = CostPicture(
         name=f"{costed.kind} {costed.id}",

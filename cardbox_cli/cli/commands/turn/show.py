@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.options import LastTurnId
 from cardbox_cli.cli.session import session
@@ -18,6 +17,7 @@ from cardbox_cli.model.execution.logs import LogTail, last_lines
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.durations import duration
+from cardbox_cli.model.text.escaping import one_line
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import TurnView

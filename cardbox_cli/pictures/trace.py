@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from cardbox_cli.cli.pictures.page import Element, box, drawing, element, page, scrolled, section, svg, table
 from cardbox_cli.model.text.durations import duration
+from cardbox_cli.pictures.page import Element, box, drawing, element, page, scrolled, section, svg, table
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import Branch

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from cardbox_cli.cli.pictures.page import Element, box, element, section, svg, table
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.pictures.page import Element, box, element, section, svg, table
 
 # Layers are told apart by so many colours; the next ones share the last.
 _COLOURS = 8

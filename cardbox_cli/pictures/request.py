@@ -4,7 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from cardbox_cli.cli.pictures.page import (
+from cardbox_cli.context.inspection.explain import TOOLS, Explanation, LayerShare, MessageLine, shares
+from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.pictures.page import (
     Child,
     Element,
     box,
@@ -17,10 +20,7 @@ from cardbox_cli.cli.pictures.page import (
     swatch,
     table,
 )
-from cardbox_cli.cli.pictures.steps import DrawnCard, DrawnStep, colours_of, of_steps, told
-from cardbox_cli.context.inspection.explain import TOOLS, Explanation, LayerShare, MessageLine, shares
-from cardbox_cli.context.lint.rule import LintFinding
-from cardbox_cli.model.ids import short_id
+from cardbox_cli.pictures.steps import DrawnCard, DrawnStep, colours_of, of_steps, told
 
 # Units of a drawing, and characters of a message that are shown at once.
 _WIDTH, _ROW, _SHOWN = 100.0, 6.0, 600
