@@ -31,14 +31,15 @@ def cost_page(picture: CostPicture) -> str:
         f"Costs of {picture.name}",
         facts(picture.facts),
         *([section("Findings", *_findings(picture))] if picture.findings else []),
-        *of_steps(_steps(account), colours),
+        *of_steps(drawn_account(account), colours),
         *([section("By layer", _shares("layer", account, colours))] if account.steps else []),
         *([section("By type", _shares("type", account, {}))] if account.steps else []),
         *([section("By tool", _shares("tool", account, {}))] if account.steps else []),
     )
 
 
-def _steps(account: Account) -> list[DrawnStep]:
+def drawn_account(account: Account) -> list[DrawnStep]:
+    """The last requests of a series, as drawings have them."""
     shown = account.steps[-_MOST_STEPS:]
     cards: list[list[DrawnCard]] = [[] for _ in account.steps]
     for part in account.parts:
