@@ -7,27 +7,18 @@ is for `tables.py` to decide.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cardbox_cli.cli.terminal.describe import (
-    PREVIEW,
-    age,
-    answers,
-    full_text,
-    preview,
-    size,
-    time,
-    to_millisecond,
-    token_count,
-)
 from cardbox_cli.cli.terminal.shown import Columns, replaced
 from cardbox_cli.cli.terminal.tables import NOTHING, Column
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, Reference, Slot
+from cardbox_cli.model.card_words import PREVIEW, answers, full_text, preview
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.execution.turns import AuditEntry, InboxRow
 from cardbox_cli.model.identity import RosterEntry, Tool
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.durations import duration
 from cardbox_cli.model.text.escaping import flat, one_line
+from cardbox_cli.model.text.quantities import age, size, time, to_millisecond, token_count
 from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 
 if TYPE_CHECKING:

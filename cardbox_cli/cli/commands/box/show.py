@@ -15,7 +15,7 @@ from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns import Place, places
-from cardbox_cli.cli.terminal.describe import count, full_text, short_rule, time, token_count
+from cardbox_cli.cli.terminal.describe import short_rule
 from cardbox_cli.cli.terminal.shown import Shown, chosen
 from cardbox_cli.cli.terminal.tables import NOTHING, print_table
 from cardbox_cli.cli.terminal.watch import between_looks, follow, keep_showing
@@ -23,9 +23,11 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.boxes import BoxView, Provenance, Slot
+from cardbox_cli.model.card_words import full_text
 from cardbox_cli.model.ids import hash_ids, unique
 from cardbox_cli.model.pairing import ToolNames
 from cardbox_cli.model.text.escaping import flat
+from cardbox_cli.model.text.quantities import count, time, token_count
 from cardbox_cli.model.text.visible_text import indented
 from cardbox_cli.model.tokens import card_tokens
 

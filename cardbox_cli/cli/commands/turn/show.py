@@ -8,7 +8,6 @@ from cardbox_cli.cli.parameters.options import LastTurnId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns import EVENT, INBOX, TURN, short_or_nothing
-from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.terminal.shown import Columns, picked
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.terminal.turns import end_of_stderr
@@ -18,6 +17,7 @@ from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.durations import duration
 from cardbox_cli.model.text.escaping import one_line
+from cardbox_cli.model.text.quantities import time
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import TurnView
