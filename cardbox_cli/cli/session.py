@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import click
 
-from cardbox_cli.cli.escaping import printable
 from cardbox_cli.errors import UsageError
+from cardbox_cli.model.text.escaping import printable
 from cardbox_cli.model.text.visible_text import one_entry
 from cardbox_cli.settings import DATABASE_URL, OUTPUT, PROJECT
 

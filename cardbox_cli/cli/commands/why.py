@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from cardbox_cli.cli.escaping import flat, spelled
 from cardbox_cli.cli.last import LAST, recall
 from cardbox_cli.cli.parameters.types import AGENT, TURN
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import count, time
 from cardbox_cli.cli.terminal.shown import Shown
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.model.text.command_lines import command_line
+from cardbox_cli.model.text.escaping import flat, spelled
+from cardbox_cli.model.text.quantities import count, time
 from cardbox_cli.settings import settings_from
 
 if TYPE_CHECKING:

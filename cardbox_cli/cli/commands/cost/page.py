@@ -1,27 +1,26 @@
 """What `cbx cost` prints: the steps, what takes the tokens, the first break of the cache, the findings."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from cardbox_cli.cli.commands.cost.source import Costed
-from cardbox_cli.cli.escaping import flat, one_line
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import count, token_count
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
-from cardbox_cli.context.cost.account import Account, Grouping, SentPart, Share, StepCost
+from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
 from cardbox_cli.context.cost.check import check
 from cardbox_cli.context.cost.finding import CostFinding
 from cardbox_cli.context.cost.mending import Mend
 from cardbox_cli.context.cost.prefix import Break, first_break
 from cardbox_cli.context.cost.prices import Money, Prices, money
+from cardbox_cli.context.cost.shares import CardShare, card_shares
 from cardbox_cli.context.cost.subject import Subject
 from cardbox_cli.context.providers.registry import window
-from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.escaping import flat, one_line
+from cardbox_cli.model.text.quantities import count, token_count
 
 
 class Page(NamedTuple):
@@ -32,23 +31,6 @@ class Page(NamedTuple):
     top: int
     prices: Prices | None
     is_picture: bool = False
-
-
-class CardShare(msgspec.Struct, frozen=True, kw_only=True):
-    """What a card takes: its `tokens` once, how often it was sent, and the tokens of all its sendings."""
-
-    card_id: str | None
-    box_id: str | None
-    position: int | None
-    layer: str
-    type: str
-    tool: str
-    tokens: int
-    tokens_exact: bool
-    sends: int
-    total: int
-    share: float
-    preview: str
 
 
 class _Found(NamedTuple):
@@ -63,7 +45,7 @@ def print_cost(costed: Costed, account: Account, page: Page) -> None:
     """Print what a series of requests costs. With -o id: the cards that take most, or that findings name."""
     findings = check(Subject(account, profile=costed.profile, chat=costed.chat))
     prices = None if page.prices is None else money(account.steps, page.prices)
-    found = _Found(account, _cards(account), findings, first_break(account), prices)
+    found = _Found(account, card_shares(account), findings, first_break(account), prices)
     for model in [] if prices is None else prices.unpriced:
         announce(f"warning: no price is known of the model {model!r}: its requests are not counted in money")
     if page.is_picture:
@@ -71,45 +53,6 @@ def print_cost(costed: Costed, account: Account, page: Page) -> None:
         return
     named = [card.card_id for card in found.cards[: page.top] if card.card_id]
     output.emit(_as_json(costed, found, page), table=lambda: _print_text(costed, found, page), ids=named)
-
-
-def _cards(account: Account) -> list[CardShare]:
-    """What each card takes, the most first; a layer's text counts for the card that made it, and all
-    sendings of a card together, also those behind a break."""
-    of_all = account.tokens
-    sends: Counter[tuple[object, ...]] = Counter()
-    for part in account.parts:
-        sends[_place(part)] += part.sends
-    shares = [
-        CardShare(
-            card_id=part.card_id,
-            box_id=part.box_id or None,
-            position=part.position,
-            layer=part.layer,
-            type=part.type,
-            tool=part.tool,
-            tokens=part.tokens,
-            tokens_exact=not part.estimated,
-            sends=sent,
-            total=part.tokens * sent,
-            share=round(part.tokens * sent / of_all, 4) if of_all else 0.0,
-            preview=_preview(part),
-        )
-        for part in {_place(part): part for part in reversed(account.parts)}.values()
-        for sent in [sends[_place(part)]]
-    ]
-    return sorted(shares, key=lambda share: -share.total)
-
-
-def _place(part: SentPart) -> tuple[object, ...]:
-    """What messages of one card have in common; of what no card made each is its own."""
-    return (part.card_id, part.layer, part.tokens) if part.card_id else (id(part),)
-
-
-def _preview(part: SentPart) -> str:
-    content = part.message.body.get("content")
-    text = content if isinstance(content, str) else ""
-    return (text or ("" if part.card is None else card_text(part.card.content)))[:200]
 
 
 # --- for programs
@@ -185,7 +128,7 @@ def _facts(found: _Found) -> list[tuple[str, str | None]]:
 
 
 def _print_picture(costed: Costed, found: _Found, page: Page) -> None:
-    from cardbox_cli.cli.pictures.cost import CostPicture, cost_page
+    from cardbox_cli.pictures.cost import CostPicture, cost_page
 
     picture = CostPicture(
         name=f"{costed.kind} {costed.id}",

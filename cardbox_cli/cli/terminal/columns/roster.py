@@ -4,14 +4,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.terminal.columns.shared import aged
-from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.terminal.shown import Columns
 from cardbox_cli.cli.terminal.tables import NOTHING, Column
 from cardbox_cli.model.api_tokens import ApiToken
 from cardbox_cli.model.identity import RosterEntry, Tool
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.escaping import flat
+from cardbox_cli.model.text.quantities import time
 
 if TYPE_CHECKING:
     from cardbox_cli.store.profiles import ProfileEntry
