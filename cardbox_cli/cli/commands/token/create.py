@@ -10,9 +10,9 @@ from cardbox_cli.cli.auditing import actor, audit
 from cardbox_cli.cli.parameters.inputs import parse_time
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
+from cardbox_cli.model.text.quantities import time
 
 
 @verb(
@@ -48,7 +48,5 @@ def command(
 def _lasting(given: str) -> timedelta:
     lasts = parse_time(given, "--expires")
     if not isinstance(lasts, timedelta) or not lasts:
-        raise UsageError(
-            f"--expires: {given!r} is no length of time", hint="for example --expires 90d"
-        )
+        raise UsageError(f"--expires: {given!r} is no length of time", hint="for example --expires 90d")
     return lasts
