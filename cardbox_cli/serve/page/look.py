@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import Depends
 
+from cardbox_cli.errors import InvalidInput
 from cardbox_cli.serve.page.links import Links
 from cardbox_cli.serve.reading import Read, Reading
 
@@ -30,6 +31,9 @@ class Look(Reading):
 
 def look_at(reading: Read) -> Look:
     """The project that an address names. Raises Refused for one that the request may not read."""
+    url = reading.request.url
+    if "\0" in url.path or "%00" in url.query:
+        raise InvalidInput("the address holds a NUL character, and no name and no text here does")
     return Look(reading)
 
 

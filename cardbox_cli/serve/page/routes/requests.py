@@ -19,7 +19,7 @@ from cardbox_cli.model.text.escaping import one_line
 from cardbox_cli.pictures.page import swatch
 from cardbox_cli.pictures.request import StepPicture, drawn_step, icicle, layers_bar, request_colours
 from cardbox_cli.pictures.steps import growth, heat
-from cardbox_cli.serve.page.asked import About, wanted
+from cardbox_cli.serve.page.asked import About
 from cardbox_cli.serve.page.errors import PageRoute
 from cardbox_cli.serve.page.look import Looking
 from cardbox_cli.serve.page.pages import From
@@ -55,11 +55,12 @@ def request(
     first: From = 0,
 ) -> HTMLResponse:
     """One request, and how those before it grew to it."""
+    about = About(look.links, turn=turn, chat=chat, box=box)
     with look.database.snapshot():
         requests = Requests(look)
         recorded = requests.recorded(turn, chat)
         if recorded is None:
-            shown, steps, before = requests.of_box(wanted(box, "box")), [], []
+            shown, steps, before = requests.of_box(about.name), [], []
         else:
             shown, steps = requests.of_step(recorded, at), recorded.sent_before(None)
             before = _pictures(requests, recorded, steps, shown.step_id)
@@ -67,7 +68,6 @@ def request(
     holds = window(shown.request.model)
     layers = shares(account, holds)
     colours = request_colours(layers, [each.account for each in before])
-    about = About(look.links, turn=turn, chat=chat, box=box)
     findings = lint(shown.entries, shown.request, provider_of(shown.format), awaited=shown.awaited)
     drawn_steps = [drawn_step(each) for each in before]
     is_more = first + _WINDOW < len(account.messages)
