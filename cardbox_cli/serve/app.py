@@ -17,6 +17,7 @@ from cardbox_cli.serve.api.document import document
 from cardbox_cli.serve.bounds import Bounds
 from cardbox_cli.serve.errors import answer_errors
 from cardbox_cli.serve.options import ServeOptions, is_loopback
+from cardbox_cli.serve.page.routes import routes as pages
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.lending import Lending
 
@@ -45,6 +46,7 @@ def make_app(options: ServeOptions) -> FastAPI:
     app.include_router(login.routes)
     for each in API:
         app.include_router(each.routes, prefix="/projects/{project}")
+    app.include_router(pages)
     answer_errors(app)
     app.openapi = _document(app, options)  # type: ignore[method-assign]  # so FastAPI's documentation says
     _guard(app, options)

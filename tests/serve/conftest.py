@@ -22,8 +22,10 @@ def serve(target: Target) -> Iterator[Serve]:
     with ExitStack() as stack:
 
         def make(**options: Any) -> TestClient:
-            told = ServeOptions(target=target, settings=Settings(), usual_project=PROJECT, **options)
-            client = TestClient(make_app(told), base_url="http://localhost", raise_server_exceptions=False)
+            told = {"target": target, "settings": Settings(), "usual_project": PROJECT, **options}
+            client = TestClient(
+                make_app(ServeOptions(**told)), base_url="http://localhost", raise_server_exceptions=False
+            )
             return stack.enter_context(client)
 
         yield make
