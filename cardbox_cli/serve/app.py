@@ -12,7 +12,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from cardbox_cli.serve.access import login
 from cardbox_cli.serve.access.cookies import Cookies
 from cardbox_cli.serve.access.doorkeeper import Doorkeeper
-from cardbox_cli.serve.api import boxes, cards
+from cardbox_cli.serve.api import batches, boxes, cards, chats, events, search, turns
 from cardbox_cli.serve.api.document import document
 from cardbox_cli.serve.bounds import Bounds
 from cardbox_cli.serve.errors import answer_errors
@@ -23,7 +23,7 @@ from cardbox_cli.store.connection.lending import Lending
 
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
-API = (boxes, cards)
+API = (boxes, cards, turns, batches, chats, search, events)
 """The modules of the API, in the order of the document."""
 
 
@@ -33,6 +33,7 @@ def make_app(options: ServeOptions) -> FastAPI:
         title="cbx", version=version("cardbox-cli"), lifespan=_lifespan, docs_url=None, redoc_url=None
     )
     app.state.options = options
+    app.state.streams = 0
     app.state.doorkeeper = Doorkeeper(
         Cookies(is_secure=options.behind_tls), asks_for_tokens=options.asks_for_tokens
     )
