@@ -57,7 +57,8 @@ def _form(request: Request, next: str, *, trouble: str | None = None, status: in
         "login.html",
         code=status,
         title="Log in",
-        message=trouble or "a token of the project opens its pages",
+        message="a token of the project opens its pages",
+        trouble=trouble,
         here=_local(next) or "/",
     )
 

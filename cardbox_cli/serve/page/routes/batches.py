@@ -17,9 +17,9 @@ from cardbox_cli.orchestration.batches.view import (
     progress_of,
 )
 from cardbox_cli.pictures.page import box, svg
+from cardbox_cli.serve.listing import LINES, Behind, following, mark_of
 from cardbox_cli.serve.page.errors import PageRoute
 from cardbox_cli.serve.page.look import Look, Looking
-from cardbox_cli.serve.page.pages import LINES, Behind, following, mark_of
 from cardbox_cli.serve.page.templating import drawn, page
 from cardbox_cli.store.execution.batches import BatchFilter
 from cardbox_cli.store.views.batches import BatchViews

@@ -13,9 +13,9 @@ from cardbox_cli.model.card_words import full_text
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.text.escaping import one_line
 from cardbox_cli.model.text.found_text import around, pattern, searched_words
+from cardbox_cli.serve.listing import Behind, following, mark_of
 from cardbox_cli.serve.page.errors import PageRoute
 from cardbox_cli.serve.page.look import Look, Looking
-from cardbox_cli.serve.page.pages import Behind, following, mark_of
 from cardbox_cli.serve.page.templating import page
 from cardbox_cli.serve.page.windows import INSIDE, PREVIEW
 from cardbox_cli.store.boxes import BoxStore

@@ -11,9 +11,9 @@ from cardbox_cli.diagnosis.verdict import Diagnosis
 from cardbox_cli.execution.views.turn_page import TurnSummary, summary
 from cardbox_cli.model.execution.turns import TURN_STATUSES
 from cardbox_cli.model.identity import RosterEntry
+from cardbox_cli.serve.listing import LINES, Behind, following, mark_of
 from cardbox_cli.serve.page.errors import PageRoute
 from cardbox_cli.serve.page.look import Look, Looking
-from cardbox_cli.serve.page.pages import LINES, Behind, following, mark_of
 from cardbox_cli.serve.page.templating import page
 from cardbox_cli.store.roster import AgentFilter, RosterStore
 from cardbox_cli.store.views.turns import TurnFilter, TurnViews
