@@ -111,6 +111,11 @@ class Session:
         """How the answer is printed."""
         return FORMATS[self.output]
 
+    @property
+    def project_option(self) -> tuple[str, ...]:
+        """What a command that is printed names besides, where the project is not the usual one."""
+        return () if self.project_id == self.usual_project else ("--project", self.project_id)
+
     def configure(self, commands: Callable[..., Collection[str]]) -> None:
         """Take over what variables and the config file say, where no option does. Raises UsageError.
 

@@ -12,7 +12,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from cardbox_cli.serve.access import login
 from cardbox_cli.serve.access.cookies import Cookies
 from cardbox_cli.serve.access.doorkeeper import Doorkeeper
-from cardbox_cli.serve.api import batches, boxes, cards, chats, events, search, turns
+from cardbox_cli.serve.api import batches, boxes, cards, chats, events, requests, search, turns
 from cardbox_cli.serve.api.document import document
 from cardbox_cli.serve.bounds import Bounds
 from cardbox_cli.serve.errors import answer_errors
@@ -23,7 +23,7 @@ from cardbox_cli.store.connection.lending import Lending
 
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
-API = (boxes, cards, turns, batches, chats, search, events)
+API = (boxes, cards, turns, requests, batches, chats, search, events)
 """The modules of the API, in the order of the document."""
 
 

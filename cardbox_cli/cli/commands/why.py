@@ -73,7 +73,7 @@ def command(
 def _one(diagnosis: "Diagnosis") -> None:
     from cardbox_cli.diagnosis.answers import why_answer
 
-    answer, names = why_answer(diagnosis, _project_option()), [diagnosis.turn or diagnosis.agent]
+    answer, names = why_answer(diagnosis, session().project_option), [diagnosis.turn or diagnosis.agent]
     output.emit(answer, table=lambda: _page(diagnosis), ids=names)
     if not diagnosis.well:
         raise Findings(f"{_named(diagnosis)} is {diagnosis.verdict}: {diagnosis.rule or diagnosis.proves}")
@@ -83,7 +83,7 @@ def _survey(survey: "Survey") -> None:
     from cardbox_cli.diagnosis.answers import survey_answer
 
     output.emit_list(
-        survey_answer(survey, _project_option()),
+        survey_answer(survey, session().project_option),
         columns=Shown(_PROBLEM),
         item_id=lambda each: each.turn or each.agent,
         empty="nothing is stuck",
@@ -127,7 +127,7 @@ def _page(diagnosis: "Diagnosis") -> None:
     output.print_text(diagnosis.proves)
     print_below(_EVIDENCE, diagnosis.evidence)
     output.print_text()
-    fix = fix_line(diagnosis.fix, _project_option())
+    fix = fix_line(diagnosis.fix, session().project_option)
     output.facts(("next", diagnosis.next_actor), ("by", time(diagnosis.due_at)), ("fix", fix))
     if diagnosis.also:
         output.print_lines(["", "also seen", *(f"  {seen.rule}: {seen.proves}" for seen in diagnosis.also)])
@@ -143,9 +143,3 @@ def _headline(diagnosis: "Diagnosis") -> str:
 def _named(diagnosis: "Diagnosis") -> str:
     what, name = ("agent", diagnosis.agent) if diagnosis.turn is None else ("turn", diagnosis.turn)
     return f"{what} {spelled(name)}"
-
-
-def _project_option() -> tuple[str, ...]:
-    """What a command names where the project is not the usual one."""
-    project = session().project_id
-    return () if project == session().usual_project else ("--project", project)

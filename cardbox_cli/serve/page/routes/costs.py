@@ -1,31 +1,23 @@
 """What requests that belong together cost: of a turn, of an agent's or a chat's last ones, of a box."""
 
-from collections.abc import Sequence
-
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from cardbox_cli.chat.runs.series import sent_by_chat
 from cardbox_cli.context.cost.account import Account, account_of
 from cardbox_cli.context.cost.check import check
-from cardbox_cli.context.cost.series import Sent, conversation
 from cardbox_cli.context.cost.shares import card_shares
-from cardbox_cli.context.cost.subject import ChatSubject, Subject
-from cardbox_cli.context.formats import provider_of
+from cardbox_cli.context.cost.subject import Subject
 from cardbox_cli.context.providers.registry import window
-from cardbox_cli.execution.requests.request import NEXT
-from cardbox_cli.execution.requests.series import sent_by_turn
 from cardbox_cli.model.text.quantities import count
 from cardbox_cli.pictures.cost import drawn_account
 from cardbox_cli.pictures.steps import colours_of, growth, heat
+from cardbox_cli.serve.costs import series_of
 from cardbox_cli.serve.page.asked import About
 from cardbox_cli.serve.page.errors import PageRoute
-from cardbox_cli.serve.page.look import Look, Looking
-from cardbox_cli.serve.page.requests import Requests
+from cardbox_cli.serve.page.look import Looking
 from cardbox_cli.serve.page.routes.requests import swatches
 from cardbox_cli.serve.page.templating import drawn, page
 from cardbox_cli.serve.page.wording import tokens
-from cardbox_cli.store.views.turns import TurnFilter, TurnRow, TurnViews
 
 routes = APIRouter(route_class=PageRoute)
 
@@ -44,7 +36,7 @@ def cost(
     """The account of a series of requests, and what of it was sent in vain."""
     about = About(look.links, turn=turn, agent=agent, chat=chat, box=box)
     with look.database.snapshot():
-        series, subject = _series(look, about)
+        series, subject = series_of(look, about.kind, about.name)
     account = account_of(series)
     findings = check(Subject(account, profile=None, chat=subject))
     colours = colours_of(share.name for share in account.by["layer"])
@@ -66,33 +58,6 @@ def cost(
         growth=drawn(growth(steps, colours)) if steps else None,
         heat=drawn(heat(steps, colours)) if steps else None,
     )
-
-
-def _series(look: Look, about: About) -> tuple[Sequence[Sent], ChatSubject | None]:
-    """The requests; of what has sent none the next one as cbx would compose it."""
-    requests = Requests(look)
-    if about.kind == "box":
-        shown = requests.of_box(about.name)
-        return conversation(shown.request, provider_of(shown.format)), None
-    if about.kind == "chat":
-        found = sent_by_chat(look.database, look.project_id, about.name, since=None, most=_LAST)
-        return found.series or _next(requests, chat=about.name), found.chat
-    turns = TurnViews(look.database, look.project_id)
-    if about.kind == "turn":
-        return _of_turns(look, [turns.get(about.name)]) or _next(requests, turn=about.name), None
-    return _of_turns(look, list(turns.newest(TurnFilter(agent_id=about.name), limit=_LAST))[::-1]), None
-
-
-def _of_turns(look: Look, turns: Sequence[TurnRow]) -> list[Sent]:
-    return [sent for turn in turns for sent in sent_by_turn(look.database, look.project_id, turn)]
-
-
-def _next(requests: Requests, turn: str | None = None, chat: str | None = None) -> list[Sent]:
-    recorded = requests.recorded(turn, chat)
-    if recorded is None or recorded.is_over:
-        return []
-    shown = requests.of_step(recorded, NEXT)
-    return [Sent(request=shown.request, provider=provider_of(shown.format))]
 
 
 def _facts(account: Account) -> list[tuple[str, str]]:

@@ -12,11 +12,11 @@ from cardbox_cli.model.text.escaping import one_line
 from cardbox_cli.serve.page.asked import About, wanted
 from cardbox_cli.serve.page.errors import PageRoute
 from cardbox_cli.serve.page.look import Looking
-from cardbox_cli.serve.page.requests import Requests
 from cardbox_cli.serve.page.routes.requests import step_name
 from cardbox_cli.serve.page.templating import page
 from cardbox_cli.serve.page.windows import INSIDE, PREVIEW
 from cardbox_cli.serve.page.wording import joined
+from cardbox_cli.serve.requests import Requests
 
 routes = APIRouter(route_class=PageRoute)
 

@@ -23,10 +23,10 @@ from cardbox_cli.serve.listing import From
 from cardbox_cli.serve.page.asked import About
 from cardbox_cli.serve.page.errors import PageRoute
 from cardbox_cli.serve.page.look import Looking
-from cardbox_cli.serve.page.requests import Asked, Requests
 from cardbox_cli.serve.page.templating import drawn, page
 from cardbox_cli.serve.page.windows import INSIDE, PREVIEW
 from cardbox_cli.serve.page.wording import cut
+from cardbox_cli.serve.requests import Asked, Requests
 
 routes = APIRouter(route_class=PageRoute)
 

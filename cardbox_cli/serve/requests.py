@@ -12,7 +12,7 @@ from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.recorded import RecordedRequests
 from cardbox_cli.execution.requests.source import read_source
 from cardbox_cli.execution.requests.steps import TurnRequests
-from cardbox_cli.serve.page.look import Look
+from cardbox_cli.serve.reading import Reading
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.views.turns import TurnViews
@@ -33,7 +33,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 class Requests:
     """The requests of a project, within the caller's snapshot."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Reading) -> None:
         self._look = look
         self._options = settled(ComposeOptions(), ProjectsStore(look.database).settings(look.project_id))
 
