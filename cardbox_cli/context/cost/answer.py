@@ -41,7 +41,7 @@ class CostAnswer(msgspec.Struct, frozen=True, kw_only=True):
     by: dict[str, list[Any]]
     breaks: list[int]
     first_break: Break | None
-    findings: list[dict[str, object]]
+    findings: list[dict[str, Any]]
     money: Money | None
 
 
