@@ -96,19 +96,24 @@
   // What the server tells by itself; all else is found by a look, rarely where it tells something.
   const TOLD = ["head", "batch"];
   const POLL = 5000, POLL_BESIDES = 15000, CALM = 400;
-  let due = 0, polling = 0;
+  let due = 0, polling = 0, asked = 0, took = 0;
 
+  // A page that takes long to make is asked for less often.
   const changed = () => {
     if (due) return;
     due = window.setTimeout(() => {
       due = 0;
       if (!document.hidden) document.body.dispatchEvent(new CustomEvent("cbx:changed"));
-    }, CALM);
+    }, Math.max(CALM, 4 * took));
   };
+
+  document.addEventListener("htmx:before:request", () => { asked = performance.now(); });
+  document.addEventListener("htmx:after:request", () => { took = performance.now() - asked; });
 
   const show = (live, text) => {
     const place = document.querySelector(".live");
     if (!place) return;
+    place.hidden = false;
     place.dataset.live = live;
     place.textContent = text;
   };
