@@ -11,6 +11,8 @@ import uvicorn
 from fastapi import FastAPI
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.orchestration.batches.manager import BatchManager
 from cardbox_cli.serve.app import make_app
 from cardbox_cli.serve.options import ServeOptions
 from cardbox_cli.settings import Settings
@@ -18,7 +20,7 @@ from cardbox_cli.store.connection.target import Target
 from tests.conftest import PROJECT
 from tests.crash.processes import until
 from tests.execution.worker.conftest import run  # noqa: F401  # a fixture
-from tests.orchestration.batches.conftest import family, follower, fork  # noqa: F401  # fixtures
+from tests.orchestration.batches.conftest import Family, Fork, fork  # noqa: F401  # a fixture
 from tests.packages import axe_core, program
 
 START = f"/inspect/{PROJECT}"
@@ -74,6 +76,13 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"], env=home)
         yield opened
         opened.close()
+
+
+@pytest.fixture
+def family(runtime: Runtime, fork: Fork) -> Callable[[int], Family]:  # noqa: F811  # the fixture above
+    """Ask for a batch of so many tasks, and look after it."""
+    runtime.followers = (BatchManager(),)
+    return lambda tasks: Family(runtime, fork(tasks))
 
 
 class Visitor:

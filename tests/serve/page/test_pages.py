@@ -21,6 +21,7 @@ from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.store.card_use import Force
 from cardbox_cli.store.connection.target import Target
+from tests.foreign.writer import Deployment
 from tests.orchestration.batches.conftest import Family
 from tests.orchestration.conftest import says
 from tests.serve.conftest import Serve
@@ -337,3 +338,27 @@ def test_two_requests_are_compared_word_by_word(
     assert "They part" in back.text
     assert "del" in back.tags
     assert ("value", turn) in back.attributes
+
+
+class TestADeploymentWithoutTablesOfCbx:
+    @pytest.fixture
+    def target(self, foreign_target: Target) -> Target:
+        return foreign_target
+
+    def test_has_pages(self, deployment: Deployment, api: TestClient) -> None:
+        turn = deployment.dispatch("clerk", deployment.context("Do it."))
+        for path in (
+            "",
+            "/agents",
+            "/agents/clerk",
+            f"/turns/{turn.agent_turn_id}",
+            "/boxes",
+            "/search?q=word",
+        ):
+            answer = api.get(START + path)
+            assert answer.status_code == 200, (path, Reader(answer.text).text)
+        for box in (turn.context_box_id, turn.profile_box_id, turn.output_box_id):
+            assert api.get(f"{START}/boxes/{box}").status_code == 200
+        missing = api.get(f"{START}/chats")
+        assert missing.status_code == 503
+        assert "the database has no table" in Reader(missing.text).text
