@@ -19,6 +19,7 @@ from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.serve.page.routes import start
 from cardbox_cli.store.card_use import Force
 from cardbox_cli.store.connection.target import Target
 from tests.foreign.writer import Deployment
@@ -338,6 +339,21 @@ def test_two_requests_are_compared_word_by_word(
     assert "They part" in back.text
     assert "del" in back.tags
     assert ("value", turn) in back.attributes
+
+
+def test_agents_come_page_by_page_and_those_that_are_not_well_first(
+    runtime: Runtime, ask: Ask, api: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start, "_AGENTS", 1)
+    card = draft_card("task.instruction", "x")
+    runtime.cards.add(card)
+    ask("scribe", context_box_id=runtime.boxes.create([card.card_id]).box_id)
+    runtime.cards.delete([card.card_id], force=Force(actor="t"))
+    first = api.get(f"{START}/agents").text
+    assert re.findall(r"/agents/(\w+)\"", first) == ["scribe", "clerk"]
+    further = re.search(r'rel="next" href="([^"]+)"', first)
+    assert further is not None
+    assert re.findall(r"/agents/(\w+)\"", api.get(unescape(further[1])).text) == ["scribe"]
 
 
 class TestADeploymentWithoutTablesOfCbx:
