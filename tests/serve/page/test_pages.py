@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.transcript import send
 from cardbox_cli.execution.dispatch.request import DispatchResult
+from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import draft_card
@@ -378,3 +379,32 @@ class TestADeploymentWithoutTablesOfCbx:
         missing = api.get(f"{START}/chats")
         assert missing.status_code == 503
         assert "the database has no table" in Reader(missing.text).text
+
+
+def test_costs_say_where_a_cache_breaks(
+    runtime: Runtime, ask: Ask, run: Callable[..., Outcome], api: TestClient
+) -> None:
+    for words in ("Find the cause of the first.", "Find the cause of the <second>."):
+        card = draft_card("task.instruction", words)
+        runtime.cards.add(card)
+        ask(context_box_id=runtime.boxes.create([card.card_id]).box_id)
+        assert run(says("Found.")).message == "success"
+    read = Reader(api.get(f"{START}/cost?agent=clerk").text)
+    assert "Where the cache breaks first" in read.text
+    assert "From request 1 to 2" in read.text
+    assert re.search(r"Find the cause of the\s+first\.\s*<second>\.", read.text)
+    assert {"ins", "del"} <= set(read.tags)
+
+
+def test_of_many_that_are_alike_some_are_shown(runtime: Runtime, ask: Ask, api: TestClient) -> None:
+    for number in range(17):
+        agent = f"clerk-{number}"
+        provision(runtime.database, runtime.project_id, AgentRequest(agent_id=agent, profile_name="clerk"))
+        card = draft_card("task.instruction", "x")
+        runtime.cards.add(card)
+        ask(agent, context_box_id=runtime.boxes.create([card.card_id]).box_id)
+        runtime.cards.delete([card.card_id], force=Force(actor="t"))
+    read = Reader(api.get(START).text)
+    assert "17 turns not well" in read.text
+    assert read.text.count("was deleted'") == 15
+    assert "2 more" in read.text

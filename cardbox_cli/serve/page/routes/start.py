@@ -19,8 +19,8 @@ from cardbox_cli.store.views.turns import TurnFilter, TurnViews
 
 routes = APIRouter(route_class=PageRoute)
 
-# Problems that are told in full.
-_MOST_PROBLEMS = 50
+# Of each rule the turns that are shown, and agents that are not well but beyond the page.
+_ALIKE, _MOST_PROBLEMS = 15, 50
 # Agents of a page.
 _AGENTS = 200
 
@@ -37,8 +37,8 @@ def start(look: Looking, status: str | None = None, behind: Behind = None) -> HT
         "start.html",
         view="Turns",
         survey=survey,
-        problems=_by_rule(survey.problems[:_MOST_PROBLEMS]),
-        unshown=max(len(survey.problems) - _MOST_PROBLEMS, 0),
+        problems=_by_rule(survey.problems),
+        shown=_ALIKE,
         turns=turns,
         status=status,
         older=older and look.links.start(status=status, behind=older),
