@@ -9,7 +9,8 @@ MOST = 1 << 20
 
 _SAID = (
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
+    # With less, browsers would not say of our own forms where they come from.
+    (b"referrer-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )

@@ -53,7 +53,7 @@ def turns(
     """Turns, newest first."""
     where = TurnFilter(agent_id=agent, status=status, trace_id=trace, behind=mark_of(behind))
     found = TurnViews(read.database, read.project_id).newest(where, limit=limit + 1)
-    return paged(request, map(summary, found), limit, key="agent_turn_id")
+    return paged(request, map(summary, found), limit, key="inbox_id")
 
 
 @routes.get("/turns/{turn_id}", responses=answers(TurnView))

@@ -65,6 +65,7 @@ def error_page(request: Request, exc: Exception) -> Response:
         title=_TITLES.get(status) or HTTPStatus(status).phrase,
         message=message,
         hint=hint,
+        trouble=None,
         here=_here(request),
     )
 

@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import uvicorn
 from fastapi import FastAPI
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.orchestration.batches.manager import BatchManager
 from cardbox_cli.serve.app import make_app
 from cardbox_cli.serve.options import ServeOptions
 from cardbox_cli.settings import Settings
@@ -17,7 +20,7 @@ from cardbox_cli.store.connection.target import Target
 from tests.conftest import PROJECT
 from tests.crash.processes import until
 from tests.execution.worker.conftest import run  # noqa: F401  # a fixture
-from tests.orchestration.batches.conftest import family, follower, fork  # noqa: F401  # fixtures
+from tests.orchestration.batches.conftest import Family, Fork, fork  # noqa: F401  # a fixture
 from tests.packages import axe_core, program
 
 START = f"/inspect/{PROJECT}"
@@ -30,23 +33,37 @@ HOSTILE = (
 
 
 @pytest.fixture
-def app(target: Target) -> FastAPI:
-    return make_app(ServeOptions(target=target, settings=Settings(), usual_project=PROJECT))
+def start(target: Target) -> Iterator[Callable[..., str]]:
+    """Start servers as these options ask for; where each answers."""
+    with ExitStack() as stack:
+
+        def start(**options: Any) -> str:
+            told = ServeOptions(target=target, settings=Settings(), usual_project=PROJECT, **options)
+            return stack.enter_context(_serving(make_app(told)))
+
+        yield start
 
 
-@pytest.fixture
-def address(app: FastAPI) -> Iterator[str]:
-    """Where the app answers as a server."""
+@contextmanager
+def _serving(app: FastAPI) -> Iterator[str]:
     listening = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     until(lambda: server.started)
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
-    listening.close()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+
+
+@pytest.fixture
+def address(start: Callable[..., str]) -> str:
+    """Where the pages are, open to whoever is on this machine."""
+    return start()
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +76,13 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"], env=home)
         yield opened
         opened.close()
+
+
+@pytest.fixture
+def family(runtime: Runtime, fork: Fork) -> Callable[[int], Family]:  # noqa: F811  # the fixture above
+    """Ask for a batch of so many tasks, and look after it."""
+    runtime.followers = (BatchManager(),)
+    return lambda tasks: Family(runtime, fork(tasks))
 
 
 class Visitor:
@@ -101,11 +125,15 @@ class Visitor:
 
 
 @pytest.fixture
-def visit(browser: Browser, address: str) -> Iterator[Callable[..., Visitor]]:
-    """Open a window, as wide and in the scheme that is asked for. In the end nothing may have gone wrong."""
+def visit(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[..., Visitor]]:
+    """Open a window, as wide and in the scheme that is asked for, on the pages `at` an address.
+
+    In the end nothing may have gone wrong.
+    """
     opened: list[tuple[BrowserContext, Visitor]] = []
 
-    def visit(width: int = 1366, scheme: Any = "light", **options: Any) -> Visitor:
+    def visit(width: int = 1366, scheme: Any = "light", *, at: str | None = None, **options: Any) -> Visitor:
+        address = at or request.getfixturevalue("address")
         context = browser.new_context(
             viewport={"width": width, "height": 800}, color_scheme=scheme, **options
         )

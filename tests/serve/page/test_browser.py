@@ -9,6 +9,8 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.store.api_tokens import ApiTokenStore
+from tests.conftest import PROJECT
 from tests.orchestration.batches.conftest import Family
 from tests.orchestration.conftest import says
 from tests.serve.page.conftest import HOSTILE, START, Visitor
@@ -67,12 +69,11 @@ def test_a_batch_that_runs_is_followed(family: Callable[..., Family], visit: Vis
     visitor.go(f"{START}/batches/{batch.batch_id}")
     progress = page.locator("[data-progress]")
     assert progress.inner_text() == "0 of 3 ended"
-    page.locator(".live[data-live]").wait_for()
+    page.locator(".live[data-live=yes]").wait_for()
     page.evaluate("window.stays = true")
     for index, words in enumerate(["One.", "Two.", "Three."]):
         batch.start(index)
         batch.end(index, words=words)
-        page.evaluate("document.body.dispatchEvent(new CustomEvent('cbx:changed'))")
         page.get_by_text(f"{index + 1} of 3 ended").wait_for()
         page.get_by_text(words).wait_for()
     assert page.get_by_role("region", name="Progress").inner_text().startswith("success")
@@ -144,3 +145,28 @@ def test_a_long_box_is_read_by_windows_and_keys(runtime: Runtime, visit: Visit) 
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Search for").wait_for()
     assert page.locator("mark").all_inner_texts() == ["Line", "77"]
+
+
+def test_a_browser_shows_a_token_once_and_forgets_it(
+    runtime: Runtime, start: Callable[..., str], visit: Visit
+) -> None:
+    token, _ = ApiTokenStore(runtime.database, PROJECT).create(label="a browser", actor="t", lasts=None)
+    visitor = visit(at=start(asks_for_tokens=True))
+    page = visitor.page
+    visitor.go(f"{START}/agents")
+    assert page.get_by_role("heading", level=1).inner_text() == "A token is asked for"
+    page.get_by_label("Token").fill("not it")
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("alert").wait_for()
+    # From the form on a page of its own, too.
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("link", name="clerk").wait_for()
+    assert page.url == f"{visitor.address}{START}/agents"
+    assert page.evaluate("document.cookie") == ""
+    page.get_by_role("button", name="Log out").click()
+    page.get_by_role("heading", name="Log in").wait_for()
+    visitor.go(START)
+    assert page.get_by_role("heading", level=1).inner_text() == "A token is asked for"
+    # What is refused is a failure to the browser's console, too.
+    visitor.troubles[:] = [each for each in visitor.troubles if "401" not in each]

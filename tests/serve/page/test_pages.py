@@ -14,13 +14,16 @@ from starlette.testclient import TestClient
 from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.transcript import send
 from cardbox_cli.execution.dispatch.request import DispatchResult
+from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.serve.page.routes import start
 from cardbox_cli.store.card_use import Force
 from cardbox_cli.store.connection.target import Target
+from tests.foreign.writer import Deployment
 from tests.orchestration.batches.conftest import Family
 from tests.orchestration.conftest import says
 from tests.serve.conftest import Serve
@@ -337,3 +340,71 @@ def test_two_requests_are_compared_word_by_word(
     assert "They part" in back.text
     assert "del" in back.tags
     assert ("value", turn) in back.attributes
+
+
+def test_agents_come_page_by_page_and_those_that_are_not_well_first(
+    runtime: Runtime, ask: Ask, api: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start, "_AGENTS", 1)
+    card = draft_card("task.instruction", "x")
+    runtime.cards.add(card)
+    ask("scribe", context_box_id=runtime.boxes.create([card.card_id]).box_id)
+    runtime.cards.delete([card.card_id], force=Force(actor="t"))
+    first = api.get(f"{START}/agents").text
+    assert re.findall(r"/agents/(\w+)\"", first) == ["scribe", "clerk"]
+    further = re.search(r'rel="next" href="([^"]+)"', first)
+    assert further is not None
+    assert re.findall(r"/agents/(\w+)\"", api.get(unescape(further[1])).text) == ["scribe"]
+
+
+class TestADeploymentWithoutTablesOfCbx:
+    @pytest.fixture
+    def target(self, foreign_target: Target) -> Target:
+        return foreign_target
+
+    def test_has_pages(self, deployment: Deployment, api: TestClient) -> None:
+        turn = deployment.dispatch("clerk", deployment.context("Do it."))
+        for path in (
+            "",
+            "/agents",
+            "/agents/clerk",
+            f"/turns/{turn.agent_turn_id}",
+            "/boxes",
+            "/search?q=word",
+        ):
+            answer = api.get(START + path)
+            assert answer.status_code == 200, (path, Reader(answer.text).text)
+        for box in (turn.context_box_id, turn.profile_box_id, turn.output_box_id):
+            assert api.get(f"{START}/boxes/{box}").status_code == 200
+        missing = api.get(f"{START}/chats")
+        assert missing.status_code == 503
+        assert "the database has no table" in Reader(missing.text).text
+
+
+def test_costs_say_where_a_cache_breaks(
+    runtime: Runtime, ask: Ask, run: Callable[..., Outcome], api: TestClient
+) -> None:
+    for words in ("Find the cause of the first.", "Find the cause of the <second>."):
+        card = draft_card("task.instruction", words)
+        runtime.cards.add(card)
+        ask(context_box_id=runtime.boxes.create([card.card_id]).box_id)
+        assert run(says("Found.")).message == "success"
+    read = Reader(api.get(f"{START}/cost?agent=clerk").text)
+    assert "Where the cache breaks first" in read.text
+    assert "From request 1 to 2" in read.text
+    assert re.search(r"Find the cause of the\s+first\.\s*<second>\.", read.text)
+    assert {"ins", "del"} <= set(read.tags)
+
+
+def test_of_many_that_are_alike_some_are_shown(runtime: Runtime, ask: Ask, api: TestClient) -> None:
+    for number in range(17):
+        agent = f"clerk-{number}"
+        provision(runtime.database, runtime.project_id, AgentRequest(agent_id=agent, profile_name="clerk"))
+        card = draft_card("task.instruction", "x")
+        runtime.cards.add(card)
+        ask(agent, context_box_id=runtime.boxes.create([card.card_id]).box_id)
+        runtime.cards.delete([card.card_id], force=Force(actor="t"))
+    read = Reader(api.get(START).text)
+    assert "17 turns not well" in read.text
+    assert read.text.count("was deleted'") == 15
+    assert "2 more" in read.text

@@ -4,10 +4,10 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from cardbox_cli.context.cost.account import Account, account_of
-from cardbox_cli.context.cost.check import check
-from cardbox_cli.context.cost.shares import card_shares
-from cardbox_cli.context.cost.subject import Subject
+from cardbox_cli.context.cost.answer import costs_of
+from cardbox_cli.context.cost.prefix import Break
 from cardbox_cli.context.providers.registry import window
+from cardbox_cli.model.diff.texts import Piece
 from cardbox_cli.model.text.quantities import count
 from cardbox_cli.pictures.cost import drawn_account
 from cardbox_cli.pictures.steps import colours_of, growth, heat
@@ -21,8 +21,8 @@ from cardbox_cli.serve.page.wording import tokens
 
 routes = APIRouter(route_class=PageRoute)
 
-# Turns of an agent, and runs of a chat, that are looked at; findings and cards that are shown.
-_LAST, _LINES = 20, 20
+# Findings and cards that are shown, and characters of texts that part.
+_LINES, _PARTED = 20, 300
 
 
 @routes.get("/cost")
@@ -38,7 +38,7 @@ def cost(
     with look.database.snapshot():
         series, subject = series_of(look, about.kind, about.name)
     account = account_of(series)
-    findings = check(Subject(account, profile=None, chat=subject))
+    costs = costs_of(account, chat=subject)
     colours = colours_of(share.name for share in account.by["layer"])
     steps = drawn_account(account) if len(account.steps) > 1 else []
     return page(
@@ -49,11 +49,13 @@ def cost(
         facts=_facts(account),
         findings=[
             (each, None if each.mend is None else each.mend.line(*look.project_option))
-            for each in findings[:_LINES]
+            for each in costs.findings[:_LINES]
         ],
         account=account,
         exact=account.exact,
-        cards=card_shares(account)[:_LINES],
+        cards=costs.cards[:_LINES],
+        broken=costs.broken,
+        parted=[] if costs.broken is None else _parted(costs.broken),
         swatches=swatches(colours),
         growth=drawn(growth(steps, colours)) if steps else None,
         heat=drawn(heat(steps, colours)) if steps else None,
@@ -78,3 +80,9 @@ def _facts(account: Account) -> list[tuple[str, str]]:
         how = f"broken {count(broken, 'time')}" if broken else "never broken"
         facts.append(("cache", f"keeps {tokens(account.kept, account.exact)} tokens, {kept:.1%}; {how}"))
     return facts
+
+
+def _parted(broken: Break) -> list[Piece]:
+    """The texts that part, behind the last words that they share."""
+    pieces = [Piece("same", broken.before), Piece("removed", (broken.a or "")[:_PARTED])]
+    return [*pieces, Piece("added", (broken.b or "")[:_PARTED])]

@@ -1,7 +1,6 @@
 """What goes on in a project: what is not well, its turns, its agents."""
 
 from collections.abc import Iterable
-from itertools import islice
 
 import msgspec
 from fastapi import APIRouter
@@ -20,8 +19,8 @@ from cardbox_cli.store.views.turns import TurnFilter, TurnViews
 
 routes = APIRouter(route_class=PageRoute)
 
-# Problems that are told in full.
-_MOST_PROBLEMS = 50
+# Of each rule the turns that are shown, and agents that are not well but beyond the page.
+_ALIKE, _MOST_PROBLEMS = 15, 50
 # Agents of a page.
 _AGENTS = 200
 
@@ -38,8 +37,8 @@ def start(look: Looking, status: str | None = None, behind: Behind = None) -> HT
         "start.html",
         view="Turns",
         survey=survey,
-        problems=_by_rule(survey.problems[:_MOST_PROBLEMS]),
-        unshown=max(len(survey.problems) - _MOST_PROBLEMS, 0),
+        problems=_by_rule(survey.problems),
+        shown=_ALIKE,
         turns=turns,
         status=status,
         older=older and look.links.start(status=status, behind=older),
@@ -64,15 +63,23 @@ def _by_rule(problems: Iterable[Diagnosis]) -> list[_Alike]:
 
 
 @routes.get("/agents")
-def agents(look: Looking, after: str | None = None) -> HTMLResponse:
-    """The agents: those that are not well first, then those at a turn."""
+def agents(look: Looking, behind: str | None = None) -> HTMLResponse:
+    """The agents: those that are not well first, wherever they stand in the list, then those at a turn."""
     survey = look.diagnoser.survey()
     problems = {each.agent: each for each in reversed(survey.problems)}
-    with look.database.snapshot():
-        roster = RosterStore(look.database, look.project_id)
-        listed = list(islice(roster.list(AgentFilter()), _AGENTS))
-    rows = [(each, problems.get(each.agent_id)) for each in listed]
-    return page(look, "agents.html", view="Agents", agents=sorted(rows, key=_urgency), older=None)
+    roster = RosterStore(look.database, look.project_id)
+    listed = list(roster.list(AgentFilter(behind=behind), limit=_AGENTS + 1))
+    known = {each.agent_id for each in listed[:_AGENTS]}
+    others = [name for name in problems if name not in known and roster.find(name) is not None]
+    entries = [*listed[:_AGENTS], *map(roster.entry, others[:_MOST_PROBLEMS] if behind is None else ())]
+    rows = [(each, problems.get(each.agent_id)) for each in entries]
+    return page(
+        look,
+        "agents.html",
+        view="Agents",
+        agents=sorted(rows, key=_urgency),
+        older=look.links.agents(behind=listed[_AGENTS - 1].agent_id) if len(listed) > _AGENTS else None,
+    )
 
 
 def _urgency(row: tuple[RosterEntry, Diagnosis | None]) -> tuple[int, str]:

@@ -93,51 +93,54 @@
 
   // --- what changes: the server's events, or a look now and then where they do not come
 
-  const POLL = 5000, CALM = 400;
-  let due = 0, polling = 0;
+  // What the server tells by itself; all else is found by a look, rarely where it tells something.
+  const TOLD = ["head", "batch"];
+  const POLL = 5000, POLL_BESIDES = 15000, CALM = 400;
+  let due = 0, polling = 0, asked = 0, took = 0;
 
+  // A page that takes long to make is asked for less often.
   const changed = () => {
     if (due) return;
     due = window.setTimeout(() => {
       due = 0;
       if (!document.hidden) document.body.dispatchEvent(new CustomEvent("cbx:changed"));
-    }, CALM);
+    }, Math.max(CALM, 4 * took));
   };
+
+  document.addEventListener("htmx:before:request", () => { asked = performance.now(); });
+  document.addEventListener("htmx:after:request", () => { took = performance.now() - asked; });
 
   const show = (live, text) => {
     const place = document.querySelector(".live");
     if (!place) return;
+    place.hidden = false;
     place.dataset.live = live;
     place.textContent = text;
   };
 
+  const pollEvery = (pause) => {
+    window.clearInterval(polling);
+    polling = window.setInterval(changed, pause);
+  };
+
   const poll = () => {
-    polling ||= window.setInterval(changed, POLL);
+    pollEvery(POLL);
     show("polls", "every 5 s");
   };
 
   const follow = (address) => {
     const source = new EventSource(address);
     source.onopen = () => {
-      window.clearInterval(polling);
-      polling = 0;
+      pollEvery(POLL_BESIDES);
       show("yes", "live");
     };
     source.onerror = poll;
-    source.onmessage = changed;
-    for (const name of (document.body.dataset.names ?? "").split(" ").filter(Boolean)) {
-      source.addEventListener(name, changed);
-    }
+    for (const name of TOLD) source.addEventListener(name, changed);
     window.addEventListener("pagehide", () => source.close());
   };
 
-  if (document.querySelector("[data-fresh]")) {
-    const events = document.body.dataset.events;
-    if (events) follow(events);
-    else poll();
-  }
+  const fresh = document.querySelector("[data-fresh]");
+  if (fresh?.dataset.fresh === "looks") poll();
+  else if (fresh) follow(document.body.dataset.events);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) changed(); });
-
-  const seek = document.querySelector(".keys-hint");
-  if (seek) seek.hidden = false;
 })();
