@@ -125,8 +125,15 @@ class Database(AbstractContextManager["Database"]):
         self.close()
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Everything inside happens whole or not at all. Within another transaction: a savepoint."""
+    def transaction(self, *, savepoint: bool = True) -> Iterator[None]:
+        """Everything inside happens whole or not at all. Within another transaction: a savepoint.
+
+        Without `savepoint` it then is a part of that transaction, which must end by what is raised inside,
+        unless nothing was written.
+        """
+        if not savepoint and not self.commits_itself:
+            yield
+            return
         with driver_errors.translated():
             self._begin()
             outermost = self.idle

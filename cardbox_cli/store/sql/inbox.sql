@@ -45,44 +45,12 @@ WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s AND 
 ORDER BY i.created_at, i.inbox_id
 LIMIT 1
 
--- name: oldest_queued
--- The turn that is next for an agent, held until the end of the transaction.
-SELECT {inbox_json}
-FROM state.agent_inbox AS i
-WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.status = 'queued'
-    AND i.message_type = 'turn'
-ORDER BY i.created_at, i.inbox_id
-LIMIT 1
-FOR UPDATE
-
--- name: has_older_row
--- Whether a turn has a row that is older than this one.
-SELECT EXISTS (
-    SELECT FROM state.agent_inbox AS i
-    WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.agent_turn_id = %(agent_turn_id)s
-        AND i.message_type = 'turn'
-        AND (i.created_at, i.inbox_id) < (%(created_at)s::timestamptz, %(inbox_id)s))
-
 -- name: queue_position
 -- The place of a queued row among those of its agent, from 1.
 SELECT count(*)
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.status = 'queued'
     AND i.message_type = 'turn' AND (i.created_at, i.inbox_id) <= (%(created_at)s::timestamptz, %(inbox_id)s)
-
--- name: output_box_users
--- Turns of other agents, active or to come, that write to this box.
-SELECT h.active_agent_turn_id, h.agent_id
-FROM state.agent_state_head AS h
-WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.agent_id <> %(agent_id)s
-    AND h.output_box_id = %(box_id)s::uuid
-UNION
-SELECT i.agent_turn_id, i.agent_id
-FROM state.agent_inbox AS i
-WHERE i.project_id = %(project_id)s AND i.agent_id <> %(agent_id)s AND i.message_type = 'turn'
-    AND i.status IN ('queued', 'pending', 'deferred', 'processing')
-    AND %(to_come)s AND i.payload ->> 'output_box_id' = %(box_id)s::text
-LIMIT 1
 
 -- name: move_inbox
 -- Changes the state of rows that are in one of the states that the change may come from. Finished ones are dated.
