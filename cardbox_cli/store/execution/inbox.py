@@ -16,6 +16,9 @@ from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.rows import decoded
 
+# So many rows more than are wanted are looked for, where any may be in somebody else's hands.
+_SPARE = 100
+
 
 class NewRow(msgspec.Struct, frozen=True, kw_only=True):
     """A row to be written. `payload` holds pointers and never content."""
@@ -141,12 +144,14 @@ class InboxStore(ProjectStore):
         self, *, target: str | None, owner: str, limit: int, lease: timedelta
     ) -> list[tuple[InboxRow, Lease]]:
         """Claim up to `limit` due rows, one of each agent that serves under `target` (None: under any)."""
-        wanted = {"target": target, "owner": owner, "lease": lease}
-        claimed = self._all(InboxRow, "claim_due", **wanted, limit=limit)
+        named = {"owner": owner, "lease": lease}
+        claimed = self._all(InboxRow, "claim_due", target=target, limit=limit, **named)
         if len(claimed) < limit and self._value("more_due"):
-            served = [row.agent_id for row in claimed]
-            left = limit - len(claimed)
-            claimed += self._all(InboxRow, "claim_due_by_agent", **wanted, limit=left, served=served)
+            served, left = [row.agent_id for row in claimed], limit - len(claimed)
+            # Some may be of agents whose heads others hold.
+            asked = {"target": target, "served": served, "now": self.database.now()}
+            due = self._column("due_by_agent", **asked, limit=left + _SPARE)
+            claimed += self._all(InboxRow, "claim_due_by_agent", inbox_ids=due, limit=left, **named)
         return [(row, _new_lease(row, owner, lease)) for row in claimed]
 
     def consume(self, inbox_ids: Sequence[str], *, owner: str) -> list[str]:
