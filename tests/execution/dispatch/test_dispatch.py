@@ -429,10 +429,17 @@ class TestAtTheSameTime:
         assert failure.value.message == "the correlation id 'c' was taken at the same moment"
         assert row_counts() == before
 
+    @pytest.mark.parametrize("is_there", [False, True], ids=["a new one", "one that is there"])
     def test_the_same_output_box_of_two_agents(
-        self, ask: Asked, runtime: Runtime, second: Desk, context_box: str, at_once: AtOnce
+        self,
+        is_there: bool,
+        ask: Asked,
+        runtime: Runtime,
+        second: Desk,
+        context_box: str,
+        at_once: AtOnce,
     ) -> None:
-        box_id = new_box_id()
+        box_id = runtime.boxes.create([]).box_id if is_there else new_box_id()
         request = DispatchRequest(target_agent_id="scribe", context_box_id=context_box, output_box_id=box_id)
         with runtime.transaction():
             ask(output_box_id=box_id)
