@@ -2,9 +2,11 @@
 
     cbx worker run --exec 'python3 examples/client.py' --drain
     cbx worker run --exec "python3 examples/client.py --call lookup '{\"order\": 7}'" --drain
+    cbx worker run --serve 'python3 examples/client.py --serve' --drain
 
 It prints the answer as OpenAI spells a response. With --call it first asks for that tool, and then tells what
-the tool said. A client for a real model does the same with a request over the network.
+the tool said. With --serve it stays, and answers line by line. A client for a real model does the same with a
+request over the network.
 """
 
 import argparse
@@ -13,11 +15,29 @@ import sys
 
 
 def main() -> None:
-    """Read a chat-completions body from standard input, print the completion."""
+    """Answer the request on standard input, or with --serve one after the other."""
     options = argparse.ArgumentParser()
     options.add_argument("--call", nargs=2, metavar=("TOOL", "ARGUMENTS"), help="ask for this tool first")
-    call = options.parse_args().call
-    body = json.load(sys.stdin)
+    options.add_argument("--serve", action="store_true", help="stay, for `cbx worker run --serve`")
+    given = options.parse_args()
+    if given.serve:
+        serve(given.call)
+    else:
+        print(json.dumps(completion(json.load(sys.stdin), given.call)))
+
+
+def serve(call: list | None) -> None:
+    """Answer requests, a line each, until there are no more."""
+    print(json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        # Nobody waits any more, and this client is never at work on more than one request.
+        if "cancel" not in asked:
+            print(json.dumps({"answer": completion(asked["request"], call)}), flush=True)
+
+
+def completion(body: dict, call: list | None) -> dict:
+    """The response to a chat-completions body."""
     messages = body["messages"]
     result = messages[-1]["content"] if messages[-1]["role"] == "tool" else None
     if call and result is None:
@@ -25,7 +45,7 @@ def main() -> None:
     else:
         message = {"role": "assistant", "content": answer(messages, result)}
     usage = {"prompt_tokens": len(json.dumps(body)) // 4, "completion_tokens": len(json.dumps(message)) // 4}
-    print(json.dumps({"choices": [{"index": 0, "message": message}], "usage": usage}))
+    return {"choices": [{"index": 0, "message": message}], "usage": usage}
 
 
 def asking(tool: str, arguments: str) -> dict:

@@ -159,7 +159,7 @@ class Session:
     @contextmanager
     def stores(self) -> "Iterator[tuple[CardStore, BoxStore]]":
         """The cards and boxes of this run's project."""
-        from cardbox_cli.cli.id_resolution import ResolvingBoxes, ResolvingCards
+        from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes, ResolvingCards
 
         with self.database() as database:
             yield ResolvingCards(database, self.project_id), ResolvingBoxes(database, self.project_id)
@@ -167,7 +167,7 @@ class Session:
     @contextmanager
     def turns(self) -> "Iterator[TurnViews]":
         """The turns of this run's project, to be looked at."""
-        from cardbox_cli.cli.id_resolution import ResolvingTurns
+        from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
 
         with self.database() as database:
             yield ResolvingTurns(database, self.project_id)

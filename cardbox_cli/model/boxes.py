@@ -138,11 +138,26 @@ class BoxView(msgspec.Struct, frozen=True, kw_only=True):
         return list(dict.fromkeys(slot.card_id for slot in self.slots if slot.state != "present"))
 
 
-def digest(cards: Iterable[Card | CardDraft | None]) -> str:
+class Digest:
     """SHA-256 of a box's contents: the `digest_line` of each card in order, `null` where there is none."""
-    total = hashlib.sha256()
+
+    def __init__(self) -> None:
+        self._total = hashlib.sha256()
+
+    def add(self, card: Card | CardDraft | None) -> None:
+        """The next place of the box."""
+        self._total.update((b"null" if card is None else digest_line(card)) + b"\n")
+
+    def hexdigest(self) -> str:
+        """The digest of the places so far, in 64 hex digits."""
+        return self._total.hexdigest()
+
+
+def digest(cards: Iterable[Card | CardDraft | None]) -> str:
+    """The `Digest` of these cards."""
+    total = Digest()
     for card in cards:
-        total.update((b"null" if card is None else digest_line(card)) + b"\n")
+        total.add(card)
     return total.hexdigest()
 
 

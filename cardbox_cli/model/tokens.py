@@ -21,7 +21,8 @@ ESTIMATOR = "estimate-2"
 # they are cut small; letters of other alphabets; beyond U+2000 Chinese, Japanese, Korean, emoji and quotes.
 _LETTER, _SIGN, _FOREIGN, _WIDE = 1 / 5, 3 / 5, 1 / 3, 4 / 5
 _SIGNS = (string.digits + string.punctuation).encode()
-_WIDE_ONES = re.compile("[\u2000-\U0010ffff]+")
+# Compiled at its first use: that takes longer than many a command.
+_WIDE_ONES = "[\u2000-\U0010ffff]+"
 
 # How many counts are remembered; the texts beyond so many characters by their digest.
 _REMEMBERED = 20_000
@@ -49,7 +50,7 @@ def estimate_tokens(text: str) -> int:
     letters = len(plain.translate(None, _SIGNS))
     cost = letters * _LETTER + (len(plain) - letters) * _SIGN
     if len(plain) < len(text):
-        wide = len(text) - len(_WIDE_ONES.sub("", text))
+        wide = len(text) - len(re.sub(_WIDE_ONES, "", text))
         cost += wide * _WIDE + (len(text) - len(plain) - wide) * _FOREIGN
     return max(1, round(cost))
 

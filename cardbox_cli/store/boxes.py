@@ -239,14 +239,17 @@ class BoxStore(ProjectStore):
 
     def slots(self, box_id: str) -> list[Slot]:
         """Every place of the box in order with its card, in one round trip; [] for an unknown box."""
-        return [_slot(row) for row in self._rows("slots_of_box", box_id=_uuid(box_id))]
+        return [_slot(row) for row in self._rows("slots_of_box", box_id=_uuid(box_id), **_WHOLE)]
 
-    def stream(self, box_id: str) -> Iterator[Slot]:
-        """`slots`, read as they are asked for, within the caller's transaction or snapshot."""
-        return map(_slot, self._stream("slots_of_box", box_id=_uuid(box_id)))
+    def stream(self, box_id: str, window: range | None = None) -> Iterator[Slot]:
+        """`slots`, read as they are asked for, within the caller's transaction or snapshot.
+
+        Of a `window` of positions nothing else is read.
+        """
+        return map(_slot, self._stream("slots_of_box", box_id=_uuid(box_id), **_positions(window)))
 
     def json_lines(
-        self, box_id: str, types: Collection[str] | None = None
+        self, box_id: str, types: Collection[str] | None = None, window: range | None = None
     ) -> Iterator[tuple[str, str | None]]:
         """Every place of the box in order, as the id and the card's JSON as the database prints it.
 
@@ -254,7 +257,8 @@ class BoxStore(ProjectStore):
         they are asked for, within the caller's transaction or snapshot.
         """
         wanted = None if types is None else list(types)
-        return self._stream("json_of_box", box_id=_uuid(box_id), types=wanted)
+        positions = _positions(window)
+        return self._stream("json_of_box", box_id=_uuid(box_id), types=wanted, **positions)
 
     def view(self, box_id: str) -> BoxView:
         """The box with its cards and digest, as one snapshot. Raises NotFound."""
@@ -380,6 +384,7 @@ class BoxStore(ProjectStore):
 
 
 _HEX_PIECE = re.compile(r"[0-9a-f]{1,32}")
+_WHOLE: dict[str, int | None] = {"first": None, "last": None}
 _NIL = "00000000-0000-0000-0000-000000000000"
 
 
@@ -393,6 +398,14 @@ def _ids_beginning_with(piece: str) -> tuple[str, str] | tuple[None, None]:
     if not _HEX_PIECE.fullmatch(piece):
         return None, None
     return piece.ljust(32, "0"), piece.ljust(32, "f")
+
+
+def _positions(window: range | None) -> dict[str, int | None]:
+    """The first and the last position of a window, as queries take them."""
+    if window is None:
+        return _WHOLE
+    # No list has a place there.
+    return {"first": window[0], "last": window[-1]} if window else {"first": 1, "last": 0}
 
 
 def _slot(row: tuple[Any, ...]) -> Slot:

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from cardbox_cli.cli.commands.card import search
-from cardbox_cli.cli.terminal import columns
-from cardbox_cli.cli.terminal.shown import picked
+from cardbox_cli.cli.terminal.columns.boxes import BOX
+from cardbox_cli.cli.terminal.columns.cards import CARD, places
+from cardbox_cli.cli.terminal.columns.roster import PROFILE
+from cardbox_cli.cli.terminal.shown import Columns, picked
 from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import lines, succeed
 from tests.conftest import PROJECT, Cbx
@@ -176,19 +178,17 @@ class TestColumns:
         assert [line.split() for line in listed] == [["WORKER", "TARGET", "FULL", "ID"], ["desk", box]]
 
     KINDS = (
-        (("card", "list"), columns.CARD),
-        (("card", "search", "x"), (*columns.CARD, *picked(search.COLUMNS, "BOX", "MATCH"))),
-        (("box", "list"), columns.BOX),
-        (("box", "show", "12345678"), columns.places()),
-        (("profile", "list"), columns.PROFILE),
+        (("card", "list"), CARD),
+        (("card", "search", "x"), (*CARD, *picked(search.COLUMNS, "BOX", "MATCH"))),
+        (("box", "list"), BOX),
+        (("box", "show", "12345678"), places()),
+        (("profile", "list"), PROFILE),
     )
 
     @pytest.mark.parametrize(
         ("command", "known"), KINDS, ids=["card list", "card search", "box list", "box show", "profile list"]
     )
-    def test_unknown_ones_are_refused(
-        self, command: tuple[str, ...], known: columns.Columns, offline: Cbx
-    ) -> None:
+    def test_unknown_ones_are_refused(self, command: tuple[str, ...], known: Columns, offline: Cbx) -> None:
         there_are = ", ".join(column.name.lower().replace(" ", "-") for column in known)
         for option, typed, told in (
             ("--columns", "full-id,xyz", "'xyz'"),
@@ -205,9 +205,7 @@ class TestColumns:
     @pytest.mark.parametrize(
         ("command", "known"), KINDS, ids=["card list", "card search", "box list", "box show", "profile list"]
     )
-    def test_they_are_for_tables(
-        self, command: tuple[str, ...], known: columns.Columns, offline: Cbx
-    ) -> None:
+    def test_they_are_for_tables(self, command: tuple[str, ...], known: Columns, offline: Cbx) -> None:
         for output in ("yaml", "id"):
             assert refusal(offline, *command, "--columns", known[0].name, "-o", output) == (
                 2,
@@ -227,7 +225,7 @@ class TestColumns:
 
     def test_every_column_can_be_shown(self, card: str, cbx: Cbx, box_of: Callable[..., str]) -> None:
         box = box_of(card, "gone")
-        for command, known in (self.KINDS[0], self.KINDS[2], (("box", "show", box), columns.places())):
+        for command, known in (self.KINDS[0], self.KINDS[2], (("box", "show", box), places())):
             typed = [column.name for column in known]
             headers = [line.split() for line in lines(cbx(*command, "--columns", ",".join(typed)))]
             assert " ".join(typed).split() in headers, command

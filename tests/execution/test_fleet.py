@@ -20,7 +20,7 @@ from tests.conftest import PROJECT, Databases
 from tests.execution import history
 from tests.execution.fleet import Fleet, Kind, Scale
 
-SMALL = Scale(workers=3, concurrency=3, agents=15, turns=90, dispatchers=3, troubles=5, seconds=600)
+SMALL = Scale(workers=3, concurrency=3, agents=10, turns=50, dispatchers=3, troubles=4, seconds=600)
 LARGE = Scale(workers=8, concurrency=4, agents=200, turns=5000, dispatchers=4, troubles=100, seconds=2400)
 
 # What a turn of each kind leaves in its output box.

@@ -8,7 +8,7 @@ from cardbox_cli.cli.parameters.inputs import parse_span, resolved_or_given
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Since, Until, Watch
 from cardbox_cli.cli.parameters.types import TURN, OneOf
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import AUDIT
+from cardbox_cli.cli.terminal.columns.turns import AUDIT
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.shown import chosen
 from cardbox_cli.cli.terminal.watch import between_looks
@@ -71,6 +71,6 @@ def command(
 
 
 def _turn(database: "Database", named: str) -> str:
-    from cardbox_cli.cli.id_resolution import ResolvingTurns
+    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
 
     return resolved_or_given(ResolvingTurns(database, session().project_id).resolve, named)

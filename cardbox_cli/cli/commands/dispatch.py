@@ -188,7 +188,7 @@ def _handover(name: str | None, given: list[str], files: list[str]) -> "Handover
 
 def _with_boxes(run: "Runtime", packing: "Handover | None") -> "Handover | None":
     """The same with whole ids of boxes among its arguments."""
-    from cardbox_cli.cli.id_resolution import ResolvingBoxes
+    from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
 
     if packing is None:
         return None
@@ -207,7 +207,7 @@ def _config(text: str | None) -> dict[str, Any]:
 
 
 def _box(run: "Runtime", named: str | None) -> str | None:
-    from cardbox_cli.cli.id_resolution import ResolvingBoxes
+    from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
 
     if named is None:
         return None
@@ -215,7 +215,7 @@ def _box(run: "Runtime", named: str | None) -> str | None:
 
 
 def _parent(run: "Runtime", turn: str | None, tool_call_id: str | None) -> "Parent | None":
-    from cardbox_cli.cli.id_resolution import ResolvingTurns
+    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
     from cardbox_cli.execution.dispatch.request import Parent
 
     if turn is None:

@@ -72,7 +72,7 @@ def command(
     ] = False,
 ) -> None:
     """Pack a new context box: arguments, inherited boxes and a parent pointer, as a recipe says."""
-    from cardbox_cli.cli.id_resolution import ResolvingBoxes
+    from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
     from cardbox_cli.packing.pack import pack
 
     passing = gate("packs", check=check, force=force)

@@ -53,7 +53,7 @@ def words(given: str) -> str:
 
 def task_of(run: "Runtime", name: str, context_box: str | None = None, **said: Any) -> "Task":
     """The task that the options of the command `name` describe. Raises BadRequest with all its problems."""
-    from cardbox_cli.cli.id_resolution import ResolvingBoxes
+    from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
     from cardbox_cli.model.handwritten.documents import document_of
     from cardbox_cli.model.handwritten.tasks import Task
     from cardbox_cli.model.handwritten.validation import fit

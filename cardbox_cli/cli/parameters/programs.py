@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
@@ -10,10 +11,12 @@ import msgspec
 from cardbox_cli.cli.parameters.inputs import read_text, source_name
 from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.errors import InvalidInput, UsageError
+from cardbox_cli.execution.worker.commands.clients import Clients
 from cardbox_cli.execution.worker.commands.environment import passed_on
 from cardbox_cli.execution.worker.commands.lookup import missing_program
 from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.commands.tool_commands import ToolCommand, ToolCommands
+from cardbox_cli.execution.worker.logs import bytes_to_read
 from cardbox_cli.settings import DATABASE_URL, HOME, Settings
 from cardbox_cli.store.connection.target import Target
 
@@ -24,10 +27,41 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EXAMPLE = "for example `lookup: {command: python3 lookup.py, timeout: 20, environment: [SHOP_KEY]}`"
 
 
-def check_command(command: str) -> None:
-    """Raise UsageError for a blank command of --exec."""
+def check_command(command: str, option: str = "--exec") -> None:
+    """Raise UsageError for a blank command of an option."""
     if not command.strip():
-        raise UsageError("--exec: the command is blank", hint="for example --exec 'python3 client.py'")
+        raise UsageError(f"{option}: the command is blank", hint=f"for example {option} 'python3 client.py'")
+
+
+def one_command(exec_: str | None, serve: str | None, restart_after: int | None) -> tuple[str, str]:
+    """The one of the two options that is given, and its command. Raises UsageError."""
+    if exec_ is not None and serve is not None:
+        raise UsageError("--exec and --serve exclude each other", hint="leave one of them out")
+    if restart_after is not None and serve is None:
+        raise UsageError("--restart-after is for clients that stay", hint="start them with --serve")
+    if serve is not None:
+        check_command(serve, "--serve")
+        return "--serve", serve
+    if exec_ is None:
+        raise UsageError(
+            "what answers for the model is missing",
+            hint="for example --exec 'python3 client.py', or --serve CMD for a client that stays",
+        )
+    check_command(exec_)
+    return "--exec", exec_
+
+
+@contextmanager
+def staying(program: Program, restart_after: int | None) -> Iterator[Program]:
+    """The program with its command as clients that stay, until the context is left."""
+    clients = Clients(
+        program.command,
+        program.environment,
+        requests=restart_after,
+        keep_stderr=bytes_to_read(program.stderr_kept),
+    )
+    with closing(clients):
+        yield msgspec.structs.replace(program, clients=clients)
 
 
 def program_of(
@@ -35,6 +69,7 @@ def program_of(
     target: Target,
     settings: Settings,
     *,
+    option: str = "--exec",
     format: str,
     answers: str,
     options: ComposeOptions,
@@ -43,8 +78,10 @@ def program_of(
     tools: str | None,
     trusts_stored: bool,
 ) -> Program:
-    """What runs by these options. Raises UsageError where there is no such program, or a variable is not set,
-    and InvalidInput for the file of --tools.
+    """What runs by these options; `option` is that of the command.
+
+    Raises UsageError where there is no such program, or a variable is not set, and InvalidInput for the file
+    of --tools.
     """
     program = Program(
         command=command,
@@ -65,7 +102,7 @@ def program_of(
     missing = missing_program(program.command, program.environment)
     if missing is not None:
         raise UsageError(
-            f"--exec: there is no program {missing!r}",
+            f"{option}: there is no program {missing!r}",
             hint="check its name, and the PATH: each turn would fail",
         )
     return program

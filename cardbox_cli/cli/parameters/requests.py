@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.cli.id_resolution import ResolvingBoxes, ResolvingTurns
+from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
+from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
 from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.composing import check_query, check_words, idle_options
 from cardbox_cli.cli.session import announce

@@ -12,7 +12,8 @@ import msgspec
 from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns import BATCH_RESULT, short_or_nothing
+from cardbox_cli.cli.terminal.columns.batches import BATCH_RESULT
+from cardbox_cli.cli.terminal.columns.shared import short_or_nothing
 from cardbox_cli.cli.terminal.describe import PREVIEW, age, count, time
 from cardbox_cli.cli.terminal.shown import Shown
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table

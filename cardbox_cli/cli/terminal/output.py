@@ -7,7 +7,7 @@ data can act on it; in a pipe the bytes are the data's own.
 import csv
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -108,6 +108,23 @@ def _write_array(items: Iterable[Any]) -> None:
         write(lead + "\n" + _indented(_pretty(item)), end="")
         lead = ","
     write("[]" if lead == "[" else "\n]")
+
+
+def json_pieces(
+    before: Mapping[str, Any], name: str, items: Iterable[Any], after: Callable[[], Mapping[str, Any]]
+) -> Iterator[str]:
+    """The pretty JSON of an object in pieces that follow each other: a list in it may be too long to hold.
+
+    Its members are those of `before`, `name` with the `items`, and what `after` says once these are read.
+    """
+    head = _pretty(before).removesuffix("\n}") + ",\n" if before else "{\n"
+    yield f'{head}  "{name}": '
+    lead = "["
+    for item in items:
+        yield lead + "\n" + _indented(_indented(_pretty(item)))
+        lead = ","
+    yield "[],\n" if lead == "[" else "\n  ],\n"
+    yield _pretty(after()).removeprefix("{\n")
 
 
 def _indented(text: str) -> str:

@@ -1,6 +1,6 @@
 """Which columns of a list are shown, and in which order its items come: as a person asked, or as usual.
 
-Knows no kind of item: which columns there are stands in `columns.py`, or where the list is printed.
+Knows no kind of item: which columns there are stands in `columns/`, or where the list is printed.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,6 +1,6 @@
 """Tables without lines: what a column is, and how columns share the width of a terminal.
 
-Knows no kind of item: which columns there are stands in `columns.py`, or where the table is printed.
+Knows no kind of item: which columns there are stands in `columns/`, or where the table is printed.
 """
 
 import shutil
@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from cardbox_cli.cli.escaping import spelled
 from cardbox_cli.cli.session import session_or_none
 from cardbox_cli.cli.terminal.colours import painted
+from cardbox_cli.cli.terminal.widths import width as cell_width
 
 NOTHING = "-"
 
@@ -44,11 +45,28 @@ class Column(NamedTuple):
     paint: Callable[[str], str] | None = None
 
 
+class Rows(NamedTuple):
+    """The texts of a table: of each item one for each column."""
+
+    columns: Sequence[Column]
+    cells: list[list[str]]
+
+
+def rows_of(columns: Sequence[Column], items: Iterable[Any]) -> Rows:
+    """What a table of these items says, none of which is held."""
+    return Rows(columns, _cells(columns, items))
+
+
 def print_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
-    """Print a row for each item. On a terminal that is too narrow the columns go that can be spared best, and
-    long texts go on below. In a pipe, and with `-o wide`, nothing is left out, folded or cut.
+    """Print a row for each item, as `print_rows` does."""
+    print_rows(rows_of(columns, items))
+
+
+def print_rows(rows: Rows) -> None:
+    """Print a table. On a terminal that is too narrow the columns go that can be spared best, and long texts
+    go on below. In a pipe, and with `-o wide`, nothing is left out, folded or cut.
     """
-    columns, body = _fitting(columns, _cells(columns, items))
+    columns, body = _fitting(*rows)
     widths = _narrowed(columns, body)
     if (here := session_or_none()) is None or not here.no_header:
         names = [column.name for column in columns]
@@ -72,11 +90,11 @@ def room_beside(columns: Sequence[Column], items: Iterable[Any]) -> int:
 
 def clipped(line: str, columns: int) -> str:
     """A line of what was printed, cut to the width of a terminal."""
-    from rich.cells import cell_len, set_cell_size
+    from rich.cells import set_cell_size
 
     bold = line.startswith(_BOLD)
     text = (line.removeprefix(_BOLD).removesuffix(_PLAIN) if bold else line).expandtabs()
-    fitting = text if cell_len(text) <= columns else set_cell_size(text, columns)
+    fitting = text if cell_width(text) <= columns else set_cell_size(text, columns)
     return f"{_BOLD}{fitting}{_PLAIN}" if bold else fitting
 
 
@@ -85,13 +103,13 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 def folded(text: str, width: int) -> list[str]:
     """A text on lines of so many cells at most, broken between words where words are short enough."""
-    from rich.cells import cell_len, chop_cells
+    from rich.cells import chop_cells
 
     lines = [""]
     for word in text.split(" "):
         for piece in chop_cells(word, width):
             joined = f"{lines[-1]} {piece}" if lines[-1] else piece
-            if cell_len(joined) <= width:
+            if cell_width(joined) <= width:
                 lines[-1] = joined
             else:
                 lines.append(piece)
@@ -113,6 +131,8 @@ def _fitting(
         if not columns[spared].spare:
             break
         kept.remove(spared)
+    if len(kept) == len(columns):
+        return columns, body
     return [columns[place] for place in kept], [[cells[place] for place in kept] for cells in body]
 
 
@@ -129,10 +149,12 @@ def _narrowed(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> list[
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
-    from rich.cells import cell_len
-
     names = [column.name for column in columns]
-    return [max(map(cell_len, column)) for column in zip(names, *rows, strict=True)]
+    widths = list(map(cell_width, names))
+    for cells in rows:
+        for place, text in enumerate(cells):
+            widths[place] = max(widths[place], cell_width(text))
+    return widths
 
 
 def _room(widths: Sequence[int]) -> int:
@@ -148,12 +170,10 @@ def _width() -> int:
 
 def _lines(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
     """The lines of a row: one, unless a text is folded, or goes on below the others."""
-    from rich.cells import cell_len
-
     room = _room(widths[:-1])
     beside, below = _last(columns[-1], cells[-1], room)
     before = [
-        folded(cell, width) if cell_len(cell) > width else [cell]
+        folded(cell, width) if cell_width(cell) > width else [cell]
         for cell, width in zip(cells[:-1], widths[:-1], strict=True)
     ]
     for texts in zip_longest(*before, beside, fillvalue=""):
@@ -165,21 +185,19 @@ def _lines(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int
 
 def _last(column: Column, text: str, room: int) -> tuple[list[str], list[str]]:
     """What of a row's last text stands beside the others, and what below them."""
-    from rich.cells import cell_len, set_cell_size
-
-    if cell_len(text) <= room:
+    if cell_width(text) <= room:
         return [text], []
     if column.overflow == "cut":
         least = max(room, _LEAST)
-        return [text if cell_len(text) <= least else set_cell_size(text, least - 1) + "…"], []
+        from rich.cells import set_cell_size
+
+        return [text if cell_width(text) <= least else set_cell_size(text, least - 1) + "…"], []
     if column.overflow == "whole":
         return [""], [text]
     return (folded(text, room), []) if room >= _ENOUGH else ([""], folded(text, _width() - 2 * _GAP))
 
 
 def _aligned(column: Column, text: str, width: int) -> str:
-    from rich.cells import cell_len
-
-    around = " " * (width - cell_len(text))
+    around = " " * (width - cell_width(text))
     shown = column.paint(text) if column.paint else text
     return around + shown if column.right else shown + around

@@ -33,7 +33,7 @@ def between_looks(watch: bool, interval: float) -> float | None:
 
 
 def keep_showing(
-    look: Callable[[], _Seen], show: Callable[[_Seen], None], *, interval: float, end: bool = False
+    look: Callable[[], _Seen], show: Callable[[_Seen], object], *, interval: float, end: bool = False
 ) -> Never:
     """Show what `look` sees, anew on a terminal that can be drawn on, elsewhere when it has changed.
 
@@ -71,6 +71,14 @@ def follow(look: Callable[[], Sequence[str]], *, interval: float) -> Never:
                 pass
 
 
+def printed_by(write: Callable[[], None]) -> str:
+    """What `write` prints, as it would on this standard output, for `keep_showing` to compare."""
+    held = _Canvas() if sys.stdout.isatty() else StringIO()
+    with redirect_stdout(held):
+        write()
+    return held.getvalue()
+
+
 @contextmanager
 def pauses() -> Iterator[Callable[[float], None]]:
     """A wait for so many seconds, however the terminal changes. Raises when nobody reads any more."""
@@ -90,7 +98,7 @@ class _Canvas(StringIO):
         return True
 
 
-def _draw(show: Callable[[_Seen], None], seen: _Seen, end: bool) -> None:
+def _draw(show: Callable[[_Seen], object], seen: _Seen, end: bool) -> None:
     canvas = _Canvas()
     with redirect_stdout(canvas), redirect_stderr(canvas):
         show(seen)

@@ -285,20 +285,9 @@ class Run(Generic[_State]):
         left = self._until - time.monotonic()
         if left <= 0:
             raise _OutOfTime(self._ledger.noun, self._program.turn_time)
+        variables = {**more, **self._variables(turn, step_id, call)}
         try:
-            ran = run_command(
-                command,
-                stdin,
-                environment={
-                    **self._program.environment,
-                    **more,
-                    **self._variables(turn, step_id, call),
-                },
-                timeout=min(timeout, left),
-                stop=self._cancellation.cancelled,
-                keep_stderr=bytes_to_read(self._program.stderr_kept),
-                heard=self._program.listen() if call is None else lambda piece: None,
-            )
+            ran = self._answered(command, stdin, variables, min(timeout, left), call)
         except OSError as exc:
             raise _Failed(FAILED, f"the command cannot be started: {exc.strerror}") from exc
         ran = without_secrets(ran)
@@ -312,6 +301,24 @@ class Run(Generic[_State]):
             _, why = why_failed(ran, call, timeout)
             self._tell(told_failure(f"{self._ledger.name}, {step_id}: {why}", ran))
         return ran
+
+    def _answered(
+        self, command: str, stdin: bytes, variables: Mapping[str, str], timeout: float, call: ToolCall | None
+    ) -> Ran:
+        """What a client that stays, or a command, makes of its input."""
+        program, stop = self._program, self._cancellation.cancelled
+        if call is None and program.clients is not None:
+            request = msgspec.json.encode(stdin.decode()) if program.format == "text" else stdin
+            return program.clients.ask(request, variables, timeout=timeout, stop=stop)
+        return run_command(
+            command,
+            stdin,
+            environment={**program.environment, **variables},
+            timeout=timeout,
+            stop=stop,
+            keep_stderr=bytes_to_read(program.stderr_kept),
+            heard=program.listen() if call is None else lambda piece: None,
+        )
 
     def _keep_log(self, ran: Ran, step_id: str, call: ToolCall | None) -> None:
         keep = partial(

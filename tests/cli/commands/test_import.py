@@ -316,8 +316,15 @@ def message(number: int, repeated: int) -> dict[str, Any]:
     not Path("/proc/self/status").exists(), reason="only Linux tells how much memory was used"
 )
 class TestManyMessages:
-    @pytest.mark.parametrize("size", [FEW, pytest.param(MANY, marks=pytest.mark.soak)], ids=["few", "many"])
-    @pytest.mark.parametrize("layout", ["lines", "one document"])
+    @pytest.mark.parametrize(
+        ("layout", "size"),
+        [
+            pytest.param("one document", FEW, id="one document, few"),
+            pytest.param("lines", FEW, id="lines, few", marks=pytest.mark.soak),
+            pytest.param("one document", MANY, id="one document, many", marks=pytest.mark.soak),
+            pytest.param("lines", MANY, id="lines, many", marks=pytest.mark.soak),
+        ],
+    )
     def test_they_come_and_go_in_little_memory_all_or_nothing(
         self, shell: Shell, database: Database, row_counts: RowCounts, layout: str, size: Size
     ) -> None:

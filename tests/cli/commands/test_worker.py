@@ -551,3 +551,75 @@ def test_work_that_nobody_comes_for_is_no_news_of_a_worker(
     result = cbx("worker", "run", "--target", "others", "--exec", CLIENT, "--once")
     assert (result.code, len(result.err.splitlines())) == (0, 1)
     assert cbx("reap").out == f"notified  {turn}\n"
+
+
+class TestClientsThatStay:
+    SHELL = f"sh {shlex.quote(str(Path(__file__).parents[3] / 'examples/client-that-stays.sh'))}"
+
+    def serve(self, cbx: Cbx, client: str, *options: str) -> list[dict[str, Any]]:
+        """The outcomes of a worker that ends when nothing is due."""
+        done = cbx("worker", "run", "--serve", client, "-o", "jsonl", "--drain", *options)
+        return [json.loads(line) for line in lines(done)]
+
+    def test_one_asks_for_tools_in_one_step_and_answers_in_the_next(
+        self, cbx: Cbx, dispatch: Dispatch, said: Callable[[str], list[str]]
+    ) -> None:
+        succeed(cbx("tool", "add", "lookup", "--exec", "cat"))
+        first, second = dispatch(agent="clerk"), dispatch(agent="scribe")
+        calling = f"""{CLIENT} --serve --call lookup '{{"order": 7}}'"""
+        outcomes = self.serve(cbx, calling, "--trust-stored-commands", "--concurrency", "2")
+        assert {outcome["agent_turn_id"]: outcome["steps"] for outcome in outcomes} == {first: 2, second: 2}
+        assert said(first) == [
+            "agent.thought",
+            "tool.call",
+            "tool.result",
+            "agent.thought",
+            "task.deliverable",
+        ]
+
+    def test_it_knows_the_turn_and_the_text_that_people_read(self, cbx: Cbx, dispatch: Dispatch) -> None:
+        turn = dispatch("Say which turn this is.")
+        say = """
+import json
+print('{"ready": true}', flush=True)
+asked = json.loads(input())
+print(json.dumps({"answer": asked["turn"]["CBX_TURN_ID"] + ": " + asked["request"]}), flush=True)
+"""
+        client = f"{shlex.quote(sys.executable)} -c {shlex.quote(say)}"
+        self.serve(cbx, client, "--format", "text", "--answers", "text")
+        answer = cbx("turn", "wait", turn).out
+        assert answer.startswith(f"{turn}: ")
+        assert "Say which turn this is." in answer
+
+    def test_the_example_in_shell(self, cbx: Cbx, dispatch: Dispatch) -> None:
+        turn = dispatch()
+        [outcome] = self.serve(cbx, self.SHELL)
+        assert outcome["agent_turn_id"] == turn
+        assert cbx("turn", "wait", turn).out.startswith("The request had ")
+
+    def test_one_that_crashes_costs_its_own_turn_alone(
+        self, cbx: Cbx, dispatch: Dispatch, shown: Callable[[str], Any]
+    ) -> None:
+        crashing = "read -r line; case $line in *crash*) echo oops >&2; exit 3;; esac"
+        client = f"""echo '{{"ready": true}}'; while :; do {crashing}; echo '{{"answer": "well"}}'; done"""
+        good, bad, other = dispatch(agent="a"), dispatch("crash", agent="b"), dispatch(agent="c")
+        self.serve(cbx, client)
+        ends = {turn: shown(turn)["end_status"] for turn in (good, bad, other)}
+        assert ends == {good: "success", bad: "failed", other: "success"}
+        assert "oops" in cbx("turn", "logs", bad).out
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (("--exec", "a", "--serve", "b"), "--exec and --serve exclude each other"),
+            (("--serve", " "), "--serve: the command is blank"),
+            (("--exec", "cat", "--restart-after", "2"), "--restart-after is for clients that stay"),
+            ((), "what answers for the model is missing"),
+            (("--serve", "no-such-client"), "--serve: there is no program 'no-such-client'"),
+        ],
+    )
+    def test_options_that_make_no_sense_are_refused(
+        self, cbx: Cbx, options: tuple[str, ...], message: str
+    ) -> None:
+        refused = cbx("worker", "run", *options)
+        assert (refused.code, refused.err.splitlines()[0]) == (2, f"error: {message}")

@@ -1,4 +1,4 @@
-"""`cbx batch list`. Its columns stand in `terminal/columns.py`."""
+"""`cbx batch list`. Its columns stand in `terminal/columns/batches.py`."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import BATCH
+from cardbox_cli.cli.terminal.columns.batches import BATCH
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.shown import chosen
 from cardbox_cli.cli.terminal.watch import between_looks

@@ -9,7 +9,7 @@ from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.terminal.columns import BOX
+from cardbox_cli.cli.terminal.columns.boxes import BOX
 from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.shown import chosen

@@ -7,7 +7,7 @@ from typer import Option
 
 from cardbox_cli.cli.parameters.types import CARD_TYPE
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import CARD
+from cardbox_cli.cli.terminal.columns.cards import CARD
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.shown import chosen
 

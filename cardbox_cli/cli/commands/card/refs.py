@@ -8,7 +8,7 @@ from cardbox_cli.cli.parameters.inputs import resolved_or_given
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
 from cardbox_cli.cli.parameters.types import CARD
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import REFERENCE
+from cardbox_cli.cli.terminal.columns.boxes import REFERENCE
 from cardbox_cli.cli.terminal.lists import Listing, show_list
 from cardbox_cli.cli.terminal.shown import chosen
 from cardbox_cli.cli.verb import verb

@@ -13,7 +13,8 @@ from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.colours import painted
-from cardbox_cli.cli.terminal.columns import CARD, short_or_nothing
+from cardbox_cli.cli.terminal.columns.cards import CARD
+from cardbox_cli.cli.terminal.columns.shared import short_or_nothing
 from cardbox_cli.cli.terminal.describe import PREVIEW, full_text
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.shown import Columns, chosen

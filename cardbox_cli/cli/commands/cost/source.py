@@ -2,7 +2,7 @@
 
 import msgspec
 
-from cardbox_cli.cli.id_resolution import ResolvingTurns
+from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
 from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.requests import Requests

@@ -7,7 +7,7 @@ from typer import Option
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Watch
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import INBOX
+from cardbox_cli.cli.terminal.columns.turns import INBOX
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.shown import chosen
 from cardbox_cli.cli.terminal.watch import between_looks

@@ -36,7 +36,7 @@ def command(
     Workers of cbx answer such calls themselves. This is for the commands that they run, and for workers of
     other makes.
     """
-    from cardbox_cli.cli.id_resolution import ResolvingTurns
+    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
     from cardbox_cli.orchestration.calls import call_handler
 
     arguments = parse_json(args, "--args")

@@ -23,7 +23,7 @@ def fix(turn: str, do: "Callable[..., Fixed]", **given: Any) -> None:
 
 def free(turn: str, do: "Callable[[Runtime, str], Fixed]") -> None:
     """Free a turn by one of `recovery.fixes`, and print what it did."""
-    from cardbox_cli.cli.id_resolution import ResolvingTurns
+    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
 
     with runtime() as run:
         fixed = do(run, ResolvingTurns(run.database, run.project_id).resolve(turn))

@@ -37,7 +37,7 @@ def command(
 
     The turn stays as it is. With --exec it is run here and compared with the old one; else workers run it.
     """
-    from cardbox_cli.cli.id_resolution import ResolvingTurns
+    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
     from cardbox_cli.orchestration.replay import Again
 
     with runtime() as run:

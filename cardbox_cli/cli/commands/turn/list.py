@@ -1,4 +1,4 @@
-"""`cbx turn list`. Its columns stand in `terminal/columns.py`."""
+"""`cbx turn list`. Its columns stand in `terminal/columns/turns.py`."""
 
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -10,7 +10,7 @@ from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Since, Until, Watch
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns import TURN
+from cardbox_cli.cli.terminal.columns.turns import TURN
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.shown import chosen
 from cardbox_cli.cli.terminal.watch import between_looks

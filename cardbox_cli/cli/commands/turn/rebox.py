@@ -23,7 +23,7 @@ def command(
     output_box: Annotated[str | None, Option(click_type=BOX, help="What it shall write to.")] = None,
 ) -> None:
     """Give a turn that waits another context or output box."""
-    from cardbox_cli.cli.id_resolution import ResolvingBoxes
+    from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
     from cardbox_cli.execution.recovery import fixes
 
     def do(run: "Runtime", turn_id: str, *, actor: str) -> "Fixed":

@@ -38,7 +38,7 @@ def command(
     A fresh agent runs it, so the turn's own agent and its boxes stay as they are. Tools that the model calls
     are called again. Exit 8 when one of the turns did not end in success, 124 when that took too long.
     """
-    from cardbox_cli.cli.id_resolution import ResolvingTurns
+    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
     from cardbox_cli.execution.views.waiting import wait_for_end
     from cardbox_cli.orchestration.replay import Again
 

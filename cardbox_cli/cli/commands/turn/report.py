@@ -52,7 +52,7 @@ def command(
     source_agent: Annotated[str, Option(metavar="A", help="Who reports.")] = OPERATOR,
 ) -> None:
     """Report the result of a tool call. The same result again is harmless, another one is refused."""
-    from cardbox_cli.cli.id_resolution import ResolvingTurns
+    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
     from cardbox_cli.execution.queue.reports import PLACEHOLDER, report_result
 
     if result is not None and result_text is not None:

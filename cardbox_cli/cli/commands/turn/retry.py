@@ -18,7 +18,7 @@ def command(turn: TurnId) -> None:
 
     A call that still waits for the end of the old one gets that of the new one. Exit 6 when it was refused.
     """
-    from cardbox_cli.cli.id_resolution import ResolvingTurns
+    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
     from cardbox_cli.execution.recovery.retrying import retry_turn
 
     with runtime() as run:

@@ -8,7 +8,8 @@ from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.options import LastTurnId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns import EVENT, INBOX, TURN, short_or_nothing
+from cardbox_cli.cli.terminal.columns.shared import short_or_nothing
+from cardbox_cli.cli.terminal.columns.turns import EVENT, INBOX, TURN
 from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.terminal.shown import Columns, picked
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table

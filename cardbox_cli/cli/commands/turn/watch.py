@@ -13,7 +13,7 @@ from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.parameters.types import Seconds
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns import EVENT
+from cardbox_cli.cli.terminal.columns.turns import EVENT
 from cardbox_cli.cli.terminal.shown import Shown
 from cardbox_cli.cli.terminal.turns import require_success
 from cardbox_cli.cli.terminal.watch import pauses

@@ -1,6 +1,7 @@
 """`cbx worker run`."""
 
 import signal
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -27,16 +28,27 @@ if TYPE_CHECKING:
 @verb(
     "cbx worker run --exec 'python3 client.py' --drain",
     "cbx worker run --exec 'llm -m gpt-4o' --format text --answers text --env OPENAI_API_KEY",
+    "cbx worker run --serve 'python3 client.py --serve' --concurrency 4",
     "cbx worker run --exec 'python3 client.py' --tools commands.yaml --concurrency 4",
     "cbx worker run --target gpu --exec ./ask.sh --once -o jsonl | jq -r .deliverable_card_id",
 )
 def command(
     exec_: Annotated[
-        str,
+        str | None,
         Option(
             "--exec", metavar="CMD", help="What answers for the model: reads the request, prints the answer."
         ),
-    ],
+    ] = None,
+    serve: Annotated[
+        str | None,
+        Option(
+            metavar="CMD",
+            help="The same, started once: reads requests and prints answers, each a line of JSON.",
+        ),
+    ] = None,
+    restart_after: Annotated[
+        int | None, Option(metavar="N", min=1, help="Requests after which a client of --serve is replaced.")
+    ] = None,
     target: Annotated[
         str, Option(metavar="T", help="The worker target whose agents it serves.")
     ] = "worker_generic",
@@ -72,21 +84,25 @@ def command(
 ) -> int:
     """Run turns: the command gets each request on its standard input, its output is the model's answer.
 
+    A client of --serve is started once for each turn that runs at the same time, and stays.
+
     A message of an assistant, or a provider's whole response, may call tools; those with a command here are
     run, for others the turn waits. Any other output is the deliverable. What happens is written to stderr;
     with -o jsonl the outcome of each run is a line of JSON on stdout. A turn that fails is no failure of the
     worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
     """
-    _check(exec_, target, once=once, drain=drain)
-    from cardbox_cli.cli.parameters.programs import environment_of, program_of
+    _check(target, once=once, drain=drain)
+    from cardbox_cli.cli.parameters.programs import environment_of, one_command, program_of, staying
     from cardbox_cli.execution.worker.worker import WorkerPlan
 
     settings = settings_from(max_steps=max_steps)
     where = session().target()
+    option, answering = one_command(exec_, serve, restart_after)
     program = program_of(
-        exec_,
+        answering,
         where,
         settings,
+        option=option,
         format=format_,
         answers=answers,
         options=composing.options(model=model, layers=layer, share=share, layout=layout),
@@ -95,22 +111,21 @@ def command(
         tools=tools,
         trusts_stored=trust_stored_commands,
     )
-    plan = WorkerPlan(
-        target=target,
-        program=program,
-        project_id=None if all_projects else session().project_id,
-        concurrency=concurrency,
-        mode="once" if once else "drain" if drain else "serve",
-        grace=grace,
-    )
-    return _serve(plan, settings)
+    with staying(program, restart_after) if serve is not None else nullcontext(program) as program:
+        plan = WorkerPlan(
+            target=target,
+            program=program,
+            project_id=None if all_projects else session().project_id,
+            concurrency=concurrency,
+            mode="once" if once else "drain" if drain else "serve",
+            grace=grace,
+        )
+        return _serve(plan, settings)
 
 
-def _check(command: str, target: str, *, once: bool, drain: bool) -> None:
+def _check(target: str, *, once: bool, drain: bool) -> None:
     if once and drain:
         raise UsageError("--once and --drain exclude each other", hint="leave one of them out")
-    if not command.strip():
-        raise UsageError("--exec: the command is blank", hint="for example --exec 'python3 client.py'")
     if not target.strip():
         raise UsageError(
             "--target: the worker target is blank", hint="`cbx agent list` shows those of agents"

@@ -1,22 +1,19 @@
 """A command line of somebody else's, run as a process group: bytes in, bytes out, and never forever.
 
-Owns the pipes, the time limit, the order to stop and the death of whatever the command left running.
+Owns the time limit, the order to stop and the death of whatever the command left running.
 That it dies with us is `supervised.py`'s. Knows nothing of turns or of what the output means.
 """
 
-import os
-import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing, suppress
-from functools import partial
 from threading import Event
-from typing import IO
 
 import msgspec
 
+from cardbox_cli.execution.worker.commands.pipes import Heard, Pipes
 from cardbox_cli.execution.worker.commands.supervised import SupervisedCommand
 from cardbox_cli.limits import COMMAND_OUTPUT
 from cardbox_cli.settings import STDERR_KEPT
@@ -29,11 +26,6 @@ MAX_OUTPUT = COMMAND_OUTPUT.value << 20
 _LOOK = 0.1
 _GRACE = 5.0
 _LINGER = 1.0
-_PIECE = 65536
-
-
-# What is told each piece of a command's output.
-Heard = Callable[[bytes], object]
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,9 +78,10 @@ def run_command(
     began = time.monotonic()
     with (
         SupervisedCommand(command, environment) as supervised,
-        closing(_Pipes(supervised.process, stdin, max_output, keep_stderr, heard)) as pipes,
+        closing(Pipes(supervised.process, max_output, keep_stderr, heard)) as pipes,
     ):
         process = supervised.process
+        pipes.send(stdin, is_last=True)
         why = _until_over(process, pipes, stop, began + timeout)
         if why is not None:
             supervised.signal(signal.SIGTERM)
@@ -111,9 +104,7 @@ def run_command(
     )
 
 
-def _until_over(
-    process: subprocess.Popen[bytes], pipes: "_Pipes", stop: Event, deadline: float
-) -> str | None:
+def _until_over(process: subprocess.Popen[bytes], pipes: Pipes, stop: Event, deadline: float) -> str | None:
     """Serve the pipes until the command has ended; or until it must, and why."""
     while process.poll() is None:
         if stop.is_set():
@@ -126,14 +117,14 @@ def _until_over(
     return None
 
 
-def _settle(process: subprocess.Popen[bytes], pipes: "_Pipes", seconds: float) -> None:
+def _settle(process: subprocess.Popen[bytes], pipes: Pipes, seconds: float) -> None:
     """Serve the pipes until nobody holds them and the command has ended, for so many seconds at most."""
     deadline = time.monotonic() + seconds
     while (pipes.open or process.poll() is None) and time.monotonic() < deadline:
         _serve(process, pipes)
 
 
-def _serve(process: subprocess.Popen[bytes], pipes: "_Pipes") -> None:
+def _serve(process: subprocess.Popen[bytes], pipes: Pipes) -> None:
     """Serve the pipes, or wait for the end of a command whose outputs nobody holds any more; for a look."""
     if pipes.open:
         pipes.serve(_LOOK)
@@ -141,93 +132,3 @@ def _serve(process: subprocess.Popen[bytes], pipes: "_Pipes") -> None:
     # That it goes on is no failure: the caller looks again, for as long as it likes.
     with suppress(subprocess.TimeoutExpired):
         process.wait(_LOOK)
-
-
-class _Pipes:
-    """The three pipes of a command, served without ever waiting for one of them alone."""
-
-    def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        stdin: bytes,
-        max_output: int,
-        keep_stderr: int,
-        heard: Heard,
-    ) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self.stdout = bytearray()
-        self.stderr = bytearray()
-        self.stderr_bytes = 0
-        self.too_long = False
-        self._max_output = max_output
-        self._keep_stderr = keep_stderr
-        self._heard = heard
-        self._unsent = memoryview(stdin)
-        self._input: IO[bytes] = process.stdin
-        self._outputs: tuple[IO[bytes], IO[bytes]] = (process.stdout, process.stderr)
-        self._selector = selectors.DefaultSelector()
-        self._register(self._input, selectors.EVENT_WRITE, self._send)
-        for output in self._outputs:
-            self._register(output, selectors.EVENT_READ, partial(self._receive, output))
-
-    def close(self) -> None:
-        """Close them all."""
-        self._selector.close()
-        for pipe in (self._input, *self._outputs):
-            pipe.close()
-
-    @property
-    def open(self) -> bool:
-        """Whether somebody may still write to an output."""
-        return any(not output.closed for output in self._outputs)
-
-    def serve(self, seconds: float) -> None:
-        """Read and write what can be read and written at once, or within so many seconds."""
-        for key, _ in self._selector.select(seconds):
-            key.data()
-
-    def _register(self, pipe: IO[bytes], events: int, when_ready: Callable[[], None]) -> None:
-        os.set_blocking(pipe.fileno(), False)
-        self._selector.register(pipe, events, when_ready)
-
-    def _send(self) -> None:
-        try:
-            sent = os.write(self._input.fileno(), self._unsent[:_PIECE])
-            self._unsent = self._unsent[sent:]
-        except BlockingIOError:
-            return
-        except OSError:
-            # It does not read its input: that is its own business.
-            self._unsent = self._unsent[:0]
-        if not self._unsent:
-            self._drop(self._input)
-
-    def _receive(self, pipe: IO[bytes]) -> None:
-        try:
-            piece = os.read(pipe.fileno(), _PIECE)
-        except BlockingIOError:
-            return
-        if not piece:
-            self._drop(pipe)
-        elif pipe is self._outputs[0]:
-            self._keep_output(piece)
-        else:
-            self._keep_end_of_stderr(piece)
-
-    def _keep_output(self, piece: bytes) -> None:
-        if len(self.stdout) + len(piece) > self._max_output:
-            self.too_long = True
-        else:
-            self.stdout += piece
-            self._heard(piece)
-
-    def _keep_end_of_stderr(self, piece: bytes) -> None:
-        self.stderr_bytes += len(piece)
-        self.stderr += piece
-        del self.stderr[: max(len(self.stderr) - self._keep_stderr, 0)]
-
-    def _drop(self, pipe: IO[bytes]) -> None:
-        self._selector.unregister(pipe)
-        pipe.close()

@@ -12,8 +12,9 @@ from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.execution.worker.answers import AnswerMode, AnswerRules
-from cardbox_cli.execution.worker.commands.command import Heard
+from cardbox_cli.execution.worker.commands.clients import Clients
 from cardbox_cli.execution.worker.commands.environment import passed_on
+from cardbox_cli.execution.worker.commands.pipes import Heard
 from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
 from cardbox_cli.settings import MAX_STEPS, MAX_TOOL_CALLS, STDERR_KEPT, TURN_TIME
 
@@ -25,7 +26,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     `answers` says how its output is read, `max_tool_calls` how many tools one answer may call, `tools` what
     answers these. `environment` is all that its commands get besides what the turn sets, `stderr_kept` how
     many bytes of each command's stderr are kept. `listen` is asked, for each call of the command, what shall
-    hear what it prints as it comes.
+    hear what it prints as it comes. Where there are `clients`, they answer in the command's stead.
     """
 
     command: str
@@ -39,6 +40,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     max_tool_calls: int = MAX_TOOL_CALLS.default
     turn_time: float = TURN_TIME.default
     tools: ToolCommands = ToolCommands()
+    clients: Clients | None = None
     listen: Callable[[], Heard] = lambda: lambda piece: None
 
     @property

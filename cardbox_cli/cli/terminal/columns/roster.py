@@ -1,0 +1,80 @@
+"""Columns of what a project has: profiles, agents and tools; and of projects."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cardbox_cli.cli.escaping import flat
+from cardbox_cli.cli.terminal.columns.shared import aged
+from cardbox_cli.cli.terminal.describe import time
+from cardbox_cli.cli.terminal.shown import Columns
+from cardbox_cli.cli.terminal.tables import NOTHING, Column
+from cardbox_cli.model.identity import RosterEntry, Tool
+from cardbox_cli.model.ids import short_id
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.profiles import ProfileEntry
+
+
+def _tags(entry: "ProfileEntry | RosterEntry") -> str:
+    return ", ".join(map(str, entry.tags)) or NOTHING
+
+
+PROFILE: Columns = (
+    Column("NAME", lambda entry: entry.name),
+    Column("BOX", lambda entry: short_id(entry.profile_box_id)),
+    Column("FULL ID", lambda entry: entry.profile_box_id, extra=True),
+    Column("WORKER TARGET", lambda entry: entry.worker_target),
+    Column("TAGS", _tags, spare=3),
+    aged("updated_at"),
+    Column("UPDATED", lambda entry: time(entry.updated_at) or NOTHING, extra=True),
+)
+
+
+PROJECT: Columns = (
+    Column("PROJECT", lambda project: project.project_id),
+    Column("STATUS", lambda project: project.status),
+    Column("OWNER", lambda project: project.owner_id, spare=3),
+    aged("created_at"),
+    Column("CREATED", lambda project: time(project.created_at) or NOTHING, extra=True),
+    Column("UPDATED", lambda project: time(project.updated_at) or NOTHING, extra=True),
+    Column("TITLE", lambda project: flat(project.title)),
+)
+
+
+def _of_head(name: str) -> Callable[[RosterEntry], str]:
+    def text(entry: RosterEntry) -> str:
+        value = None if entry.head is None else getattr(entry.head, name)
+        return NOTHING if value is None else str(value)
+
+    return text
+
+
+AGENT: Columns = (
+    Column("AGENT", lambda entry: entry.agent_id),
+    Column("STATUS", _of_head("status")),
+    Column("TURN", _of_head("active_agent_turn_id"), extra=True),
+    Column("EPOCH", _of_head("turn_epoch"), right=True, extra=True),
+    Column("PROFILE", lambda entry: entry.profile_name or short_id(entry.profile_box_id)),
+    Column("PROFILE BOX", lambda entry: short_id(entry.profile_box_id), extra=True),
+    Column("WORKER TARGET", lambda entry: entry.worker_target),
+    Column("TAGS", _tags, spare=3),
+    Column("OWNER", lambda entry: entry.owner_agent_id or NOTHING, extra=True),
+    Column("ROSTER", lambda entry: entry.status, extra=True),
+    aged("created_at"),
+    Column("CREATED", lambda entry: time(entry.created_at) or NOTHING, extra=True),
+    Column("DISPLAY NAME", lambda entry: flat(entry.display_name or NOTHING), extra=True),
+)
+
+
+def _timeout(tool: Tool) -> str:
+    return NOTHING if tool.timeout_seconds is None else f"{tool.timeout_seconds:g}s"
+
+
+TOOL: Columns = (
+    Column("NAME", lambda tool: tool.tool_name),
+    Column("COMMAND", lambda tool: flat(tool.command or NOTHING)),
+    Column("TIMEOUT", _timeout, spare=1),
+    Column("AFTER", lambda tool: tool.after_execution or NOTHING, spare=2),
+    Column("SUBJECT", lambda tool: tool.target_subject or NOTHING, extra=True),
+    Column("DESCRIPTION", lambda tool: flat(tool.description or "")),
+)

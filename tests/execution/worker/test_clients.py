@@ -1,0 +1,262 @@
+"""Clients that stay, as real processes: what they answer, and that none of them can hold us."""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event, Timer
+
+import pytest
+
+from cardbox_cli.execution.worker.commands.clients import Clients
+from cardbox_cli.execution.worker.commands.command import Ran
+from tests.crash.processes import until
+
+Start = Callable[..., "Asking"]
+
+# What a client is unless a test says otherwise: it answers with its number and the request.
+CLIENT = """
+import json, os, sys, time
+def say(**line): print(json.dumps(line), flush=True)
+say(ready=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "cancel" in asked: continue
+    request, turn = asked["request"], asked["turn"]
+    {body}
+"""
+
+
+class Asking:
+    """Clients of one program, and how they are asked."""
+
+    def __init__(self, clients: Clients) -> None:
+        self.clients = clients
+
+    def __call__(self, request: object = 1, *, timeout: float = 30, stop: Event | None = None) -> Ran:
+        body = json.dumps(request).encode()
+        return self.clients.ask(body, {"CBX_STEP": "s1"}, timeout=timeout, stop=stop or Event())
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[Clients] = []
+
+    def start(
+        body: str = "say(answer=[os.getpid(), request])", *, program: str = CLIENT, **options: int
+    ) -> Asking:
+        file = tmp_path / f"client-{len(started)}.py"
+        file.write_text(program.replace("{body}", body.replace("\n", "\n    ")))
+        environment = {"FOLDER": str(tmp_path), "PATH": os.environ["PATH"]}
+        clients = Clients(f"exec '{sys.executable}' '{file}'", environment, **options)
+        started.append(clients)
+        return Asking(clients)
+
+    yield start
+    for clients in started:
+        clients.close()
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_one_client_answers_one_request_after_the_other(start: Start) -> None:
+    ask = start()
+    first, second = ask("a"), ask({"b": [1.50, "\n"]})
+    assert first.succeeded
+    pid, echoed = json.loads(first.stdout)
+    assert echoed == "a"
+    assert json.loads(second.stdout) == [pid, {"b": [1.5, "\n"]}]
+
+
+@pytest.mark.parametrize(
+    ("body", "stdout"),
+    [
+        ('say(answer="a text\\n")', b"a text\n"),
+        (
+            'print(\'{"answer": {"n": 1.50,  "x": "\\\\u0041"}}\', flush=True)',
+            b'{"n": 1.50,  "x": "\\u0041"}',
+        ),
+        ("say(answer=turn['CBX_STEP'])", b"s1"),
+        ("say(answer='x' * 3_000_000)", b"x" * 3_000_000),
+        # It has put cards into the box itself.
+        ("say(answer=None)", b""),
+    ],
+)
+def test_an_answer_is_what_a_command_would_have_printed(start: Start, body: str, stdout: bytes) -> None:
+    assert start(body)().stdout == stdout
+
+
+def test_a_request_that_is_indented_is_a_line(start: Start) -> None:
+    asked = start().clients.ask(b'{\n  "a": "b\\nc"\n}', {}, timeout=30, stop=Event())
+    assert json.loads(asked.stdout)[1] == {"a": "b\nc"}
+
+
+def test_an_error_is_a_failure_of_the_one_request(start: Start) -> None:
+    ask = start("say(error='no key') if request == 1 else say(answer=str(os.getpid()))")
+    pid = ask(2).stdout
+    failed = ask(1)
+    assert (failed.succeeded, failed.exit_code, failed.stderr) == (False, 1, "no key\n")
+    assert ask(2).stdout == pid
+
+
+def test_what_it_writes_on_stderr_belongs_to_the_request(start: Start) -> None:
+    ask = start("print('about', request, file=sys.stderr, flush=True); say(answer='')", keep_stderr=6)
+    assert ask(11).stderr == "ut 11\n"
+    second = ask(7)
+    assert (second.stderr, second.stderr_bytes, second.stderr_is_cut) == ("out 7\n", 8, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "exit_code"),
+    [("sys.exit(4)", 4), ("os.kill(os.getpid(), 9)", -signal.SIGKILL), ("os.close(1); os._exit(3)", 3)],
+)
+def test_one_that_dies_fails_the_request_and_the_next_gets_another(
+    start: Start, body: str, exit_code: int
+) -> None:
+    ask = start(f"if request == 'die': {body}\nsay(answer='well')")
+    assert ask().stdout == b"well"
+    died = ask("die")
+    assert (died.succeeded, died.exit_code, died.stdout) == (False, exit_code, b"")
+    assert ask().stdout == b"well"
+
+
+def test_one_that_died_while_it_was_idle_is_replaced(start: Start) -> None:
+    ask = start("say(answer=str(os.getpid()))")
+    pid = int(ask().stdout)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: is_gone(pid) or "Z" in Path(f"/proc/{pid}/stat").read_text())
+    assert int(ask().stdout) != pid
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("import sys; sys.exit('no such model')", "no such model\n"),
+        (
+            "print('Loading…', flush=True); input()",
+            "a line of the client is not {\"ready\": true}: 'Loading…'",
+        ),
+    ],
+)
+def test_one_that_does_not_begin_fails_the_request(start: Start, program: str, message: str) -> None:
+    failed = start(program=program)()
+    assert not failed.succeeded
+    assert message in failed.stderr
+
+
+@pytest.mark.parametrize("line", ["done", "[1]", '{"answer": ', '{"error": 1}', ""])
+def test_a_line_of_another_kind_is_named_and_its_client_replaced(start: Start, line: str) -> None:
+    ask = start(f"print({line!r}, flush=True) if request == 'odd' else say(answer=str(os.getpid()))")
+    pid = int(ask().stdout)
+    failed = ask("odd")
+    assert (failed.succeeded, failed.exit_code) == (False, 1)
+    assert f'is not {{"answer": …}} or {{"error": "…"}}: {line!r}' in failed.stderr
+    assert is_gone(pid)
+    assert int(ask().stdout) != pid
+
+
+# At work for as long as nobody says otherwise.
+PATIENT = """
+import json, os, select, sys
+def say(**line): print(json.dumps(line), flush=True)
+say(ready=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "cancel" in asked: continue
+    if asked["request"] == "wait":
+        open(os.environ["FOLDER"] + "/at-work", "w").close()
+        assert json.loads(sys.stdin.readline()) == {"cancel": True}
+        say(error="cancelled")
+    else:
+        say(answer=str(os.getpid()))
+"""
+
+
+def test_one_that_owns_a_cancellation_stays(start: Start) -> None:
+    ask = start(program=PATIENT)
+    pid = ask().stdout
+    late = ask("wait", timeout=0.5)
+    assert (late.timed_out, late.succeeded, late.stdout) == (True, False, b"")
+    assert ask().stdout == pid
+
+
+def test_a_stop_cancels(start: Start, tmp_path: Path) -> None:
+    ask, stop = start(program=PATIENT), Event()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask, "wait", stop=stop)
+        until((tmp_path / "at-work").exists)
+        stop.set()
+        stopped = asked.result(timeout=30)
+    assert (stopped.stopped, stopped.timed_out) == (True, False)
+
+
+def test_one_that_does_not_is_killed_with_all_that_it_started(start: Start, tmp_path: Path) -> None:
+    body = (
+        "import subprocess\n"
+        "child = subprocess.Popen(['setsid', 'sleep', '100'])\n"
+        "open(os.environ['FOLDER'] + '/pid', 'w').write(str(child.pid))\n"
+        "time.sleep(100)"
+    )
+    ask = start(
+        f"if request == 'hang':\n  {body.replace(chr(10), chr(10) + '  ')}\nsay(answer=str(os.getpid()))"
+    )
+    pid = int(ask().stdout)
+    assert ask("hang", timeout=1).timed_out
+    assert is_gone(pid)
+    until(lambda: is_gone(int((tmp_path / "pid").read_text())))
+    assert int(ask().stdout) != pid
+
+
+def test_one_that_prints_without_end_is_killed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cardbox_cli.execution.worker.commands.clients.MAX_OUTPUT", 100_000)
+    ask = start("while request == 'much': sys.stdout.write('x' * 1000)\nsay(answer='little')")
+    assert ask().stdout == b"little"
+    assert ask("much").too_long
+    assert ask().stdout == b"little"
+
+
+def test_after_so_many_requests_another_takes_its_place(start: Start) -> None:
+    ask = start("say(answer=str(os.getpid()))", requests=2)
+    first, second, third = (int(ask().stdout) for _ in range(3))
+    assert first == second != third
+    assert is_gone(first)
+
+
+def test_there_are_as_many_as_are_asked_at_the_same_time(start: Start, tmp_path: Path) -> None:
+    wait = "while len(os.listdir(os.environ['FOLDER'] + '/here')) < 3: time.sleep(0.01)"
+    ask = start(
+        f"open(f\"{{os.environ['FOLDER']}}/here/{{request}}\", 'w')\n{wait}\nsay(answer=str(os.getpid()))"
+    )
+    (tmp_path / "here").mkdir()
+    with ThreadPoolExecutor(3) as pool:
+        pids = {ran.stdout for ran in pool.map(ask, range(3))}
+    assert len(pids) == 3
+    assert ask(4).stdout in pids
+
+
+def test_none_outlives_the_worker(start: Start) -> None:
+    ask = start("say(answer=str(os.getpid()))")
+    pid = int(ask().stdout)
+    began = time.monotonic()
+    ask.clients.close()
+    assert is_gone(pid)
+    # It ends by itself when its input does.
+    assert time.monotonic() - began < 2
+
+
+def test_a_stop_does_not_wait_for_one_that_never_begins(start: Start) -> None:
+    stop = Event()
+    timer = Timer(0.3, stop.set)
+    timer.start()
+    assert start(program="import time; time.sleep(100)")(stop=stop).stopped
+    timer.join()
