@@ -357,6 +357,7 @@ CASES = [
     Case("thinking-parameters", (profile(**THINKS, top_k=5), user()), None, (profile(thinking={"type": "disabled"}, top_k=5), user()), A),
     Case("thinking-parameters", (profile(**THINKS, tool_choice="required"), tools("f"), user()), None,
          (profile(**THINKS, tool_choice="auto"), tools("f"), user()), A),
+    Case("answer-for-batches", (profile(max_tokens=128_001), user()), None, (profile(max_tokens=128_000), user()), A, "claude-opus-4-6"),
     Case("parameter-removed", (profile(temperature=0), user()), None, (profile(temperature=1), user()), A, "claude-opus-4-7"),
     Case("parameter-removed", (profile(**THINKS), user()), None, (profile(**ADAPTIVE), user()), A, "claude-sonnet-5-5"),
     Case("parameter-removed", (profile(top_k=5), user()), None, (profile(), user()), A, "claude-fable-5"),

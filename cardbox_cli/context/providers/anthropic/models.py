@@ -43,7 +43,7 @@ _EFFORTS: tuple[tuple[tuple[int, int], tuple[str, ...]], ...] = (
     ((4, 6), ("low", "medium", "high", "max")),
 )
 _FIRST_ADAPTIVE = (4, 6)
-# Anthropic docs, Models overview: the most tokens of an answer, with the beta headers that allow more.
+# Anthropic docs, Models overview and each model's page: the most tokens of an answer, with beta headers.
 _ANSWERS = {
     4_096: ("claude-3-haiku", "claude-3-sonnet", "claude-3-opus", "claude-2-1", "claude-2", "claude-2-0"),
     8_192: ("claude-3-5-sonnet", "claude-3-5-haiku"),
@@ -55,7 +55,15 @@ _ANSWERS = {
         "claude-haiku-4-5",
         "claude-opus-4-5",
     ),
-    128_000: ("claude-3-7-sonnet", "claude-opus-4-6", "claude-sonnet-4-6"),
+    128_000: ("claude-3-7-sonnet",),
+}
+# The same for models whose answers may be longer in a batch, with a beta header.
+_ANSWERS_OUTSIDE_BATCHES = {
+    128_000: (
+        *("claude-opus-4-6", "claude-opus-4-7", "claude-opus-4-8", "claude-opus-5", "claude-opus-5-5"),
+        *("claude-sonnet-4-6", "claude-sonnet-5", "claude-sonnet-5-5", "claude-haiku-5-5"),
+        *("claude-fable-5", "claude-fable-5-1"),
+    ),
 }
 
 
@@ -94,10 +102,10 @@ def thinks(model: str | None, *, adaptive: bool) -> bool:
     return not adaptive or version == (0, 0) or version >= _FIRST_ADAPTIVE
 
 
-def longest_answer(model: str | None) -> int | None:
-    """How many tokens an answer of a model may have, where that is known."""
-    name = MODELS.plain_name(model or "")
-    return next((tokens for tokens, names in _ANSWERS.items() if name in names), None)
+def longest_answer(model: str | None, *, outside_batches: bool = False) -> int | None:
+    """How many tokens an answer of a model may have, or one that is no batch's, where that is known."""
+    name, answers = MODELS.plain_name(model or ""), _ANSWERS_OUTSIDE_BATCHES if outside_batches else _ANSWERS
+    return next((tokens for tokens, names in answers.items() if name in names), None)
 
 
 def takes_prefill(model: str | None) -> bool:

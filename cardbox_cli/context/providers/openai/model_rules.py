@@ -36,7 +36,7 @@ _WITHOUT_STOP = ("o3", "o4-mini")
 
 @RULES.error(
     "role-refused",
-    source=f"{_REASONING}: o1-mini and o1-preview",
+    source="what the API answers: 'messages[0].role' does not support 'system' with this model",
     remedy="say it in a message of the user's, or choose another model",
 )
 def _roles(subject: Subject) -> Iterator[Hit]:

@@ -45,8 +45,8 @@ _DOCUMENTED = re.compile(r"gpt-(3\.5|35|4o?)([-@:].*)?")
 _REASONING = re.compile(r"(?:o[134]|gpt-5(?:\.\d+)?)(?=[-@]|$)(?!-chat)")
 _MAY_NOT_REASON = re.compile(r"gpt-5\.")
 
-# OpenAI docs, Models and Reasoning models: what the models of a name take, each name to its end. Of others
-# nothing is claimed.
+# OpenAI docs, Models and Reasoning models, and the API reference, `reasoning_effort`: what models take, each
+# name to its end. Of others nothing is claimed.
 _EFFORTS = {
     re.compile(r"(o1-mini|o1-preview|(chat)?gpt-(3\.5|4)[^/]*)"): (),
     re.compile(r"(o1|o3|o3-mini|o4-mini)"): ("low", "medium", "high"),

@@ -34,7 +34,11 @@ def _roles(subject: Subject) -> Iterator[Hit]:
             yield entry, f"{subject.request.model} takes no system message among the others"
 
 
-@RULES.error("parameter-refused", remedy="leave the parameter out, or choose another model")
+@RULES.error(
+    "parameter-refused",
+    source="Anthropic docs, Effort; Adaptive thinking",
+    remedy="leave the parameter out, or choose another model",
+)
 def _parameters(subject: Subject) -> Iterator[Hit]:
     """A parameter that the model does not take: an `effort` where it cannot be asked for, or not for that
     much; `thinking` where it does not think, or not of type `adaptive`."""
@@ -56,9 +60,19 @@ def _too_long(subject: Subject) -> Iterator[Hit]:
         yield None, f"max_tokens is {wanted}, and an answer of {subject.request.model} has at most {most}"
 
 
+@RULES.warning("answer-for-batches", remedy="lower max_tokens, unless it is for a batch")
+def _for_batches(subject: Subject) -> Iterator[Hit]:
+    """A `max_tokens` above what the model's answers may have outside of batches, where a beta header allows
+    more."""
+    wanted = number_of(subject.beside.get("max_tokens"))
+    most = longest_answer(subject.request.model, outside_batches=True)
+    if wanted is not None and most is not None and wanted > most:
+        yield None, f"max_tokens is {wanted}, and an answer of {subject.request.model} has at most {most}"
+
+
 @RULES.error(
     "parameters-exclusive",
-    source="Anthropic docs, Migration guide: sampling parameters",
+    source="what the API answers: `temperature` and `top_p` cannot both be specified for this model",
     remedy="leave one of them out",
 )
 def _exclusive(subject: Subject) -> Iterator[Hit]:
