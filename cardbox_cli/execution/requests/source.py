@@ -72,7 +72,7 @@ def context_of(stored: StoredContext, project_id: str, named: Mapping[str, str |
     return TurnContext(
         boxes=boxes,
         tools=offered_tools(profile, tools),
-        config={} if stored.row is None else stored.row.runtime_config,
+        config=stored.config,
     )
 
 

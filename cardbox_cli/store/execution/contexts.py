@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.model.boxes import Provenance, Slot
-from cardbox_cli.model.execution.turns import Head, InboxRow
+from cardbox_cli.model.execution.turns import Head
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.store.box_info import BoxInfoStore
@@ -30,7 +30,7 @@ class _Facts(msgspec.Struct, frozen=True, kw_only=True):
     head: Head | None
     boxes: dict[str, str] | None
     answered: list[str] | None
-    row: InboxRow | None
+    config: Any
     provenance: Any = None
     output_start: int | None = None
     tools: list[Tool] | None = None
@@ -40,15 +40,15 @@ class StoredContext(msgspec.Struct, frozen=True, kw_only=True):
     """A turn's boxes and all else that its next request is made of. `boxes` are the ids of those that exist.
 
     Both are by what the turn calls them: `profile`, `context`, `output`. `answered` are the ids of its steps
-    that were asked for, in order; `output_start` is None where it was never noted, `row` where no row asks
-    for the turn. `head` is that of the agent that was asked for.
+    that were asked for, in order; `output_start` is None where it was never noted, `config` empty where
+    the dispatch asked nothing of the worker. `head` is that of the agent that was asked for.
     """
 
     head: Head | None
     boxes: Mapping[str, str]
     slots: Mapping[str, Sequence[Slot]]
     answered: Sequence[str]
-    row: InboxRow | None
+    config: dict[str, Any]
     provenance: Provenance | None
     output_start: int | None
     tools: Sequence[Tool]
@@ -91,7 +91,7 @@ class ContextStore(ProjectStore):
             boxes=facts.boxes or {},
             slots=slots,
             answered=facts.answered or [],
-            row=facts.row,
+            config=facts.config if isinstance(facts.config, dict) else {},
             provenance=_provenance(facts.provenance),
             output_start=facts.output_start,
             tools=facts.tools or [],

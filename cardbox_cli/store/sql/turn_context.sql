@@ -37,8 +37,8 @@ LEFT JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.ca
         FROM state.agent_steps AS s
         WHERE s.project_id = %(project_id)s AND s.agent_turn_id = %(agent_turn_id)s
             AND s.status = ANY(%(answered)s)),
-    'row', (
-        SELECT ({inbox_json})::json
+    'config', (
+        SELECT i.payload -> 'runtime_config'
         FROM state.agent_inbox AS i
         WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s AND i.message_type = 'turn'
         ORDER BY i.created_at, i.inbox_id
