@@ -15,7 +15,8 @@ _FOLDER = Path(__file__).parents[1] / "sql"
 _PART = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
 # What a query says of itself to who reads it there, rather than here, stays.
 _COMMENT = re.compile(r"--(?! across-projects: ).*\n")
-_INDENTATION = re.compile(r"\n\s+")
+_INDENTATION = re.compile(r"\s*\n\s*")
+_BREAK = re.compile(r"(?<=[(,])\n|\n(?=\))")
 _INCLUDE = re.compile(r"\{(\w+)(?:\((.*?)\))?\}")
 
 
@@ -35,7 +36,8 @@ def query(name: str) -> LiteralString:
     text = _parts()["name"][name]
     while _INCLUDE.search(text):
         text = _INCLUDE.sub(_included, text)
-    return _INDENTATION.sub("\n", _COMMENT.sub("\n", text)).lstrip()
+    text = _INDENTATION.sub("\n", _COMMENT.sub("\n", text)).strip()
+    return text if "--" in text else _BREAK.sub("", text)
 
 
 def _included(found: re.Match[str]) -> str:

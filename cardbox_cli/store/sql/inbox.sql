@@ -76,6 +76,10 @@ WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s
     AND i.status IN ('pending', 'deferred', 'processing')
 RETURNING i.inbox_id
 
+-- fragment: clock
+-- The time, asked for once and not of each row.
+clock AS MATERIALIZED (SELECT {now} AS now)
+
 -- fragment: oldest_due
 -- The row that the agent `asked` has to process next: of those that are due the one that was written first. A turn
 -- is none while another one of the agent is claimed. Each state is read in the order of its index.
@@ -100,25 +104,25 @@ LIMIT 1
 
 -- fragment: runs_a_turn
 EXISTS (
-            SELECT FROM state.agent_inbox AS busy
-            WHERE busy.project_id = %(project_id)s AND busy.agent_id = asked.agent_id
-                AND busy.status = 'processing' AND busy.message_type = 'turn')
+            SELECT FROM state.agent_inbox AS b
+            WHERE b.project_id = %(project_id)s AND b.agent_id = asked.agent_id
+                AND b.status = 'processing' AND b.message_type = 'turn')
 
 -- fragment: claim_picked
 -- Takes the rows of `picked`, whose heads are held: they are in processing then, with a lease. In one statement,
 -- since a transaction of two, with the time as a parameter, makes a claim of one row take half as long again.
 claimed AS (
     UPDATE state.agent_inbox AS i
-    SET status = 'processing', processed_at = {now}
-    FROM picked
+    SET status = 'processing', processed_at = clock.now
+    FROM picked, clock
     WHERE i.project_id = %(project_id)s AND i.inbox_id = picked.inbox_id AND i.status IN ('pending', 'deferred')
     RETURNING i.*
 ), leased AS (
     INSERT INTO cbx.leases AS l
         (project_id, inbox_id, agent_id, agent_turn_id, turn_epoch, owner, claimed_at, heartbeat_at, expires_at)
-    SELECT %(project_id)s, i.inbox_id, i.agent_id, i.agent_turn_id, i.turn_epoch, %(owner)s, {now}, {now},
-        {now} + %(lease)s::interval
-    FROM claimed AS i
+    SELECT %(project_id)s, i.inbox_id, i.agent_id, i.agent_turn_id, i.turn_epoch, %(owner)s, clock.now, clock.now,
+        clock.now + %(lease)s::interval
+    FROM claimed AS i, clock
     ON CONFLICT (project_id, inbox_id) DO UPDATE
     SET owner = excluded.owner, turn_epoch = excluded.turn_epoch, claimed_at = excluded.claimed_at,
         heartbeat_at = excluded.heartbeat_at, expires_at = excluded.expires_at
@@ -133,13 +137,13 @@ SELECT {inbox_json} FROM claimed AS i ORDER BY i.created_at, i.inbox_id
 -- Up to `limit` due rows of agents of a target, one of each, the oldest. Agents whose row is due for the longest
 -- time come first; those whose head another transaction holds are passed over. Looks at the `window` rows of the
 -- project that are due for the longest time and no further, so that its cost does not grow with what waits.
-WITH picked AS MATERIALIZED (
+WITH {clock}, picked AS MATERIALIZED (
     SELECT seen.inbox_id
     FROM (
         SELECT i.agent_id, i.inbox_id, i.next_retry_at, i.created_at
         FROM state.agent_inbox AS i
         WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred')
-            AND i.next_retry_at <= {now}
+            AND i.next_retry_at <= (SELECT now FROM clock)
         ORDER BY i.next_retry_at, i.created_at, i.inbox_id
         LIMIT {window}
     ) AS seen
@@ -147,7 +151,7 @@ WITH picked AS MATERIALIZED (
         AND (%(target)s::text IS NULL OR asked.worker_target = %(target)s)
     -- OFFSET keeps the comparison inside: it holds nearly always, which the planner does not know.
     CROSS JOIN LATERAL (
-        SELECT oldest.inbox_id FROM ({oldest_due({now})}) AS oldest WHERE oldest.inbox_id = seen.inbox_id OFFSET 0
+        SELECT oldest.inbox_id FROM ({oldest_due((SELECT now FROM clock))}) AS oldest WHERE oldest.inbox_id = seen.inbox_id OFFSET 0
     ) AS is_oldest
     JOIN state.agent_state_head AS h ON h.project_id = %(project_id)s AND h.agent_id = seen.agent_id
     ORDER BY seen.next_retry_at, seen.created_at, seen.inbox_id
@@ -200,12 +204,12 @@ LIMIT %(limit)s
 -- name: claim_due_by_agent
 -- Up to `limit` of these rows, as far as they are due still, those that are due for the longest time first; those
 -- of agents whose head another transaction holds are passed over.
-WITH picked AS MATERIALIZED (
+WITH {clock}, picked AS MATERIALIZED (
     SELECT asked.inbox_id
     FROM state.agent_inbox AS asked
     JOIN state.agent_state_head AS h ON h.project_id = %(project_id)s AND h.agent_id = asked.agent_id
     WHERE asked.project_id = %(project_id)s AND asked.inbox_id = ANY(%(inbox_ids)s)
-        AND asked.status IN ('pending', 'deferred') AND asked.next_retry_at <= {now}
+        AND asked.status IN ('pending', 'deferred') AND asked.next_retry_at <= (SELECT now FROM clock)
         AND (asked.message_type <> 'turn' OR NOT {runs_a_turn})
     ORDER BY asked.next_retry_at, asked.created_at, asked.inbox_id
     LIMIT %(limit)s
