@@ -115,6 +115,7 @@ def test_the_driver_remembers_all_but_the_longest_queries() -> None:
     assert {name for name in NAMES if len(queries.query(name)) > 4096} == {
         "kept_deliverables",
         "left_deliverables",
+        "turn_context",
     }
 
 
