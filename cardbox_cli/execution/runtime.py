@@ -27,13 +27,13 @@ from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.execution.batches import BatchStore
-from cardbox_cli.store.execution.contexts import ContextStore
 from cardbox_cli.store.execution.dispatches import DispatchStore
 from cardbox_cli.store.execution.ends import EndStore
 from cardbox_cli.store.execution.heads import HeadStore
 from cardbox_cli.store.execution.inbox import InboxStore
 from cardbox_cli.store.execution.turns import TurnStore
 from cardbox_cli.store.roster import RosterStore
+from cardbox_cli.store.views.contexts import ContextStore
 
 
 class Runtime:

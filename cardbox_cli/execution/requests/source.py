@@ -19,8 +19,8 @@ from cardbox_cli.model.identity import Tool, allowed_handlers
 from cardbox_cli.model.result_fields import described_fields
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.execution.contexts import ContextStore, StoredContext
 from cardbox_cli.store.tools import ToolStore
+from cardbox_cli.store.views.contexts import ContextStore, StoredContext
 from cardbox_cli.store.views.turns import TurnRow
 
 
