@@ -4,6 +4,7 @@ Statements run in the caller's transaction; a use case opens it with `transactio
 `snapshot` (one READ ONLY view). Nothing here knows what a card or a box is.
 """
 
+import select
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
@@ -166,6 +167,18 @@ class Database(AbstractContextManager["Database"]):
         else:
             # Behind a pooler the next transaction on the server's connection may be somebody else's.
             self._longest_pause = longest
+
+    def limit_statements(self, longest: timedelta, *, once: bool) -> None:
+        """End every statement that takes longer: in this transaction, or on this connection from now on."""
+        self.run("limit_statement", longest=longest, once=once)
+
+    def answers(self) -> bool:
+        """Whether the connection still leads to a server, as far as can be told without asking it."""
+        socket = self.connection.fileno() if not self.connection.closed else -1
+        if socket < 0 or not self.idle:
+            return False
+        # Where nothing was asked, what can be read is the end, or why the server ends it.
+        return not select.select([socket], [], [], 0)[0]
 
     def _begin(self) -> None:
         # On a caller's connection without autocommit psycopg would commit the outermost block itself; a

@@ -29,6 +29,9 @@ FOREIGN_BATCHES = ("state.pmo_batches", "state.pmo_batch_tasks")
 CHATS = ("cbx.chats", "cbx.chat_contexts", "cbx.chat_runs", "cbx.chat_steps")
 """What chats need."""
 
+TOKENS = "cbx.api_tokens"
+"""Who may read a project over HTTP."""
+
 KNOWN = (
     *ESSENTIAL,
     "public.projects",
@@ -41,6 +44,7 @@ KNOWN = (
     *FOREIGN_BATCHES,
     "cbx.project_settings",
     *CHATS,
+    TOKENS,
     "cbx.schema_version",
 )
 

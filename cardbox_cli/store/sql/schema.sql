@@ -7,6 +7,11 @@ SELECT {now}
 SELECT set_config('idle_in_transaction_session_timeout',
     ceil(extract(epoch FROM %(pause)s::interval) * 1000)::bigint::text, %(once)s)
 
+-- name: limit_statement
+-- How long a statement may take: each of this transaction, or of the session.
+SELECT set_config('statement_timeout',
+    ceil(extract(epoch FROM %(longest)s::interval) * 1000)::bigint::text, %(once)s)
+
 -- fragment: named_tables
 -- By the index of their names, whatever else is in the database. (to_regclass would fail in a schema that is closed.)
 unnest(%(names)s::text[]) AS named (name)
