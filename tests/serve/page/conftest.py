@@ -60,12 +60,6 @@ def _serving(app: FastAPI) -> Iterator[str]:
         listening.close()
 
 
-@pytest.fixture
-def address(start: Callable[..., str]) -> str:
-    """Where the pages are, open to whoever is on this machine."""
-    return start()
-
-
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """Debian's Chromium, started once."""
@@ -125,19 +119,18 @@ class Visitor:
 
 
 @pytest.fixture
-def visit(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[..., Visitor]]:
-    """Open a window, as wide and in the scheme that is asked for, on the pages `at` an address.
+def visit(browser: Browser, start: Callable[..., str]) -> Iterator[Callable[..., Visitor]]:
+    """Open a window, as wide and in the scheme that is asked for, on the pages `at` an address, or of a server that asks for nothing.
 
     In the end nothing may have gone wrong.
     """
     opened: list[tuple[BrowserContext, Visitor]] = []
 
     def visit(width: int = 1366, scheme: Any = "light", *, at: str | None = None, **options: Any) -> Visitor:
-        address = at or request.getfixturevalue("address")
         context = browser.new_context(
             viewport={"width": width, "height": 800}, color_scheme=scheme, **options
         )
-        visitor = Visitor(context, address)
+        visitor = Visitor(context, at or start())
         opened.append((context, visitor))
         return visitor
 
