@@ -40,4 +40,4 @@ def _next(requests: Requests, turn: str | None = None, chat: str | None = None) 
     if recorded is None or recorded.is_over:
         return []
     shown = requests.of_step(recorded, NEXT)
-    return [Sent(request=shown.request, provider=provider_of(shown.format))]
+    return [Sent(request=shown.request, provider=provider_of(shown.format), agent_turn_id=turn)]

@@ -1,7 +1,9 @@
 """`cbx serve`."""
 
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 from typer import Option
 
@@ -79,7 +81,9 @@ def command(
     with closing(listen(options)) as listening:
         chosen = listening.getsockname()[1]
         address = options.address if port else options.address.replace(":0/", f":{chosen}/")
-        output.print_text(f"{address}inspect/{session().project_id}")
+        output.print_text(f"{address}inspect/{quote(session().project_id, safe='')}")
+        # Whoever waits for it in a pipe waits for no second line.
+        sys.stdout.flush()
         serve(make_app(options), listening, options)
 
 

@@ -25,7 +25,15 @@ from cardbox_cli.store.connection import driver_errors
 from cardbox_cli.store.connection.instants import BoundedInstants
 from cardbox_cli.store.connection.queries import query
 from cardbox_cli.store.connection.rows import ExactJson
-from cardbox_cli.store.connection.tables import BATCHES, ESSENTIAL, EXECUTION, KNOWN, OWN_EXECUTION, grant_of
+from cardbox_cli.store.connection.tables import (
+    BATCHES,
+    ESSENTIAL,
+    EXECUTION,
+    KNOWN,
+    OWN,
+    OWN_EXECUTION,
+    grant_of,
+)
 from cardbox_cli.store.connection.target import Target, check_address, find_target, hide_password, silent
 from cardbox_cli.store.migrations.version import newest
 
@@ -126,8 +134,15 @@ class Database(AbstractContextManager["Database"]):
         self.close()
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Everything inside happens whole or not at all. Within another transaction: a savepoint."""
+    def transaction(self, *, savepoint: bool = True) -> Iterator[None]:
+        """Everything inside happens whole or not at all. Within another transaction: a savepoint.
+
+        Without `savepoint` it then is a part of that transaction, which must end by what is raised inside,
+        unless nothing was written.
+        """
+        if not savepoint and not self.commits_itself:
+            yield
+            return
         with driver_errors.translated():
             self._begin()
             outermost = self.idle
@@ -350,7 +365,12 @@ class Database(AbstractContextManager["Database"]):
             self.__dict__.pop(known, None)
 
     def look_again(self) -> None:
-        """Look at the tables as `open_target` does. Raises as it does, also when the connection broke."""
+        """Look at the tables as `open_target` does. Raises as it does, also when the connection broke.
+
+        Where all tables of this cbx were there, only the version can tell of another one.
+        """
+        if self.tables.issuperset(OWN) and self.schema_version() == newest():
+            return
         self.forget_tables()
         self._check_schema()
 

@@ -48,6 +48,9 @@ KNOWN = (
     "cbx.schema_version",
 )
 
+OWN = frozenset(KNOWN) - frozenset(FOREIGN_BATCHES)
+"""What a database has that this cbx made, or completed."""
+
 
 def grant_of(table: str, role: str) -> str:
     """The statement that lets a role read a table."""
