@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Route
 
-from cardbox_cli.execution.dispatch.request import DispatchResult
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import draft_card
@@ -14,9 +13,8 @@ from cardbox_cli.store.api_tokens import ApiTokenStore
 from tests.conftest import PROJECT
 from tests.orchestration.batches.conftest import Family
 from tests.orchestration.conftest import says
-from tests.serve.page.conftest import HOSTILE, START, Visitor
+from tests.serve.page.conftest import HOSTILE, START, Ask, Visitor
 
-Ask = Callable[..., DispatchResult]
 Visit = Callable[..., Visitor]
 
 
