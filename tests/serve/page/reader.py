@@ -5,60 +5,12 @@ from html.parser import HTMLParser
 
 # The elements that templates and drawings have.
 _OURS = frozenset(
-    [
-        "html",
-        "head",
-        "meta",
-        "title",
-        "link",
-        "script",
-        "body",
-        "a",
-        "header",
-        "nav",
-        "form",
-        "input",
-        "span",
-        "main",
-        "footer",
-        "p",
-        "button",
-        "kbd",
-        "dialog",
-        "h1",
-        "h2",
-        "h3",
-        "dl",
-        "dt",
-        "dd",
-        "section",
-        "div",
-        "table",
-        "thead",
-        "tbody",
-        "tr",
-        "th",
-        "td",
-        "ol",
-        "ul",
-        "li",
-        "details",
-        "summary",
-        "pre",
-        "code",
-        "br",
-        "time",
-        "mark",
-        "ins",
-        "del",
-        "progress",
-        "label",
-        "select",
-        "option",
-        "svg",
-        "rect",
-        "text",
-    ]
+    re.findall(
+        r"\w+",
+        """html head meta title link script body header nav main footer dialog section div p h1 h2 h3 ol ul li dl dt dd
+        table thead tbody tr th td a span code kbd pre br time mark ins del details summary progress form input
+        label select option button svg rect text""",
+    )
 )
 _SCRIPTS = 2
 _NOT_OURS = {"style", "hx-on", "srcdoc"}
