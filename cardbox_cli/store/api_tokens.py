@@ -63,4 +63,7 @@ class ApiTokenStore(ProjectStore):
     def _in_force(self) -> list[tuple[str, bytes]]:
         if TOKENS not in self.database.tables:
             return []
-        return [(token_id, kept) for token_id, kept in self._rows("api_tokens_in_force")]
+        known = self._rows("api_tokens_not_revoked")
+        # Most never expire, and need no look at the clock.
+        now = self.database.now() if any(ends for _, _, ends in known) else None
+        return [(each, kept) for each, kept, ends in known if ends is None or now is None or ends > now]

@@ -27,10 +27,10 @@ SELECT {api_token_json} FROM cbx.api_tokens AS t
 WHERE t.project_id = %(project_id)s
 ORDER BY t.created_at, t.token_id
 
--- name: api_tokens_in_force
--- The tokens that open the project: id and hash.
-SELECT t.token_id, t.token_sha256 FROM cbx.api_tokens AS t
-WHERE t.project_id = %(project_id)s AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > {now})
+-- name: api_tokens_not_revoked
+-- The tokens that are not revoked: id, hash and end.
+SELECT t.token_id, t.token_sha256, t.expires_at FROM cbx.api_tokens AS t
+WHERE t.project_id = %(project_id)s AND t.revoked_at IS NULL
 
 -- name: revoke_api_token
 -- Revokes a token, once; answers it.

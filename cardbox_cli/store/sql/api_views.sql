@@ -4,7 +4,7 @@ json_build_object(
     'project_id', c.tenant_id,
     'type', {card_type},
     'content', CASE WHEN jsonb_typeof(c.content) = 'object' THEN c.content - '__type__' ELSE c.content END,
-    'created_at', coalesce(c.metadata -> 'created_at', to_jsonb({instant(c.created_at)})),
+    'created_at', c.metadata -> 'created_at',
     'author_id', coalesce(c.metadata ->> 'author_id', c.metadata #>> '{producer,id}'),
     'metadata', c.metadata,
     'tool_calls', c.tool_calls,
