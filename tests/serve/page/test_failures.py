@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.store.connection.target import Target
+from cardbox_cli.store.roster import RosterStore
 from tests.serve.conftest import Serve
 from tests.serve.page.conftest import START
 from tests.serve.page.reader import check
@@ -75,3 +76,17 @@ def test_without_a_token_a_page_asks_for_one(runtime: Runtime, serve: Serve) -> 
     assert ("action", "/login") in read.attributes
     assert ("value", f"{START}/agents?after=x") in read.attributes
     assert "clerk" not in read.text
+
+
+def test_what_nobody_expected_is_logged_and_says_nothing_of_itself(
+    runtime: Runtime, api: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a secret of the house")
+
+    monkeypatch.setattr(RosterStore, "entry", fail)
+    answer = api.get(f"{START}/agents/clerk")
+    assert answer.status_code == 500
+    assert "the server failed; its log says why" in check(answer.text).text
+    assert "secret" not in answer.text
+    assert "a secret of the house" in caplog.text
