@@ -15,6 +15,7 @@ import msgspec
 from benchmarks import (
     append,
     claim,
+    clients,
     commands,
     cost,
     delegate,
@@ -36,7 +37,7 @@ ROWS = [
     row
     for family in (
         *(startup, commands, ingest, append, load, pack, render, formats, cost, tokens, reading),
-        *(claim, delegate, fork_join),
+        *(claim, clients, delegate, fork_join),
     )
     for row in family.ROWS
 ]
