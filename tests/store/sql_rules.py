@@ -41,7 +41,7 @@ RULES = {
 _WRITES = (ast.InsertStmt, ast.UpdateStmt, ast.DeleteStmt, ast.MergeStmt)
 _LEVELS = (ast.SelectStmt, ast.UpdateStmt, ast.DeleteStmt)
 _ACROSS = re.compile(r"^-- across-projects: \S", re.MULTILINE)
-# The fragments `now` and `moment`, which break `immutable` wherever they stand: that is told once, as `clock`.
+# A shifted clock, which breaks `immutable` wherever it stands: that is told once, as `clock`.
 _SHIFTED_CLOCK = re.compile(
     r"\(\w+\(\) \+ coalesce\(nullif\(current_setting\('cbx\.clock_offset'[^:]*::interval\)"
 )

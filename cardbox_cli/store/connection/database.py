@@ -22,7 +22,7 @@ from cardbox_cli.faults import passing
 from cardbox_cli.model import exact_json
 from cardbox_cli.store.connection import driver_errors
 from cardbox_cli.store.connection.instants import BoundedInstants
-from cardbox_cli.store.connection.queries import query
+from cardbox_cli.store.connection.queries import clocks, query
 from cardbox_cli.store.connection.rows import ExactJson
 from cardbox_cli.store.connection.tables import BATCHES, ESSENTIAL, EXECUTION, KNOWN, OWN_EXECUTION, grant_of
 from cardbox_cli.store.connection.target import Target, check_address, find_target, hide_password, silent
@@ -52,6 +52,9 @@ class Database(AbstractContextManager["Database"]):
         self.target = target
         self.commits = 0
         self._longest_pause: timedelta | None = None
+        # Whether a transaction goes on that begins and ends here, and when it began, once that was asked for.
+        self._ours = False
+        self._began: datetime | None = None
 
     @classmethod
     def open(cls, url: str | None = None, *, announce: Callable[[str], None] | None = None) -> "Database":
@@ -109,11 +112,11 @@ class Database(AbstractContextManager["Database"]):
         return cls(connection, Target("", "the caller's connection", Path()))
 
     def keep_plans(self) -> None:
-        """Let the server keep the plans of what is executed again and again, unless a pooler forbids it.
+        """Let the server keep the plans of what is executed again and again, where `keeps_plans`.
 
         For what uses the connection for long: planning is most of what a small claim costs.
         """
-        if self.direct:
+        if self.keeps_plans:
             self.run("keep_plans")
             self.connection.prepare_threshold = _OFTEN
 
@@ -130,7 +133,7 @@ class Database(AbstractContextManager["Database"]):
         with driver_errors.translated():
             self._begin()
             outermost = self.idle
-            with self.connection.transaction():
+            with self._clocked(outermost), self.connection.transaction():
                 if outermost and self._longest_pause is not None:
                     self.run("limit_pause", pause=self._longest_pause, once=True)
                 yield
@@ -152,6 +155,18 @@ class Database(AbstractContextManager["Database"]):
             # Behind a pooler the next transaction on the server's connection may be somebody else's.
             self._longest_pause = longest
 
+    @contextmanager
+    def _clocked(self, outermost: bool) -> Iterator[None]:
+        """Around a transaction: whose time is read once if it is the outermost one."""
+        if not outermost:
+            yield
+            return
+        self._ours, self._began = True, None
+        try:
+            yield
+        finally:
+            self._ours, self._began = False, None
+
     def _begin(self) -> None:
         # On a caller's connection without autocommit psycopg would commit the outermost block itself; a
         # transaction that has begun makes it a savepoint.
@@ -168,7 +183,7 @@ class Database(AbstractContextManager["Database"]):
         before = connection.isolation_level, connection.read_only
         connection.isolation_level, connection.read_only = IsolationLevel.REPEATABLE_READ, True
         try:
-            with driver_errors.translated(), connection.transaction():
+            with driver_errors.translated(), self._clocked(True), connection.transaction():
                 yield
         finally:
             if not connection.closed:
@@ -196,7 +211,7 @@ class Database(AbstractContextManager["Database"]):
             psycopg.ServerCursor(self.connection, cursor_name, row_factory=tuple_row) as cursor,
         ):
             cursor.itersize = _STREAMED_AT_ONCE
-            yield from cursor.execute(query(name), parameters)
+            yield from cursor.execute(query(name), self._timed(name, parameters))
 
     def row(self, name: str, /, **parameters: Any) -> tuple[Any, ...] | None:
         """The first row of the query `name`, or None."""
@@ -236,7 +251,14 @@ class Database(AbstractContextManager["Database"]):
 
     def _execute(self, name: str, parameters: dict[str, Any]) -> psycopg.Cursor[tuple[Any, ...]]:
         passing(name)
-        return self._cursor().execute(query(name), parameters)
+        return self._cursor().execute(query(name), self._timed(name, parameters))
+
+    def _timed(self, name: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        """`parameters` with the times that the query `name` takes and that the caller did not give."""
+        wanted = clocks(name).difference(parameters)
+        if not wanted:
+            return parameters
+        return {**parameters, **{clock: self.now() if clock == "now" else self.moment() for clock in wanted}}
 
     def _cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
         # A caller's connection may have a row factory of its own.
@@ -244,13 +266,37 @@ class Database(AbstractContextManager["Database"]):
 
     def now(self) -> datetime:
         """The database's time, which stamps what is written. Within a transaction it stands still."""
-        moment: datetime = self.value("clock")
+        if self._began is not None:
+            return self._began
+        now: datetime = self.value("clock")
+        if self._ours:
+            self._began = now
+        return now
+
+    def moment(self) -> datetime:
+        """The database's time, which goes on within a transaction, too."""
+        moment: datetime = self.value("moment")
         return moment
+
+    @property
+    def keeps_plans(self) -> bool:
+        """Whether plans may be kept: behind a pooler they are another client's, and shards need the project.
+
+        (A plan that was forced to be generic crashed the coordinator of a cluster.)
+        """
+        return self.direct and not self.sharded
 
     @cached_property
     def direct(self) -> bool:
         """Whether no pooler stands before the server, so that settings of the session stay with us."""
         return bool(self.value("serving_process") == self.connection.info.backend_pid)
+
+    @cached_property
+    def sharded(self) -> bool:
+        """Whether the tables of projects are spread over the nodes of a Citus cluster."""
+        return self.value("engine") is not None and bool(
+            self.value("distributed_tables", names=[ESSENTIAL[0]])
+        )
 
     @cached_property
     def tables(self) -> frozenset[str]:
@@ -333,6 +379,7 @@ class Database(AbstractContextManager["Database"]):
             "keeps_batches",
             "keeps_worker_errors",
             "unique_tool_results",
+            "sharded",
         ):
             self.__dict__.pop(known, None)
 

@@ -34,5 +34,12 @@ def query(name: str) -> LiteralString:
     return text
 
 
+@cache
+def clocks(name: str) -> frozenset[str]:
+    """Which times the query `name` takes: `now`, the transaction's; `moment`, at which it is sent."""
+    text = query(name)
+    return frozenset(clock for clock in ("now", "moment") if f"%({clock})s" in text)
+
+
 def _included(found: re.Match[str]) -> str:
     return _parts()["fragment"][found[1]].replace("{1}", found[2] or "")
