@@ -1,4 +1,4 @@
-"""The SQL that spreads a table over shards, and which tables are of projects. Reads files, and no database."""
+"""The SQL that spreads a table over shards, and which tables are of projects. Reads no database."""
 
 import re
 

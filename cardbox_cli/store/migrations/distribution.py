@@ -1,8 +1,8 @@
 """Spreading the tables of projects over the nodes of a Citus cluster: by project, all of them colocated.
 
 First a plan of SQL, which `--dry-run` shows, then its steps. A table is distributed in one transaction, with
-its rows: where a run dies, the next one goes on. Workers and the schema version, which are of no project, stay
-where they are, on the coordinator.
+its rows: where a run dies, the next one goes on. Workers and the schema version, which are of no project,
+stay where they are, on the coordinator.
 """
 
 from typing import TYPE_CHECKING

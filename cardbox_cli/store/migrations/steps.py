@@ -1,7 +1,7 @@
 """The steps of a change to tables: statements that happen whole, or one by one; a plan of them; taking them.
 
-One maker of tables at a time, and nobody waits within a transaction: whoever builds an index CONCURRENTLY waits
-for the end of all others.
+One maker of tables at a time, and nobody waits within a transaction: whoever builds an index CONCURRENTLY
+waits for the end of all others.
 """
 
 from collections.abc import Callable, Iterable, Iterator
