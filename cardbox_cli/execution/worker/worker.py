@@ -119,7 +119,7 @@ class Worker:
     def run(self) -> None:
         """Work until the plan is fulfilled, or until `leave`. Raises what connecting first raises."""
         with closing(self._connections), self._connections.own(lambda: self._leaving) as connection:
-            connection.database().require_execution()
+            connection.database().require_worker()
             self._serve(connection)
 
     def _serve(self, connection: Connection) -> None:
@@ -218,9 +218,10 @@ class Worker:
         if self._free() < self._plan.concurrency:
             return False
         target = self._plan.target
+        # What others have claimed counts, too: they may not finish it.
         return not any(
             connection.attempt(project_id, lambda runtime: runtime.inbox.count_unfinished(target))
-            for project_id in self._projects(connection)
+            for project_id in self._projects(connection, workers.unsettled_projects)
         )
 
     # --- running

@@ -294,9 +294,17 @@ class Database(AbstractContextManager["Database"]):
     @cached_property
     def sharded(self) -> bool:
         """Whether the tables of projects are spread over the nodes of a Citus cluster."""
-        return self.value("engine") is not None and bool(
-            self.value("distributed_tables", names=[ESSENTIAL[0]])
-        )
+        return self.distributed_tables().get(ESSENTIAL[0], False)
+
+    def distributed_tables(self) -> dict[str, bool]:
+        """The tables of ours that a sharding extension has, and whether they are spread over shards."""
+        is_there = self.value("engine") is not None
+        return dict(self.rows("distributed_tables", names=list(KNOWN))) if is_there else {}
+
+    @property
+    def is_replica(self) -> bool:
+        """Whether the server only follows another one, and takes no writes."""
+        return bool(self.value("is_replica"))
 
     @cached_property
     def tables(self) -> frozenset[str]:
@@ -347,6 +355,19 @@ class Database(AbstractContextManager["Database"]):
         """Raise SchemaMissing unless claims, workers and fixes have all their tables."""
         for table in (*EXECUTION, *OWN_EXECUTION):
             self.require(table)
+
+    def require_worker(self) -> None:
+        """Raise DatabaseUnavailable unless a worker can work here: on a primary, on tables up to date."""
+        if self.is_replica:
+            raise DatabaseUnavailable(
+                "the database is a replica, which only reads",
+                hint="run workers on the primary's --database-url",
+            )
+        self.require_execution()
+        if self.sharded:
+            from cardbox_cli.store.migrations.distributing import check_distributed
+
+            check_distributed(self.distributed_tables(), self.schema_version())
 
     @property
     def address(self) -> str:

@@ -5,6 +5,7 @@ its rows: where a run dies, the next one goes on. Workers and the schema version
 stay where they are, on the coordinator.
 """
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from cardbox_cli.errors import Conflict, SchemaMissing
@@ -31,12 +32,15 @@ def plan_distribution(database: "Database") -> Plan:
             hint="on a Citus cluster: CREATE EXTENSION citus, then SELECT citus_add_node(…) for each node",
         )
     _check_tables(database)
-    done = set(database.column("distributed_tables", names=list(tables())))
+    done = {name for name, spread in database.distributed_tables().items() if spread}
+    return Plan(newest(), newest(), steps_without(done))
+
+
+def steps_without(done: Collection[str]) -> list[Step]:
+    """The steps that distribute all tables of projects but those; the first first, for others lie beside it."""
     todo = {name: column for name in tables() if name not in done and (column := project_column(name))}
-    # The others can only lie beside the first.
     in_order = sorted(todo, key=lambda name: name != FIRST)
-    steps = [Step(f"{_VERB}{name}", True, distributing(name, todo[name])) for name in in_order]
-    return Plan(newest(), newest(), steps)
+    return [Step(f"{_VERB}{name}", True, distributing(name, todo[name])) for name in in_order]
 
 
 def distributed_by(plan: Plan) -> list[str]:

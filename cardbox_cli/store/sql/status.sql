@@ -2,6 +2,10 @@
 -- The version of the sharding extension, where it is installed.
 SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'citus'
 
+-- name: is_replica
+-- Whether the server follows another one.
+SELECT pg_is_in_recovery()
+
 -- name: database_size
 -- The bytes of the whole database.
 SELECT pg_database_size(current_database())

@@ -272,6 +272,19 @@ def test_all_projects(cbx: Cbx, dispatch: Dispatch) -> None:
     assert (rest["agent_turn_id"], rest["project_id"]) == (turn, PROJECT)
 
 
+def test_a_drain_of_all_projects_waits_for_what_others_claimed(
+    cbx: Cbx, dispatch: Dispatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = dispatch()
+    monkeypatch.setenv("CBX_LEASE", "2")
+    monkeypatch.setenv("CBX_HEARTBEAT", "1")
+    monkeypatch.setenv("CBX_POLL", "0.1")
+    # Somebody claims it and is never heard of again.
+    succeed(cbx("inbox", "claim", "--target", "worker_generic", "--owner", "gone"))
+    [rest] = rests(cbx("worker", "run", "--exec", CLIENT, "--drain", "--all-projects", "-o", "jsonl"))
+    assert (rest["agent_turn_id"], rest["end_status"]) == (turn, "success")
+
+
 def test_other_output_formats(cbx: Cbx, dispatch: Dispatch) -> None:
     turns = [dispatch(), dispatch(), dispatch()]
     assert lines(cbx("worker", "run", "--exec", CLIENT, "--once", "-o", "id")) == turns[:1]
