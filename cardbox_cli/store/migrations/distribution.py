@@ -37,7 +37,7 @@ def plan_distribution(database: "Database") -> Plan:
 
 
 def steps_without(done: Collection[str]) -> list[Step]:
-    """The steps that distribute all tables of projects but those; the first first, for others lie beside it."""
+    """The steps that distribute all tables of projects but those: the first goes first."""
     todo = {name: column for name in tables() if name not in done and (column := project_column(name))}
     in_order = sorted(todo, key=lambda name: name != FIRST)
     return [Step(f"{_VERB}{name}", True, distributing(name, todo[name])) for name in in_order]
