@@ -14,11 +14,18 @@ from tests.sharded.statements import failure, names, tasks
 # Statements that no EXPLAIN takes, or that are of tables which other programs make.
 _APART = re.compile(r"CREATE (TEMP|INDEX)|^(COPY|LISTEN|TRUNCATE|SET|EXPLAIN) |pmo_batch", re.MULTILINE)
 # What any value of the right type is not enough for: it fails on one server in the same way.
-_PICKY = {"22023", "22P02", "22021", "23514", "42883"}
+_PICKY = {"22023", "22P02", "23514"}
 
 # Not rewritten yet: `tests/store/sql_rule_exceptions.toml`.
 REFUSED = {
-    *("apply_waiting_tool", "claim_due_by_agent", "drop_waiting_tools", "end_turn_record", "insert_inbox"),
+    *(
+        "apply_waiting_tool",
+        "claim_due",
+        "claim_due_by_agent",
+        "drop_waiting_tools",
+        "end_turn_record",
+        "insert_inbox",
+    ),
     *("move_inbox", "receive_waiting_tool", "stamp_inbox"),
 }
 SCATTERED = {"extend_leases"}
