@@ -123,6 +123,14 @@ class TestBoxes:
         assert [card["card_id"] for card in every] == [*card_ids, card_ids[0]]
         assert told(api.get(f"/projects/other/boxes/{box}")) == (404, "not_found", "box not found")
 
+    def test_ids_that_others_wrote_are_texts(
+        self, api: TestClient, boxes: BoxStore, database: Database
+    ) -> None:
+        box = boxes.create([]).box_id
+        database.connection.execute("UPDATE public.card_boxes SET card_ids = '[1.50, null, \"a\", {}]'")
+        assert api.get(f"/projects/{PROJECT}/boxes/{box}").json()["card_ids"] == ["1.50", "null", "a", "{}"]
+        assert api.get(f"/projects/{PROJECT}/boxes/{box}/cards").json() == []
+
     @pytest.mark.parametrize("limit", ["0", "501", "-1", "x", ""])
     def test_a_limit_out_of_bounds_is_told(self, api: TestClient, boxes: BoxStore, limit: str) -> None:
         box = boxes.create([]).box_id

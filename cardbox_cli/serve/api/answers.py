@@ -21,6 +21,8 @@ MOST = 100
 def answered(request: Request, body: bytes | str) -> Response:
     """JSON, or 304 where the asker has it already."""
     data = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
+    if request.method != "GET":
+        return Response(data, media_type=_JSON)
     tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
     if _is_known(request.headers.get("if-none-match", ""), tag):
