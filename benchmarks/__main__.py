@@ -23,6 +23,7 @@ from benchmarks import (
     ingest,
     load,
     pack,
+    reading,
     render,
     startup,
     tokens,
@@ -34,7 +35,7 @@ from benchmarks.workbench import Workbench
 ROWS = [
     row
     for family in (
-        *(startup, commands, ingest, append, load, pack, render, formats, cost, tokens),
+        *(startup, commands, ingest, append, load, pack, render, formats, cost, tokens, reading),
         *(claim, delegate, fork_join),
     )
     for row in family.ROWS

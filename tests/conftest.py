@@ -68,6 +68,7 @@ TABLES = [
     "cbx.chat_contexts",
     "cbx.chat_runs",
     "cbx.chat_steps",
+    "cbx.api_tokens",
     "cbx.schema_version",
 ]
 

@@ -35,6 +35,8 @@ COMMANDS = {
     "inbox": "List, show, claim and give back what agents must process.",
     "why": "Explain why a turn stands still, and how to free it.",
     "audit": "List what people did: fixes, deletions, tools, purges.",
+    "serve": "Serve an inspector for browsers, and a read API.",
+    "token": "Make, list and revoke tokens for what is served.",
     "shell": "Run commands line by line: one process, one connection.",
     "completion": "Print the script that completes cbx in your shell.",
     "config": "Show the settings in force, and where each comes from.",

@@ -77,7 +77,7 @@ class BoxStore(ProjectStore):
 
         `box_id` is for derived ids only; BoxConflict when it is taken.
         """
-        with self.database.transaction():
+        with self.database.transaction(savepoint=False):
             if not allow_dangling:
                 self._cards.refuse_absent(card_ids)
             box = self._insert(box_id or new_box_id(), card_ids, parent_ids or ())

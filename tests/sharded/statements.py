@@ -16,7 +16,7 @@ _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _ID = "018f0000-0000-7000-8000-000000000000"
 _BASES = {
     "bool": "true", "int2": "1", "int4": "1", "int8": "1", "numeric": "1", "float8": "1", "text": _ID, "uuid": _ID,
-    "timestamptz": "2026-01-01 00:00:00Z", "interval": "1 minute", "jsonb": "{}", "json": "{}", "regclass": "pg_class",
+    "timestamptz": "2026-01-01 00:00:00Z", "interval": "1 minute", "jsonb": "{}", "json": "{}", "regclass": "pg_class", "bytea": "\\x" + "00" * 32,
 }  # fmt: skip
 
 

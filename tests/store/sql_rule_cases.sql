@@ -167,6 +167,16 @@ SELECT CURRENT_TIMESTAMP, 1 FROM public.cards AS c WHERE c.tenant_id = %(project
 -- kept
 SELECT CURRENT_USER, 1 FROM public.cards AS c WHERE c.tenant_id = %(project_id)s
 
+-- broken: clock
+SELECT clock_timestamp() FROM public.cards AS c WHERE c.tenant_id = %(project_id)s AND c.expires_at > now() FOR SHARE
+-- kept
+SELECT clock_timestamp() FROM public.cards AS c WHERE c.tenant_id = %(project_id)s FOR SHARE
+
+-- broken: clock
+WITH held AS (SELECT now() FROM public.cards AS c WHERE c.tenant_id = %(project_id)s FOR SHARE) SELECT 1 FROM held
+-- kept
+WITH held AS (SELECT 1 FROM public.cards AS c WHERE c.tenant_id = %(project_id)s FOR SHARE) SELECT now() FROM held
+
 -- broken: immutable
 SELECT CASE WHEN c.expires_at > now() THEN 1 END FROM public.cards AS c WHERE c.tenant_id = %(project_id)s
 -- kept

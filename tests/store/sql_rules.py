@@ -25,7 +25,8 @@ from tests.store.parse_trees import Server
 RULES = {
     "project": "each table of a project is compared with %(project_id)s at the level that has it in FROM",
     "across": "what is `-- across-projects` neither locks nor writes, and does not name the project after all",
-    "clock": "the time is a parameter, read once per transaction (`Database.now`)",
+    "clock": "the time is a parameter, read once per transaction: by `Database.now`, or selected by the outermost query "
+    "of a read that locks, when it has its locks",
     "immutable": "nothing that is not immutable stands in CASE, COALESCE, RETURNING, SET or DO UPDATE: JSON is made "
     "over a CTE, WITH x AS (UPDATE … RETURNING x.*) SELECT … FROM x",
     "qualified": "a table is named with its schema",
@@ -82,7 +83,8 @@ def broken_rules(text: str, schema: Schema, server: Server) -> set[Found]:
     statement = Statement(text, parse_sql(sql)[0].stmt, names, schema)
     found = set(statement.broken())
     if statement.names(schema.tables):
-        found |= {("clock", function) for function in server.clocks(server.parse(sql))}
+        may_select = statement.only_locks
+        found |= {("clock", name) for name in server.clocks(server.parse(sql), may_select=may_select)}
         timed, _ = numbered(_SHIFTED_CLOCK.sub("%(now)s::timestamptz", text))
         functions = server.mutable_functions(server.parse(timed))
         found |= {("immutable", f"{function} in {place}") for place, function in functions}
@@ -120,6 +122,11 @@ class Statement:
 
     def names(self, tables: frozenset[str]) -> bool:
         return any(name_of(table) in tables for table in self.tables)
+
+    @cached_property
+    def only_locks(self) -> bool:
+        """Whether it locks, and writes nothing."""
+        return bool(self.of(ast.LockingClause)) and not self.of(*_WRITES)
 
     @cached_property
     def ctes(self) -> dict[str, Any]:

@@ -112,6 +112,14 @@ def test_queries_keep_to_the_rule(rule: str, found: dict[str, dict[str, set[str]
     assert not mended, f"these keep to {rule!r} now: take them off the list in sql_rule_exceptions.toml"
 
 
+def test_the_driver_remembers_all_but_the_longest_queries() -> None:
+    """psycopg looks for the parameters of a text beyond 4,096 characters each time that it is sent."""
+    assert {name for name in NAMES if len(queries.query(name)) > 4096} == {
+        "kept_deliverables",
+        "left_deliverables",
+    }
+
+
 def test_every_key_begins_with_the_project(connection: psycopg.Connection, schema: Schema) -> None:
     keys = connection.execute(
         "SELECT i.indrelid::regclass::text, c.relname, a.attname"

@@ -4,6 +4,7 @@ Statements run in the caller's transaction; a use case opens it with `transactio
 `snapshot` (one READ ONLY view). Nothing here knows what a card or a box is.
 """
 
+import select
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
@@ -24,7 +25,15 @@ from cardbox_cli.store.connection import driver_errors
 from cardbox_cli.store.connection.instants import BoundedInstants
 from cardbox_cli.store.connection.queries import clocks, query
 from cardbox_cli.store.connection.rows import ExactJson
-from cardbox_cli.store.connection.tables import BATCHES, ESSENTIAL, EXECUTION, KNOWN, OWN_EXECUTION, grant_of
+from cardbox_cli.store.connection.tables import (
+    BATCHES,
+    ESSENTIAL,
+    EXECUTION,
+    KNOWN,
+    OWN,
+    OWN_EXECUTION,
+    grant_of,
+)
 from cardbox_cli.store.connection.target import Target, check_address, find_target, hide_password, silent
 from cardbox_cli.store.migrations.version import newest
 
@@ -128,8 +137,15 @@ class Database(AbstractContextManager["Database"]):
         self.close()
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Everything inside happens whole or not at all. Within another transaction: a savepoint."""
+    def transaction(self, *, savepoint: bool = True) -> Iterator[None]:
+        """Everything inside happens whole or not at all. Within another transaction: a savepoint.
+
+        Without `savepoint` it then is a part of that transaction, which must end by what is raised inside,
+        unless nothing was written.
+        """
+        if not savepoint and not self.commits_itself:
+            yield
+            return
         with driver_errors.translated():
             self._begin()
             outermost = self.idle
@@ -166,6 +182,18 @@ class Database(AbstractContextManager["Database"]):
             yield
         finally:
             self._ours, self._began = False, None
+
+    def limit_statements(self, longest: timedelta, *, once: bool) -> None:
+        """End every statement that takes longer: in this transaction, or on this connection from now on."""
+        self.run("limit_statement", longest=longest, once=once)
+
+    def answers(self) -> bool:
+        """Whether the connection still leads to a server, as far as can be told without asking it."""
+        socket = self.connection.fileno() if not self.connection.closed else -1
+        if socket < 0 or not self.idle:
+            return False
+        # Where nothing was asked, what can be read is the end, or why the server ends it.
+        return not select.select([socket], [], [], 0)[0]
 
     def _begin(self) -> None:
         # On a caller's connection without autocommit psycopg would commit the outermost block itself; a
@@ -405,7 +433,12 @@ class Database(AbstractContextManager["Database"]):
             self.__dict__.pop(known, None)
 
     def look_again(self) -> None:
-        """Look at the tables as `open_target` does. Raises as it does, also when the connection broke."""
+        """Look at the tables as `open_target` does. Raises as it does, also when the connection broke.
+
+        Where all tables of this cbx were there, only the version can tell of another one.
+        """
+        if self.tables.issuperset(OWN) and self.schema_version() == newest():
+            return
         self.forget_tables()
         self._check_schema()
 

@@ -29,6 +29,9 @@ FOREIGN_BATCHES = ("state.pmo_batches", "state.pmo_batch_tasks")
 CHATS = ("cbx.chats", "cbx.chat_contexts", "cbx.chat_runs", "cbx.chat_steps")
 """What chats need."""
 
+TOKENS = "cbx.api_tokens"
+"""Who may read a project over HTTP."""
+
 KNOWN = (
     *ESSENTIAL,
     "public.projects",
@@ -41,8 +44,12 @@ KNOWN = (
     *FOREIGN_BATCHES,
     "cbx.project_settings",
     *CHATS,
+    TOKENS,
     "cbx.schema_version",
 )
+
+OWN = frozenset(KNOWN) - frozenset(FOREIGN_BATCHES)
+"""What a database has that this cbx made, or completed."""
 
 
 def grant_of(table: str, role: str) -> str:

@@ -115,12 +115,24 @@ FROM cbx.batch_tasks AS k
 WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s
 GROUP BY k.status
 
--- name: is_batch_task_due
--- Whether a task is still to be dispatched, and its batch is running.
-SELECT k.status = 'pending' AND b.status = 'running' AND k.next_try_at <= %(now)s
-FROM cbx.batch_tasks AS k
-JOIN cbx.batches AS b ON b.project_id = k.project_id AND b.batch_id = k.batch_id
-WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.task_index = %(task_index)s
+-- name: lock_batch_task
+-- Locks the head of a task's agent, if it has one and no other transaction holds it: the time, whether the head is
+-- ours, and when the task is to be dispatched, null where it is not pending, or its batch not running.
+WITH head AS MATERIALIZED (
+    SELECT h.agent_id
+    FROM state.agent_state_head AS h
+    WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
+    FOR UPDATE SKIP LOCKED
+)
+SELECT {moment},
+    EXISTS (SELECT FROM head) OR NOT EXISTS (
+        SELECT FROM state.agent_state_head AS h
+        WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s),
+    (SELECT k.next_try_at
+     FROM cbx.batch_tasks AS k
+     JOIN cbx.batches AS b ON b.project_id = k.project_id AND b.batch_id = k.batch_id
+     WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.task_index = %(task_index)s
+         AND k.status = 'pending' AND b.status = 'running')
 
 -- name: due_batch_tasks
 -- Tasks of running batches, of this one (null: of any), whose dispatch is due.

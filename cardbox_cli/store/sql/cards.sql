@@ -10,7 +10,7 @@ c.deleted_at IS NULL AND (c.expires_at IS NULL OR c.expires_at > {now})
 -- fragment: instant
 to_char(
     CASE WHEN {1} IS NOT NULL
-         THEN least(greatest({1}, '0002-01-01 00:00:00Z'), '9998-12-31 23:59:59.999999Z') END
+         THEN least(greatest({1}, '0002-01-01Z'), '9998-12-31 23:59:59.999999Z') END
     AT TIME ZONE 'UTC', {utc})
 
 -- fragment: card_type

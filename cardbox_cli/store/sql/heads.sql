@@ -27,11 +27,7 @@ FOR UPDATE SKIP LOCKED
 -- name: assign_head
 -- Assigns an idle agent to a turn; its new epoch, or no row where it is not idle.
 UPDATE state.agent_state_head AS h
-SET status = 'dispatched', active_agent_turn_id = %(agent_turn_id)s, turn_epoch = coalesce(h.turn_epoch, 0) + 1,
-    active_channel_id = %(channel_id)s, active_recursion_depth = %(depth)s, updated_at = {now},
-    parent_step_id = %(parent_step_id)s, trace_id = %(trace_id)s,
-    profile_box_id = %(profile_box_id)s, context_box_id = %(context_box_id)s, output_box_id = %(output_box_id)s,
-    expecting_correlation_id = NULL, waiting_tool_count = 0, resume_deadline = NULL
+SET {assigned_head}
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND coalesce(h.status, 'idle') = 'idle'
 RETURNING h.turn_epoch
 

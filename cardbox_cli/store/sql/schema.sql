@@ -15,19 +15,28 @@ SELECT clock_timestamp() + {clock_offset}
 SELECT set_config('idle_in_transaction_session_timeout',
     ceil(extract(epoch FROM %(pause)s::interval) * 1000)::bigint::text, %(once)s)
 
+-- name: limit_statement
+-- How long a statement may take: each of this transaction, or of the session.
+SELECT set_config('statement_timeout',
+    ceil(extract(epoch FROM %(longest)s::interval) * 1000)::bigint::text, %(once)s)
+
+-- fragment: named_tables
+-- By the index of their names, whatever else is in the database. (to_regclass would fail in a schema that is closed.)
+unnest(%(names)s::text[]) AS named (name)
+    JOIN pg_class AS c ON c.relname = split_part(named.name, '.', 2)::name
+    JOIN pg_namespace AS n ON n.oid = c.relnamespace AND n.nspname = split_part(named.name, '.', 1)::name
+
 -- name: existing_tables
--- Which of these tables exist and may be read. (to_regclass would fail in a schema that is closed to us.)
-SELECT n.nspname || '.' || c.relname
-FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-WHERE n.nspname || '.' || c.relname = ANY(%(names)s)
-    AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
+-- Which of these tables exist and may be read.
+SELECT named.name
+FROM {named_tables}
+WHERE has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
 
 -- name: closed_tables
 -- Which of these tables exist and may not be read.
-SELECT n.nspname || '.' || c.relname
-FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-WHERE n.nspname || '.' || c.relname = ANY(%(names)s)
-    AND NOT (has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'))
+SELECT named.name
+FROM {named_tables}
+WHERE NOT (has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'))
 
 -- name: our_role
 -- Whose rights this session has.

@@ -151,3 +151,9 @@ BEGIN;
 SELECT create_distributed_table('cbx.chat_steps', 'project_id', colocate_with => 'public.cards');
 SELECT truncate_local_data_after_distributing_table('cbx.chat_steps');
 COMMIT;
+
+-- distribute cbx.api_tokens
+BEGIN;
+SELECT create_distributed_table('cbx.api_tokens', 'project_id', colocate_with => 'public.cards');
+SELECT truncate_local_data_after_distributing_table('cbx.api_tokens');
+COMMIT;

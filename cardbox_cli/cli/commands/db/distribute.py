@@ -8,8 +8,8 @@ from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import Yes
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.model.text.quantities import count
 
 MEANING = (
     "card ids are unique per project from then on, no more across projects: card-box clients, which upsert on"

@@ -7,9 +7,9 @@ from typer import Option
 
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import byte_size, count
 from cardbox_cli.cli.terminal.tables import Column, print_below
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.model.text.quantities import byte_size, count
 
 if TYPE_CHECKING:
     from cardbox_cli.store.views.status import ProjectSize

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from cardbox_cli.cli.pictures.page import Element, box, element, section, svg, table
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.pictures.page import Element, box, element, section, svg, table
 
 # Layers are told apart by so many colours; the next ones share the last.
 _COLOURS = 8
@@ -50,12 +50,12 @@ def of_steps(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> list[Ele
     if not steps:
         return []
     return [
-        section("Growth over the steps", _growth(steps, colours)),
-        section("What persisted", _heat(steps, colours)),
+        section("Growth over the steps", growth(steps, colours), _numbers(steps)),
+        section("What persisted", heat(steps, colours)),
     ]
 
 
-def _growth(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Element:
+def growth(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Element:
     """A column for each step, its layers upon each other."""
     most = max(step.tokens for step in steps) or 1
     wide, high = _WIDTH / len(steps), 40.0
@@ -69,11 +69,15 @@ def _growth(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Element:
             boxes.append(box(index * wide, y, wide * 0.9, height, colours[layer], tip))
     drawn = svg(f"Tokens of {len(steps)} steps by layer, up to {most:,}", _WIDTH, high, *boxes)
     drawn.set("class", "drawing tall")
+    return drawn
+
+
+def _numbers(steps: Sequence[DrawnStep]) -> Element:
     rows = [[step.name, f"{step.messages:,}", told(step.tokens, step.exact)] for step in steps]
-    return element("div", drawn, table("Steps", ("Step", "Messages", "Tokens"), rows))
+    return table("Steps", ("Step", "Messages", "Tokens"), rows)
 
 
-def _heat(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Element:
+def heat(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Element:
     """A row for each card, a column for each step: full where a card is new, pale where it was sent again."""
     seen: dict[str, dict[int, DrawnCard]] = {}
     for index, step in enumerate(steps):

@@ -4,7 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from cardbox_cli.cli.pictures.page import (
+from cardbox_cli.context.inspection.explain import TOOLS, Explanation, LayerShare, MessageLine, shares
+from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.pictures.page import (
     Child,
     Element,
     box,
@@ -17,10 +20,7 @@ from cardbox_cli.cli.pictures.page import (
     swatch,
     table,
 )
-from cardbox_cli.cli.pictures.steps import DrawnCard, DrawnStep, colours_of, of_steps, told
-from cardbox_cli.context.inspection.explain import TOOLS, Explanation, LayerShare, MessageLine, shares
-from cardbox_cli.context.lint.rule import LintFinding
-from cardbox_cli.model.ids import short_id
+from cardbox_cli.pictures.steps import DrawnCard, DrawnStep, colours_of, of_steps, told
 
 # Units of a drawing, and characters of a message that are shown at once.
 _WIDTH, _ROW, _SHOWN = 100.0, 6.0, 600
@@ -48,22 +48,23 @@ def request_page(picture: RequestPicture) -> str:
     """The page of a request."""
     account = picture.account
     layers = shares(account, picture.window)
-    colours = _colours(layers, picture.steps)
+    colours = request_colours(layers, [step.account for step in picture.steps])
     whole = [found for found in picture.findings if found.card_id is None]
     return page(
         f"Request of {picture.name}",
         _facts(picture),
-        section("Layers", _bar(layers, account, colours), _layers(layers, colours)),
-        section("Messages by tokens", _icicle(account, colours)),
-        *of_steps([_drawn(step) for step in picture.steps], colours),
+        section("Layers", layers_bar(layers, account, colours), _layers(layers, colours)),
+        section("Messages by tokens", icicle(account, colours)),
+        *of_steps([drawn_step(step) for step in picture.steps], colours),
         *([section("Findings", _findings(whole))] if whole else []),
         section("Messages", *_messages(picture, colours)),
     )
 
 
-def _colours(layers: Sequence[LayerShare], steps: Sequence[StepPicture]) -> Mapping[str, str]:
+def request_colours(layers: Sequence[LayerShare], others: Sequence[Explanation] = ()) -> Mapping[str, str]:
+    """The class of each layer of a request, and of other requests that are drawn beside it."""
     names = [layer.layer for layer in layers]
-    names += [line.layer for step in steps for line in step.account.messages]
+    names += [line.layer for account in others for line in account.messages]
     return colours_of([*names, TOOLS])
 
 
@@ -80,7 +81,8 @@ def _facts(picture: RequestPicture) -> Element:
     return facts(pairs)
 
 
-def _bar(layers: Sequence[LayerShare], account: Explanation, colours: Mapping[str, str]) -> Element:
+def layers_bar(layers: Sequence[LayerShare], account: Explanation, colours: Mapping[str, str]) -> Element:
+    """A bar in which each layer is as wide as its share."""
     boxes, x = [], 0.0
     for layer in layers:
         width = _WIDTH * layer.tokens / (account.tokens or 1)
@@ -103,7 +105,7 @@ def _layers(layers: Sequence[LayerShare], colours: Mapping[str, str]) -> Element
     return table("Layers", ("Layer", "Tokens", "Share", "Messages"), rows)
 
 
-def _icicle(account: Explanation, colours: Mapping[str, str]) -> Element:
+def icicle(account: Explanation, colours: Mapping[str, str]) -> Element:
     """The request, its layers in their order below it, and their messages below them."""
     unit = _WIDTH / (account.tokens or 1)
     boxes = [box(0, 0, _WIDTH, _ROW, "l7", f"all: {account.tokens:,} tokens")]
@@ -125,7 +127,8 @@ def _name(number: int, line: MessageLine) -> str:
     return f"#{number} {line.role}" + (f", card {short_id(line.card_id)}" if line.card_id else "")
 
 
-def _drawn(step: StepPicture) -> DrawnStep:
+def drawn_step(step: StepPicture) -> DrawnStep:
+    """A step as the drawings of a series have it."""
     account = step.account
     return DrawnStep(
         name=step.name,

@@ -34,6 +34,11 @@ def element(tag: str, *children: Child, **attributes: object) -> Element:
     return made
 
 
+def markup(made: Element) -> str:
+    """The markup of an element, to stand within a page of HTML."""
+    return ET.tostring(made, encoding="unicode", method="html")
+
+
 def page(title: str, *content: Child) -> str:
     """The text of a page."""
     style = _style()
@@ -53,13 +58,13 @@ def page(title: str, *content: Child) -> str:
         element("body", element("main", element("h1", title), *content)),
         lang="en",
     )
-    return "<!doctype html>\n" + ET.tostring(html, encoding="unicode", method="html") + "\n"
+    return "<!doctype html>\n" + markup(html) + "\n"
 
 
 def drawing(svg: Element) -> str:
     """The text of a file that is a drawing, with its looks."""
     alone = Element("svg", {**svg.attrib, "xmlns": SVG})
-    alone.extend([element("style", _style()), *svg])
+    alone.extend([element("style", drawing_style()), *svg])
     return ET.tostring(alone, encoding="unicode") + "\n"
 
 
@@ -127,4 +132,13 @@ def _add_text(to: Element, text: str) -> None:
 
 
 def _style() -> str:
-    return resources.files(__package__).joinpath("style.css").read_text(encoding="utf-8")
+    return drawing_style() + _file("page.css")
+
+
+def drawing_style() -> str:
+    """The looks of drawings: their colours, on light and on dark ground."""
+    return _file("drawing.css")
+
+
+def _file(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")

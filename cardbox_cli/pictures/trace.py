@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from cardbox_cli.cli.pictures.page import Element, box, drawing, element, page, scrolled, section, svg, table
 from cardbox_cli.model.text.durations import duration
+from cardbox_cli.pictures.page import Element, box, drawing, element, page, scrolled, section, svg, table
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import Branch
@@ -28,17 +28,18 @@ def trace_page(trace_id: str | None, tops: "Sequence[Branch]") -> str:
     ]
     return page(
         f"Trace {trace_id or 'unknown'}",
-        section("Turns over time", scrolled("Turns over time", _timeline(tops))),
+        section("Turns over time", scrolled("Turns over time", timeline(tops))),
         section("Turns", table("Turns", ("Agent", "Outcome", "Took", "Turn"), rows)),
     )
 
 
 def trace_drawing(tops: "Sequence[Branch]") -> str:
     """The drawing alone, as a file."""
-    return drawing(_timeline(tops))
+    return drawing(timeline(tops))
 
 
-def _timeline(tops: "Sequence[Branch]") -> Element:
+def timeline(tops: "Sequence[Branch]") -> Element:
+    """A bar for each turn, in the order of the tree."""
     lines = list(_lines(tops))
     begun = [turn.created_at for _, turn in lines if turn.created_at is not None]
     ended = [turn.ended_at for _, turn in lines if turn.ended_at is not None]

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from cardbox_cli.cli.pictures.page import Child, Element, element, facts, page, section, swatch, table
-from cardbox_cli.cli.pictures.steps import DrawnCard, DrawnStep, colours_of, of_steps, told
 from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
 from cardbox_cli.context.cost.finding import CostFinding
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.pictures.page import Child, Element, element, facts, page, section, swatch, table
+from cardbox_cli.pictures.steps import DrawnCard, DrawnStep, colours_of, of_steps, told
 
 # Steps that are drawn at most: the last ones.
 _MOST_STEPS = 100
@@ -31,14 +31,15 @@ def cost_page(picture: CostPicture) -> str:
         f"Costs of {picture.name}",
         facts(picture.facts),
         *([section("Findings", *_findings(picture))] if picture.findings else []),
-        *of_steps(_steps(account), colours),
+        *of_steps(drawn_account(account), colours),
         *([section("By layer", _shares("layer", account, colours))] if account.steps else []),
         *([section("By type", _shares("type", account, {}))] if account.steps else []),
         *([section("By tool", _shares("tool", account, {}))] if account.steps else []),
     )
 
 
-def _steps(account: Account) -> list[DrawnStep]:
+def drawn_account(account: Account) -> list[DrawnStep]:
+    """The last requests of a series, as drawings have them."""
     shown = account.steps[-_MOST_STEPS:]
     cards: list[list[DrawnCard]] = [[] for _ in account.steps]
     for part in account.parts:
