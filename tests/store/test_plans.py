@@ -50,7 +50,7 @@ class Explaining(Database):
     plans: dict[str, str]
 
     def _execute(self, name: str, parameters: dict[str, Any]) -> Any:
-        text = query(name)
+        text, parameters = query(name), self._timed(name, parameters)
         if _EXPLAINABLE.match(text):
             plan = self.connection.execute(f"EXPLAIN (COSTS OFF) {text}".encode(), parameters).fetchall()
             self.plans[name] = "\n".join(line for (line,) in plan)

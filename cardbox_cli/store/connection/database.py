@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import IsolationLevel
@@ -23,7 +23,7 @@ from cardbox_cli.faults import passing
 from cardbox_cli.model import exact_json
 from cardbox_cli.store.connection import driver_errors
 from cardbox_cli.store.connection.instants import BoundedInstants
-from cardbox_cli.store.connection.queries import query
+from cardbox_cli.store.connection.queries import clocks, query, query_by_server
 from cardbox_cli.store.connection.rows import ExactJson
 from cardbox_cli.store.connection.tables import (
     BATCHES,
@@ -61,6 +61,9 @@ class Database(AbstractContextManager["Database"]):
         self.target = target
         self.commits = 0
         self._longest_pause: timedelta | None = None
+        # Whether a transaction goes on that begins and ends here, and when it began, once that was asked for.
+        self._ours = False
+        self._began: datetime | None = None
 
     @classmethod
     def open(cls, url: str | None = None, *, announce: Callable[[str], None] | None = None) -> "Database":
@@ -118,11 +121,11 @@ class Database(AbstractContextManager["Database"]):
         return cls(connection, Target("", "the caller's connection", Path()))
 
     def keep_plans(self) -> None:
-        """Let the server keep the plans of what is executed again and again, unless a pooler forbids it.
+        """Let the server keep the plans of what is executed again and again, where `keeps_plans`.
 
         For what uses the connection for long: planning is most of what a small claim costs.
         """
-        if self.direct:
+        if self.keeps_plans:
             self.run("keep_plans")
             self.connection.prepare_threshold = _OFTEN
 
@@ -146,7 +149,7 @@ class Database(AbstractContextManager["Database"]):
         with driver_errors.translated():
             self._begin()
             outermost = self.idle
-            with self.connection.transaction():
+            with self._clocked(outermost), self.connection.transaction():
                 if outermost and self._longest_pause is not None:
                     self.run("limit_pause", pause=self._longest_pause, once=True)
                 yield
@@ -167,6 +170,18 @@ class Database(AbstractContextManager["Database"]):
         else:
             # Behind a pooler the next transaction on the server's connection may be somebody else's.
             self._longest_pause = longest
+
+    @contextmanager
+    def _clocked(self, outermost: bool) -> Iterator[None]:
+        """Around a transaction: whose time is read once if it is the outermost one."""
+        if not outermost:
+            yield
+            return
+        self._ours, self._began = True, None
+        try:
+            yield
+        finally:
+            self._ours, self._began = False, None
 
     def limit_statements(self, longest: timedelta, *, once: bool) -> None:
         """End every statement that takes longer: in this transaction, or on this connection from now on."""
@@ -196,7 +211,7 @@ class Database(AbstractContextManager["Database"]):
         before = connection.isolation_level, connection.read_only
         connection.isolation_level, connection.read_only = IsolationLevel.REPEATABLE_READ, True
         try:
-            with driver_errors.translated(), connection.transaction():
+            with driver_errors.translated(), self._clocked(True), connection.transaction():
                 yield
         finally:
             if not connection.closed:
@@ -224,7 +239,7 @@ class Database(AbstractContextManager["Database"]):
             psycopg.ServerCursor(self.connection, cursor_name, row_factory=tuple_row) as cursor,
         ):
             cursor.itersize = _STREAMED_AT_ONCE
-            yield from cursor.execute(query(name), parameters)
+            yield from cursor.execute(*self._spelled(name, parameters))
 
     def row(self, name: str, /, **parameters: Any) -> tuple[Any, ...] | None:
         """The first row of the query `name`, or None."""
@@ -264,7 +279,17 @@ class Database(AbstractContextManager["Database"]):
 
     def _execute(self, name: str, parameters: dict[str, Any]) -> psycopg.Cursor[tuple[Any, ...]]:
         passing(name)
-        return self._cursor().execute(query(name), parameters)
+        return self._cursor().execute(*self._spelled(name, parameters))
+
+    def _spelled(self, name: str, parameters: dict[str, Any]) -> tuple[LiteralString, dict[str, Any]]:
+        """The query `name` and its parameters, with the times that it takes and that the caller did not give."""
+        wanted = clocks(name).difference(parameters)
+        if not wanted:
+            return query(name), parameters
+        if not self.sharded:
+            return query_by_server(name, wanted), parameters
+        times = {clock: self.now() if clock == "now" else self.moment() for clock in wanted}
+        return query(name), {**parameters, **times}
 
     def _cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
         # A caller's connection may have a row factory of its own.
@@ -272,8 +297,25 @@ class Database(AbstractContextManager["Database"]):
 
     def now(self) -> datetime:
         """The database's time, which stamps what is written. Within a transaction it stands still."""
-        moment: datetime = self.value("clock")
+        if self._began is not None:
+            return self._began
+        now: datetime = self.value("clock")
+        if self._ours:
+            self._began = now
+        return now
+
+    def moment(self) -> datetime:
+        """The database's time, which goes on within a transaction, too."""
+        moment: datetime = self.value("moment")
         return moment
+
+    @property
+    def keeps_plans(self) -> bool:
+        """Whether plans may be kept: behind a pooler they are another client's, and shards need the project.
+
+        (A plan that was forced to be generic crashed the coordinator of a cluster.)
+        """
+        return self.direct and not self.sharded
 
     @cached_property
     def direct(self) -> bool:
@@ -281,9 +323,28 @@ class Database(AbstractContextManager["Database"]):
         return bool(self.value("serving_process") == self.connection.info.backend_pid)
 
     @cached_property
+    def sharded(self) -> bool:
+        """Whether the tables of projects are spread over the nodes of a Citus cluster."""
+        return SHARDING in self._existing and self.distributed_tables().get(ESSENTIAL[0], False)
+
+    def distributed_tables(self) -> dict[str, bool]:
+        """The tables of ours that a sharding extension has, and whether they are spread over shards."""
+        is_there = self.value("engine") is not None
+        return dict(self.rows("distributed_tables", names=list(KNOWN))) if is_there else {}
+
+    @property
+    def is_replica(self) -> bool:
+        """Whether the server only follows another one, and takes no writes."""
+        return bool(self.value("is_replica"))
+
+    @cached_property
     def tables(self) -> frozenset[str]:
         """Which of the tables that cbx knows exist here, as schema.name."""
-        return frozenset(self.column("existing_tables", names=list(KNOWN)))
+        return self._existing - {SHARDING}
+
+    @cached_property
+    def _existing(self) -> frozenset[str]:
+        return frozenset(self.column("existing_tables", names=[*KNOWN, SHARDING]))
 
     @cached_property
     def closed_tables(self) -> frozenset[str]:
@@ -330,6 +391,19 @@ class Database(AbstractContextManager["Database"]):
         for table in (*EXECUTION, *OWN_EXECUTION):
             self.require(table)
 
+    def require_worker(self) -> None:
+        """Raise DatabaseUnavailable unless a worker can work here: on a primary, on tables up to date."""
+        if self.is_replica:
+            raise DatabaseUnavailable(
+                "the database is a replica, which only reads",
+                hint="run workers on the primary's --database-url",
+            )
+        self.require_execution()
+        if self.sharded:
+            from cardbox_cli.store.migrations.distributing import check_distributed
+
+            check_distributed(self.distributed_tables(), self.schema_version())
+
     @property
     def address(self) -> str:
         """Which database this is, without any secret: the same for all connections that lead to it."""
@@ -357,10 +431,12 @@ class Database(AbstractContextManager["Database"]):
         """Look again: tables were made."""
         for known in (
             "tables",
+            "_existing",
             "closed_tables",
             "keeps_batches",
             "keeps_worker_errors",
             "unique_tool_results",
+            "sharded",
         ):
             self.__dict__.pop(known, None)
 

@@ -78,7 +78,7 @@ WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
 -- name: why_fence_fell
 -- What last moved a turn from outside its run, and how it ended if it did.
 SELECT t.end_status, last.action, last.actor, last.reason, last.epoch_after
-FROM (SELECT) AS one
+FROM (SELECT 1) AS one
 LEFT JOIN cbx.turns AS t ON t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s
 LEFT JOIN LATERAL (
     SELECT a.action, a.actor, a.reason, a.epoch_after

@@ -1,6 +1,20 @@
+-- fragment: clock_offset
+-- What the database's clock is moved by, where somebody looks at another time than the present one.
+coalesce(nullif(current_setting('cbx.clock_offset', true), ''), '0')::interval
+
+-- fragment: server_now
+(now() + {clock_offset})
+
+-- fragment: server_moment
+(clock_timestamp() + {clock_offset})
+
 -- name: clock
--- The time by which rows are stamped.
-SELECT {now}
+-- The time by which rows are stamped: that of the transaction's begin.
+SELECT now() + {clock_offset}
+
+-- name: moment
+-- The time now, which goes on within a transaction.
+SELECT clock_timestamp() + {clock_offset}
 
 -- name: limit_pause
 -- How long a transaction may lie idle: this one once, or every one of the session.
