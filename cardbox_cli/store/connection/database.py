@@ -32,6 +32,7 @@ from cardbox_cli.store.connection.tables import (
     KNOWN,
     OWN,
     OWN_EXECUTION,
+    SHARDING,
     grant_of,
 )
 from cardbox_cli.store.connection.target import Target, check_address, find_target, hide_password, silent
@@ -282,7 +283,7 @@ class Database(AbstractContextManager["Database"]):
         return self._cursor().execute(*self._spelled(name, parameters))
 
     def _spelled(self, name: str, parameters: dict[str, Any]) -> tuple[LiteralString, dict[str, Any]]:
-        """The query `name` and its parameters, with the times that it takes and that the caller did not give."""
+        """The query `name` and its parameters, with the times that it takes and that nobody gave."""
         wanted = clocks(name).difference(parameters)
         if not wanted:
             return query(name), parameters

@@ -56,7 +56,8 @@ def query_by_server(name: str, times: frozenset[str]) -> LiteralString:
     """
     text = query(name)
     for time in times:
-        spelled = _INDENTATION.sub(" ", _INCLUDE.sub(_included, _parts()["fragment"][f"server_{time}"]))
+        spelled = _INCLUDE.sub(_included, _parts()["fragment"][f"server_{time}"])
+        spelled = _INDENTATION.sub(" ", _COMMENT.sub("\n", spelled))
         text = text.replace(f"%({time})s::timestamptz", spelled)
     return text
 
