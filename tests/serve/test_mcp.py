@@ -147,7 +147,7 @@ def test_it_ends_when_nobody_speaks_to_it(environment: dict[str, str]) -> None:
         "x" * 1_000_000,
         ["y" * 100] * 100_000,
         {"a": {"b": ["z" * 10_000] * 50}},
-        [[["w"] * 20] * 20] * 20,
+        [[[["w"] * 20] * 20] * 20] * 20,
     ],
     ids=["a text", "a list", "within", "many in many"],
 )
