@@ -2,6 +2,7 @@
 
 import re
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
@@ -75,3 +76,19 @@ def test_it_does_not_come_in_by_cbx(cbx: Cbx) -> None:
     for number in ("1e999", "1e-999", "9" * 1000, "-1.5e-300"):
         added = cbx(*add, f'{{"a": {number}}}', "-o", "json")
         assert added.code == 0, added.err
+
+
+def test_many_numbers_do_not_come_in_by_cbx_together(cbx: Cbx, tmp_path: Path) -> None:
+    """A few characters stand for a thousand digits: a value of 2 MB was one of 300 MB when it was stored."""
+    many, file = f"[{','.join(['1e999'] * 1100)}]", tmp_path / "chat.json"
+    file.write_text(f'{{"messages": [{{"role": "user", "content": "hi", "seen": {many}}}]}}')
+    schema = f'{{"type": "object", "properties": {{"a": {{"enum": {many}}}}}}}'
+    commands = {
+        ("card", "add", "--type", "task.instruction", "--json", f'{{"a": {many}}}'): "content.data.a[1006]: ",
+        ("card", "import", str(file)): "seen[1006]: ",
+        ("tool", "add", "t", "--schema", schema): "parameters.properties.a.enum[1006]: ",
+    }
+    for words, place in commands.items():
+        refused = cbx(*words)
+        assert refused.code in (2, 4), (words[:3], refused)
+        assert f"{place}is where the numbers of one value become more than 1000000 digits" in refused.err
