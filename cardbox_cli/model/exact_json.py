@@ -7,6 +7,7 @@ cannot hold. Knows nothing of cards.
 
 import json
 import re
+from collections import Counter
 from decimal import Decimal, InvalidOperation
 from typing import Any, Generic, TypeVar
 
@@ -129,8 +130,8 @@ reader = json.JSONDecoder(parse_float=exact_number, parse_int=exact_integer)
 def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for number, key in enumerate(keys) if key in keys[:number])
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counts.items() if count > 1)
         raise ValueError(f"the key {twice[:80]!r} stands twice in an object")
     return found
 

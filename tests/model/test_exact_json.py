@@ -87,6 +87,14 @@ def test_a_value_is_checked_in_proportion_to_its_length_whatever_its_keys_are() 
     assert time.process_time() - began < 3
 
 
+def test_an_object_with_a_key_twice_is_refused_in_proportion_to_its_length() -> None:
+    pairs = ",".join(f'"{number}":0' for number in [*range(100_000), 99_999])
+    began = time.process_time()
+    with pytest.raises(ValueError, match="the key '99999' stands twice in an object"):
+        exact_json.read(f"{{{pairs}}}", exact_json.strict_reader)
+    assert time.process_time() - began < 3
+
+
 @pytest.mark.parametrize("number", [Decimal("1e999"), Decimal("1e-998"), Decimal("7.5e994")], ids=str)
 def test_numbers_of_a_value_may_not_grow_beyond_a_bound_in_all(number: Decimal) -> None:
     """A few characters stand for a thousand digits each."""

@@ -163,6 +163,12 @@ BAD = [
     ("delegate_async", "no object", "invalid_arguments", "the arguments are no JSON object"),
     (
         "delegate_async",
+        '{"a": [1e5000]}',
+        "invalid_arguments",
+        "the arguments.a[0]: is a number of more than",
+    ),
+    (
+        "delegate_async",
         {**TASK, "target_strategy": "copy"},
         "bad_request",
         "delegate_async: target_strategy: expected 'new', 'reuse' or 'clone', found the string 'copy'",

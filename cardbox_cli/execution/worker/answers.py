@@ -18,7 +18,7 @@ from cardbox_cli.context.tool_calls import MalformedAnswer
 from cardbox_cli.errors import InvalidCard
 from cardbox_cli.execution.tool_calls import Author, Held, ToolCall, call_card, calls_of, own_ids
 from cardbox_cli.execution.worker.card_lines import RefusedCard, looks_like_a_card, read_cards, with_own_ids
-from cardbox_cli.limits import ANSWER_PARTS, TOOL_NAME
+from cardbox_cli.limits import ANSWER_PARTS, CALLED_NAME
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import DELIVERABLE, THOUGHT
 from cardbox_cli.model.cards import CardDraft, card_text, draft_card
@@ -137,9 +137,9 @@ def _check_count(calls: int, rules: AnswerRules) -> None:
 
 def _check_names(calls: Sequence[ToolCall]) -> None:
     for number, call in enumerate(calls, start=1):
-        if len(call.tool_name) > TOOL_NAME.value:
+        if len(call.tool_name) > CALLED_NAME.value:
             what = f"call {number} names a tool in {len(call.tool_name)} characters"
-            raise _Refused(INVALID, f"{what}, and a name has at most {TOOL_NAME.value}")
+            raise _Refused(INVALID, f"{what}, and a name has at most {CALLED_NAME.value}")
 
 
 def _check_parts(parts: int) -> None:
