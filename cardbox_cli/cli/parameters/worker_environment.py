@@ -34,17 +34,21 @@ def own_turn() -> dict[str, str]:
     return {name: value for name, value in named.items() if value}
 
 
-def refuse_inside_turn(what: str) -> None:
+_NEW_CARD = "write a new card, and append it to the turn's output box"
+ANSWER = "say it in the answer; whoever asked may write it"
+
+
+def refuse_inside_turn(what: str, *, hint: str = _NEW_CARD) -> None:
     """Raise CardConflict where this process works for a turn, or a run of a chat.
 
-    Neither may do `what` to stored cards.
+    Neither may do `what`.
     """
     of = TURN_ID if TURN_ID.text() else CHAT_RUN
     turn_id = of.text()
     if turn_id:
         raise CardConflict(
             f"the command of a {'turn' if of is TURN_ID else 'run'} ({of.name}={turn_id}) may not {what}",
-            hint="write a new card, and append it to the turn's output box",
+            hint=hint,
             details={"agent_turn_id": turn_id},
         )
 
