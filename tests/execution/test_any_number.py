@@ -8,6 +8,7 @@ import pytest
 
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.execution.headers import lineage_of
 from cardbox_cli.store.connection.database import Database
 from tests.conftest import Cbx
 from tests.execution.desk import Desk
@@ -92,3 +93,19 @@ def test_many_numbers_do_not_come_in_by_cbx_together(cbx: Cbx, tmp_path: Path) -
         refused = cbx(*words)
         assert refused.code in (2, 4), (words[:3], refused)
         assert f"{place}is where the numbers of one value become more than 1000000 digits" in refused.err
+
+
+@pytest.mark.parametrize("depth", ["9" * 5000, "٣", "-1", "1e3"])
+def test_a_depth_that_is_no_number_is_none(
+    database: Database, runtime: Runtime, ask: Asked, cbx: Cbx, depth: str
+) -> None:
+    """Headers are texts, and other programs write them."""
+    turn = ask().agent_turn_id or ""
+    database.connection.execute(
+        "UPDATE state.agent_inbox SET context_headers = context_headers || jsonb_build_object(%s::text, %s::text)",
+        ("CG-Recursion-Depth", depth),
+    )
+    for words in (["turn", "show", turn], ["why", turn], ["turn", "trace", turn], ["why", "--all"]):
+        answer = cbx(*words)
+        assert answer.code in (0, 8), answer.err
+    assert lineage_of({"CG-Recursion-Depth": depth}).depth == 0

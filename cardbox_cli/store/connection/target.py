@@ -85,6 +85,8 @@ def find_target(
     if named:
         return Target(named, DATABASE_URL.name, home, announce)
     for variable in _LIBPQ_VARIABLES:
+        if "://" in environ.get(variable, ""):
+            raise UsageError(f"{variable} is an address", hint=f"{DATABASE_URL.name} takes one")
         if environ.get(variable):
             return Target("", variable, home, announce)
     _refuse_strange(environ)

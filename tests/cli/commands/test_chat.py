@@ -227,6 +227,8 @@ def test_a_reply_of_a_run_needs_its_whole_environment(
         "error: CBX_CHAT_RUN is set, but CBX_CHAT_KEY and CBX_CHAT_EPOCH do not name a run",
     )
     monkeypatch.setenv(CHAT_KEY.name, KEY)
+    monkeypatch.setenv(CHAT_EPOCH.name, "9" * 5000)
+    assert cbx("chat", "reply", KEY, "hello").code == 2
     monkeypatch.setenv(CHAT_EPOCH.name, "1")
     result = cbx("chat", "reply", "hello")
     assert result.code == 5
