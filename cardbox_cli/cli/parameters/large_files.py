@@ -66,7 +66,9 @@ def files_in(paths: Sequence[str], suffixes: Sequence[str]) -> list[str]:
         if path == "-" or not os.path.isdir(path):
             found.append(path)
             continue
-        within = [str(each) for each in sorted(Path(path).rglob("*")) if _is_wanted(each, suffixes)]
+        # What may not be read, or is gone meanwhile, is left out.
+        below = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+        within = [str(each) for each in sorted(below) if _is_wanted(each, suffixes)]
         if not within:
             raise InvalidInput(
                 f"the folder {path!r} has no file that ends in {', '.join(suffixes)}",
@@ -77,7 +79,7 @@ def files_in(paths: Sequence[str], suffixes: Sequence[str]) -> list[str]:
 
 
 def _is_wanted(path: Path, suffixes: Sequence[str]) -> bool:
-    return path.name.removesuffix(".gz").endswith(tuple(suffixes)) and path.is_file()
+    return path.name.removesuffix(".gz").endswith(tuple(suffixes)) and os.path.isfile(path)
 
 
 def _copy(file: BinaryIO, copy: IO[bytes], name: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -11,11 +12,24 @@ from typing import IO, BinaryIO, cast
 
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.limits import PIPE_SIZE
+from cardbox_cli.model.handwritten.wording import shown
 
 _ZIP = b"PK\x03\x04"
 _HEADERS = ("header.json", "_journal/start.json")
 _SAMPLE = re.compile(r"samples/.+\.json")
 _BLOCK = 1 << 16
+_LONGEST_HEADER = 64 << 20
+_CONVERT = "`inspect log convert --to json` makes JSON of a log"
+
+# Those whose expansion is bounded piece by piece: others (bzip2, LZMA, Zstandard) unpack in memory what they
+# read, a piece of 1 KB to gigabytes.
+_BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_METHODS = {9: "Deflate64", 12: "bzip2", 14: "LZMA", 93: "Zstandard", 98: "PPMd"}
+# What the standard library raises for archives that are cut, damaged, encrypted or made to harm.
+_DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+    *(EOFError, NotImplementedError, OSError, OverflowError, RuntimeError, ValueError),
+)
 
 
 @contextmanager
@@ -33,9 +47,8 @@ def unzipped(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
         try:
             with zipfile.ZipFile(file) as archive:
                 _write_log(archive, log, name)
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as exc:
-            hint = "`inspect log convert --to json` makes JSON of a log"
-            raise InvalidConversation(f"{name} cannot be unpacked: {exc}", hint=hint) from exc
+        except _DAMAGED as exc:
+            raise InvalidConversation(f"{name} cannot be unpacked: {exc}", hint=_CONVERT) from exc
         yield cast(BinaryIO, log)
 
 
@@ -52,7 +65,7 @@ def _write_log(archive: zipfile.ZipFile, log: IO[bytes], name: str) -> None:
 
     def copy(member: str, to: IO[bytes]) -> None:
         nonlocal left
-        with archive.open(member) as packed:
+        with _opened(archive, member, name) as packed:
             while piece := packed.read(_BLOCK):
                 left -= len(piece)
                 if left < 0:
@@ -69,9 +82,19 @@ def _write_log(archive: zipfile.ZipFile, log: IO[bytes], name: str) -> None:
     log.flush()
 
 
+def _opened(archive: zipfile.ZipFile, member: str, name: str) -> IO[bytes]:
+    """A member of an archive. Raises InvalidConversation where it is packed in another way than logs are."""
+    found = archive.getinfo(member)
+    if found.compress_type not in _BOUNDED:
+        how = _METHODS.get(found.compress_type, f"method {found.compress_type}")
+        what = f"{shown(member)} is packed by {how}, and only deflate is read"
+        raise InvalidConversation(f"{name} cannot be unpacked: {what}", hint=_CONVERT)
+    return archive.open(found)
+
+
 def _eval_of(archive: zipfile.ZipFile, header: str, name: str) -> bytes:
     """What the header says of the evaluation, as JSON."""
-    with archive.open(header) as packed:
+    with _opened(archive, header, name) as packed:
         text = packed.read(_LONGEST_HEADER + 1)
     try:
         found = json.loads(text)["eval"] if len(text) <= _LONGEST_HEADER else None
@@ -80,6 +103,3 @@ def _eval_of(archive: zipfile.ZipFile, header: str, name: str) -> bytes:
     if not isinstance(found, dict):
         raise InvalidConversation(f"{name}: {header} says nothing of an evaluation", hint="it is damaged")
     return json.dumps(found).encode()
-
-
-_LONGEST_HEADER = 64 << 20

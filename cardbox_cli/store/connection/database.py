@@ -452,6 +452,11 @@ class Database(AbstractContextManager["Database"]):
         self._check_schema()
 
     @property
+    def spoiled(self) -> bool:
+        """Whether a statement has failed, so that its transaction, or a part of that, must be taken back."""
+        return self.connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR
+
+    @property
     def idle(self) -> bool:
         """Whether the connection can be used, and no transaction is open on it."""
         return self.connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE

@@ -7,6 +7,7 @@ import psycopg
 
 from cardbox_cli import errors
 from cardbox_cli.errors import CbxError, Conflict, DatabaseUnavailable
+from cardbox_cli.model.text.addresses import without_credentials
 
 _SCHEMA_HINT = "`cbx db init` adds what is missing, `cbx db upgrade` brings an older database up to date"
 _RETRY_HINT = "run the command again; nothing was written"
@@ -85,4 +86,4 @@ def _taken(constraint: str) -> CbxError:
 
 def _first_line(exc: psycopg.Error) -> str:
     text = exc.diag.message_primary or str(exc) or type(exc).__name__
-    return text.strip().splitlines()[0]
+    return without_credentials(text.strip().splitlines()[0])

@@ -144,6 +144,15 @@ class TestExport:
         texts = [each["text"] for each in trees.read(chat)["conversations/history.jsonl"]]
         assert sorted(texts[-2:]) == ["from cbx", "not imported"]
 
+    def test_a_folder_that_the_system_cannot_look_for_is_named(self, cbx: Cbx, tmp_path: Path) -> None:
+        long = tmp_path / ("x" * 5000)
+        cbx("chat", "send", "c", "hi")
+        for words in (["chat", "import", str(long)], ["chat", "export", "c", str(long)]):
+            refused = cbx(*words)
+            assert refused.code == 4
+            assert refused.err.startswith(f"error: cannot read '{long}/.ship")
+            assert "File name too long" in refused.err
+
     def test_an_unknown_chat(self, cbx: Cbx, tmp_path: Path) -> None:
         result = cbx("chat", "export", "none", str(tmp_path))
         assert result.code == 3

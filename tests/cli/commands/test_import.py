@@ -399,3 +399,20 @@ def _importing(database: Database) -> int:
         " AND state <> 'idle'"
     ).fetchall()
     return int(others)
+
+
+def test_what_is_gone_from_a_folder_meanwhile_is_left_out(
+    cbx: Cbx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As processes are from /proc, and what others clean up."""
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "chat.json").write_text('[{"role": "user", "content": "hi"}]')
+    scan = os.scandir
+
+    def scandir(path: str) -> Any:
+        if os.fspath(path).endswith("gone"):
+            raise FileNotFoundError(path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert len(lines(cbx("card", "import", str(tmp_path), "-o", "id"))) == 1

@@ -216,6 +216,9 @@ def test_a_call_that_cannot_be_made_is_a_failed_result(
     turn = ask()
     run(LOOKS.replace('{"at": "sky"}', "{half"))
     assert "the arguments are no JSON object: '{half'" in written(runtime, turn.output_box_id)[2][1]
+    turn = ask()
+    run(LOOKS.replace('"sky"', "1e5000"))
+    assert "the arguments.at: is a number" in written(runtime, turn.output_box_id)[2][1]
 
 
 def test_a_tool_can_end_the_turn(
