@@ -12,6 +12,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
+from cardbox_cli.errors import CbxError
 from cardbox_cli.model import exact_json
 from cardbox_cli.serve.errors import Refused
 from cardbox_cli.serve.reading import Read, read_project
@@ -43,7 +44,11 @@ async def _stream(request: Request, project: str, seen: Changes) -> AsyncIterato
         silent = 0
         while not await request.is_disconnected():
             await anyio.sleep(_PAUSE)
-            seen = await to_thread.run_sync(_look, request, project, seen)
+            try:
+                seen = await to_thread.run_sync(_look, request, project, seen)
+            except (CbxError, Refused):
+                # Who asks again is told why.
+                return
             for name, value in seen.news:
                 yield f"event: {name}\ndata: {exact_json.encode(value).decode('utf-8', 'replace')}\n\n"
             silent = 0 if seen.news else silent + 1

@@ -67,6 +67,21 @@ def test_what_changes_is_told_as_it_changes_and_no_stream_holds_the_server(shell
         process.wait(timeout=PATIENCE)
 
 
+def test_a_stream_ends_with_the_token_that_opened_it(shell: Shell, cbx: Cbx, ask: Asked) -> None:
+    made = cbx("token", "create", "-o", "json").json()
+    bearer = {"Authorization": f"Bearer {made['token']}"}
+    with served(shell, "--require-token") as (process, client):
+        with client.stream("GET", f"{ADDRESS}/events", headers=bearer) as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "retry: 3000"
+            assert cbx("token", "revoke", made["token_id"]).code == 0
+            assert not any(line.startswith("data: ") for line in lines)
+        assert client.get(f"{ADDRESS}/events", headers=bearer).status_code == 401
+        process.terminate()
+        _, err = process.communicate(timeout=PATIENCE)
+        assert err == b""
+
+
 def test_an_address_that_is_taken_is_told(shell: Shell) -> None:
     with served(shell) as (_, client):
         port = str(client.base_url.port)
