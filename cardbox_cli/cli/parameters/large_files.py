@@ -13,7 +13,7 @@ from typing import IO, BinaryIO, cast
 
 from cardbox_cli.cli.parameters.inputs import opened, source_name
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.limits import PIPE_SIZE
+from cardbox_cli.limits import FOLDER_FILES, PIPE_SIZE
 
 _BLOCK = 1 << 16
 _GZIP = b"\x1f\x8b"
@@ -59,22 +59,33 @@ def _unpacked(file: BinaryIO | IO[bytes], name: str) -> Iterator[BinaryIO]:
 def files_in(paths: Sequence[str], suffixes: Sequence[str]) -> list[str]:
     """The files of these paths: those of a folder, and of the folders in it, that end so, by their names.
 
-    Raises InvalidInput for a folder without any.
+    Raises InvalidInput for a folder without any, and for one with more files than anybody looks through.
     """
     found: list[str] = []
     for path in paths:
         if path == "-" or not os.path.isdir(path):
             found.append(path)
             continue
-        # What may not be read, or is gone meanwhile, is left out.
-        below = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
-        within = [str(each) for each in sorted(below) if _is_wanted(each, suffixes)]
+        within = [str(each) for each in sorted(_files_below(path)) if _is_wanted(each, suffixes)]
         if not within:
             raise InvalidInput(
                 f"the folder {path!r} has no file that ends in {', '.join(suffixes)}",
                 hint="name the files themselves",
             )
         found += within
+    return found
+
+
+def _files_below(path: str) -> list[Path]:
+    """The files of a folder and of the folders in it, but for what may not be read or is gone meanwhile."""
+    found: list[Path] = []
+    for folder, _, names in os.walk(path):
+        found += (Path(folder, name) for name in names)
+        if len(found) > FOLDER_FILES.value:
+            raise InvalidInput(
+                f"the folder {path!r} holds more than {FOLDER_FILES}",
+                hint="name the folder in it that has the conversations",
+            )
     return found
 
 

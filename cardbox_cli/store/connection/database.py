@@ -255,7 +255,8 @@ class Database(AbstractContextManager["Database"]):
     @cached_property
     def tables(self) -> frozenset[str]:
         """Which of the tables that cbx knows exist here, as schema.name."""
-        return frozenset(self.column("existing_tables", names=list(KNOWN)))
+        process = self.connection.info.backend_pid
+        return frozenset(self.column("existing_tables", names=list(KNOWN), process=process))
 
     @cached_property
     def closed_tables(self) -> frozenset[str]:

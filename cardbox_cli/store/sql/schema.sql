@@ -9,10 +9,20 @@ SELECT set_config('idle_in_transaction_session_timeout',
 
 -- name: existing_tables
 -- Which of these tables exist and may be read. (to_regclass would fail in a schema that is closed to us.)
-SELECT n.nspname || '.' || c.relname
-FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-WHERE n.nspname || '.' || c.relname = ANY(%(names)s)
-    AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
+-- The first statement of a connection: from now on names without a schema are Postgres' own, and no function or
+-- operator that somebody made in `public`, or in a schema called after our role, is taken for one of these. Here
+-- they are named in full. Behind a pooler the connection is not ours alone, and stays as it is.
+WITH ours AS MATERIALIZED (
+    SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)
+    WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %(process)s::pg_catalog.int4
+)
+SELECT pg_catalog.concat(n.nspname, '.', c.relname)
+FROM pg_catalog.pg_class AS c
+JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+LEFT JOIN ours ON true
+WHERE pg_catalog.concat(n.nspname, '.', c.relname) OPERATOR(pg_catalog.=) ANY(%(names)s::pg_catalog.text[])
+    AND pg_catalog.has_schema_privilege(n.oid, 'USAGE'::pg_catalog.text)
+    AND pg_catalog.has_table_privilege(c.oid, 'SELECT'::pg_catalog.text)
 
 -- name: closed_tables
 -- Which of these tables exist and may not be read.
