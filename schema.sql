@@ -581,10 +581,27 @@ CREATE TABLE IF NOT EXISTS cbx.chat_steps (
 );
 CREATE INDEX IF NOT EXISTS idx_chat_steps_run ON cbx.chat_steps (project_id, chat_key, run_id, step_id);
 
+-- part: cbx.api_tokens
+CREATE SCHEMA IF NOT EXISTS cbx;
+-- Tokens that let programs and browsers read a project over HTTP. token_sha256: SHA-256 of a token, which is shown
+-- once and never kept. created_by: the account that made it, as in the audit. A token that is revoked, or has
+-- expired, opens nothing.
+CREATE TABLE IF NOT EXISTS cbx.api_tokens (
+    project_id   text COLLATE "C" NOT NULL,
+    token_id     text COLLATE "C" NOT NULL,
+    label        text NOT NULL,
+    token_sha256 bytea NOT NULL CHECK (length(token_sha256) = 32),
+    created_by   text NOT NULL,
+    created_at   timestamptz NOT NULL,
+    expires_at   timestamptz,
+    revoked_at   timestamptz,
+    PRIMARY KEY (project_id, token_id)
+);
+
 -- part: cbx.schema_version
 CREATE SCHEMA IF NOT EXISTS cbx;
 CREATE TABLE IF NOT EXISTS cbx.schema_version (
     version    integer PRIMARY KEY,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
-INSERT INTO cbx.schema_version (version) VALUES (14) ON CONFLICT DO NOTHING;
+INSERT INTO cbx.schema_version (version) VALUES (15) ON CONFLICT DO NOTHING;

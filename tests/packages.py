@@ -26,6 +26,14 @@ def program(name: str) -> str:
     return str(path)
 
 
+def axe_core() -> str:
+    """The script of axe-core, which finds what keeps people from using a page."""
+    script = Path(__file__).parent / "cli" / "pictures" / "node_modules" / "axe-core" / "axe.min.js"
+    if not script.exists():
+        missing("axe-core is not installed: run scripts/install-test-packages")
+    return script.read_text(encoding="utf-8")
+
+
 def missing(reason: str) -> None:
     """Skip the running test for `reason`, or fail it where packages are required."""
     if os.environ.get("CBX_TEST_REQUIRE_PACKAGES") == "1":

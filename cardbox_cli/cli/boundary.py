@@ -8,10 +8,10 @@ from typing import Any, TextIO
 
 import click
 
-from cardbox_cli.cli.escaping import printable
 from cardbox_cli.cli.session import Session
 from cardbox_cli.errors import CbxError, InvalidInput, UsageError
 from cardbox_cli.model.text.addresses import without_credentials
+from cardbox_cli.model.text.escaping import printable
 from cardbox_cli.model.text.visible_text import one_entry
 
 INTERRUPTED = 130

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import click
 
-from cardbox_cli.cli.escaping import printable
 from cardbox_cli.errors import UsageError
+from cardbox_cli.model.text.escaping import printable
 from cardbox_cli.model.text.visible_text import one_entry
 from cardbox_cli.settings import DATABASE_URL, OUTPUT, PROJECT
 
@@ -110,6 +110,11 @@ class Session:
     def format(self) -> OutputFormat:
         """How the answer is printed."""
         return FORMATS[self.output]
+
+    @property
+    def project_option(self) -> tuple[str, ...]:
+        """What a command that is printed names besides, where the project is not the usual one."""
+        return () if self.project_id == self.usual_project else ("--project", self.project_id)
 
     def configure(self, commands: Callable[..., Collection[str]]) -> None:
         """Take over what variables and the config file say, where no option does. Raises UsageError.

@@ -27,10 +27,13 @@ from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.execution.batches import BatchStore
+from cardbox_cli.store.execution.dispatches import DispatchStore
+from cardbox_cli.store.execution.ends import EndStore
 from cardbox_cli.store.execution.heads import HeadStore
 from cardbox_cli.store.execution.inbox import InboxStore
 from cardbox_cli.store.execution.turns import TurnStore
 from cardbox_cli.store.roster import RosterStore
+from cardbox_cli.store.views.contexts import ContextStore
 
 
 class Runtime:
@@ -56,6 +59,9 @@ class Runtime:
         self.boxes = BoxStore(database, project_id)
         self.heads = HeadStore(database, project_id)
         self.inbox = InboxStore(database, project_id)
+        self.dispatches = DispatchStore(database, project_id)
+        self.ends = EndStore(database, project_id)
+        self.contexts = ContextStore(database, project_id)
         self.turns = TurnStore(database, project_id)
         self.audit = AuditStore(database, project_id)
         self.roster = RosterStore(database, project_id)
@@ -66,12 +72,16 @@ class Runtime:
         self._deferred: list[Callable[[], None]] = []
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """A transaction, or a part of the caller's; after the outermost commit what was put off is done."""
+    def transaction(self, *, savepoint: bool = True) -> Iterator[None]:
+        """A transaction, or a part of the caller's; after the outermost commit what was put off is done.
+
+        Without `savepoint` what was written in a part is not taken back alone: who raises has written
+        nothing, or the caller's transaction ends by it.
+        """
         outermost = self.database.idle
         known = len(self._deferred)
         try:
-            with self.database.transaction():
+            with self.database.transaction(savepoint=savepoint):
                 yield
         except BaseException:
             del self._deferred[known:]
@@ -98,8 +108,12 @@ class Runtime:
     def notify(self, row: InboxRow, reason: str) -> None:
         """Wake, after the commit, the workers of this row's agent; nobody if it is on no roster."""
         agent = self.roster.find(row.agent_id)
-        if agent is not None:
-            wakeup = wakeup_for(row, agent.worker_target, reason)
+        self.notify_target(row, None if agent is None else agent.worker_target, reason)
+
+    def notify_target(self, row: InboxRow, worker_target: str | None, reason: str) -> None:
+        """`notify` the workers of this target; nobody for None."""
+        if worker_target is not None:
+            wakeup = wakeup_for(row, worker_target, reason)
             self.after_commit(lambda: self._notify(wakeup))
 
     def after_commit(self, action: Callable[[], None]) -> None:

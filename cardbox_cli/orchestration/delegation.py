@@ -59,7 +59,7 @@ def prepare(
     the list of tasks stands in what was asked, None for a single task; paths begin there. `tool_suffix` is
     the author of the instructions, and what errors begin with.
     """
-    with runtime.transaction():
+    with runtime.transaction(savepoint=False):
         checked = _all_checked(runtime, caller, tasks, tool_suffix, within)
         return [_provided(runtime, caller, each, tool_suffix) for each in checked]
 

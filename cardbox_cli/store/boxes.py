@@ -25,7 +25,7 @@ from cardbox_cli.model.boxes import (
     digest,
 )
 from cardbox_cli.model.cards import Card, decode_card
-from cardbox_cli.model.execution.turns import Fence
+from cardbox_cli.model.execution.turns import Fence, Head
 from cardbox_cli.model.ids import as_box_id, hash_ids, new_box_id, unique
 from cardbox_cli.store.box_info import BoxInfoStore
 from cardbox_cli.store.box_use import BoxUseStore
@@ -77,7 +77,7 @@ class BoxStore(ProjectStore):
 
         `box_id` is for derived ids only; BoxConflict when it is taken.
         """
-        with self.database.transaction():
+        with self.database.transaction(savepoint=False):
             if not allow_dangling:
                 self._cards.refuse_absent(card_ids)
             box = self._insert(box_id or new_box_id(), card_ids, parent_ids or ())
@@ -93,18 +93,23 @@ class BoxStore(ProjectStore):
         *,
         allow_dangling: bool = False,
         fence: Fence | None = None,
+        held: Head | None = None,
         of_chat: bool = False,
     ) -> int:
         """Append ids; the box's new length. Concurrent appends are serial, none is lost.
 
         Raises NotFound for an unknown box, or an id that is no card here unless that is allowed, and
         BoxConflict for a box that a turn reads or writes, or a chat has. A turn itself appends to its output
-        box with its `fence`; then StaleEpoch is raised when that has fallen. A use case that holds the head
-        of a chat says that the box is `of_chat`.
+        box with its `fence`; then StaleEpoch is raised when that has fallen. A use case that has the head of
+        the turn `held` passes that, and one that holds the head of a chat says that the box is `of_chat`.
         """
-        with self.database.transaction():
+        is_free = fence is None and held is None and not of_chat
+        # To append to a box that others use is taken back; else nothing is written before it is refused.
+        with self.database.transaction(savepoint=is_free):
             if fence is not None:
-                self._check_output(fence, box_id)
+                held = HeadStore(self.database, self.project_id).hold(fence)
+            if held is not None:
+                _check_output(held, box_id)
             length = self._value(
                 "append_to_box",
                 box_id=_uuid(box_id),
@@ -115,7 +120,7 @@ class BoxStore(ProjectStore):
                 if not allow_dangling:
                     self._cards.refuse_absent(card_ids)
                 raise self._absent("box", box_id, _NO_BOX)
-            if fence is None and not of_chat:
+            if is_free:
                 # Only now that the box is held: a turn may have been asked for until then.
                 self._use.refuse_change([_uuid(box_id)])
         return int(length)
@@ -239,14 +244,14 @@ class BoxStore(ProjectStore):
 
     def slots(self, box_id: str) -> list[Slot]:
         """Every place of the box in order with its card, in one round trip; [] for an unknown box."""
-        return [_slot(row) for row in self._rows("slots_of_box", box_id=_uuid(box_id), **_WHOLE)]
+        return [slot_of(row) for row in self._rows("slots_of_box", box_id=_uuid(box_id), **_WHOLE)]
 
     def stream(self, box_id: str, window: range | None = None) -> Iterator[Slot]:
         """`slots`, read as they are asked for, within the caller's transaction or snapshot.
 
         Of a `window` of positions nothing else is read.
         """
-        return map(_slot, self._stream("slots_of_box", box_id=_uuid(box_id), **_positions(window)))
+        return map(slot_of, self._stream("slots_of_box", box_id=_uuid(box_id), **_positions(window)))
 
     def json_lines(
         self, box_id: str, types: Collection[str] | None = None, window: range | None = None
@@ -368,12 +373,6 @@ class BoxStore(ProjectStore):
         row = self._found(self._value("lock_box", box_id=_uuid(box_id)), "box", box_id, _NO_BOX)
         return self._with_titles([decode_box(row)])[0]
 
-    def _check_output(self, fence: Fence, box_id: str) -> None:
-        head = HeadStore(self.database, self.project_id).hold(fence)
-        if head.output_box_id != _uuid(box_id):
-            hint = f"that is box {head.output_box_id}"
-            raise BoxConflict(f"box {box_id} is not the output box of turn {fence.agent_turn_id}", hint=hint)
-
     def _refuse_profile_box(self, box_id: str) -> None:
         if "resource.profiles" not in self.database.tables:
             return
@@ -393,6 +392,12 @@ def _uuid(box_id: str) -> str:
     return as_box_id(box_id) or _NIL
 
 
+def _check_output(head: Head, box_id: str) -> None:
+    if head.output_box_id != _uuid(box_id):
+        hint = f"that is box {head.output_box_id}"
+        raise BoxConflict(f"box {box_id} is not the output box of turn {head.fence.agent_turn_id}", hint=hint)
+
+
 def _ids_beginning_with(piece: str) -> tuple[str, str] | tuple[None, None]:
     """The first and the last UUID that begin with `piece`; nothing where none can."""
     if not _HEX_PIECE.fullmatch(piece):
@@ -408,6 +413,7 @@ def _positions(window: range | None) -> dict[str, int | None]:
     return {"first": window[0], "last": window[-1]} if window else {"first": 1, "last": 0}
 
 
-def _slot(row: tuple[Any, ...]) -> Slot:
+def slot_of(row: Sequence[Any]) -> Slot:
+    """The place of a box that a row is: position, id, what became of the card, the card."""
     position, card_id, state, card = row
     return Slot(position, card_id, None if card is None else decode_card(card), state)

@@ -100,7 +100,8 @@ class CardStore(ProjectStore):
         card cannot be stored. Nothing is written then.
         """
         check_draft(draft)
-        with self.database.transaction():
+        # What a repair overwrote may have to be taken back; nothing else is written before it is refused.
+        with self.database.transaction(savepoint=repair):
             check_first_write(self.database, self.project_id)
             row = self._value("insert_card", **_columns(draft))
             if row is not None:

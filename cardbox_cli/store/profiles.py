@@ -115,7 +115,7 @@ class ProfileStore(ProjectStore):
     def refuse_lost_box(self, entry: ProfileEntry) -> None:
         """Raise NotFound where the box of a profile is gone."""
         boxes = BoxStore(self.database, self.project_id)
-        if boxes.get_many([entry.profile_box_id]).missing_box_ids:
+        if not boxes.existing([entry.profile_box_id]):
             hint = "import the profile again"
             raise NotFound(f"the box {entry.profile_box_id!r} of profile {entry.name!r} is gone", hint=hint)
 

@@ -21,10 +21,11 @@ _NO_AGENT = "`cbx agent list` shows the agents, `cbx agent provision` makes one"
 
 
 class AgentFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which agents a list is about; None means any."""
+    """Which agents a list is about; None means any. `behind` is the id up to which it was read before."""
 
     worker_target: str | None = None
     tag: str | None = None
+    behind: str | None = None
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,4 +143,4 @@ def _written(agent: Agent) -> dict[str, Any]:
 
 
 def _query(where: AgentFilter, after: Agent | None) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(where), "after": None if after is None else after.agent_id}
+    return {**msgspec.structs.asdict(where), "after": where.behind if after is None else after.agent_id}

@@ -161,6 +161,7 @@ class TestWhatIsOffered:
                 "TEXT",
                 "KEY",
                 "URL",
+                "ADDRESS",
             ),
             *("M", "K=V", "-- ARGS", "CMD", "C", "NAME", "JSON|@FILE", "TEXT|@FILE", "NAME[=TEXT|=@FILE]"),
             *("C[:desc]", "[TEXT...]", "TEXT...", "ITEM...", "LAYER,…", "WORDS"),

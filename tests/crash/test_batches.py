@@ -84,7 +84,7 @@ def test_asking_leaves_a_whole_batch_or_none_and_the_next_look_dispatches_it(sta
     with made.scene() as scene:
         result, points = scene.points("fork-join", "tasks.yaml")
         assert result.code == 0, result.err
-    inside = chosen(points, "insert_batch", "insert_batch_tasks", "insert_edge", "dispatch_batch_task")
+    inside = chosen(points, "insert_batch", "insert_batch_tasks", "write_turn", "dispatch_batch_task")
     first = inside.index("committed:1")
     for point in [*inside[:first:2], *inside[first :: max(1, len(inside) // 5)]]:
         with made.scene() as scene:

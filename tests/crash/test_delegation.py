@@ -31,7 +31,7 @@ def office(scene: Scene) -> None:
 def test_a_task_is_handed_on_whole_or_not_at_all(stage: MakeStage) -> None:
     asked = ("--strategy", "new", "--ref", "clerk", "--instruction", "Go.", "--turn-id", "turn_a")
     points = explore(stage(files=FILES, prepare=office), "delegate", *asked)
-    assert {"insert_agent:1", "insert_card:2", "insert_inbox:1", "insert_edge:1", "commit:1"} <= set(points)
+    assert {"insert_agent:1", "insert_card:2", "write_turn:1", "commit:1"} <= set(points)
 
 
 class TestAnExpertThatIsAwaited:

@@ -122,12 +122,12 @@ class TestDispatch:
 
     def test_it(self, stage: MakeStage) -> None:
         points = explore(stage(files=FILES, prepare=office), *self.COMMAND, "-c", BOX)
-        assert {"insert_inbox:1", "insert_edge:1", "assign_head:1", "move_inbox:1", "notify:1"} <= set(points)
+        assert {"dispatch_situation:1", "write_turn:1", "notify:1"} <= set(points)
 
     def test_with_a_recipe(self, stage: MakeStage) -> None:
         recipe = ("-H", "delegate", "-a", "profile_name=clerk", "-a", "instruction=Go")
         points = explore(stage(files=FILES, prepare=office), *self.COMMAND, *recipe)
-        assert {"insert_card:1", "insert_inbox:1", "assign_head:1"} <= set(points)
+        assert {"insert_card:1", "write_turn:1"} <= set(points)
 
 
 class TestWorking:
@@ -146,7 +146,7 @@ class TestWorking:
     ) -> None:
         prepared, row = known(claimed, CLAIMED)
         points = explore(prepared, "inbox", "ack", row, "--owner", "w")
-        assert {"free_head:1", "end_turn_record:1", "assign_head:1", "notify:1"} <= set(points)
+        assert {"write_end:1", "promote_turn:1", "notify:1"} <= set(points)
 
     def test_deferring(self, known: Callable[..., tuple[Stage, str]]) -> None:
         prepared, row = known(claimed, CLAIMED)

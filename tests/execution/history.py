@@ -225,8 +225,9 @@ def _inbox_problems(before: Row | None, after: Row | None) -> Iterator[str]:
         yield f"an inbox row was deleted: {before}"
         return
     if before is None:
-        first = t.QUEUED if after["message_type"] == "turn" else t.PENDING
-        if after["status"] != first:
+        # A turn that its agent is assigned to at once has an epoch from the beginning.
+        is_queued = after["message_type"] == "turn" and after["turn_epoch"] == 0
+        if after["status"] != (t.QUEUED if is_queued else t.PENDING):
             yield f"an inbox row began as {after}"
         return
     if after["turn_epoch"] < before["turn_epoch"]:

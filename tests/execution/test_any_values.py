@@ -99,6 +99,7 @@ KINDS: dict[str, st.SearchStrategy[Any]] = {
     "bigint": st.sampled_from([0, 1, -1, 2**63 - 1, -(2**63)]),
     "integer": st.sampled_from([0, 1, -1, 2**31 - 1, -(2**31)]),
     "boolean": st.booleans(),
+    "bytea": st.binary(min_size=32, max_size=32),
     "uuid": st.sampled_from(BOXES),
     "ARRAY": st.lists(st.sampled_from(NONSENSE), max_size=3),
     "jsonb": (st.sampled_from(DOCUMENTS) | jsonb_values.values).map(jsonb),
@@ -134,6 +135,7 @@ READING = [
     ["chat", "show", "chat-1"],
     ["chat", "why", "chat-1"],
     ["cost", TURNS[0]],
+    ["token", "list"],
 ]
 
 

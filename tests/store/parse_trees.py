@@ -85,9 +85,13 @@ class Server:
                 raise errors.ProgrammingError(answer.error_message.decode())
             return read(self._printed[-1])
 
-    def clocks(self, tree: Node) -> set[str]:
-        """The functions without arguments that a statement asks for the time."""
-        nodes = list(tree.all())
+    def clocks(self, tree: Node, *, may_select: bool = False) -> set[str]:
+        """The functions without arguments that a statement asks for the time.
+
+        `may_select`: but what the outermost query selects.
+        """
+        selected = {id(node) for _, query in tree.nodes for node in _selected(query)} if may_select else set()
+        nodes = [node for node in tree.all() if id(node) not in selected]
         values = {
             "current time"
             for node in nodes
@@ -121,6 +125,13 @@ class Server:
 def _rows(connection: psycopg.Connection[Any], query: LiteralString) -> list[tuple[str, ...]]:
     """Rows as texts: the trees have nothing else."""
     return [tuple(map(str, row)) for row in connection.execute(query)]
+
+
+def _selected(query: Node) -> Iterator[Node]:
+    """All that is under the columns of a query."""
+    for name, column in query.nodes:
+        if name == "targetList":
+            yield from column.all()
 
 
 def _places(tree: Node) -> Iterator[tuple[str, Node]]:

@@ -167,6 +167,16 @@ SELECT CURRENT_TIMESTAMP, 1 FROM public.cards AS c WHERE c.tenant_id = %(project
 -- kept
 SELECT CURRENT_USER, 1 FROM public.cards AS c WHERE c.tenant_id = %(project_id)s
 
+-- broken: clock
+SELECT clock_timestamp() FROM public.cards AS c WHERE c.tenant_id = %(project_id)s AND c.expires_at > now() FOR SHARE
+-- kept
+SELECT clock_timestamp() FROM public.cards AS c WHERE c.tenant_id = %(project_id)s FOR SHARE
+
+-- broken: clock
+WITH held AS (SELECT now() FROM public.cards AS c WHERE c.tenant_id = %(project_id)s FOR SHARE) SELECT 1 FROM held
+-- kept
+WITH held AS (SELECT 1 FROM public.cards AS c WHERE c.tenant_id = %(project_id)s FOR SHARE) SELECT now() FROM held
+
 -- broken: immutable
 SELECT CASE WHEN c.expires_at > now() THEN 1 END FROM public.cards AS c WHERE c.tenant_id = %(project_id)s
 -- kept
@@ -286,6 +296,11 @@ SELECT 1 FROM public.cards AS c JOIN cbx_incoming AS n ON true WHERE c.tenant_id
 WITH n AS (SELECT * FROM cbx_incoming) SELECT 1 FROM public.cards AS c, n WHERE c.tenant_id = %(project_id)s
 -- kept
 WITH n AS MATERIALIZED (SELECT * FROM cbx_incoming) SELECT 1 FROM public.cards AS c, n WHERE c.tenant_id = %(project_id)s
+
+-- broken: searched-case
+UPDATE public.cards AS c SET deleted_at = CASE c.card_id WHEN 'a' THEN %(at)s::timestamptz END WHERE c.tenant_id = %(project_id)s
+-- kept
+UPDATE public.cards AS c SET deleted_at = CASE WHEN c.card_id = 'a' THEN %(at)s::timestamptz END WHERE c.tenant_id = %(project_id)s
 
 -- broken: outer-function
 SELECT (SELECT 1 FROM jsonb_array_elements_text(b.card_ids) AS s (id) JOIN public.cards AS c ON c.card_id = s.id WHERE c.tenant_id = %(project_id)s) FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s

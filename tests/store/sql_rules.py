@@ -25,7 +25,8 @@ from tests.store.parse_trees import Server
 RULES = {
     "project": "each table of a project is compared with %(project_id)s at the level that has it in FROM",
     "across": "what is `-- across-projects` neither locks nor writes, and does not name the project after all",
-    "clock": "the time is a parameter, read once per transaction (`Database.now`)",
+    "clock": "the time is a parameter, read once per transaction: by `Database.now`, or selected by the outermost query "
+    "of a read that locks, when it has its locks",
     "immutable": "nothing that is not immutable stands in CASE, COALESCE, RETURNING, SET or DO UPDATE: JSON is made "
     "over a CTE, WITH x AS (UPDATE … RETURNING x.*) SELECT … FROM x",
     "qualified": "a table is named with its schema",
@@ -35,13 +36,14 @@ RULES = {
     "insert-source": "an INSERT whose condition reads tables selects from a table, too",
     "no-columns": "a subquery in FROM has a column",
     "temporary": "temporary tables are joined with others through a MATERIALIZED CTE",
+    "searched-case": "what writes has no CASE of a value: CASE WHEN x = 'a', for shards lose the x of CASE x WHEN 'a'",
     "outer-function": "a subquery does not join a table with a function of an outer row: it asks `IN (SELECT …)`",
 }
 
 _WRITES = (ast.InsertStmt, ast.UpdateStmt, ast.DeleteStmt, ast.MergeStmt)
 _LEVELS = (ast.SelectStmt, ast.UpdateStmt, ast.DeleteStmt)
 _ACROSS = re.compile(r"^-- across-projects: \S", re.MULTILINE)
-# The fragments `now` and `moment`, which break `immutable` wherever they stand: that is told once, as `clock`.
+# A shifted clock, which breaks `immutable` wherever it stands: that is told once, as `clock`.
 _SHIFTED_CLOCK = re.compile(
     r"\(\w+\(\) \+ coalesce\(nullif\(current_setting\('cbx\.clock_offset'[^:]*::interval\)"
 )
@@ -81,7 +83,8 @@ def broken_rules(text: str, schema: Schema, server: Server) -> set[Found]:
     statement = Statement(text, parse_sql(sql)[0].stmt, names, schema)
     found = set(statement.broken())
     if statement.names(schema.tables):
-        found |= {("clock", function) for function in server.clocks(server.parse(sql))}
+        may_select = statement.only_locks
+        found |= {("clock", name) for name in server.clocks(server.parse(sql), may_select=may_select)}
         timed, _ = numbered(_SHIFTED_CLOCK.sub("%(now)s::timestamptz", text))
         functions = server.mutable_functions(server.parse(timed))
         found |= {("immutable", f"{function} in {place}") for place, function in functions}
@@ -99,6 +102,7 @@ class Statement:
         yield from self._projects()
         yield from self._names()
         yield from self._claims()
+        yield from self._cases()
         yield from self._subqueries()
 
     # --- what is in it
@@ -118,6 +122,11 @@ class Statement:
 
     def names(self, tables: frozenset[str]) -> bool:
         return any(name_of(table) in tables for table in self.tables)
+
+    @cached_property
+    def only_locks(self) -> bool:
+        """Whether it locks, and writes nothing."""
+        return bool(self.of(ast.LockingClause)) and not self.of(*_WRITES)
 
     @cached_property
     def ctes(self) -> dict[str, Any]:
@@ -230,6 +239,11 @@ class Statement:
         leases = [write for write in self.of(ast.InsertStmt) if name_of(write.relation) == "cbx.leases"]
         if leases and (len(writes) > 1 or leases[0] is not self.tree):
             yield "lease-alone", "cbx.leases"
+
+    def _cases(self) -> Iterator[Found]:
+        for case in self.of(ast.CaseExpr) if self.of(*_WRITES) else []:
+            if case.arg is not None:
+                yield "searched-case", "CASE x WHEN"
 
     # --- subqueries
 

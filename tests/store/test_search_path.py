@@ -63,6 +63,13 @@ def test_it_costs_no_statement_of_its_own(target: Target, monkeypatch: pytest.Mo
     assert ran == ["existing_tables", "schema_version"]
 
 
+def test_a_callers_connection_stays_as_it_is(target: Target) -> None:
+    with psycopg.connect(target.conninfo or "", autocommit=True) as connection:
+        before = connection.execute("SHOW search_path").fetchone()
+        assert "public.cards" in Database.adopt(connection).tables
+        assert connection.execute("SHOW search_path").fetchone() == before
+
+
 def test_a_connection_that_a_pooler_lends_stays_as_it_is(target: Target) -> None:
     with Database.connect(target) as database:
         before = database.connection.execute("SHOW search_path").fetchone()

@@ -13,9 +13,9 @@ from cardbox_cli.cli.parameters.types import FILE, Seconds
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.batches import await_batch, print_batch, print_plan
-from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
+from cardbox_cli.model.text.quantities import count
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime

@@ -20,14 +20,16 @@ from cardbox_cli.cli.parameters.types import RECIPE
 from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import preview, short_rule, token_count
+from cardbox_cli.cli.terminal.describe import short_rule
 from cardbox_cli.cli.terminal.findings import gate
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.request import RequestEntry, model_of, profile_of, request_of
 from cardbox_cli.errors import UsageError
+from cardbox_cli.model.card_words import preview
 from cardbox_cli.model.cards import OPERATOR, Card, CardDraft
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.quantities import token_count
 from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 from cardbox_cli.packing.plan import PlannedCard
 

@@ -1,26 +1,25 @@
 """`cbx why`: what a turn waits for, who must act next, and the command that frees it. Never writes."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from cardbox_cli.cli.escaping import flat, spelled
 from cardbox_cli.cli.last import LAST, recall
 from cardbox_cli.cli.parameters.types import AGENT, TURN
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import count, time
 from cardbox_cli.cli.terminal.shown import Shown
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, UsageError
-from cardbox_cli.model.text.command_lines import command_line
+from cardbox_cli.model.text.escaping import flat, spelled
+from cardbox_cli.model.text.quantities import count, time
 from cardbox_cli.settings import settings_from
 
 if TYPE_CHECKING:
+    from cardbox_cli.diagnosis.answers import ProblemAnswer
     from cardbox_cli.diagnosis.diagnose import Survey
-    from cardbox_cli.diagnosis.verdict import Diagnosis, Seen
+    from cardbox_cli.diagnosis.verdict import Diagnosis
 
 
 @verb(
@@ -72,16 +71,21 @@ def command(
 
 
 def _one(diagnosis: "Diagnosis") -> None:
-    output.emit(_as_json(diagnosis), table=lambda: _page(diagnosis), ids=[diagnosis.turn or diagnosis.agent])
+    from cardbox_cli.diagnosis.answers import why_answer
+
+    answer, names = why_answer(diagnosis, session().project_option), [diagnosis.turn or diagnosis.agent]
+    output.emit(answer, table=lambda: _page(diagnosis), ids=names)
     if not diagnosis.well:
         raise Findings(f"{_named(diagnosis)} is {diagnosis.verdict}: {diagnosis.rule or diagnosis.proves}")
 
 
 def _survey(survey: "Survey") -> None:
+    from cardbox_cli.diagnosis.answers import survey_answer
+
     output.emit_list(
-        [{**_as_json(each), "waiting": each.waiting} for each in survey.problems],
+        survey_answer(survey, session().project_option),
         columns=Shown(_PROBLEM),
-        item_id=lambda each: each["turn"] or each["agent"],
+        item_id=lambda each: each.turn or each.agent,
         empty="nothing is stuck",
     )
     announce(
@@ -94,16 +98,16 @@ def _survey(survey: "Survey") -> None:
         raise Findings(f"{count(len(survey.problems), 'turn')} not well", hint="`cbx why TURN` explains one")
 
 
-def _agent(problem: dict[str, Any]) -> str:
-    return f"of agent {problem['agent']}" if problem["agent"] else NOTHING
+def _agent(problem: "ProblemAnswer") -> str:
+    return f"of agent {problem.agent}" if problem.agent else NOTHING
 
 
 _PROBLEM = (
-    Column("TURN", lambda problem: problem["turn"] or _agent(problem)),
-    Column("VERDICT", lambda problem: problem["verdict"]),
-    Column("RULE", lambda problem: problem["rule"] or NOTHING),
-    Column("WAITING", lambda problem: str(problem["waiting"]), right=True, spare=1),
-    Column("FIX", lambda problem: problem["fix"] or problem["next_actor"] or NOTHING, overflow="whole"),
+    Column("TURN", lambda problem: problem.turn or _agent(problem)),
+    Column("VERDICT", lambda problem: problem.verdict),
+    Column("RULE", lambda problem: problem.rule or NOTHING),
+    Column("WAITING", lambda problem: str(problem.waiting), right=True, spare=1),
+    Column("FIX", lambda problem: problem.fix or problem.next_actor or NOTHING, overflow="whole"),
 )
 _EVIDENCE = (
     Column("TABLE", lambda evidence: evidence.table),
@@ -116,12 +120,14 @@ _EVIDENCE = (
 
 
 def _page(diagnosis: "Diagnosis") -> None:
+    from cardbox_cli.diagnosis.answers import fix_line
+
     colour = "" if diagnosis.well else "red"
     output.print_painted([(colour, _headline(diagnosis))])
     output.print_text(diagnosis.proves)
     print_below(_EVIDENCE, diagnosis.evidence)
     output.print_text()
-    fix = _command(diagnosis.fix)
+    fix = fix_line(diagnosis.fix, session().project_option)
     output.facts(("next", diagnosis.next_actor), ("by", time(diagnosis.due_at)), ("fix", fix))
     if diagnosis.also:
         output.print_lines(["", "also seen", *(f"  {seen.rule}: {seen.proves}" for seen in diagnosis.also)])
@@ -137,35 +143,3 @@ def _headline(diagnosis: "Diagnosis") -> str:
 def _named(diagnosis: "Diagnosis") -> str:
     what, name = ("agent", diagnosis.agent) if diagnosis.turn is None else ("turn", diagnosis.turn)
     return f"{what} {spelled(name)}"
-
-
-# --- for programs
-
-
-def _as_json(diagnosis: "Diagnosis") -> dict[str, Any]:
-    return {
-        "turn": diagnosis.turn,
-        "agent": diagnosis.agent,
-        "verdict": diagnosis.verdict,
-        **_seen_json(diagnosis),
-        "also": [_seen_json(each) for each in diagnosis.also],
-    }
-
-
-def _seen_json(seen: "Seen | Diagnosis") -> dict[str, Any]:
-    return {
-        "rule": seen.rule,
-        "severity": seen.severity,
-        "evidence": list(seen.evidence),
-        "next_actor": seen.next_actor,
-        "due_at": seen.due_at,
-        "fix": _command(seen.fix),
-    }
-
-
-def _command(words: Sequence[str] | None) -> str | None:
-    """The command as it is to be typed; it names the project where that is not the usual one."""
-    if words is None:
-        return None
-    project = session().project_id
-    return command_line(words, *(["--project", project] if project != session().usual_project else []))

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
 
-from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.parameters.types import FILES
 from cardbox_cli.cli.root import COMPLETING, root
 from cardbox_cli.cli.session import ProcessContext, Session
+from cardbox_cli.model.text.escaping import one_line
 from cardbox_cli.model.text.visible_text import is_visible
 
 if TYPE_CHECKING:

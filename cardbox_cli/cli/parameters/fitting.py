@@ -6,9 +6,9 @@ from typer import Option
 
 from cardbox_cli.cli.parameters.options import MOST
 from cardbox_cli.cli.parameters.types import STRATEGY
-from cardbox_cli.cli.terminal.describe import count, token_count
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.quantities import count, token_count
 
 if TYPE_CHECKING:
     from cardbox_cli.context.mending.fit import Fitted, Strategy

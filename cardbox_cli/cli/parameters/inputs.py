@@ -12,13 +12,13 @@ from typing import Any, BinaryIO, NoReturn
 
 import click
 
-from cardbox_cli.cli.escaping import printable
 from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.session import announce
 from cardbox_cli.errors import InvalidInput, NotFound, UsageError
 from cardbox_cli.files import open_to_read, replacing
 from cardbox_cli.limits import INPUT_SIZE
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.text.escaping import printable
 
 
 def read_text(path: str) -> str:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from click.shell_completion import CompletionItem
 
-from cardbox_cli.cli.escaping import one_line
+from cardbox_cli.model.text.escaping import one_line
 from cardbox_cli.store.connection.target import may_hold_password
 
 REMEMBERED = 2000

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns.batches import BATCH_RESULT
 from cardbox_cli.cli.terminal.columns.shared import short_or_nothing
-from cardbox_cli.cli.terminal.describe import PREVIEW, age, count, time
 from cardbox_cli.cli.terminal.shown import Shown
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.terminal.watch import pauses
 from cardbox_cli.errors import Conflict, Findings
+from cardbox_cli.model.card_words import PREVIEW
 from cardbox_cli.model.text.command_lines import argument
+from cardbox_cli.model.text.escaping import flat
+from cardbox_cli.model.text.quantities import age, count, time
 from cardbox_cli.settings import TERM
 
 if TYPE_CHECKING:

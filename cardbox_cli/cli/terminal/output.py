@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.cli.escaping import flat, json_safe, printable
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.colours import painted
 from cardbox_cli.cli.terminal.shown import Columns, Shown
 from cardbox_cli.cli.terminal.tables import NOTHING, print_table
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.text.escaping import flat, json_safe, printable
 from cardbox_cli.model.text.visible_text import breaks_line
 
 

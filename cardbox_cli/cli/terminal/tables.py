@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 
-from cardbox_cli.cli.escaping import spelled
 from cardbox_cli.cli.session import session_or_none
 from cardbox_cli.cli.terminal.colours import painted
 from cardbox_cli.cli.terminal.widths import width as cell_width
+from cardbox_cli.model.text.escaping import spelled
 
 NOTHING = "-"
 

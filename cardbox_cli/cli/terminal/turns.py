@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import full_text
 from cardbox_cli.errors import Findings, NotAccepted
+from cardbox_cli.model.card_words import full_text
 from cardbox_cli.model.execution.logs import last_lines, of_failure
 from cardbox_cli.model.text.command_lines import argument
 

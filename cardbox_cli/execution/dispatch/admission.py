@@ -1,175 +1,167 @@
 """Admission: whether a request for a turn is accepted, and on what terms. Each check has its error code.
 
-Reads, locks what must not change until the turn is asked for, and makes the output box; dispatching is
-`dispatch.py`'s.
+Pure: decides by the situation that `store/execution/dispatches.py` read. Every function raises Refusal.
 """
 
-from functools import cached_property
-from typing import Any
+from typing import NoReturn
 
 import msgspec
 
-from cardbox_cli.errors import BoxConflict
 from cardbox_cli.execution.dispatch.request import DispatchRequest, refuse
-from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.boxes import BoxView
-from cardbox_cli.model.card_types import PROFILE
-from cardbox_cli.model.execution.headers import Lineage, as_trace_id, new_trace_id
-from cardbox_cli.model.execution.turns import MAX_DEPTH, Head, InboxRow
-from cardbox_cli.model.identity import ARCHIVED, PLATFORM, Agent
-from cardbox_cli.model.ids import as_box_id, new_box_id
+from cardbox_cli.model.execution.dispatching import DispatchSituation
+from cardbox_cli.model.execution.headers import Lineage, as_trace_id
+from cardbox_cli.model.execution.turns import IDLE, MAX_DEPTH
+from cardbox_cli.model.identity import ARCHIVED, PLATFORM
+from cardbox_cli.model.ids import as_box_id
+from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.packing.plan import target_profile_name
-from cardbox_cli.store.projects import ProjectsStore
 
 
-class Admission:
-    """The checks of one request, within its transaction. All raise Refusal."""
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """On what terms a request is accepted, whatever the turn will read and write.
 
-    def __init__(self, runtime: Runtime, request: DispatchRequest) -> None:
-        self._runtime = runtime
-        self._request = request
+    `report_to` is the call that waits for its end.
+    """
 
-    def target(self) -> Agent:
-        """The agent that is asked."""
-        agent_id = self._request.target_agent_id
-        if not agent_id.strip():
-            refuse("missing_agent_id", "no agent is named")
-        agent = self._runtime.roster.find(agent_id)
-        if agent is None:
-            refuse("agent_not_found", f"no agent {agent_id!r} in project {self._runtime.project_id!r}")
-        if not agent.worker_target.strip():
-            refuse("worker_target_missing", f"agent {agent_id!r} has no worker target", "error")
-        return agent
+    profile_box_id: str
+    lineage: Lineage
+    report_to: dict[str, str] | None
 
-    def profile_box(self, agent: Agent) -> str:
-        """The box of the profile that the turn runs with: the agent's, and the recipe's."""
-        box_id = self._request.profile_box_id or agent.profile_box_id
-        view = self._view(as_box_id(box_id))
-        if view is None:
-            refuse(
-                "profile_not_found", f"the profile box {box_id!r} of agent {agent.agent_id!r} is not there"
-            )
-        profile = next((card for card in view.cards if card.type == PROFILE), None)
-        if profile is None:
-            refuse("profile_not_found", f"the box {box_id!r} holds no sys.profile card")
-        self._check_recipe_profile(getattr(profile.content, "data", None), agent)
-        return view.box.box_id
 
-    def _view(self, box_id: str | None) -> BoxView | None:
-        if box_id is None:
-            return None
-        found = self._runtime.boxes.get_many([box_id])
-        return self._runtime.boxes.view(box_id) if found.boxes else None
+def admit(
+    request: DispatchRequest, found: DispatchSituation | None, *, project_id: str, trace_id: str
+) -> Terms:
+    """The terms of a request. `trace_id` is for a turn that is in no trace yet."""
+    found = _target(request, found, project_id)
+    profile_box_id = _profile_box(request, found)
+    lineage = _lineage(request, found, trace_id)
+    source = request.source_agent_id
+    if not source.startswith(PLATFORM) and not found.is_source_known:
+        refuse("invalid_source_actor", f"the source {source!r} is no agent of project {project_id!r}")
+    return Terms(profile_box_id=profile_box_id, lineage=lineage, report_to=_report_to(request, found))
 
-    def _check_recipe_profile(self, profile: Any, agent: Agent) -> None:
-        handover = self._request.handover
-        if handover is None:
-            return
+
+def refuse_headless(request: DispatchRequest) -> NoReturn:
+    """The agent has its head, or is given its first one."""
+    agent_id = request.target_agent_id
+    refuse(
+        "head_missing",
+        f"agent {agent_id!r} has lost its head: `cbx turn rebuild {argument(agent_id)}`",
+        "error",
+    )
+
+
+def refuse_archived(found: DispatchSituation, project_id: str) -> None:
+    """The project is not archived."""
+    if found.project_status == ARCHIVED:
+        refuse("project_archived", f"project {project_id!r} is archived")
+
+
+def refuse_busy(request: DispatchRequest, found: DispatchSituation) -> None:
+    """The agent is idle, and nothing is queued for it."""
+    if not is_free(found):
+        active = found.head.active_agent_turn_id if found.head else None
+        turn = active or found.queued_turn_id or ""
+        refuse("agent_busy", f"agent {request.target_agent_id!r} is at turn {turn}", "busy")
+
+
+def is_free(found: DispatchSituation) -> bool:
+    """Whether the agent can be assigned to a turn at once: it is idle, and nothing is queued for it."""
+    return (found.head is None or found.head.status == IDLE) and found.queued_turn_id is None
+
+
+def context_box(request: DispatchRequest, found: DispatchSituation, project_id: str) -> str:
+    """The box that the turn reads."""
+    given = request.context_box_id
+    if not given:
+        refuse("missing_context_box_id", "no context box is named")
+    box_id = as_box_id(given)
+    if box_id is None or not found.has_context_box:
+        refuse("context_box_not_found", f"no box {given!r} in project {project_id!r}")
+    return box_id
+
+
+def output_box(request: DispatchRequest, found: DispatchSituation) -> str | None:
+    """The box that the turn writes, be it there or not, and that no other agent's turn writes; None: any."""
+    given = request.output_box_id
+    if given is None:
+        return None
+    box_id = as_box_id(given)
+    if box_id is None:
+        refuse("output_box_not_found", f"the output box {given!r} is no box id")
+    if found.output_user is not None:
+        turn_id, agent_id = found.output_user
+        refuse(
+            "output_box_in_use", f"the output box {box_id} is that of turn {turn_id} of agent {agent_id!r}"
+        )
+    return box_id
+
+
+def _target(request: DispatchRequest, found: DispatchSituation | None, project_id: str) -> DispatchSituation:
+    agent_id = request.target_agent_id
+    if not agent_id.strip():
+        refuse("missing_agent_id", "no agent is named")
+    if found is None:
+        refuse("agent_not_found", f"no agent {agent_id!r} in project {project_id!r}")
+    if not found.worker_target.strip():
+        refuse("worker_target_missing", f"agent {agent_id!r} has no worker target", "error")
+    return found
+
+
+def _profile_box(request: DispatchRequest, found: DispatchSituation) -> str:
+    """The box of the profile that the turn runs with: the agent's, and the recipe's."""
+    agent_id, named = request.target_agent_id, request.profile_box_id or found.own_profile_box_id
+    if found.profile_box_id is None:
+        refuse("profile_not_found", f"the profile box {named!r} of agent {agent_id!r} is not there")
+    cards = found.profile_cards or ()
+    present = [card for card in cards if card.expires_at is None or card.expires_at > found.now]
+    if not present:
+        refuse("profile_not_found", f"the box {named!r} holds no sys.profile card")
+    handover = request.handover
+    if handover is not None:
         wanted = target_profile_name(handover.recipe, handover.recipe.bind(handover.arguments))
-        named = profile.get("name") if isinstance(profile, dict) else None
-        if not isinstance(named, str) or named.lower() != wanted.lower():
+        name = present[0].name
+        if not isinstance(name, str) or name.lower() != wanted.lower():
             refuse(
                 "profile_mismatch",
-                f"the recipe packs for profile {wanted!r}, agent {agent.agent_id!r} has profile {named!r}",
+                f"the recipe packs for profile {wanted!r}, agent {agent_id!r} has profile {name!r}",
             )
+    return found.profile_box_id
 
-    def context_box(self) -> str:
-        """The box that the turn reads, held."""
-        given = self._request.context_box_id
-        if not given:
-            refuse("missing_context_box_id", "no context box is named")
-        box_id = as_box_id(given)
-        # Held, so that nobody who found it unused changes it while the turn is being asked for.
-        if box_id is None or not self._runtime.boxes.share(box_id):
-            refuse("context_box_not_found", f"no box {given!r} in project {self._runtime.project_id!r}")
-        return box_id
 
-    @cached_property
-    def _parent_row(self) -> InboxRow | None:
-        parent = self._request.parent
-        if parent is None:
-            return None
-        row = self._runtime.inbox.turn_row(parent.agent_turn_id)
-        if row is None:
-            refuse("parent_turn_not_found", f"no turn {parent.agent_turn_id!r}")
-        return row
-
-    def lineage(self) -> Lineage:
-        """Where the turn stands below its parent; a root has none, even one that somebody asked for."""
-        request, row = self._request, self._parent_row
-        above = None if row is None else row.lineage
-        if request.trace_id is not None and as_trace_id(request.trace_id) is None:
-            refuse("protocol_violation", f"the trace id {request.trace_id!r} is not 32 hex digits")
-        depths = {"root": 0, "peer": above.depth if above else 0, "descend": above.depth + 1 if above else 0}
-        depth = depths[request.depth_policy]
-        if depth >= MAX_DEPTH:
-            refuse(
-                "recursion_depth_exceeded",
-                f"the turn would be {depth} descents deep; the limit is {MAX_DEPTH - 1}",
-            )
-        trace_id = as_trace_id(request.trace_id or "") or (above.trace_id if above else None)
-        lineage = Lineage(depth=depth, trace_id=trace_id or new_trace_id())
-        if request.parent is None or row is None or request.depth_policy == "root":
-            return lineage
-        return msgspec.structs.replace(
-            lineage,
-            parent_agent_id=row.agent_id,
-            parent_turn_id=request.parent.agent_turn_id,
-            parent_step_id=request.parent.step_id,
+def _lineage(request: DispatchRequest, found: DispatchSituation, trace_id: str) -> Lineage:
+    """Where the turn stands below its parent; a root has none, even one that somebody asked for."""
+    parent, row = request.parent, found.parent
+    if parent is not None and row is None:
+        refuse("parent_turn_not_found", f"no turn {parent.agent_turn_id!r}")
+    above = None if row is None else row.lineage
+    if request.trace_id is not None and as_trace_id(request.trace_id) is None:
+        refuse("protocol_violation", f"the trace id {request.trace_id!r} is not 32 hex digits")
+    depths = {"root": 0, "peer": above.depth if above else 0, "descend": above.depth + 1 if above else 0}
+    depth = depths[request.depth_policy]
+    if depth >= MAX_DEPTH:
+        refuse(
+            "recursion_depth_exceeded",
+            f"the turn would be {depth} descents deep; the limit is {MAX_DEPTH - 1}",
         )
+    known = as_trace_id(request.trace_id or "") or (above.trace_id if above else None)
+    lineage = Lineage(depth=depth, trace_id=known or trace_id)
+    if parent is None or row is None or request.depth_policy == "root":
+        return lineage
+    return msgspec.structs.replace(
+        lineage,
+        parent_agent_id=row.agent_id,
+        parent_turn_id=parent.agent_turn_id,
+        parent_step_id=parent.step_id,
+    )
 
-    def check_source(self) -> None:
-        """Whoever asks is on the roster, or of the platform."""
-        source = self._request.source_agent_id
-        if not source.startswith(PLATFORM) and self._runtime.roster.find(source) is None:
-            refuse(
-                "invalid_source_actor",
-                f"the source {source!r} is no agent of project {self._runtime.project_id!r}",
-            )
 
-    def refuse_archived(self) -> None:
-        """The project is not archived."""
-        database = self._runtime.database
-        if "public.projects" not in database.tables:
-            return
-        project = ProjectsStore(database).find(self._runtime.project_id)
-        if project is not None and project.status == ARCHIVED:
-            refuse("project_archived", f"project {project.project_id!r} is archived")
-
-    def refuse_busy(self, head: Head) -> None:
-        """The agent is idle, and nothing is queued for it."""
-        waiting = self._runtime.inbox.oldest_queued(head.agent_id)
-        if head.status != "idle" or waiting is not None:
-            turn = head.active_agent_turn_id or (waiting.turn_id if waiting else "")
-            refuse("agent_busy", f"agent {head.agent_id!r} is at turn {turn}", "busy")
-
-    def output_box(self, agent_id: str) -> str:
-        """The box that the turn writes, made if it is not there, and that no other agent's turn writes."""
-        given = self._request.output_box_id
-        if given is None:
-            return self._runtime.boxes.ensure(new_box_id()).box_id
-        box_id = as_box_id(given)
-        if box_id is None:
-            refuse("output_box_not_found", f"the output box {given!r} is no box id")
-        try:
-            self._runtime.boxes.ensure(box_id)
-        except BoxConflict as exc:
-            refuse("output_box_not_found", exc.message)
-        self._runtime.turns.lock_box(box_id)
-        user = self._runtime.inbox.output_box_user(box_id, agent_id, to_come=True)
-        if user is not None:
-            refuse(
-                "output_box_in_use", f"the output box {box_id} is that of turn {user[0]} of agent {user[1]!r}"
-            )
-        return box_id
-
-    def report_to(self) -> dict[str, str] | None:
-        """The call that waits for the end of the turn."""
-        parent, row = self._request.parent, self._parent_row
-        if parent is None or parent.tool_call_id is None or row is None:
-            return None
-        return {
-            "agent_id": row.agent_id,
-            "agent_turn_id": parent.agent_turn_id,
-            "tool_call_id": parent.tool_call_id,
-        }
+def _report_to(request: DispatchRequest, found: DispatchSituation) -> dict[str, str] | None:
+    parent, row = request.parent, found.parent
+    if parent is None or parent.tool_call_id is None or row is None:
+        return None
+    return {
+        "agent_id": row.agent_id,
+        "agent_turn_id": parent.agent_turn_id,
+        "tool_call_id": parent.tool_call_id,
+    }

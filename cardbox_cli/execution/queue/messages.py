@@ -149,41 +149,45 @@ def send(
     """
     row = write_row(runtime, message)
     if row is not None:
-        runtime.turns.insert_edge(_edge(message, row, sender, details or {}))
+        runtime.turns.insert_edge(edge_of(message, row, sender, details or {}))
     return row
 
 
 def write_row(runtime: Runtime, message: Message) -> InboxRow | None:
     """Write the row of a message alone, as for one whose edge is there; None where it is taken."""
+    return runtime.inbox.insert(row_of(runtime.project_id, message))
+
+
+def row_of(project_id: str, message: Message) -> NewRow:
+    """The row of a message."""
     kind, fence = message.type, message.fence
     assert message.payload.keys() >= set(kind.payload), kind.name
     assert not message.payload.keys() & CONTROL_KEYS, kind.name
-    return runtime.inbox.insert(
-        NewRow(
-            inbox_id=message.inbox_id or new_id("inbox"),
-            agent_id=fence.agent_id,
-            message_type=kind.name,
-            status=message.status or kind.begins,
+    return NewRow(
+        inbox_id=message.inbox_id or new_id("inbox"),
+        agent_id=fence.agent_id,
+        message_type=kind.name,
+        status=message.status or kind.begins,
+        channel_id=message.channel_id,
+        enqueue_mode=kind.enqueue_mode,
+        correlation_id=message.correlation_id,
+        agent_turn_id=fence.agent_turn_id,
+        turn_epoch=fence.turn_epoch,
+        payload=message.payload,
+        context_headers=turn_headers(
+            message.lineage,
+            project_id=project_id,
             channel_id=message.channel_id,
-            enqueue_mode=kind.enqueue_mode,
-            correlation_id=message.correlation_id,
+            agent_id=fence.agent_id,
             agent_turn_id=fence.agent_turn_id,
             turn_epoch=fence.turn_epoch,
-            payload=message.payload,
-            context_headers=turn_headers(
-                message.lineage,
-                project_id=runtime.project_id,
-                channel_id=message.channel_id,
-                agent_id=fence.agent_id,
-                agent_turn_id=fence.agent_turn_id,
-                turn_epoch=fence.turn_epoch,
-                tool_call_id=message.tool_call_id,
-            ),
-        )
+            tool_call_id=message.tool_call_id,
+        ),
     )
 
 
-def _edge(message: Message, row: InboxRow, sender: Sender, details: Mapping[str, Any]) -> Edge:
+def edge_of(message: Message, row: InboxRow, sender: Sender, details: Mapping[str, Any]) -> Edge:
+    """The edge that says who sent the message of this row, with `details` in its metadata."""
     kind, lineage = message.type, message.lineage
     mode = {} if kind.enqueue_mode is None else {"enqueue_mode": kind.enqueue_mode}
     return Edge(

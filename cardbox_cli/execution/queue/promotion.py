@@ -1,59 +1,71 @@
 """Promotion: an idle agent is assigned to its oldest queued turn, whose row is pending from then on.
 
+One read of all that decides, the decision, one write of every row.
+
 A queued row that no worker could run becomes a dead letter, its turn ends as failed, and the next one is
 looked at. One that asks again for a turn which has a row already is skipped: a turn runs once. The caller
 holds the head.
 """
 
-from datetime import timedelta
+import msgspec
 
-from cardbox_cli.errors import BoxConflict
 from cardbox_cli.execution.following import Ended
-from cardbox_cli.execution.queue.deliverables import ensure_deliverable, fallback
+from cardbox_cli.execution.queue.deliverables import deliver, fallback
 from cardbox_cli.execution.queue.messages import CONTROL_KEYS, TURN
 from cardbox_cli.execution.queue.reports import report_end
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.execution.dispatching import PromotionSituation
 from cardbox_cli.model.execution.headers import names_depth
 from cardbox_cli.model.execution.turns import End, EndStatus, Fence, InboxRow, TurnRecord
 from cardbox_cli.model.ids import as_box_id
 
 
+class Skipped(msgspec.Struct, frozen=True):
+    """The row asks for a turn that has run, or that an older row asks for."""
+
+
+class Unfit(msgspec.Struct, frozen=True):
+    """No worker could run this row: why, as an error code and a sentence."""
+
+    error_code: str
+    problem: str
+
+
+def decide(found: PromotionSituation, *, is_taken: bool = False) -> Skipped | Unfit | None:
+    """What is in the way of the promotion of a row; None where nothing is.
+
+    `is_taken`: its output box could not be made.
+    """
+    # Other programs queue a turn again while it runs.
+    if found.is_repeated or found.end_status is not None:
+        return Skipped()
+    problem = unreadable(found.row)
+    if problem is None and found.output_user is not None:
+        turn_id, agent_id = found.output_user
+        problem = "output_box_in_use", f"turn {turn_id} of agent {agent_id!r} writes to its output box"
+    if problem is None and is_taken and not found.has_output_box:
+        problem = "output_box_not_found", f"the box id {found.row.pointer('output_box_id')!r} is taken"
+    return None if problem is None else Unfit(*problem)
+
+
 def promote_next(runtime: Runtime, agent_id: str, *, reason: str = "dispatch_next") -> InboxRow | None:
     """Promote the oldest queued turn of an agent; None where it is not idle, or nothing is queued."""
-    head = runtime.heads.get(agent_id)
-    if head is None or head.status != "idle":
-        return None
-    while (row := runtime.inbox.oldest_queued(agent_id)) is not None:
-        if runtime.inbox.is_repeated(row) or _has_ended(runtime, row):
-            runtime.inbox.move([row.inbox_id], "skip", error="its turn has run, or has an older row")
-            continue
-        problem = _problem(runtime, row)
-        if problem is None:
-            return _promote(runtime, row, reason)
-        _refuse(runtime, row, *problem)
+    missed: str | None = None
+    while (found := runtime.dispatches.promotion(agent_id)) is not None:
+        row = found.row
+        match decide(found, is_taken=row.inbox_id == missed):
+            case Skipped():
+                runtime.inbox.move([row.inbox_id], "skip", error="its turn has run, or has an older row")
+            case Unfit(error_code, problem):
+                _refuse(runtime, row, error_code, problem)
+            case None:
+                promoted = runtime.dispatches.promote(found)
+                if promoted is not None:
+                    runtime.notify_target(promoted, found.worker_target, reason)
+                    return promoted
+                # Another transaction has the box: whose it is, the next look finds, which has waited for it.
+                missed = row.inbox_id
     return None
-
-
-def _has_ended(runtime: Runtime, row: InboxRow) -> bool:
-    """Whether the turn has ended: other programs queue a turn again while it runs."""
-    record = runtime.turns.record(row.turn_id)
-    return record is not None and record.end_status is not None
-
-
-def _promote(runtime: Runtime, row: InboxRow, reason: str) -> InboxRow | None:
-    epoch = runtime.heads.assign(row)
-    if epoch is None:
-        return None
-    (promoted,) = runtime.inbox.move([row.inbox_id], "promote", turn_epoch=epoch, delay=timedelta(0))
-    start = runtime.turns.output_start(row.pointer("output_box_id") or "", row.turn_id)
-    runtime.turns.begin_record(row.turn_id, row.agent_id, output_start=start, report_to=None)
-    runtime.notify(promoted, reason)
-    return promoted
-
-
-def _problem(runtime: Runtime, row: InboxRow) -> tuple[str, str] | None:
-    """Why no worker could run this row: an error code and a sentence."""
-    return unreadable(row) or _output_box_problem(runtime, row)
 
 
 def unreadable(row: InboxRow) -> tuple[str, str] | None:
@@ -71,19 +83,6 @@ def unreadable(row: InboxRow) -> tuple[str, str] | None:
     if not names_depth(row.context_headers):
         return "invalid_context", "its headers name no recursion depth"
     return None
-
-
-def _output_box_problem(runtime: Runtime, row: InboxRow) -> tuple[str, str] | None:
-    output_box_id = row.pointer("output_box_id") or ""
-    if not runtime.turns.lock_box(output_box_id):
-        try:
-            runtime.boxes.ensure(output_box_id)
-        except BoxConflict as exc:
-            return "output_box_not_found", exc.message
-    user = runtime.inbox.output_box_user(output_box_id, row.agent_id, to_come=False)
-    if user is None:
-        return None
-    return "output_box_in_use", f"turn {user[0]} of agent {user[1]!r} writes to its output box"
 
 
 def _refuse(runtime: Runtime, row: InboxRow, error_code: str, problem: str) -> None:
@@ -112,7 +111,7 @@ def end_unpromoted(
     if record.end_status is not None:
         return ended_before(record)
     draft = fallback(fence, end_status, error_code, message)
-    card_id = ensure_deliverable(runtime, draft, output_box_id=None, start=0)
+    card_id = deliver(runtime, draft, output_box_id=None)
     runtime.turns.end(
         fence, end_status=end_status, deliverable_card_id=card_id, error_code=error_code, error=message
     )

@@ -297,7 +297,7 @@ def _check_boxes(runtime: Runtime, head: Head, context_box_id: str | None, outpu
         runtime.boxes.require(box_id)
     if output_box_id is not None:
         runtime.turns.lock_box(output_box_id)
-        user = runtime.inbox.output_box_user(output_box_id, head.agent_id, to_come=True)
+        user = runtime.dispatches.output_user(output_box_id, head.agent_id)
         if user is not None:
             raise BoxConflict(
                 f"box {output_box_id} is the output box of turn {user[0]} of agent {user[1]!r}",

@@ -1,6 +1,6 @@
 """What of a text people see: characters that act on a terminal or hide, lines that could pass for others.
 
-Pure. How such characters are spelled on a screen is `cli/escaping`'s.
+Pure. How such characters are spelled is `escaping.py`'s.
 """
 
 import re

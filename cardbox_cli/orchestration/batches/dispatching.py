@@ -4,9 +4,11 @@ What is refused for a while is tried again by the backoff, what is refused for g
 another process is dispatching are passed over.
 """
 
+from datetime import datetime
+
 from cardbox_cli.errors import CbxError, DatabaseUnavailable
 from cardbox_cli.execution.dispatch.dispatch import dispatch
-from cardbox_cli.execution.dispatch.request import DispatchRequest, DispatchResult, Parent
+from cardbox_cli.execution.dispatch.request import Dispatched, DispatchRequest, DispatchResult, Parent
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.batches import Batch, BatchTask
 from cardbox_cli.orchestration.batches.decisions import (
@@ -22,24 +24,32 @@ class _Overtaken(Exception):
     """The task is not pending any more: whatever was written for it is taken back."""
 
 
+class _Failed(Exception):
+    """The dispatch failed otherwise than by a refusal."""
+
+
 def dispatch_child(runtime: Runtime, batch: Batch, task: BatchTask) -> str | None:
     """Ask for the turn of a task that is due; the turn, None where none was asked for now."""
     try:
         with runtime.transaction():
-            if runtime.heads.try_lock(task.agent_id) is None and runtime.heads.get(task.agent_id) is not None:
+            now = runtime.batches.hold_due(task)
+            if now is None:
                 return None
-            if not runtime.batches.is_due(task):
-                return None
-            result, message = _asked(runtime, batch, task)
-            if result.status == "accepted":
-                return _note(runtime, task, result)
-            _refused(runtime, task, result, message)
+            answer = _asked(runtime, batch, task)
+            if answer.result.status == "accepted":
+                return _note(runtime, task, answer.result, now)
+            _refused(runtime, task, answer.result, answer.message or "")
     except _Overtaken:
         return None
+    except _Failed as exc:
+        failed = DispatchResult(status="error", error_code="internal_error", agent_id=task.agent_id)
+        with runtime.transaction():
+            if runtime.batches.hold_due(task) is not None:
+                _refused(runtime, task, failed, str(exc))
     return None
 
 
-def _asked(runtime: Runtime, batch: Batch, task: BatchTask) -> tuple[DispatchResult, str]:
+def _asked(runtime: Runtime, batch: Batch, task: BatchTask) -> Dispatched:
     """The answer to the request for the child's turn; nothing is written where it is not accepted."""
     parent = None
     if batch.parent_turn_id is not None:
@@ -57,14 +67,11 @@ def _asked(runtime: Runtime, batch: Batch, task: BatchTask) -> tuple[DispatchRes
         batch=_membership(batch, task),
     )
     try:
-        with runtime.transaction():
-            answer = dispatch(runtime, request)
+        return dispatch(runtime, request)
     except DatabaseUnavailable:
         raise
     except CbxError as exc:
-        failed = DispatchResult(status="error", error_code="internal_error", agent_id=task.agent_id)
-        return failed, exc.message
-    return answer.result, answer.message or ""
+        raise _Failed(exc.message) from exc
 
 
 def _membership(batch: Batch, task: BatchTask) -> dict[str, object]:
@@ -73,13 +80,14 @@ def _membership(batch: Batch, task: BatchTask) -> dict[str, object]:
     return of if batch.parent_tool_call_id is None else {**of, "tool_call_id": batch.parent_tool_call_id}
 
 
-def _note(runtime: Runtime, task: BatchTask, result: DispatchResult) -> str:
+def _note(runtime: Runtime, task: BatchTask, result: DispatchResult, now: datetime) -> str:
     turn_id = result.agent_turn_id or ""
     known = runtime.batches.dispatched(
         task,
         agent_turn_id=turn_id,
         context_box_id=result.context_box_id or task.context_box_id,
         output_box_id=result.output_box_id or "",
+        now=now,
     )
     if not known:
         raise _Overtaken

@@ -4,13 +4,14 @@ Statements run in the caller's transaction; a use case opens it with `transactio
 `snapshot` (one READ ONLY view). Nothing here knows what a card or a box is.
 """
 
+import select
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import IsolationLevel
@@ -22,9 +23,18 @@ from cardbox_cli.faults import passing
 from cardbox_cli.model import exact_json
 from cardbox_cli.store.connection import driver_errors
 from cardbox_cli.store.connection.instants import BoundedInstants
-from cardbox_cli.store.connection.queries import query
+from cardbox_cli.store.connection.queries import clocks, query, query_by_server
 from cardbox_cli.store.connection.rows import ExactJson
-from cardbox_cli.store.connection.tables import BATCHES, ESSENTIAL, EXECUTION, KNOWN, OWN_EXECUTION, grant_of
+from cardbox_cli.store.connection.tables import (
+    BATCHES,
+    ESSENTIAL,
+    EXECUTION,
+    KNOWN,
+    OWN,
+    OWN_EXECUTION,
+    SHARDING,
+    grant_of,
+)
 from cardbox_cli.store.connection.target import Target, check_address, find_target, hide_password, silent
 from cardbox_cli.store.migrations.version import newest
 
@@ -52,6 +62,10 @@ class Database(AbstractContextManager["Database"]):
         self.target = target
         self.commits = 0
         self._longest_pause: timedelta | None = None
+        self._is_adopted = False
+        # Whether a transaction goes on that begins and ends here, and when it began, once that was asked for.
+        self._ours = False
+        self._began: datetime | None = None
 
     @classmethod
     def open(cls, url: str | None = None, *, announce: Callable[[str], None] | None = None) -> "Database":
@@ -106,14 +120,16 @@ class Database(AbstractContextManager["Database"]):
     @classmethod
     def adopt(cls, connection: psycopg.Connection[Any]) -> "Database":
         """A caller's own connection, whose transaction everything then joins. Closing stays the caller's."""
-        return cls(connection, Target("", "the caller's connection", Path()))
+        adopted = cls(connection, Target("", "the caller's connection", Path()))
+        adopted._is_adopted = True
+        return adopted
 
     def keep_plans(self) -> None:
-        """Let the server keep the plans of what is executed again and again, unless a pooler forbids it.
+        """Let the server keep the plans of what is executed again and again, where `keeps_plans`.
 
         For what uses the connection for long: planning is most of what a small claim costs.
         """
-        if self.direct:
+        if self.keeps_plans:
             self.run("keep_plans")
             self.connection.prepare_threshold = _OFTEN
 
@@ -125,12 +141,19 @@ class Database(AbstractContextManager["Database"]):
         self.close()
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Everything inside happens whole or not at all. Within another transaction: a savepoint."""
+    def transaction(self, *, savepoint: bool = True) -> Iterator[None]:
+        """Everything inside happens whole or not at all. Within another transaction: a savepoint.
+
+        Without `savepoint` it then is a part of that transaction, which must end by what is raised inside,
+        unless nothing was written.
+        """
+        if not savepoint and not self.commits_itself:
+            yield
+            return
         with driver_errors.translated():
             self._begin()
             outermost = self.idle
-            with self.connection.transaction():
+            with self._clocked(outermost), self.connection.transaction():
                 if outermost and self._longest_pause is not None:
                     self.run("limit_pause", pause=self._longest_pause, once=True)
                 yield
@@ -152,6 +175,30 @@ class Database(AbstractContextManager["Database"]):
             # Behind a pooler the next transaction on the server's connection may be somebody else's.
             self._longest_pause = longest
 
+    @contextmanager
+    def _clocked(self, outermost: bool) -> Iterator[None]:
+        """Around a transaction: whose time is read once if it is the outermost one."""
+        if not outermost:
+            yield
+            return
+        self._ours, self._began = True, None
+        try:
+            yield
+        finally:
+            self._ours, self._began = False, None
+
+    def limit_statements(self, longest: timedelta, *, once: bool) -> None:
+        """End every statement that takes longer: in this transaction, or on this connection from now on."""
+        self.run("limit_statement", longest=longest, once=once)
+
+    def answers(self) -> bool:
+        """Whether the connection still leads to a server, as far as can be told without asking it."""
+        socket = self.connection.fileno() if not self.connection.closed else -1
+        if socket < 0 or not self.idle:
+            return False
+        # Where nothing was asked, what can be read is the end, or why the server ends it.
+        return not select.select([socket], [], [], 0)[0]
+
     def _begin(self) -> None:
         # On a caller's connection without autocommit psycopg would commit the outermost block itself; a
         # transaction that has begun makes it a savepoint.
@@ -168,7 +215,7 @@ class Database(AbstractContextManager["Database"]):
         before = connection.isolation_level, connection.read_only
         connection.isolation_level, connection.read_only = IsolationLevel.REPEATABLE_READ, True
         try:
-            with driver_errors.translated(), connection.transaction():
+            with driver_errors.translated(), self._clocked(True), connection.transaction():
                 yield
         finally:
             if not connection.closed:
@@ -196,7 +243,7 @@ class Database(AbstractContextManager["Database"]):
             psycopg.ServerCursor(self.connection, cursor_name, row_factory=tuple_row) as cursor,
         ):
             cursor.itersize = _STREAMED_AT_ONCE
-            yield from cursor.execute(query(name), parameters)
+            yield from cursor.execute(*self._spelled(name, parameters))
 
     def row(self, name: str, /, **parameters: Any) -> tuple[Any, ...] | None:
         """The first row of the query `name`, or None."""
@@ -236,7 +283,17 @@ class Database(AbstractContextManager["Database"]):
 
     def _execute(self, name: str, parameters: dict[str, Any]) -> psycopg.Cursor[tuple[Any, ...]]:
         passing(name)
-        return self._cursor().execute(query(name), parameters)
+        return self._cursor().execute(*self._spelled(name, parameters))
+
+    def _spelled(self, name: str, parameters: dict[str, Any]) -> tuple[LiteralString, dict[str, Any]]:
+        """The query `name` and its parameters, with the times that it takes and that nobody gave."""
+        wanted = clocks(name).difference(parameters)
+        if not wanted:
+            return query(name), parameters
+        if not self.sharded:
+            return query_by_server(name, wanted), parameters
+        times = {clock: self.now() if clock == "now" else self.moment() for clock in wanted}
+        return query(name), {**parameters, **times}
 
     def _cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
         # A caller's connection may have a row factory of its own.
@@ -244,8 +301,25 @@ class Database(AbstractContextManager["Database"]):
 
     def now(self) -> datetime:
         """The database's time, which stamps what is written. Within a transaction it stands still."""
-        moment: datetime = self.value("clock")
+        if self._began is not None:
+            return self._began
+        now: datetime = self.value("clock")
+        if self._ours:
+            self._began = now
+        return now
+
+    def moment(self) -> datetime:
+        """The database's time, which goes on within a transaction, too."""
+        moment: datetime = self.value("moment")
         return moment
+
+    @property
+    def keeps_plans(self) -> bool:
+        """Whether plans may be kept: behind a pooler they are another client's, and shards need the project.
+
+        (A plan that was forced to be generic crashed the coordinator of a cluster.)
+        """
+        return self.direct and not self.sharded
 
     @cached_property
     def direct(self) -> bool:
@@ -253,10 +327,30 @@ class Database(AbstractContextManager["Database"]):
         return bool(self.value("serving_process") == self.connection.info.backend_pid)
 
     @cached_property
+    def sharded(self) -> bool:
+        """Whether the tables of projects are spread over the nodes of a Citus cluster."""
+        return SHARDING in self._existing and self.distributed_tables().get(ESSENTIAL[0], False)
+
+    def distributed_tables(self) -> dict[str, bool]:
+        """The tables of ours that a sharding extension has, and whether they are spread over shards."""
+        is_there = self.value("engine") is not None
+        return dict(self.rows("distributed_tables", names=list(KNOWN))) if is_there else {}
+
+    @property
+    def is_replica(self) -> bool:
+        """Whether the server only follows another one, and takes no writes."""
+        return bool(self.value("is_replica"))
+
+    @cached_property
     def tables(self) -> frozenset[str]:
         """Which of the tables that cbx knows exist here, as schema.name."""
-        process = self.connection.info.backend_pid
-        return frozenset(self.column("existing_tables", names=list(KNOWN), process=process))
+        return self._existing - {SHARDING}
+
+    @cached_property
+    def _existing(self) -> frozenset[str]:
+        # On a caller's connection names stay what they are to the caller.
+        process = 0 if self._is_adopted else self.connection.info.backend_pid
+        return frozenset(self.column("existing_tables", names=[*KNOWN, SHARDING], process=process))
 
     @cached_property
     def closed_tables(self) -> frozenset[str]:
@@ -303,6 +397,19 @@ class Database(AbstractContextManager["Database"]):
         for table in (*EXECUTION, *OWN_EXECUTION):
             self.require(table)
 
+    def require_worker(self) -> None:
+        """Raise DatabaseUnavailable unless a worker can work here: on a primary, on tables up to date."""
+        if self.is_replica:
+            raise DatabaseUnavailable(
+                "the database is a replica, which only reads",
+                hint="run workers on the primary's --database-url",
+            )
+        self.require_execution()
+        if self.sharded:
+            from cardbox_cli.store.migrations.distributing import check_distributed
+
+            check_distributed(self.distributed_tables(), self.schema_version())
+
     @property
     def address(self) -> str:
         """Which database this is, without any secret: the same for all connections that lead to it."""
@@ -330,15 +437,22 @@ class Database(AbstractContextManager["Database"]):
         """Look again: tables were made."""
         for known in (
             "tables",
+            "_existing",
             "closed_tables",
             "keeps_batches",
             "keeps_worker_errors",
             "unique_tool_results",
+            "sharded",
         ):
             self.__dict__.pop(known, None)
 
     def look_again(self) -> None:
-        """Look at the tables as `open_target` does. Raises as it does, also when the connection broke."""
+        """Look at the tables as `open_target` does. Raises as it does, also when the connection broke.
+
+        Where all tables of this cbx were there, only the version can tell of another one.
+        """
+        if self.tables.issuperset(OWN) and self.schema_version() == newest():
+            return
         self.forget_tables()
         self._check_schema()
 

@@ -48,8 +48,9 @@ def translate(exc: psycopg.Error) -> CbxError:
     if state[:2] in ("22", "54") or (isinstance(exc, psycopg.DataError) and not state):
         return errors.InvalidInput(f"the database refused a value: {text}")
     is_lost = isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError)
-    # 25P03: the server ended a connection whose transaction lay idle for too long.
-    if is_lost or state[:2] in ("08", "53", "57", "58") or state == "25P03":
+    # 25P03: the server ended a connection whose transaction lay idle for too long. XX000: the coordinator of
+    # shards lost a node amid a transaction.
+    if is_lost or state[:2] in ("08", "53", "57", "58") or state in ("25P03", "XX000"):
         hint = "`cbx db status` shows whether it runs; then try again"
         return DatabaseUnavailable(f"the database went away: {text}", hint=hint)
     return CbxError(f"the database reported {state or type(exc).__name__}: {text}")

@@ -19,11 +19,22 @@ COUNTED = 10_000
 """How far a count looks behind the end of a list."""
 
 
+class Mark(msgspec.Struct, frozen=True):
+    """A place in a list that is sorted by time: that of the item of this id, be it there still or not."""
+
+    at: datetime
+    id: str
+
+
 class Dated(msgspec.Struct, frozen=True, kw_only=True):
-    """What limits a list by time: from `since` on, and before `until`; None means ever."""
+    """What limits a list by time: from `since` on, and before `until`; None means ever.
+
+    `behind` is where the list goes on that was read up to there.
+    """
 
     since: Moment | None = None
     until: Moment | None = None
+    behind: Mark | None = None
 
 
 _Item = TypeVar("_Item")
@@ -108,9 +119,16 @@ def place(
     where: msgspec.Struct, after: object, limit: int, *, key: str, time: str = "created_at"
 ) -> dict[str, Any]:
     """The parameters of a list's next page: what `where` allows, behind the item `after` if there is one."""
-    at = getattr(after, time, None)
-    last = {"after_time": at and (unbounded(at) or at), "after_id": getattr(after, key, None)}
+    mark = _mark(where, after, key, time)
+    at = None if mark is None else mark.at
+    last = {"after_time": at and (unbounded(at) or at), "after_id": None if mark is None else mark.id}
     return {**msgspec.structs.asdict(where), **last, "limit": limit}
+
+
+def _mark(where: msgspec.Struct, after: object, key: str, time: str) -> Mark | None:
+    if after is not None:
+        return Mark(getattr(after, time), getattr(after, key))
+    return where.behind if isinstance(where, Dated) else None
 
 
 def paged(

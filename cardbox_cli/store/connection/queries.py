@@ -2,7 +2,8 @@
 
 A file holds parts that begin with `-- name: NAME` (a query) or `-- fragment: NAME` (text that queries take
 in by writing `{NAME}`, or `{NAME(SQL)}` where the text says `{1}`). Parameters are psycopg's `%(name)s`. This
-module reads them, once, and nothing more.
+module reads them, once, and nothing more. Indentation and comments stay here: the driver keeps what it found
+out about a query of up to 4,096 characters, and looks for the parameters of a longer one each time.
 """
 
 import re
@@ -12,6 +13,10 @@ from typing import LiteralString
 
 _FOLDER = Path(__file__).parents[1] / "sql"
 _PART = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
+# What a query says of itself to who reads it there, rather than here, stays.
+_COMMENT = re.compile(r"--(?! across-projects: ).*\n")
+_INDENTATION = re.compile(r"\s*\n\s*")
+_BREAK = re.compile(r"(?<=[(,])\n|\n(?=\))")
 _INCLUDE = re.compile(r"\{(\w+)(?:\((.*?)\))?\}")
 
 
@@ -31,6 +36,29 @@ def query(name: str) -> LiteralString:
     text = _parts()["name"][name]
     while _INCLUDE.search(text):
         text = _INCLUDE.sub(_included, text)
+    text = _INDENTATION.sub("\n", _COMMENT.sub("\n", text)).strip()
+    return text if "--" in text else _BREAK.sub("", text)
+
+
+@cache
+def clocks(name: str) -> frozenset[str]:
+    """Which times the query `name` takes: `now`, the transaction's; `moment`, at which it is sent."""
+    text = query(name)
+    return frozenset(clock for clock in ("now", "moment") if f"%({clock})s" in text)
+
+
+@cache
+def query_by_server(name: str, times: frozenset[str]) -> LiteralString:
+    """The query `name` for one server, which spells these times itself instead of being told them.
+
+    A time that is a parameter costs a look at the clock first; one that is an expression cannot be sent to
+    shards, whose nodes have clocks of their own.
+    """
+    text = query(name)
+    for time in times:
+        spelled = _INCLUDE.sub(_included, _parts()["fragment"][f"server_{time}"])
+        spelled = _INDENTATION.sub(" ", _COMMENT.sub("\n", spelled))
+        text = text.replace(f"%({time})s::timestamptz", spelled)
     return text
 
 

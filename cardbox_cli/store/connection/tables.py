@@ -26,8 +26,15 @@ BATCHES = ("cbx.batches", "cbx.batch_tasks")
 
 FOREIGN_BATCHES = ("state.pmo_batches", "state.pmo_batch_tasks")
 """The batches of another system's manager, which cbx only reads and never makes."""
+
+SHARDING = "pg_catalog.pg_dist_partition"
+"""Where Citus, if it is there, keeps which tables are spread over nodes."""
+
 CHATS = ("cbx.chats", "cbx.chat_contexts", "cbx.chat_runs", "cbx.chat_steps")
 """What chats need."""
+
+TOKENS = "cbx.api_tokens"
+"""Who may read a project over HTTP."""
 
 KNOWN = (
     *ESSENTIAL,
@@ -41,8 +48,12 @@ KNOWN = (
     *FOREIGN_BATCHES,
     "cbx.project_settings",
     *CHATS,
+    TOKENS,
     "cbx.schema_version",
 )
+
+OWN = frozenset(KNOWN) - frozenset(FOREIGN_BATCHES)
+"""What a database has that this cbx made, or completed."""
 
 
 def grant_of(table: str, role: str) -> str:

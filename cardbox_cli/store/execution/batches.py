@@ -81,17 +81,28 @@ class BatchStore(ProjectStore):
             self._run("insert_batch_tasks", batch_id=batch.batch_id, tasks=rows, now=now)
         return made
 
-    def is_due(self, task: BatchTask) -> bool:
-        """Whether this task is still to be dispatched by now."""
+    def hold_due(self, task: BatchTask) -> datetime | None:
+        """Lock the head of the task's agent, which may have none; the time, or None where that is not for us.
+
+        That is: another transaction holds the head, or the task is not to be dispatched by now.
+        """
         key = {"batch_id": task.batch_id, "task_index": task.task_index}
-        return bool(self._value("is_batch_task_due", **key, now=self.database.now()))
+        row = self._row("lock_batch_task", **key, agent_id=task.agent_id)
+        now, is_held, due_at = row or (None, False, None)
+        return now if is_held and due_at is not None and now is not None and due_at <= now else None
 
     def due(self, batch_id: str | None) -> list[BatchTask]:
         """Tasks, of this batch (None: of any), whose dispatch is due."""
         return self._looked("due_batch_tasks", batch_id, now=self.database.now())
 
     def dispatched(
-        self, task: BatchTask, *, agent_turn_id: str, context_box_id: str, output_box_id: str
+        self,
+        task: BatchTask,
+        *,
+        agent_turn_id: str,
+        context_box_id: str,
+        output_box_id: str,
+        now: datetime,
     ) -> bool:
         """The task's turn was asked for; False where it was not pending any more."""
         row = self._value(
@@ -101,7 +112,7 @@ class BatchStore(ProjectStore):
             agent_turn_id=agent_turn_id,
             context_box_id=context_box_id,
             output_box_id=output_box_id,
-            now=self.database.now(),
+            now=now,
         )
         return row is not None
 

@@ -56,19 +56,7 @@ class HeadStore(ProjectStore):
 
     def assign(self, row: InboxRow) -> int | None:
         """Assign the agent of a queued turn to it; the new epoch, or None where the agent is not idle."""
-        lineage = row.lineage
-        epoch: int | None = self._value(
-            "assign_head",
-            agent_id=row.agent_id,
-            agent_turn_id=row.turn_id,
-            channel_id=row.channel_id,
-            depth=lineage.depth,
-            trace_id=lineage.trace_id,
-            parent_step_id=lineage.parent_step_id,
-            profile_box_id=row.pointer("profile_box_id"),
-            context_box_id=row.pointer("context_box_id"),
-            output_box_id=row.pointer("output_box_id"),
-        )
+        epoch: int | None = self._value("assign_head", **assignment_of(row), now=self.database.now())
         return epoch
 
     def move(self, fence: Fence, move: str, *, waiting: int = 0, deadline: datetime | None = None) -> int:
@@ -99,10 +87,6 @@ class HeadStore(ProjectStore):
         """What the deadline was for has been done; the next one is `delay` from now."""
         self._run("extend_deadline", **msgspec.structs.asdict(fence), delay=delay)
 
-    def remember_output(self, agent_id: str, output_box_id: str) -> None:
-        """Keep which box the agent wrote last."""
-        self._run("remember_output", agent_id=agent_id, output_box_id=output_box_id)
-
     def stale(self, fence: Fence, head: Head | None) -> StaleEpoch:
         """The error that says what became of a turn since `fence` was valid."""
         found = "nothing (its head is lost)" if head is None else _standing(head)
@@ -125,6 +109,22 @@ class HeadStore(ProjectStore):
         if action is not None and epoch is not None and epoch > fence.turn_epoch:
             known.append(f"{action} by {actor}" + (f": {reason}" if reason else ""))
         return f"; {', '.join(known)}" if known else ""
+
+
+def assignment_of(row: InboxRow) -> dict[str, Any]:
+    """What the head of an agent says that is assigned to the turn of this row."""
+    lineage = row.lineage
+    return {
+        "agent_id": row.agent_id,
+        "agent_turn_id": row.turn_id,
+        "channel_id": row.channel_id,
+        "depth": lineage.depth,
+        "trace_id": lineage.trace_id,
+        "parent_step_id": lineage.parent_step_id,
+        "profile_box_id": row.pointer("profile_box_id"),
+        "context_box_id": row.pointer("context_box_id"),
+        "output_box_id": row.pointer("output_box_id"),
+    }
 
 
 def _standing(head: Head) -> str:

@@ -5,16 +5,21 @@ transaction, who holds the head of the agent first; a claim locks the heads itse
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
+from cardbox_cli.model.execution.dispatching import ClaimedSituation
 from cardbox_cli.model.execution.lifecycle import INBOX_MOVES
 from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, InboxRow, Lease
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.rows import decoded
+
+# So many rows more than are wanted are looked for, where any may be in somebody else's hands.
+_SPARE = 100
+_NO_ROW = "`cbx inbox list` shows them"
 
 
 class NewRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +37,20 @@ class NewRow(msgspec.Struct, frozen=True, kw_only=True):
     agent_turn_id: str | None = None
     turn_epoch: int = 0
 
+    def written(self, project_id: str, now: datetime) -> InboxRow:
+        """The row as it is stored at this time."""
+        return InboxRow(
+            **msgspec.structs.asdict(self),
+            project_id=project_id,
+            retry_count=0,
+            next_retry_at=now,
+            last_error=None,
+            defer_reason=None,
+            processed_at=None,
+            archived_at=None,
+            created_at=now,
+        )
+
 
 class InboxStore(ProjectStore):
     """The inbox rows of one project's agents, and their leases."""
@@ -45,7 +64,19 @@ class InboxStore(ProjectStore):
     def get(self, inbox_id: str) -> InboxRow:
         """The row of this id. Raises NotFound."""
         row = self._one(InboxRow, "inbox_row", inbox_id=inbox_id)
-        return self._found(row, "inbox row", inbox_id, "`cbx inbox list` shows them")
+        return self._found(row, "inbox row", inbox_id, _NO_ROW)
+
+    def hold(self, inbox_id: str) -> ClaimedSituation:
+        """The row of this id with what decides on it, all held until the end of the transaction.
+
+        Raises NotFound.
+        """
+        stored = self._one(ClaimedSituation, "claimed_situation", inbox_id=inbox_id)
+        found = self._found(stored, "inbox row", inbox_id, _NO_ROW)
+        if found.lease is not None:
+            return found
+        # One that was made while we waited for the head.
+        return msgspec.structs.replace(found, lease=self.lock_lease(inbox_id))
 
     def lock(self, inbox_id: str) -> InboxRow | None:
         """The row of this id, held until the end of the transaction."""
@@ -68,22 +99,9 @@ class InboxStore(ProjectStore):
         """What an agent still has before it, the oldest first."""
         return self._all(InboxRow, "open_inbox_of_agent", agent_id=agent_id)
 
-    def oldest_queued(self, agent_id: str) -> InboxRow | None:
-        """The turn that is next for an agent, held until the end of the transaction."""
-        return self._one(InboxRow, "oldest_queued", agent_id=agent_id)
-
-    def is_repeated(self, row: InboxRow) -> bool:
-        """Whether an older row asks for the same turn, as some programs' watchdogs make them."""
-        return bool(self.database.value("has_older_row", **msgspec.structs.asdict(row)))
-
     def queue_position(self, row: InboxRow) -> int:
         """The place of a queued row among those of its agent, from 1."""
         return int(self.database.value("queue_position", **msgspec.structs.asdict(row)))
-
-    def output_box_user(self, box_id: str, agent_id: str, *, to_come: bool) -> tuple[str, str] | None:
-        """A turn of another agent that writes to this box, and that agent; `to_come`: queued ones count."""
-        row = self._row("output_box_users", box_id=box_id, agent_id=agent_id, to_come=to_come)
-        return None if row is None else (row[0], row[1])
 
     def move(
         self,
@@ -140,12 +158,14 @@ class InboxStore(ProjectStore):
         self, *, target: str | None, owner: str, limit: int, lease: timedelta
     ) -> list[tuple[InboxRow, Lease]]:
         """Claim up to `limit` due rows, one of each agent that serves under `target` (None: under any)."""
-        wanted = {"target": target, "owner": owner, "lease": lease}
-        claimed = self._all(InboxRow, "claim_due", **wanted, limit=limit)
+        named = {"owner": owner, "lease": lease}
+        claimed = self._all(InboxRow, "claim_due", target=target, limit=limit, **named)
         if len(claimed) < limit and self._value("more_due"):
-            served = [row.agent_id for row in claimed]
-            left = limit - len(claimed)
-            claimed += self._all(InboxRow, "claim_due_by_agent", **wanted, limit=left, served=served)
+            served, left = [row.agent_id for row in claimed], limit - len(claimed)
+            # Some may be of agents whose heads others hold.
+            asked = {"target": target, "served": served, "now": self.database.now()}
+            due = self._column("due_by_agent", **asked, limit=left + _SPARE)
+            claimed += self._all(InboxRow, "claim_due_by_agent", inbox_ids=due, limit=left, **named)
         return [(row, _new_lease(row, owner, lease)) for row in claimed]
 
     def consume(self, inbox_ids: Sequence[str], *, owner: str) -> list[str]:

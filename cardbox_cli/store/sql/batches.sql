@@ -115,12 +115,24 @@ FROM cbx.batch_tasks AS k
 WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s
 GROUP BY k.status
 
--- name: is_batch_task_due
--- Whether a task is still to be dispatched, and its batch is running.
-SELECT k.status = 'pending' AND b.status = 'running' AND k.next_try_at <= %(now)s
-FROM cbx.batch_tasks AS k
-JOIN cbx.batches AS b ON b.project_id = k.project_id AND b.batch_id = k.batch_id
-WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.task_index = %(task_index)s
+-- name: lock_batch_task
+-- Locks the head of a task's agent, if it has one and no other transaction holds it: the time, whether the head is
+-- ours, and when the task is to be dispatched, null where it is not pending, or its batch not running.
+WITH head AS MATERIALIZED (
+    SELECT h.agent_id
+    FROM state.agent_state_head AS h
+    WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
+    FOR UPDATE SKIP LOCKED
+)
+SELECT {moment},
+    EXISTS (SELECT FROM head) OR NOT EXISTS (
+        SELECT FROM state.agent_state_head AS h
+        WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s),
+    (SELECT k.next_try_at
+     FROM cbx.batch_tasks AS k
+     JOIN cbx.batches AS b ON b.project_id = k.project_id AND b.batch_id = k.batch_id
+     WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.task_index = %(task_index)s
+         AND k.status = 'pending' AND b.status = 'running')
 
 -- name: due_batch_tasks
 -- Tasks of running batches, of this one (null: of any), whose dispatch is due.
@@ -160,10 +172,10 @@ WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.task_ind
 -- The end of a child, once, while its batch is held; it need not be stopped any more.
 UPDATE cbx.batch_tasks AS k
 SET stop_due = false,
-    status = CASE k.status WHEN 'dispatched' THEN %(status)s ELSE k.status END,
+    status = CASE WHEN k.status = 'dispatched' THEN %(status)s ELSE k.status END,
     deliverable_card_id = coalesce(k.deliverable_card_id, %(deliverable_card_id)s),
-    error_code = CASE k.status WHEN 'dispatched' THEN %(error_code)s ELSE k.error_code END,
-    error = CASE k.status WHEN 'dispatched' THEN %(error)s ELSE k.error END,
+    error_code = CASE WHEN k.status = 'dispatched' THEN %(error_code)s ELSE k.error_code END,
+    error = CASE WHEN k.status = 'dispatched' THEN %(error)s ELSE k.error END,
     ended_at = coalesce(k.ended_at, %(now)s)
 WHERE k.project_id = %(project_id)s AND k.agent_turn_id = %(agent_turn_id)s
     AND (k.status = 'dispatched' OR k.stop_due)

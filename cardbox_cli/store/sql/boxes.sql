@@ -1,5 +1,5 @@
 -- fragment: moment
-(clock_timestamp() + coalesce(nullif(current_setting('cbx.clock_offset', true), ''), '0')::interval)
+%(moment)s::timestamptz
 
 -- fragment: ids
 CASE WHEN jsonb_typeof(b.card_ids) = 'array' THEN b.card_ids ELSE '[]' END
@@ -67,7 +67,7 @@ LIMIT %(limit)s
 -- name: count_further_boxes
 -- How many boxes there are after a place, up to a limit.
 SELECT count(*)
-FROM (SELECT FROM public.card_boxes AS b
+FROM (SELECT 1 FROM public.card_boxes AS b
       WHERE b.tenant_id = %(project_id)s AND {box_is_in_range}
       LIMIT %(limit)s) AS further
 
@@ -86,10 +86,13 @@ RETURNING jsonb_array_length(b.card_ids)
 
 -- name: replace_box
 -- Sets the id list.
-UPDATE public.card_boxes AS b
-SET card_ids = %(card_ids)s, updated_at = {moment}
-WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
-RETURNING {box_json}
+WITH b AS (
+    UPDATE public.card_boxes AS b
+    SET card_ids = %(card_ids)s, updated_at = {moment}
+    WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
+    RETURNING b.*
+)
+SELECT {box_json} FROM b
 
 -- name: delete_box
 -- Removes the row; the cards stay.
@@ -118,6 +121,40 @@ SELECT (coalesce(%(first)s::integer, 0) + slot.place - 1)::integer, coalesce(slo
     CASE WHEN c.card_id IS NOT NULL THEN {card_json} END
 FROM public.card_boxes AS b
 CROSS JOIN LATERAL {places}
+LEFT JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
+WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
+ORDER BY slot.place
+
+-- name: box_in_short
+-- A box without its ids: how many it has.
+SELECT json_build_object(
+    'box_id', b.box_id,
+    'length', jsonb_array_length({ids}),
+    'parent_ids', CASE WHEN jsonb_typeof(b.parent_ids) = 'array' THEN b.parent_ids ELSE '[]' END,
+    'updated_at', {instant(b.updated_at)}
+)::text
+FROM public.card_boxes AS b
+WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
+
+-- fragment: card_size
+coalesce(octet_length(c.content::text), 0) + coalesce(octet_length(c.tool_calls::text), 0)
+    + coalesce(octet_length(c.metadata::text), 0)
+
+-- name: window_of_box
+-- Places `first` to `last` of a box in order, from 0: the id, what became of its card, how many bytes of JSON that
+-- is, and the card; of one with more bytes than `whole` its type, its role and the beginning of its content.
+SELECT (%(first)s + slot.place - 1)::integer, coalesce(slot.card_id, 'null'),
+    CASE WHEN c.card_id IS NULL THEN 'dangling'
+         WHEN c.deleted_at IS NOT NULL THEN 'deleted'
+         WHEN c.expires_at <= %(now)s THEN 'expired'
+         ELSE 'present' END,
+    {card_size},
+    (SELECT {card_json} WHERE c.card_id IS NOT NULL AND {card_size} <= %(whole)s),
+    {card_type}, c.metadata ->> 'role', left(coalesce(c.content ->> 'text', c.content::text), %(beginning)s)
+FROM public.card_boxes AS b
+CROSS JOIN LATERAL jsonb_array_elements_text(jsonb_path_query_array(
+    {ids}, '$[$first to $last]', jsonb_build_object('first', %(first)s::integer, 'last', %(last)s::integer)))
+    WITH ORDINALITY AS slot (card_id, place)
 LEFT JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 ORDER BY slot.place

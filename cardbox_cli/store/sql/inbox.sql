@@ -45,44 +45,12 @@ WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s AND 
 ORDER BY i.created_at, i.inbox_id
 LIMIT 1
 
--- name: oldest_queued
--- The turn that is next for an agent, held until the end of the transaction.
-SELECT {inbox_json}
-FROM state.agent_inbox AS i
-WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.status = 'queued'
-    AND i.message_type = 'turn'
-ORDER BY i.created_at, i.inbox_id
-LIMIT 1
-FOR UPDATE
-
--- name: has_older_row
--- Whether a turn has a row that is older than this one.
-SELECT EXISTS (
-    SELECT FROM state.agent_inbox AS i
-    WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.agent_turn_id = %(agent_turn_id)s
-        AND i.message_type = 'turn'
-        AND (i.created_at, i.inbox_id) < (%(created_at)s::timestamptz, %(inbox_id)s))
-
 -- name: queue_position
 -- The place of a queued row among those of its agent, from 1.
 SELECT count(*)
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.status = 'queued'
     AND i.message_type = 'turn' AND (i.created_at, i.inbox_id) <= (%(created_at)s::timestamptz, %(inbox_id)s)
-
--- name: output_box_users
--- Turns of other agents, active or to come, that write to this box.
-SELECT h.active_agent_turn_id, h.agent_id
-FROM state.agent_state_head AS h
-WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.agent_id <> %(agent_id)s
-    AND h.output_box_id = %(box_id)s::uuid
-UNION
-SELECT i.agent_turn_id, i.agent_id
-FROM state.agent_inbox AS i
-WHERE i.project_id = %(project_id)s AND i.agent_id <> %(agent_id)s AND i.message_type = 'turn'
-    AND i.status IN ('queued', 'pending', 'deferred', 'processing')
-    AND %(to_come)s AND i.payload ->> 'output_box_id' = %(box_id)s::text
-LIMIT 1
 
 -- name: move_inbox
 -- Changes the state of rows that are in one of the states that the change may come from. Finished ones are dated.
@@ -108,6 +76,10 @@ WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s
     AND i.status IN ('pending', 'deferred', 'processing')
 RETURNING i.inbox_id
 
+-- fragment: clock
+-- The time, asked for once and not of each row.
+clock AS MATERIALIZED (SELECT {now} AS now)
+
 -- fragment: oldest_due
 -- The row that the agent `asked` has to process next: of those that are due the one that was written first. A turn
 -- is none while another one of the agent is claimed. Each state is read in the order of its index.
@@ -116,14 +88,14 @@ FROM (
     (SELECT i.inbox_id, i.next_retry_at, i.created_at
     FROM state.agent_inbox AS i
     WHERE i.project_id = %(project_id)s AND i.agent_id = asked.agent_id AND i.status = 'pending'
-        AND i.next_retry_at <= {now} AND (i.message_type <> 'turn' OR NOT {runs_a_turn})
+        AND i.next_retry_at <= {1} AND (i.message_type <> 'turn' OR NOT {runs_a_turn})
     ORDER BY i.created_at, i.inbox_id
     LIMIT 1)
     UNION ALL
     (SELECT i.inbox_id, i.next_retry_at, i.created_at
     FROM state.agent_inbox AS i
     WHERE i.project_id = %(project_id)s AND i.agent_id = asked.agent_id AND i.status = 'deferred'
-        AND i.next_retry_at <= {now} AND (i.message_type <> 'turn' OR NOT {runs_a_turn})
+        AND i.next_retry_at <= {1} AND (i.message_type <> 'turn' OR NOT {runs_a_turn})
     ORDER BY i.created_at, i.inbox_id
     LIMIT 1)
 ) AS due
@@ -132,24 +104,25 @@ LIMIT 1
 
 -- fragment: runs_a_turn
 EXISTS (
-            SELECT FROM state.agent_inbox AS busy
-            WHERE busy.project_id = %(project_id)s AND busy.agent_id = asked.agent_id
-                AND busy.status = 'processing' AND busy.message_type = 'turn')
+            SELECT FROM state.agent_inbox AS b
+            WHERE b.project_id = %(project_id)s AND b.agent_id = asked.agent_id
+                AND b.status = 'processing' AND b.message_type = 'turn')
 
 -- fragment: claim_picked
--- Takes the rows of `picked`, whose heads are held: they are in processing then, with a lease.
+-- Takes the rows of `picked`, whose heads are held: they are in processing then, with a lease. In one statement,
+-- since a transaction of two, with the time as a parameter, makes a claim of one row take half as long again.
 claimed AS (
     UPDATE state.agent_inbox AS i
-    SET status = 'processing', processed_at = {now}
-    FROM picked
+    SET status = 'processing', processed_at = clock.now
+    FROM picked, clock
     WHERE i.project_id = %(project_id)s AND i.inbox_id = picked.inbox_id AND i.status IN ('pending', 'deferred')
     RETURNING i.*
 ), leased AS (
     INSERT INTO cbx.leases AS l
         (project_id, inbox_id, agent_id, agent_turn_id, turn_epoch, owner, claimed_at, heartbeat_at, expires_at)
-    SELECT i.project_id, i.inbox_id, i.agent_id, i.agent_turn_id, i.turn_epoch, %(owner)s, {now}, {now},
-        {now} + %(lease)s::interval
-    FROM claimed AS i
+    SELECT %(project_id)s, i.inbox_id, i.agent_id, i.agent_turn_id, i.turn_epoch, %(owner)s, clock.now, clock.now,
+        clock.now + %(lease)s::interval
+    FROM claimed AS i, clock
     ON CONFLICT (project_id, inbox_id) DO UPDATE
     SET owner = excluded.owner, turn_epoch = excluded.turn_epoch, claimed_at = excluded.claimed_at,
         heartbeat_at = excluded.heartbeat_at, expires_at = excluded.expires_at
@@ -164,12 +137,13 @@ SELECT {inbox_json} FROM claimed AS i ORDER BY i.created_at, i.inbox_id
 -- Up to `limit` due rows of agents of a target, one of each, the oldest. Agents whose row is due for the longest
 -- time come first; those whose head another transaction holds are passed over. Looks at the `window` rows of the
 -- project that are due for the longest time and no further, so that its cost does not grow with what waits.
-WITH picked AS MATERIALIZED (
+WITH {clock}, picked AS MATERIALIZED (
     SELECT seen.inbox_id
     FROM (
         SELECT i.agent_id, i.inbox_id, i.next_retry_at, i.created_at
         FROM state.agent_inbox AS i
-        WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now}
+        WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred')
+            AND i.next_retry_at <= (SELECT now FROM clock)
         ORDER BY i.next_retry_at, i.created_at, i.inbox_id
         LIMIT {window}
     ) AS seen
@@ -177,7 +151,7 @@ WITH picked AS MATERIALIZED (
         AND (%(target)s::text IS NULL OR asked.worker_target = %(target)s)
     -- OFFSET keeps the comparison inside: it holds nearly always, which the planner does not know.
     CROSS JOIN LATERAL (
-        SELECT FROM ({oldest_due}) AS oldest WHERE oldest.inbox_id = seen.inbox_id OFFSET 0
+        SELECT oldest.inbox_id FROM ({oldest_due((SELECT now FROM clock))}) AS oldest WHERE oldest.inbox_id = seen.inbox_id OFFSET 0
     ) AS is_oldest
     JOIN state.agent_state_head AS h ON h.project_id = %(project_id)s AND h.agent_id = seen.agent_id
     ORDER BY seen.next_retry_at, seen.created_at, seen.inbox_id
@@ -189,14 +163,16 @@ WITH picked AS MATERIALIZED (
 -- Whether there are more due rows in the project than a claim has looked at.
 SELECT EXISTS (
     SELECT FROM state.agent_inbox AS i
-    WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now}
+    WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred')
+        AND i.next_retry_at <= {now}
     ORDER BY i.next_retry_at, i.created_at, i.inbox_id
     OFFSET {window})
 
--- name: claim_due_by_agent
--- The same for agents that are not `served`, whatever waits before them: agent by agent. Goes through two indexes at
--- once, to the next agent of the target and from there to the next with an open row, so that its cost grows with the
--- fewer of these agents, and neither with the rows of an agent nor with those of other targets.
+-- name: due_by_agent
+-- The oldest due row of each agent that is not `served`, whatever waits before it, up to a limit: agent by agent.
+-- Goes through two indexes at once, to the next agent of the target and from there to the next with an open row, so
+-- that its cost grows with the fewer of these agents, and neither with the rows of an agent nor with those of other
+-- targets.
 WITH RECURSIVE asked AS (
     SELECT ''::text COLLATE "C" AS agent_id
     UNION ALL
@@ -215,15 +191,27 @@ WITH RECURSIVE asked AS (
         LIMIT 1)
     FROM asked
     WHERE asked.agent_id IS NOT NULL
-), picked AS MATERIALIZED (
-    SELECT oldest.inbox_id
-    FROM asked
-    JOIN resource.project_agents AS a ON a.project_id = %(project_id)s AND a.agent_id = asked.agent_id
-        AND (%(target)s::text IS NULL OR a.worker_target = %(target)s)
-    CROSS JOIN LATERAL ({oldest_due}) AS oldest
+)
+SELECT oldest.inbox_id
+FROM asked
+JOIN resource.project_agents AS a ON a.project_id = %(project_id)s AND a.agent_id = asked.agent_id
+    AND (%(target)s::text IS NULL OR a.worker_target = %(target)s)
+CROSS JOIN LATERAL ({oldest_due(%(now)s::timestamptz)}) AS oldest
+WHERE asked.agent_id <> ALL(%(served)s::text[])
+ORDER BY oldest.next_retry_at, oldest.created_at, oldest.inbox_id
+LIMIT %(limit)s
+
+-- name: claim_due_by_agent
+-- Up to `limit` of these rows, as far as they are due still, those that are due for the longest time first; those
+-- of agents whose head another transaction holds are passed over.
+WITH {clock}, picked AS MATERIALIZED (
+    SELECT asked.inbox_id
+    FROM state.agent_inbox AS asked
     JOIN state.agent_state_head AS h ON h.project_id = %(project_id)s AND h.agent_id = asked.agent_id
-    WHERE asked.agent_id <> ALL(%(served)s::text[])
-    ORDER BY oldest.next_retry_at, oldest.created_at, oldest.inbox_id
+    WHERE asked.project_id = %(project_id)s AND asked.inbox_id = ANY(%(inbox_ids)s)
+        AND asked.status IN ('pending', 'deferred') AND asked.next_retry_at <= (SELECT now FROM clock)
+        AND (asked.message_type <> 'turn' OR NOT {runs_a_turn})
+    ORDER BY asked.next_retry_at, asked.created_at, asked.inbox_id
     LIMIT %(limit)s
     FOR UPDATE OF h SKIP LOCKED
 ), {claim_picked}
@@ -366,7 +354,7 @@ FROM cbx.leases AS l
 WHERE l.project_id = %(project_id)s
     AND (l.expires_at <= {now} OR NOT EXISTS (
         SELECT FROM state.agent_inbox AS i
-        WHERE i.project_id = l.project_id AND i.inbox_id = l.inbox_id AND i.status = 'processing'))
+        WHERE i.project_id = %(project_id)s AND i.inbox_id = l.inbox_id AND i.status = 'processing'))
 ORDER BY l.expires_at
 LIMIT %(limit)s
 

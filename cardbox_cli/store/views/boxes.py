@@ -1,19 +1,22 @@
-"""Lists of boxes by what each is for. Never writes.
+"""Lists of boxes by what each is for, and parts of boxes of any length. Never writes.
 
 The kind of a box is what its first card, its packing or its title tells, in SQL; where these tell nothing,
 how the turns that name it use it: all that wait or run, and the latest ones.
 """
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import Any
 
 import msgspec
 
-from cardbox_cli.model.boxes import BOX_KINDS, Box, BoxKind, ListedBox
+from cardbox_cli.model.boxes import BOX_KINDS, Box, BoxKind, CardState, ListedBox
 from cardbox_cli.model.card_types import CARD_TYPES, PROFILE
-from cardbox_cli.model.cards import IMPORTER
+from cardbox_cli.model.cards import IMPORTER, Card, decode_card
+from cardbox_cli.model.ids import as_box_id
+from cardbox_cli.store.box_info import BoxInfoStore
 from cardbox_cli.store.box_use import BoxUseStore
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.project_store import (
@@ -38,8 +41,51 @@ class BoxKindFilter(Dated, frozen=True, kw_only=True):
     without: tuple[BoxKind, ...] = ()
 
 
+class BoxInShort(msgspec.Struct, frozen=True, kw_only=True):
+    """A box without its ids: `length` is how many it has."""
+
+    box_id: str
+    title: str | None = None
+    length: int
+    parent_ids: list[Any]
+    updated_at: datetime | None
+
+
+class WindowSlot(msgspec.Struct, frozen=True):
+    """A place of a box, from 0, and its card as far as it is read: of a large one only the `beginning` of its
+    content. `size` is that of its JSON in bytes, 0 where there is no card."""
+
+    position: int
+    card_id: str
+    state: CardState
+    size: int
+    card: Card | None
+    type: str
+    role: str | None
+    beginning: str
+
+
+# Larger cards are read whole only when one is asked for by its id. In bytes of JSON.
+_WHOLE = 32_000
+_BEGINNING = 4_000
+
+
 class BoxViews(ProjectStore):
     """The boxes of one project, as lists show them."""
+
+    def in_short(self, box_id: str) -> BoxInShort:
+        """A box, by its whole id, without its ids, of which it may have very many. Raises NotFound."""
+        canonical = as_box_id(box_id)
+        found = None if canonical is None else self._one(BoxInShort, "box_in_short", box_id=canonical)
+        box = self._found(found, "box", box_id, "`cbx box list` shows the newest boxes")
+        titles = BoxInfoStore(self.database, self.project_id).titles([box.box_id])
+        return msgspec.structs.replace(box, title=titles.get(box.box_id))
+
+    def window(self, box_id: str, first: int, count: int) -> list[WindowSlot]:
+        """The places of a box, by its canonical id, from `first` on, up to `count` of them."""
+        bounds = {"first": first, "last": first + count - 1, "whole": _WHOLE, "beginning": _BEGINNING}
+        rows = self._rows("window_of_box", box_id=box_id, now=self.database.now(), **bounds)
+        return [_window_slot(*row) for row in rows]
 
     def newest(self, where: BoxKindFilter, *, limit: int | None = None) -> Iterator[ListedBox]:
         """The boxes that `where` allows, the last changed first, read in pages as they are asked for."""
@@ -79,6 +125,20 @@ class BoxViews(ProjectStore):
 
     def _query(self, name: str) -> str:
         return name if self.database.keeps_box_info else f"{name}_without_info"
+
+
+def _window_slot(
+    position: int,
+    card_id: str,
+    state: CardState,
+    size: int,
+    card: str | None,
+    type: str,
+    role: str | None,
+    beginning: str | None,
+) -> WindowSlot:
+    read = None if card is None else decode_card(card)
+    return WindowSlot(position, card_id, state, size, read, type, role, beginning or "")
 
 
 def _told(where: BoxKindFilter) -> list[str]:

@@ -8,10 +8,8 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-from tests.packages import missing, program
+from tests.packages import axe_core, program
 
-_HERE = Path(__file__).parent
-_AXE = _HERE / "node_modules" / "axe-core" / "axe.min.js"
 _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 
 
@@ -38,8 +36,6 @@ def dom(page: Path, *options: str) -> str:
 
 def faults(page: Path, *options: str) -> list[dict[str, Any]]:
     """The serious faults that axe-core finds in a page: which rule, and where."""
-    if not _AXE.exists():
-        missing("axe-core is not installed: run scripts/install-test-packages")
     checked = page.with_name("checked.html")
     # The page's policy lets no script run: the checks run in a copy without it.
     found = (
@@ -47,7 +43,7 @@ def faults(page: Path, *options: str) -> list[dict[str, Any]]:
         "out.textContent = JSON.stringify(found.violations.map(each => ({id: each.id, impact: each.impact,"
         "where: each.nodes.map(node => node.html)}))); document.body.append(out); });"
     )
-    script = f"<script>{_AXE.read_text()}</script><script>{found}</script></body>"
+    script = f"<script>{axe_core()}</script><script>{found}</script></body>"
     text = _POLICY.sub("", page.read_text())
     checked.write_text(text.replace("</body>", script))
     shown = dom(checked, *options)

@@ -387,6 +387,19 @@ class TestAtTheSameTime:
         later = waiting.result()
         assert (first.turn_epoch, later.turn_epoch, later.queue_position) == (1, None, 1)
 
+    def test_a_turn_of_another_program_that_was_queued_meanwhile_goes_first(
+        self, ask: Asked, runtime: Runtime, second: Desk, context_box: str, at_once: AtOnce, desk: Desk
+    ) -> None:
+        request = DispatchRequest(target_agent_id="clerk", context_box_id=context_box)
+        with runtime.transaction():
+            # It holds the head and leaves it as it is.
+            runtime.heads.lock("clerk")
+            waiting = at_once(lambda: dispatch(second.runtime, request).result)
+            theirs = TestPromotion().put(runtime)
+        later = waiting.result()
+        assert desk.head().active_agent_turn_id == theirs
+        assert (later.turn_epoch, later.queue_position) == (None, 1)
+
     def test_the_same_correlation_for_the_same_agent(
         self, ask: Asked, runtime: Runtime, second: Desk, context_box: str, at_once: AtOnce
     ) -> None:
@@ -416,10 +429,17 @@ class TestAtTheSameTime:
         assert failure.value.message == "the correlation id 'c' was taken at the same moment"
         assert row_counts() == before
 
+    @pytest.mark.parametrize("is_there", [False, True], ids=["a new one", "one that is there"])
     def test_the_same_output_box_of_two_agents(
-        self, ask: Asked, runtime: Runtime, second: Desk, context_box: str, at_once: AtOnce
+        self,
+        is_there: bool,
+        ask: Asked,
+        runtime: Runtime,
+        second: Desk,
+        context_box: str,
+        at_once: AtOnce,
     ) -> None:
-        box_id = new_box_id()
+        box_id = runtime.boxes.create([]).box_id if is_there else new_box_id()
         request = DispatchRequest(target_agent_id="scribe", context_box_id=context_box, output_box_id=box_id)
         with runtime.transaction():
             ask(output_box_id=box_id)

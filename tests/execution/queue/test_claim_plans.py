@@ -1,16 +1,22 @@
-"""Claiming and reaping read what is open and nothing else, however much is finished."""
+"""Claiming, dispatching and reaping read what is open and nothing else, however much is finished."""
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
+from cardbox_cli.execution.dispatch.dispatch import dispatch
+from cardbox_cli.execution.dispatch.request import DispatchRequest, Parent
+from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.queue.claims import claim
+from cardbox_cli.execution.queue.promotion import promote_next
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
+from cardbox_cli.store.profiles import ProfileStore
 from tests.conftest import PROJECT
 from tests.store.test_plans import Explaining, indexes
 
@@ -68,6 +74,34 @@ def test_a_claim_reads_the_partial_indexes(explaining: Explaining) -> None:
     assert {name for name in read if "inbox" in name} <= {
         *("idx_inbox_due", "idx_inbox_open", "agent_inbox_pkey")
     }
+
+
+def test_a_dispatch_reads_what_it_names(explaining: Explaining) -> None:
+    profile = {"name": "clerk", "worker_target": "desk", "tags": []}
+    ProfileStore(explaining, PROJECT).save(profile, author_id="t")
+    provision(explaining, PROJECT, AgentRequest(agent_id="clerk", profile_name="clerk"))
+    runtime = Runtime(explaining, PROJECT, settings=Settings())
+    context, output = (runtime.boxes.create([]).box_id for _ in range(2))
+    explaining.plans.clear()
+    request = DispatchRequest(
+        target_agent_id="clerk",
+        context_box_id=context,
+        output_box_id=output,
+        correlation_id="c",
+        parent=Parent(agent_turn_id="due-1"),
+    )
+    found = [dispatch(runtime, request).result.queue_position]
+    request = msgspec.structs.replace(request, correlation_id="d", output_box_id=None)
+    found.append(dispatch(runtime, request).result.queue_position)
+    assert found == [None, 1]
+    assert explaining.plans.keys() == {"dispatch_situation", "write_turn"}
+    with runtime.transaction():
+        head = runtime.heads.lock("clerk")
+        assert head is not None
+        runtime.heads.free(head.fence, "end")
+        assert promote_next(runtime, "clerk") is not None
+    assert {"promotion_situation", "promote_turn"} <= explaining.plans.keys()
+    assert whole(explaining.plans) == []
 
 
 def test_reaping_reads_what_is_open(explaining: Explaining) -> None:

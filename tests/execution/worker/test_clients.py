@@ -260,3 +260,8 @@ def test_a_stop_does_not_wait_for_one_that_never_begins(start: Start) -> None:
     timer.start()
     assert start(program="import time; time.sleep(100)")(stop=stop).stopped
     timer.join()
+
+
+def test_one_that_answers_and_goes_has_answered(start: Start) -> None:
+    ask = start('os.write(1, b\'{"answer": "bye"}\\n\'); os._exit(0)', requests=1)
+    assert [ask().stdout for _ in range(20)] == [b"bye"] * 20

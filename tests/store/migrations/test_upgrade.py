@@ -165,12 +165,12 @@ class TestWhatWasLost:
             FOR lost IN SELECT format('DROP INDEX %s', indexrelid::regclass) FROM pg_index
                 JOIN pg_class ON pg_class.oid = indrelid
                 WHERE NOT indisprimary AND relnamespace::regnamespace::text IN ('public', 'resource', 'state', 'cbx')
-                    AND relname NOT LIKE 'chat%' AND relname NOT IN ('batches', 'batch_tasks')
+                    AND relname NOT LIKE 'chat%' AND relname NOT IN ('batches', 'batch_tasks', 'api_tokens')
             LOOP EXECUTE lost; END LOOP;
             FOR lost IN SELECT format('ALTER TABLE %I.%I DROP COLUMN %I', table_schema, table_name, column_name)
                 FROM information_schema.columns
                 WHERE (table_schema IN ('state', 'cbx') OR table_name IN ('project_agents', 'tools'))
-                    AND table_name NOT IN ('schema_version', 'logs', 'batches', 'batch_tasks')
+                    AND table_name NOT IN ('schema_version', 'logs', 'batches', 'batch_tasks', 'api_tokens')
                     AND table_name NOT LIKE 'chat%' AND (is_nullable = 'YES' OR column_default IS NOT NULL)
             LOOP EXECUTE lost; END LOOP; END $$""")
         set_back(database, 4)

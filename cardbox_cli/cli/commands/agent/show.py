@@ -7,11 +7,11 @@ from typer import Argument
 from cardbox_cli.cli.parameters.types import AGENT
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import age, time
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import Head
 from cardbox_cli.model.identity import RosterEntry
+from cardbox_cli.model.text.quantities import age, time
 
 AgentId = Annotated[str, Argument(click_type=AGENT, help="The agent's id.")]
 

@@ -13,11 +13,11 @@ from cardbox_cli.cli.parameters.programs import check_command
 from cardbox_cli.cli.parameters.types import Seconds
 from cardbox_cli.cli.parameters.worker_environment import refuse_inside_turn
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import ServiceUnavailable, UsageError
 from cardbox_cli.limits import RESULT_SIZE
 from cardbox_cli.model.cards import OPERATOR
+from cardbox_cli.model.text.quantities import count
 from cardbox_cli.model.text.visible_text import one_entry
 
 if TYPE_CHECKING:

@@ -7,20 +7,21 @@ from typing import Annotated, Any
 import msgspec
 from typer import Argument, Option
 
-from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import box_title, full_text, preview
+from cardbox_cli.cli.terminal.describe import box_title
 from cardbox_cli.cli.terminal.word_diff import INDENT, compared, indented
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, Slot
+from cardbox_cli.model.card_words import full_text, preview
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.diff.boxes import BoxDiff, Change
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.escaping import flat
 
 # kind -> the mark before a line, and its colour.
 _LOOKS = {"removed": ("-", "red"), "added": ("+", "green"), "moved": (">", "cyan"), "changed": ("~", "bold")}

@@ -10,19 +10,20 @@ from typer import Option
 
 from cardbox_cli.cli.auditing import audit
 from cardbox_cli.cli.commands.box.members import told_of
-from cardbox_cli.cli.escaping import flat, printable
 from cardbox_cli.cli.parameters.editor import Edited, changed_meanwhile, edited, taken_from
 from cardbox_cli.cli.parameters.inputs import decline, source_name
 from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import count, preview
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, BoxView, Slot
+from cardbox_cli.model.card_words import preview
 from cardbox_cli.model.ids import hash_ids, short_id
+from cardbox_cli.model.text.escaping import flat, printable
+from cardbox_cli.model.text.quantities import count
 
 if TYPE_CHECKING:
     from cardbox_cli.store.cards import CardStore

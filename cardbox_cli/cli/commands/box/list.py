@@ -10,12 +10,12 @@ from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Sin
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.columns.boxes import BOX
-from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.shown import chosen
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.boxes import BOX_KINDS, INTERNAL_KINDS, BoxKind
+from cardbox_cli.model.text.quantities import count
 
 
 @verb(

@@ -5,15 +5,15 @@ from typing import Annotated
 from typer import Option
 
 from cardbox_cli.cli.auditing import audit, forced
-from cardbox_cli.cli.escaping import spelled
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import CardIds, ForceCard, Yes
 from cardbox_cli.cli.parameters.worker_environment import refuse_inside_turn
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.ids import short_id, unique
+from cardbox_cli.model.text.escaping import spelled
+from cardbox_cli.model.text.quantities import count
 
 
 @verb("cbx card delete 5f0c2a91 --yes")

@@ -14,7 +14,6 @@ from cardbox_cli.cli.parameters.types import BOX, FILE
 from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.edits import editable_text, edited_card, edited_content, replaced
 from cardbox_cli.context.sources import originals, same_json
@@ -25,6 +24,7 @@ from cardbox_cli.model.cards import OPERATOR, Card, written_by
 from cardbox_cli.model.content import Content, TextContent
 from cardbox_cli.model.ids import hash_ids, short_id, unique
 from cardbox_cli.model.text.command_lines import argument
+from cardbox_cli.model.text.quantities import count
 
 if TYPE_CHECKING:
     from cardbox_cli.store.cards import CardStore

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typer import Exit, Option
 
-from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.inputs import opened, source_name
 from cardbox_cli.cli.parameters.large_files import end_of_lines, files_in, is_packed, open_file
 from cardbox_cli.cli.parameters.options import AUTO, ConversationFiles, MessagesKey, SourceFormat
@@ -18,7 +17,6 @@ from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.progress import bar
 from cardbox_cli.cli.terminal.tables import Column, print_table
 from cardbox_cli.cli.verb import verb
@@ -29,6 +27,8 @@ from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import Source
 from cardbox_cli.errors import CbxError, Conflict, InvalidConversation, InvalidInput, NotFound, UsageError
 from cardbox_cli.model.ids import unique
+from cardbox_cli.model.text.escaping import flat
+from cardbox_cli.model.text.quantities import count
 
 if TYPE_CHECKING:
     from cardbox_cli.conversations.importing import Imported, ImportedBox

@@ -9,19 +9,19 @@ import msgspec
 from typer import Argument
 
 from cardbox_cli.cli.commands.card.listing import CardTypes
-from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.colours import painted
 from cardbox_cli.cli.terminal.columns.cards import CARD
 from cardbox_cli.cli.terminal.columns.shared import short_or_nothing
-from cardbox_cli.cli.terminal.describe import PREVIEW, full_text
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.shown import Columns, chosen
 from cardbox_cli.cli.terminal.tables import Column
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
+from cardbox_cli.model.card_words import PREVIEW, full_text
 from cardbox_cli.model.cards import Card
+from cardbox_cli.model.text.escaping import one_line
 from cardbox_cli.model.text.found_text import around, pattern, searched_words
 
 if TYPE_CHECKING:

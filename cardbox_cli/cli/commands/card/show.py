@@ -8,12 +8,13 @@ from cardbox_cli.cli.parameters.inputs import resolved_or_given
 from cardbox_cli.cli.parameters.options import CardIds
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import answers, full_text, time
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_words import answers, full_text
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import unique
+from cardbox_cli.model.text.quantities import time
 from cardbox_cli.model.text.visible_text import indented
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import count
+from cardbox_cli.model.text.quantities import count
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.contexts import Changed

@@ -2,12 +2,12 @@
 
 from cardbox_cli.cli.commands.chat.changing import emit_changed
 from cardbox_cli.cli.commands.chat.talking import room_of
-from cardbox_cli.cli.escaping import spelled
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import ChatKey, Yes
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.model.text.escaping import spelled
+from cardbox_cli.model.text.quantities import count
 
 
 @verb("cbx chat clear telegram-chat-42", "cbx chat clear telegram-chat-42 --yes")

@@ -8,13 +8,13 @@ from typer import Argument, Option
 
 from cardbox_cli.chat.layout import folders, names
 from cardbox_cli.chat.layout.writing import files_of
-from cardbox_cli.cli.escaping import spelled
 from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.parameters.types import FOLDER
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput
+from cardbox_cli.model.text.escaping import spelled
 
 
 @verb(

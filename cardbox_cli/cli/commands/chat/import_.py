@@ -9,15 +9,15 @@ from typer import Argument, Option
 
 from cardbox_cli.chat.layout import folders, names
 from cardbox_cli.chat.layout.reading import ChatFiles, Skipped, read_chat, read_text
-from cardbox_cli.cli.escaping import spelled
 from cardbox_cli.cli.parameters.types import CHAT, FOLDER
 from cardbox_cli.cli.parameters.worker_environment import ANSWER, refuse_inside_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.tables import Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, NotFound
+from cardbox_cli.model.text.escaping import spelled
+from cardbox_cli.model.text.quantities import count
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.exchange.importing import ImportedChat

@@ -11,7 +11,6 @@ import click
 from click.shell_completion import CompletionItem
 from typer import Option
 
-from cardbox_cli.cli.escaping import one_line, spelled
 from cardbox_cli.cli.parameters import composing, working
 from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.parameters.types import PROFILE, REQUEST_FORMAT
@@ -23,6 +22,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.chats import check_key
+from cardbox_cli.model.text.escaping import one_line, spelled
 
 
 @verb(

@@ -5,7 +5,6 @@ from typing import Annotated
 from typer import Argument
 
 from cardbox_cli.cli.commands.chat.talking import room_of, text_of
-from cardbox_cli.cli.escaping import flat, spelled
 from cardbox_cli.cli.parameters.worker_environment import ANSWER, refuse_inside_turn
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
@@ -14,6 +13,7 @@ from cardbox_cli.cli.terminal.tables import Column
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.escaping import flat, spelled
 
 
 @verb(

@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.commands.chat.talking import room_of
-from cardbox_cli.cli.escaping import spelled
 from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import age
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, NotFound
+from cardbox_cli.model.text.escaping import spelled
+from cardbox_cli.model.text.quantities import age
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.why import Explained

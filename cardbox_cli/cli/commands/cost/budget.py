@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import click
 
-from cardbox_cli.cli.terminal.describe import token_count
 from cardbox_cli.context.cost.account import Account, StepCost
 from cardbox_cli.context.providers.registry import window
 from cardbox_cli.errors import Findings, InvalidInput, UsageError
+from cardbox_cli.model.text.quantities import token_count
 
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d+)?)%")
 

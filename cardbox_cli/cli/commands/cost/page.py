@@ -1,27 +1,22 @@
 """What `cbx cost` prints: the steps, what takes the tokens, the first break of the cache, the findings."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from cardbox_cli.cli.commands.cost.source import Costed
-from cardbox_cli.cli.escaping import flat, one_line
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import count, token_count
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
-from cardbox_cli.context.cost.account import Account, Grouping, SentPart, Share, StepCost
-from cardbox_cli.context.cost.check import check
+from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
+from cardbox_cli.context.cost.answer import Costs, cost_answer, costs_of
 from cardbox_cli.context.cost.finding import CostFinding
 from cardbox_cli.context.cost.mending import Mend
-from cardbox_cli.context.cost.prefix import Break, first_break
-from cardbox_cli.context.cost.prices import Money, Prices, money
-from cardbox_cli.context.cost.subject import Subject
+from cardbox_cli.context.cost.prefix import Break
+from cardbox_cli.context.cost.prices import Money, Prices
 from cardbox_cli.context.providers.registry import window
-from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.escaping import flat, one_line
+from cardbox_cli.model.text.quantities import count, token_count
 
 
 class Page(NamedTuple):
@@ -34,126 +29,28 @@ class Page(NamedTuple):
     is_picture: bool = False
 
 
-class CardShare(msgspec.Struct, frozen=True, kw_only=True):
-    """What a card takes: its `tokens` once, how often it was sent, and the tokens of all its sendings."""
-
-    card_id: str | None
-    box_id: str | None
-    position: int | None
-    layer: str
-    type: str
-    tool: str
-    tokens: int
-    tokens_exact: bool
-    sends: int
-    total: int
-    share: float
-    preview: str
-
-
-class _Found(NamedTuple):
-    account: Account
-    cards: list[CardShare]
-    findings: list[CostFinding]
-    broken: Break | None
-    money: Money | None
-
-
 def print_cost(costed: Costed, account: Account, page: Page) -> None:
     """Print what a series of requests costs. With -o id: the cards that take most, or that findings name."""
-    findings = check(Subject(account, profile=costed.profile, chat=costed.chat))
-    prices = None if page.prices is None else money(account.steps, page.prices)
-    found = _Found(account, _cards(account), findings, first_break(account), prices)
-    for model in [] if prices is None else prices.unpriced:
+    found = costs_of(account, profile=costed.profile, chat=costed.chat, prices=page.prices)
+    for model in [] if found.money is None else found.money.unpriced:
         announce(f"warning: no price is known of the model {model!r}: its requests are not counted in money")
     if page.is_picture:
         _print_picture(costed, found, page)
         return
     named = [card.card_id for card in found.cards[: page.top] if card.card_id]
-    output.emit(_as_json(costed, found, page), table=lambda: _print_text(costed, found, page), ids=named)
-
-
-def _cards(account: Account) -> list[CardShare]:
-    """What each card takes, the most first; a layer's text counts for the card that made it, and all
-    sendings of a card together, also those behind a break."""
-    of_all = account.tokens
-    sends: Counter[tuple[object, ...]] = Counter()
-    for part in account.parts:
-        sends[_place(part)] += part.sends
-    shares = [
-        CardShare(
-            card_id=part.card_id,
-            box_id=part.box_id or None,
-            position=part.position,
-            layer=part.layer,
-            type=part.type,
-            tool=part.tool,
-            tokens=part.tokens,
-            tokens_exact=not part.estimated,
-            sends=sent,
-            total=part.tokens * sent,
-            share=round(part.tokens * sent / of_all, 4) if of_all else 0.0,
-            preview=_preview(part),
-        )
-        for part in {_place(part): part for part in reversed(account.parts)}.values()
-        for sent in [sends[_place(part)]]
-    ]
-    return sorted(shares, key=lambda share: -share.total)
-
-
-def _place(part: SentPart) -> tuple[object, ...]:
-    """What messages of one card have in common; of what no card made each is its own."""
-    return (part.card_id, part.layer, part.tokens) if part.card_id else (id(part),)
-
-
-def _preview(part: SentPart) -> str:
-    content = part.message.body.get("content")
-    text = content if isinstance(content, str) else ""
-    return (text or ("" if part.card is None else card_text(part.card.content)))[:200]
-
-
-# --- for programs
-
-
-def _as_json(costed: Costed, found: _Found, page: Page) -> dict[str, Any]:
-    account, steps = found.account, found.account.steps
-    greatest = max(steps, key=lambda step: step.tokens, default=None)
-    return {
-        "kind": costed.kind,
-        "id": costed.id,
-        "tokenizer": account.tokenizer,
-        "tokens": account.tokens,
-        "tokens_exact": account.exact,
-        "kept": account.kept,
-        "new": account.tokens - account.kept,
-        "greatest": None if greatest is None else greatest.number,
-        "of_window": None if greatest is None else _of_window(greatest),
-        "steps": steps,
-        "by": {**account.by, "card": found.cards[: page.top]},
-        "breaks": [step.number for step in steps if step.breaks],
-        "first_break": found.broken,
-        "findings": [{**msgspec.structs.asdict(each), "fix": _line(each.mend)} for each in found.findings],
-        "money": found.money,
-    }
-
-
-def _of_window(step: StepCost) -> float | None:
-    holds = window(step.model)
-    return None if holds is None else round(step.tokens / holds, 4)
+    answer = cost_answer(costed.kind, costed.id, found, top=page.top, project_option=session().project_option)
+    output.emit(answer, table=lambda: _print_text(costed, found, page), ids=named)
 
 
 def _line(mend: Mend | None) -> str | None:
-    """The command as it is to be typed; it names the project where that is not the usual one."""
-    if mend is None:
-        return None
-    project = session().project_id
-    return mend.line(*(["--project", project] if project != session().usual_project else []))
+    """The command as it is to be typed."""
+    return None if mend is None else mend.line(*session().project_option)
 
 
 # --- for people
 
 
-def _print_text(costed: Costed, found: _Found, page: Page) -> None:
+def _print_text(costed: Costed, found: Costs, page: Page) -> None:
     account, steps = found.account, found.account.steps
     exact = account.exact
     output.facts((costed.kind, costed.id), *_facts(found))
@@ -172,7 +69,7 @@ def _print_text(costed: Costed, found: _Found, page: Page) -> None:
         announce(f"{len(found.findings) - page.top} more findings; --top {len(found.findings)} shows all")
 
 
-def _facts(found: _Found) -> list[tuple[str, str | None]]:
+def _facts(found: Costs) -> list[tuple[str, str | None]]:
     account, steps = found.account, found.account.steps
     greatest = max(steps, key=lambda step: step.tokens, default=None)
     return [
@@ -184,8 +81,8 @@ def _facts(found: _Found) -> list[tuple[str, str | None]]:
     ]
 
 
-def _print_picture(costed: Costed, found: _Found, page: Page) -> None:
-    from cardbox_cli.cli.pictures.cost import CostPicture, cost_page
+def _print_picture(costed: Costed, found: Costs, page: Page) -> None:
+    from cardbox_cli.pictures.cost import CostPicture, cost_page
 
     picture = CostPicture(
         name=f"{costed.kind} {costed.id}",
@@ -202,7 +99,7 @@ def _greatest(step: StepCost) -> str:
     return f"{token_count(step.tokens, exact=not step.estimated)} tokens in request {step.number}{of_window}"
 
 
-def _cache(found: _Found, exact: bool) -> str:
+def _cache(found: Costs, exact: bool) -> str:
     account = found.account
     share = account.kept / account.tokens if account.tokens else 0
     broken = sum(step.breaks for step in account.steps)

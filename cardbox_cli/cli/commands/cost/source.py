@@ -7,7 +7,6 @@ from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.requests import Requests
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.context.cost.series import Sent, conversation
 from cardbox_cli.context.cost.subject import ChatSubject
 from cardbox_cli.context.formats import provider_of
@@ -17,6 +16,7 @@ from cardbox_cli.execution.requests.recorded import RecordedRequests
 from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.execution.requests.series import sent_by_turn
 from cardbox_cli.model.text.command_lines import command_line
+from cardbox_cli.model.text.quantities import count
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.views.turns import TurnFilter, TurnRow
 

@@ -10,10 +10,10 @@ from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import Yes
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.progress import bar
 from cardbox_cli.cli.terminal.tables import Column, print_table
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.model.text.quantities import count
 
 if TYPE_CHECKING:
     from cardbox_cli.store.gc import Dangling, Rubbish

@@ -6,8 +6,8 @@ from typer import Option
 
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.model.text.quantities import count
 
 
 @verb("cbx --database-url postgresql://db.example.com/agents db init --yes")

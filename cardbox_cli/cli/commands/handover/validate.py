@@ -8,9 +8,9 @@ from cardbox_cli.cli.parameters.problems import all_of
 from cardbox_cli.cli.parameters.recipes import load_recipe, warn_of
 from cardbox_cli.cli.parameters.types import RECIPE
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import CbxError, InvalidRecipe, NotFound
+from cardbox_cli.model.text.quantities import count
 
 
 @verb("cbx handover validate handovers/*.yaml")

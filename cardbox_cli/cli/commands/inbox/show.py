@@ -3,10 +3,10 @@
 from cardbox_cli.cli.parameters.options import InboxId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import InboxRow, Lease
+from cardbox_cli.model.text.quantities import time
 
 
 @verb("cbx inbox show 1d5c8f72", "cbx inbox show 1d5c8f72 -o json | jq .payload", pages=True)

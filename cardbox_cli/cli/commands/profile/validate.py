@@ -9,9 +9,9 @@ from cardbox_cli.cli.parameters.problems import all_of
 from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import CbxError, InvalidInput, NotFound
+from cardbox_cli.model.text.quantities import count
 
 
 @verb("cbx profile validate profiles/*.yaml")

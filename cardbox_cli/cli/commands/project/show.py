@@ -8,8 +8,8 @@ from cardbox_cli.cli.commands.project.project_record import (
 )
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.model.text.quantities import time
 
 
 @verb("cbx project show", "cbx project show shop -o json", pages=True)

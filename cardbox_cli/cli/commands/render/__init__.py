@@ -26,7 +26,6 @@ from cardbox_cli.cli.parameters.types import (
 )
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import count
 from cardbox_cli.cli.terminal.findings import answer
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.formats import TEXT, body_of, provider_of, text
@@ -37,6 +36,7 @@ from cardbox_cli.errors import UsageError
 from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import unique
+from cardbox_cli.model.text.quantities import count
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.parameters.requests import Requests, Shown

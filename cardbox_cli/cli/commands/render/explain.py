@@ -3,15 +3,16 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import short_rule, token_count
+from cardbox_cli.cli.terminal.describe import short_rule
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below, room_beside
 from cardbox_cli.context.formats import body_of
 from cardbox_cli.context.inspection.explain import Explanation, LayerShare, MessageLine, explain, shares
 from cardbox_cli.context.providers.registry import window
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.ids import short_id, unique
+from cardbox_cli.model.text.escaping import one_line
+from cardbox_cli.model.text.quantities import token_count
 from cardbox_cli.settings import TERM
 
 if TYPE_CHECKING:

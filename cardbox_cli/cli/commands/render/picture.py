@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from cardbox_cli.cli.pictures.request import RequestPicture, StepPicture, request_page
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.context.formats import provider_of
 from cardbox_cli.context.inspection.explain import explain
 from cardbox_cli.context.lint.check import lint
 from cardbox_cli.context.providers.registry import window
+from cardbox_cli.pictures.request import RequestPicture, StepPicture, request_page
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.parameters.requests import Requests, Shown

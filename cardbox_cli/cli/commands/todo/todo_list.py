@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument
 
-from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.worker_environment import own_context, own_output, own_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
@@ -13,6 +12,7 @@ from cardbox_cli.cli.terminal.shown import Shown
 from cardbox_cli.cli.terminal.tables import Column
 from cardbox_cli.model.cards import OPERATOR, CardDraft
 from cardbox_cli.model.ids import short_id, unique
+from cardbox_cli.model.text.escaping import flat
 from cardbox_cli.model.todo import TodoItem, find_item, settled, todo_items
 
 if TYPE_CHECKING:

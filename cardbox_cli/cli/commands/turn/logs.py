@@ -9,11 +9,11 @@ from typer import Option
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.model.text.durations import duration
+from cardbox_cli.model.text.quantities import time
 from cardbox_cli.model.text.visible_text import indented
 
 if TYPE_CHECKING:

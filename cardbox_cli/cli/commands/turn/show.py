@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.options import LastTurnId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns.shared import short_or_nothing
 from cardbox_cli.cli.terminal.columns.turns import EVENT, INBOX, TURN
-from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.terminal.shown import Columns, picked
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.terminal.turns import end_of_stderr
@@ -19,6 +17,8 @@ from cardbox_cli.model.execution.logs import LogTail, last_lines
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.durations import duration
+from cardbox_cli.model.text.escaping import one_line
+from cardbox_cli.model.text.quantities import time
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import TurnView

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.parameters.types import HTML, OneOf
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.model.text.escaping import flat
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import Branch
@@ -53,7 +53,7 @@ def command(
         announce(f"note: {len(known)} turns are shown; there may be more")
     tops = tree([summary(each) for each in known], members)
     if format_ is not None:
-        from cardbox_cli.cli.pictures.trace import trace_drawing, trace_page
+        from cardbox_cli.pictures.trace import trace_drawing, trace_page
 
         output.write(trace_page(found.trace_id, tops) if format_ == HTML else trace_drawing(tops), end="")
         return

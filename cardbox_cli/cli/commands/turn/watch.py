@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.parameters.types import Seconds
 from cardbox_cli.cli.session import session
@@ -18,6 +17,7 @@ from cardbox_cli.cli.terminal.shown import Shown
 from cardbox_cli.cli.terminal.turns import require_success
 from cardbox_cli.cli.terminal.watch import pauses
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.model.text.escaping import flat
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.timeline import Event

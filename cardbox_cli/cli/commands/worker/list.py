@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.escaping import one_line
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import PREVIEW, age, count, time
 from cardbox_cli.cli.terminal.shown import Shown
 from cardbox_cli.cli.terminal.tables import NOTHING, Column
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.model.card_words import PREVIEW
+from cardbox_cli.model.text.escaping import one_line
+from cardbox_cli.model.text.quantities import age, count, time
 
 if TYPE_CHECKING:
     from cardbox_cli.model.execution.turns import WorkerEntry

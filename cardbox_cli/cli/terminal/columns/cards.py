@@ -3,14 +3,15 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.terminal.columns.shared import aged
-from cardbox_cli.cli.terminal.describe import answers, full_text, preview, size, time, token_count
 from cardbox_cli.cli.terminal.shown import Columns, replaced
 from cardbox_cli.cli.terminal.tables import NOTHING, Column
 from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.card_words import answers, full_text, preview
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.escaping import flat
+from cardbox_cli.model.text.quantities import size, time, token_count
 from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 
 

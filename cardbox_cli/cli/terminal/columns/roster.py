@@ -1,15 +1,17 @@
-"""Columns of what a project has: profiles, agents and tools; and of projects."""
+"""Columns of what a project has: profiles, agents, tools and tokens; and of projects."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cardbox_cli.cli.escaping import flat
 from cardbox_cli.cli.terminal.columns.shared import aged
-from cardbox_cli.cli.terminal.describe import time
 from cardbox_cli.cli.terminal.shown import Columns
 from cardbox_cli.cli.terminal.tables import NOTHING, Column
+from cardbox_cli.model.api_tokens import ApiToken
 from cardbox_cli.model.identity import RosterEntry, Tool
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.escaping import flat
+from cardbox_cli.model.text.quantities import time
 
 if TYPE_CHECKING:
     from cardbox_cli.store.profiles import ProfileEntry
@@ -77,4 +79,22 @@ TOOL: Columns = (
     Column("AFTER", lambda tool: tool.after_execution or NOTHING, spare=2),
     Column("SUBJECT", lambda tool: tool.target_subject or NOTHING, extra=True),
     Column("DESCRIPTION", lambda tool: flat(tool.description or "")),
+)
+
+
+def _state(token: ApiToken) -> str:
+    if token.revoked_at is not None:
+        return "revoked"
+    is_over = token.expires_at is not None and token.expires_at <= datetime.now(UTC)
+    return "expired" if is_over else "in force"
+
+
+TOKEN: Columns = (
+    Column("ID", lambda token: token.token_id),
+    Column("STATE", _state),
+    aged("created_at"),
+    Column("CREATED", lambda token: time(token.created_at) or NOTHING, extra=True),
+    Column("EXPIRES", lambda token: time(token.expires_at) or NOTHING, spare=2),
+    Column("BY", lambda token: flat(token.created_by), extra=True),
+    Column("LABEL", lambda token: flat(token.label)),
 )

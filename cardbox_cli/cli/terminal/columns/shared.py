@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from cardbox_cli.cli.terminal.describe import age
 from cardbox_cli.cli.terminal.tables import NOTHING, Column
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.quantities import age
 
 
 def aged(name: str, *, spare: int = 2) -> Column:

@@ -2,15 +2,16 @@
 
 from typing import TYPE_CHECKING, Any
 
-from cardbox_cli.cli.escaping import flat, one_line
 from cardbox_cli.cli.terminal.columns.shared import aged, short_or_nothing
-from cardbox_cli.cli.terminal.describe import PREVIEW, time, to_millisecond
 from cardbox_cli.cli.terminal.shown import Columns
 from cardbox_cli.cli.terminal.tables import NOTHING, Column
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_words import PREVIEW
 from cardbox_cli.model.execution.turns import AuditEntry, InboxRow
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.durations import duration
+from cardbox_cli.model.text.escaping import flat, one_line
+from cardbox_cli.model.text.quantities import time, to_millisecond
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import TurnSummary

@@ -173,7 +173,10 @@ class _Client:
             if self._pipes.too_long:
                 raise _Over("too_long")
             if not self._pipes.open or not self.lives:
+                # It may have answered with its last breath.
                 self._wait(time.monotonic() + _GRACE)
+                if (last := self._pipes.take_line()) is not None:
+                    return last
                 raise _Over("ended")
             self._pipes.serve(_LOOK)
         return line

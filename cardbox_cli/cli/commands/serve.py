@@ -1,0 +1,108 @@
+"""`cbx serve`."""
+
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
+
+from typer import Option
+
+from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import UsageError
+from cardbox_cli.settings import settings_from
+
+if TYPE_CHECKING:
+    from cardbox_cli.serve.options import ServeOptions
+
+
+@verb(
+    "cbx serve",
+    "cbx serve --port 8200 --require-token",
+    "cbx serve --host 0.0.0.0 --behind-tls --allowed-host cbx.example.org",
+)
+def command(
+    host: Annotated[str, Option(metavar="ADDRESS", help="Where it listens.")] = "127.0.0.1",
+    port: Annotated[
+        int, Option(metavar="N", min=0, max=65535, help="And the port; 0 is any free one.")
+    ] = 8099,
+    require_token: Annotated[
+        bool,
+        Option(
+            "--require-token",
+            help="Ask for a token of the project on this machine, too. On other addresses it always does.",
+        ),
+    ] = False,
+    allowed_host: Annotated[
+        list[str] | None,
+        Option(metavar="NAME", help="A name that requests may be sent to. Repeat for several."),
+    ] = None,
+    cors_origin: Annotated[
+        list[str] | None,
+        Option(metavar="URL", help="A web page's origin that may ask from a browser. Repeat for several."),
+    ] = None,
+    behind_tls: Annotated[
+        bool, Option("--behind-tls", help="A proxy before it speaks TLS: cookies are for TLS alone.")
+    ] = False,
+    connections: Annotated[
+        int, Option(metavar="N", min=1, max=100, help="Connections to the database at most.")
+    ] = 8,
+    statement_timeout: Annotated[
+        float, Option(metavar="SECONDS", min=0.1, max=3600, help="How long one statement may take.")
+    ] = 30,
+) -> None:
+    """Serve an inspector for browsers and a read API for programs. Nothing in them writes.
+
+    On this machine's own address whoever has an account here can read all projects, unless it asks for
+    tokens; `cbx token create` makes them. Ends with Ctrl-C. Needs cardbox-cli[serve].
+    """
+    _require_packages()
+    from cardbox_cli.serve.app import make_app
+    from cardbox_cli.serve.options import ServeOptions, is_loopback
+    from cardbox_cli.serve.server import listen, serve
+
+    if not is_loopback(host) and not allowed_host and not behind_tls:
+        announce("note: nothing here speaks TLS: tokens cross the network as they are (--behind-tls)")
+    options = ServeOptions(
+        target=session().target(),
+        settings=settings_from(),
+        usual_project=session().usual_project,
+        host=host,
+        port=port,
+        hosts=allowed_host or (),
+        origins=cors_origin or (),
+        asks_for_tokens=require_token or not is_loopback(host),
+        behind_tls=behind_tls,
+        connections=connections,
+        statement_timeout=statement_timeout,
+    )
+    _check_database(options)
+    with closing(listen(options)) as listening:
+        chosen = listening.getsockname()[1]
+        address = options.address if port else options.address.replace(":0/", f":{chosen}/")
+        output.print_text(f"{address}inspect/{quote(session().project_id, safe='')}")
+        # Whoever waits for it in a pipe waits for no second line.
+        sys.stdout.flush()
+        serve(make_app(options), listening, options)
+
+
+def _require_packages() -> None:
+    from importlib.util import find_spec
+
+    missing = [name for name in ("fastapi", "uvicorn", "jinja2") if find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"the library {missing[0]} is not installed", hint="pip install 'cardbox-cli[serve]'"
+        )
+
+
+def _check_database(options: "ServeOptions") -> None:
+    """Raise what connecting raises: nobody should find out from a page."""
+    from cardbox_cli.store.connection.database import Database
+
+    with Database.open_target(options.target) as database:
+        if options.asks_for_tokens:
+            from cardbox_cli.store.connection.tables import TOKENS
+
+            database.require(TOKENS)

@@ -1,0 +1,28 @@
+"""`cbx token list`. Its columns stand in `terminal/columns/roster.py`."""
+
+from cardbox_cli.cli.parameters.options import ColumnNames
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.columns.roster import TOKEN
+from cardbox_cli.cli.terminal.shown import chosen
+from cardbox_cli.cli.verb import verb
+
+
+@verb(
+    "cbx token list",
+    "cbx token list -o json | jq -r '.[] | select(.revoked_at == null).token_id'",
+    pages=True,
+)
+def command(columns: ColumnNames = None) -> None:
+    """List the tokens of the project, revoked and expired ones too, oldest first."""
+    from cardbox_cli.store.api_tokens import ApiTokenStore
+
+    shown = chosen(TOKEN, columns)
+    with session().database() as database:
+        found = ApiTokenStore(database, session().project_id).all()
+    output.emit_list(
+        found,
+        columns=shown,
+        item_id=lambda token: token.token_id,
+        empty=f"no tokens open project {session().project_id!r}: `cbx token create` makes one",
+    )

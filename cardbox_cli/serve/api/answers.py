@@ -1,0 +1,71 @@
+"""How answers are made: JSON as the stores have it, exact to the digit, an ETag on what is asked again."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+from fastapi import Request
+from fastapi.responses import Response, StreamingResponse
+
+from cardbox_cli.errors import InvalidInput
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.ids import unique
+
+_JSON = "application/json"
+
+MOST = 100
+"""Ids of one request."""
+
+
+def answered(request: Request, body: bytes | str) -> Response:
+    """JSON, or 304 where the asker has it already."""
+    data = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
+    if request.method != "GET":
+        return Response(data, media_type=_JSON)
+    tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    if _is_known(request.headers.get("if-none-match", ""), tag):
+        return Response(status_code=304, headers=headers)
+    return Response(data, media_type=_JSON, headers=headers)
+
+
+def encoded(request: Request, value: Any) -> Response:
+    """A value as JSON."""
+    return answered(request, exact_json.encode(value))
+
+
+def _is_known(given: str, tag: str) -> bool:
+    known = [each.strip().removeprefix("W/") for each in given.split(",")]
+    return tag in known or "*" in known
+
+
+def array(texts: Iterable[str]) -> str:
+    """A JSON array of what is JSON already."""
+    return f"[{','.join(texts)}]"
+
+
+def quoted(values: Any) -> str:
+    """A value as JSON text."""
+    return msgspec.json.encode(values).decode()
+
+
+def streamed(texts: Iterator[str]) -> StreamingResponse:
+    """A JSON array whose members are sent as they come."""
+
+    def pieces() -> Iterator[str]:
+        lead = "["
+        for text in texts:
+            yield lead + text
+            lead = ","
+        yield "[]" if lead == "[" else "]"
+
+    return StreamingResponse(pieces(), media_type=_JSON)
+
+
+def at_most(ids: Iterable[str], name: str) -> list[str]:
+    """The ids, each once. Raises InvalidInput for too many."""
+    wanted = unique(ids)
+    if len(wanted) > MOST:
+        raise InvalidInput(f"{name} exceeds limit {MOST}")
+    return wanted

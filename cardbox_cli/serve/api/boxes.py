@@ -1,0 +1,102 @@
+"""Boxes and their cards, as clients of existing deployments read them, cards in the order of the box."""
+
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from cardbox_cli.errors import NotFound
+from cardbox_cli.model.ids import unique
+from cardbox_cli.serve.api.answers import answered, array, at_most, quoted
+from cardbox_cli.serve.api.cards import ApiCard
+from cardbox_cli.serve.api.document import answers
+from cardbox_cli.serve.reading import Read
+from cardbox_cli.store.views.api import ApiViews
+
+routes = APIRouter(tags=["boxes"])
+
+Limit = Annotated[int, Query(ge=1, le=500, description="At most so many cards: the last ones.")]
+
+
+class ApiBox(msgspec.Struct):
+    """A box: its id as it was asked for, and the ids of its cards in order."""
+
+    box_id: str
+    card_ids: list[str]
+
+
+class HydratedBox(ApiBox, omit_defaults=True):
+    """A box, and where they are asked for the last of its cards."""
+
+    hydrated_cards: list[ApiCard] | msgspec.UnsetType = msgspec.UNSET
+
+
+class FoundBoxes(msgspec.Struct):
+    """Those that there are, in the order in which they were asked for, and what is missing."""
+
+    boxes: list[HydratedBox]
+    missing_box_ids: list[str]
+    missing_card_ids: list[str]
+
+
+class AskedBoxes(BaseModel):
+    """Which boxes, at most 100, and whether the last cards of each are wanted."""
+
+    box_ids: list[str]
+    hydrate: bool = False
+    limit: int = Field(200, ge=1, le=500)
+
+
+@routes.get("/boxes/{box_id}", responses=answers(ApiBox))
+def box(request: Request, read: Read, box_id: str) -> Response:
+    """A box."""
+    return answered(request, _box(box_id, _listed(read, box_id)))
+
+
+@routes.get("/boxes/{box_id}/cards", responses=answers(list[ApiCard]))
+def cards_of_box(request: Request, read: Read, box_id: str, limit: Limit = 200) -> Response:
+    """The last cards of a box, in order. Ids that lead to none are left out."""
+    wanted = _ids(_listed(read, box_id))[-limit:]
+    found = ApiViews(read.database, read.project_id).cards(unique(wanted))
+    return answered(request, array(found[card_id] for card_id in wanted if card_id in found))
+
+
+@routes.post("/boxes/batch", responses=answers(FoundBoxes, tagged=False))
+def boxes(request: Request, read: Read, asked: AskedBoxes) -> Response:
+    """Boxes by their ids, each once, in the order of the request."""
+    wanted = at_most(asked.box_ids, "box_ids")
+    views = ApiViews(read.database, read.project_id)
+    lists = views.boxes(wanted)
+    tails = {box_id: _ids(text)[-asked.limit :] for box_id, text in lists.items()} if asked.hydrate else {}
+    tailing = unique(card_id for tail in tails.values() for card_id in tail)
+    found = views.cards(tailing)
+    texts = [_hydrated(_box(each, lists[each]), tails.get(each), found) for each in wanted if each in lists]
+    missing = quoted([box_id for box_id in wanted if box_id not in lists])
+    lost = quoted([card_id for card_id in tailing if card_id not in found])
+    body = f'{{"boxes":{array(texts)},"missing_box_ids":{missing},"missing_card_ids":{lost}}}'
+    return answered(request, body)
+
+
+def _listed(read: Read, box_id: str) -> str:
+    """The ids of a box, as JSON. Raises NotFound."""
+    lists = ApiViews(read.database, read.project_id).boxes([box_id])
+    if box_id not in lists:
+        raise NotFound("box not found")
+    return lists[box_id]
+
+
+def _ids(text: str) -> list[str]:
+    return msgspec.json.decode(text, type=list[str])
+
+
+def _box(box_id: str, card_ids: str) -> str:
+    return f'{{"box_id":{quoted(box_id)},"card_ids":{card_ids}}}'
+
+
+def _hydrated(box: str, tail: list[str] | None, found: dict[str, str]) -> str:
+    """A box with its last cards, where they are wanted."""
+    if tail is None:
+        return box
+    return f'{box[:-1]},"hydrated_cards":{array(found[card_id] for card_id in tail if card_id in found)}}}'

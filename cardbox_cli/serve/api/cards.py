@@ -1,0 +1,63 @@
+"""Cards, as clients of existing deployments read them: without the mark of their content's type."""
+
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from pydantic import BaseModel
+
+from cardbox_cli.errors import NotFound
+from cardbox_cli.serve.api.answers import answered, array, at_most, quoted
+from cardbox_cli.serve.api.document import answers
+from cardbox_cli.serve.reading import Read
+from cardbox_cli.store.views.api import ApiViews
+
+routes = APIRouter(tags=["cards"])
+
+
+class ApiCard(msgspec.Struct):
+    """A card. `created_at` is by its author's clock; metadata of foreign cards may hold anything there."""
+
+    card_id: str
+    project_id: str
+    type: str
+    content: Any
+    created_at: Any
+    author_id: str | None
+    metadata: Any
+    tool_calls: Any
+    tool_call_id: str | None
+    ttl_seconds: int | None
+
+
+class FoundCards(msgspec.Struct):
+    """Those that there are, in the order in which they were asked for, and the ids of the others."""
+
+    cards: list[ApiCard]
+    missing_ids: list[str]
+
+
+class AskedCards(BaseModel):
+    """Which cards: at most 100."""
+
+    card_ids: list[str]
+
+
+@routes.get("/cards/{card_id}", responses=answers(ApiCard))
+def card(request: Request, read: Read, card_id: str) -> Response:
+    """A card, which never changes; it may be deleted, and expire."""
+    found = ApiViews(read.database, read.project_id).cards([card_id])
+    if card_id not in found:
+        raise NotFound("card not found")
+    return answered(request, found[card_id])
+
+
+@routes.post("/cards/batch", responses=answers(FoundCards, tagged=False))
+def cards(request: Request, read: Read, asked: AskedCards) -> Response:
+    """Cards by their ids, each once, in the order of the request."""
+    wanted = at_most(asked.card_ids, "card_ids")
+    found = ApiViews(read.database, read.project_id).cards(wanted)
+    texts = array(found[card_id] for card_id in wanted if card_id in found)
+    missing = quoted([card_id for card_id in wanted if card_id not in found])
+    return answered(request, f'{{"cards":{texts},"missing_ids":{missing}}}')

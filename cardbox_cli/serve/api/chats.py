@@ -1,0 +1,30 @@
+"""Chats: what each carries, and what it kept."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from cardbox_cli.chat.room import Room
+from cardbox_cli.chat.views import ChatView, view
+from cardbox_cli.model.chats import Chat
+from cardbox_cli.serve.api.answers import encoded
+from cardbox_cli.serve.api.document import answers
+from cardbox_cli.serve.api.lists import Most, listed
+from cardbox_cli.serve.reading import Read
+
+routes = APIRouter(tags=["chats"])
+
+
+@routes.get("/chats", responses=answers(list[Chat]))
+def chats(request: Request, read: Read, limit: Most = 50) -> Response:
+    """The chats by their keys."""
+    return listed(request, _room(read).chats.all(limit=limit), limit)
+
+
+@routes.get("/chats/{chat_key:path}", responses=answers(ChatView))
+def chat(request: Request, read: Read, chat_key: str) -> Response:
+    """A chat: its active context, what its transcript keeps, its last runs."""
+    return encoded(request, view(_room(read), chat_key))
+
+
+def _room(read: Read) -> Room:
+    return Room(read.database, read.project_id, read.settings)

@@ -1,0 +1,36 @@
+"""Lists page by page: an array as `-o json` prints it, and in the header `Link` the next page."""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import Query, Request
+from fastapi.responses import Response
+
+from cardbox_cli.model import exact_json
+from cardbox_cli.serve.api.answers import answered, array
+from cardbox_cli.serve.listing import following
+
+Most = Annotated[int, Query(alias="limit", ge=1, le=200, description="At most so many.")]
+
+
+def listed(request: Request, items: Iterable[Any], most: int) -> Response:
+    """A list that has no further pages: the first of these."""
+    return answered(request, array(_text(each) for each in islice(items, most)))
+
+
+def paged(request: Request, items: Iterable[Any], most: int, *, key: str) -> Response:
+    """A page of these, newest first, of which one more is read."""
+    found = list(islice(items, most + 1))
+    response = answered(request, array(map(_text, found[:most])))
+    behind = following(found, key, size=most)
+    if behind is not None:
+        known = {name: value for name, value in request.query_params.items() if name != "behind"}
+        address = f"{request.url.path}?{urlencode({**known, 'behind': behind})}"
+        response.headers["Link"] = f'<{address}>; rel="next"'
+    return response
+
+
+def _text(value: Any) -> str:
+    return exact_json.encode(value).decode("utf-8", "surrogatepass")

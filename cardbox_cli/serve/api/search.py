@@ -1,0 +1,30 @@
+"""Cards by what they say."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from cardbox_cli.model.cards import Card
+from cardbox_cli.serve.api.document import answers
+from cardbox_cli.serve.api.lists import Most, paged
+from cardbox_cli.serve.listing import Behind, mark_of
+from cardbox_cli.serve.reading import Read
+from cardbox_cli.store.cards import CardFilter, CardStore
+
+routes = APIRouter(tags=["search"])
+
+
+@routes.get("/search", responses=answers(list[Card]))
+def search(
+    request: Request,
+    read: Read,
+    text: Annotated[str, Query(min_length=1, max_length=1000)],
+    type: str | None = None,
+    limit: Most = 50,
+    behind: Behind = None,
+) -> Response:
+    """The newest cards that say a text, in any case."""
+    where = CardFilter(text=text, types=[type] if type else None, behind=mark_of(behind))
+    found = CardStore(read.database, read.project_id).newest(where, limit=limit + 1)
+    return paged(request, found, limit, key="card_id")

@@ -1,0 +1,89 @@
+"""The app: what it answers, who may ask, and how failures are told. Knows no server and no command line."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from importlib.metadata import version
+
+from fastapi import APIRouter, FastAPI
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from cardbox_cli.serve.access import login
+from cardbox_cli.serve.access.cookies import Cookies
+from cardbox_cli.serve.access.doorkeeper import Doorkeeper
+from cardbox_cli.serve.api import batches, boxes, cards, chats, events, requests, search, turns
+from cardbox_cli.serve.api.document import document
+from cardbox_cli.serve.bounds import Bounds
+from cardbox_cli.serve.errors import answer_errors
+from cardbox_cli.serve.options import ServeOptions, is_loopback
+from cardbox_cli.serve.page.routes import routes as pages
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.lending import Lending
+
+_LOCAL = ("localhost", "127.0.0.1", "[::1]")
+
+API = (boxes, cards, turns, requests, batches, chats, search, events)
+"""The modules of the API, in the order of the document."""
+
+
+def make_app(options: ServeOptions) -> FastAPI:
+    """The app that these options ask for. It connects to the database when it is first asked."""
+    app = FastAPI(
+        title="cbx", version=version("cardbox-cli"), lifespan=_lifespan, docs_url=None, redoc_url=None
+    )
+    app.state.options = options
+    app.state.streams = 0
+    app.state.doorkeeper = Doorkeeper(
+        Cookies(is_secure=options.behind_tls), asks_for_tokens=options.asks_for_tokens
+    )
+    app.state.lending = Lending(
+        lambda: Database.open_target(options.target),
+        most=options.connections,
+        longest=timedelta(seconds=options.statement_timeout),
+    )
+    app.include_router(_health)
+    app.include_router(login.routes)
+    for each in API:
+        app.include_router(each.routes, prefix="/projects/{project}")
+    app.include_router(pages)
+    answer_errors(app)
+    app.openapi = _document(app, options)  # type: ignore[method-assign]  # so FastAPI's documentation says
+    _guard(app, options)
+    return app
+
+
+_health = APIRouter()
+
+
+@_health.get("/health")
+def health() -> dict[str, str]:
+    """Whether the server is there."""
+    return {"status": "ok"}
+
+
+def _document(app: FastAPI, options: ServeOptions) -> Callable[[], dict[str, object]]:
+    return lambda: document(app, options)
+
+
+def _guard(app: FastAPI, options: ServeOptions) -> None:
+    """What stands before every answer. The last one added is asked first."""
+    app.add_middleware(Bounds)
+    if options.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(options.origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "If-None-Match"],
+            expose_headers=["ETag"],
+        )
+    hosts = [*options.hosts] or ([*_LOCAL] if is_loopback(options.host) else [])
+    if hosts:
+        # A page of others cannot have its own name lead here, and read what it gets.
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    yield
+    app.state.lending.close()

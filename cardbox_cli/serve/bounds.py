@@ -1,0 +1,57 @@
+"""What a request may be: so long, and no longer. And what every answer says of itself."""
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cardbox_cli.serve.errors import answer
+
+MOST = 1 << 20
+"""Bytes of a request's body."""
+
+_SAID = (
+    (b"x-content-type-options", b"nosniff"),
+    # With less, browsers would not say of our own forms where they come from.
+    (b"referrer-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+class Bounds:
+    """Refuses bodies that are too long, and marks answers."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def marked(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", []), *_SAID]
+            await send(message)
+
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return
+            body += message.get("body", b"")
+            if len(body) > MOST:
+                refusal = answer(413, "bad_request", f"the request's body is longer than {MOST} bytes")
+                await refusal(scope, receive, marked)
+                return
+            if not message.get("more_body"):
+                break
+        is_read = False
+
+        async def held() -> Message:
+            nonlocal is_read
+            if is_read:
+                return await receive()
+            is_read = True
+            return {"type": "http.request", "body": bytes(body), "more_body": False}
+
+        await self._app(scope, held, marked)

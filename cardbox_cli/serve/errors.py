@@ -1,0 +1,88 @@
+"""What goes wrong, as it is told over HTTP: `{"detail": {"error_code", "error_message"}}`, never a stack."""
+
+import logging
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from cardbox_cli import errors
+from cardbox_cli.errors import CbxError
+
+_LOG = logging.getLogger("cbx.serve")
+
+# The kinds of failure, the most special first: their status, and the code that section 8 of the facts names.
+_KINDS: tuple[tuple[type[CbxError], int, str], ...] = (
+    (errors.NotFound, 404, "not_found"),
+    (errors.UsageError, 400, "bad_request"),
+    (errors.InvalidInput, 400, "bad_request"),
+    (errors.Conflict, 409, "conflict"),
+    (errors.DatabaseUnavailable, 503, "upstream_unavailable"),
+    (errors.ServiceUnavailable, 503, "upstream_unavailable"),
+)
+_CODES = {400: "bad_request", 401: "auth_required", 403: "auth_failed", 422: "invalid_request"}
+
+
+class Refused(Exception):
+    """A request that is not answered, and why."""
+
+    def __init__(self, status: int, message: str, *, headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.headers = headers
+
+
+def answer(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    """An answer that says what is wrong."""
+    detail = {"error_code": code, "error_message": message.encode("utf-8", "replace").decode()}
+    return JSONResponse({"detail": detail}, status_code=status, headers=headers)
+
+
+def told(exc: Exception) -> tuple[int, str, str]:
+    """The status, the code and the words for a failure. What nobody expected says nothing of itself."""
+    if isinstance(exc, Refused):
+        return exc.status, _code(exc.status), exc.message
+    for kind, status, code in _KINDS:
+        if isinstance(exc, kind):
+            return status, code, f"{exc.message}: {exc.hint}" if status == 503 and exc.hint else exc.message
+    return 500, "internal_error", "the server failed; its log says why"
+
+
+def answer_errors(app: FastAPI) -> None:
+    """Have an app answer failures so."""
+
+    async def failed(_: Request, exc: Exception) -> JSONResponse:
+        status, code, message = told(exc)
+        return answer(status, code, message, exc.headers if isinstance(exc, Refused) else None)
+
+    async def unexpected(request: Request, exc: Exception) -> JSONResponse:
+        _LOG.error("%s %s failed", request.method, request.url.path, exc_info=exc)
+        return answer(*told(exc))
+
+    async def invalid(_: Request, exc: Exception) -> JSONResponse:
+        assert isinstance(exc, RequestValidationError)
+        return answer(422, _CODES[422], "; ".join(map(_place, exc.errors()[:3])))
+
+    async def http(_: Request, exc: Exception) -> JSONResponse:
+        assert isinstance(exc, HTTPException)
+        headers = dict(exc.headers) if exc.headers else None
+        return answer(exc.status_code, _code(exc.status_code), str(exc.detail), headers)
+
+    app.add_exception_handler(Refused, failed)
+    app.add_exception_handler(CbxError, failed)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(Exception, unexpected)
+
+
+def _code(status: int) -> str:
+    return _CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_").replace("-", "_")
+
+
+def _place(problem: dict[str, Any]) -> str:
+    where = ".".join(map(str, problem["loc"]))
+    return f"{where}: {problem['msg']}"

@@ -1,0 +1,1 @@
+"""The inspector: pages about one project, rendered here, that change nothing and ask nothing of elsewhere."""

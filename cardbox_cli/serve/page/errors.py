@@ -1,0 +1,74 @@
+"""What goes wrong, as people see it: a page that says so, and what helps. Nothing of the server itself.
+
+Routes of pages are of the class below; all others answer failures as JSON.
+"""
+
+import logging
+from collections.abc import Callable, Coroutine
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+from cardbox_cli.errors import CbxError
+from cardbox_cli.serve.errors import Refused, told
+from cardbox_cli.serve.page.templating import plain_page
+
+_LOG = logging.getLogger("cbx.serve")
+
+_TITLES = {
+    400: "The address says nothing that can be shown",
+    401: "A token is asked for",
+    403: "This is not yours to read",
+    404: "There is no such thing",
+    409: "Several things are meant",
+    503: "The database cannot be read",
+}
+
+
+class PageRoute(APIRoute):
+    """A route whose failures are pages."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        answer = super().get_route_handler()
+
+        async def answer_or_say(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except Exception as exc:
+                return error_page(request, exc)
+
+        return answer_or_say
+
+
+def error_page(request: Request, exc: Exception) -> Response:
+    """The page that says what failed. What nobody expected is logged, and says nothing of itself."""
+    hint = exc.hint if isinstance(exc, CbxError) else None
+    headers = exc.headers if isinstance(exc, Refused | HTTPException) else None
+    if isinstance(exc, RequestValidationError):
+        status, message = 400, "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in exc.errors()[:3])
+    elif isinstance(exc, HTTPException):
+        status, message = exc.status_code, str(exc.detail)
+    else:
+        status, _, message = told(exc)
+    if status == 500:
+        _LOG.error("%s %s failed", request.method, request.url.path, exc_info=exc)
+    return plain_page(
+        request,
+        "login.html" if status == 401 else "error.html",
+        code=status,
+        headers=headers,
+        status=status,
+        title=_TITLES.get(status) or HTTPStatus(status).phrase,
+        message=message,
+        hint=hint,
+        trouble=None,
+        here=_here(request),
+    )
+
+
+def _here(request: Request) -> str:
+    return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path

@@ -1,0 +1,46 @@
+"""The server around the app: it listens, and ends when it is told to."""
+
+import socket
+
+import uvicorn
+from fastapi import FastAPI
+
+from cardbox_cli.errors import UsageError
+from cardbox_cli.serve.options import ServeOptions
+
+# Seconds that answers which are being sent have once the server shall end.
+_GRACE = 3
+
+
+def listen(options: ServeOptions) -> socket.socket:
+    """A socket at the address that is asked for. Raises UsageError where none can be had."""
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((options.host, options.port))
+        listening.listen(128)
+    except OSError as exc:
+        listening.close()
+        where = f"{options.host}:{options.port}"
+        raise UsageError(
+            f"cannot listen on {where}: {exc.strerror}", hint="--port takes another, 0 any that is free"
+        ) from exc
+    return listening
+
+
+def serve(app: FastAPI, listening: socket.socket, options: ServeOptions) -> None:
+    """Answer requests until SIGINT or SIGTERM. No address with its query is ever logged."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        proxy_headers=options.behind_tls,
+        timeout_graceful_shutdown=_GRACE,
+        timeout_keep_alive=30,
+        h11_max_incomplete_event_size=1 << 16,
+        limit_concurrency=512,
+    )
+    uvicorn.Server(config).run(sockets=[listening])

@@ -1,0 +1,79 @@
+"""Connections that many threads borrow, each for one look: open ones are kept, with what they know of tables.
+
+What is lent can read only, and no statement of it takes longer than it may.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from threading import BoundedSemaphore, Lock
+
+from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.store.connection.database import Database
+
+
+class Lending:
+    """At most `most` connections by `connect`. A statement on one ends after `longest`."""
+
+    def __init__(
+        self, connect: Callable[[], Database], *, most: int, longest: timedelta, patience: float = 10
+    ) -> None:
+        """Who finds all of them lent waits for so many seconds of `patience`."""
+        self._connect = connect
+        self._longest = longest
+        self._patience = patience
+        self._places = BoundedSemaphore(most)
+        self._lock = Lock()
+        self._idle: list[Database] = []
+        self._is_closed = False
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Database]:
+        """A connection, within one snapshot of its database.
+
+        Raises DatabaseUnavailable where none can be had. One that has broken meanwhile is replaced before
+        anything is read.
+        """
+        if not self._places.acquire(timeout=self._patience):
+            raise DatabaseUnavailable("every connection of the server is at work", hint="ask again later")
+        try:
+            database = self._taken()
+            try:
+                with database.snapshot():
+                    if not database.direct:
+                        database.limit_statements(self._longest, once=True)
+                    yield database
+            finally:
+                self._give_back(database)
+        finally:
+            self._places.release()
+
+    def close(self) -> None:
+        """Close those that are idle, and the others when they come back."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for database in idle:
+            database.close()
+
+    def _taken(self) -> Database:
+        while (database := self._pop()) is not None:
+            if database.answers():
+                return database
+            database.close()
+        database = self._connect()
+        database.keep_plans()
+        if database.direct:
+            database.limit_statements(self._longest, once=False)
+        return database
+
+    def _pop(self) -> Database | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
+    def _give_back(self, database: Database) -> None:
+        with self._lock:
+            if database.idle and not self._is_closed:
+                self._idle.append(database)
+                return
+        database.close()

@@ -1,0 +1,292 @@
+-- fragment: active_output_user
+-- The turn that another agent is at and that writes to this box.
+SELECT h.active_agent_turn_id AS agent_turn_id, h.agent_id
+FROM state.agent_state_head AS h
+WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.agent_id <> %(agent_id)s
+    AND h.output_box_id = {1}
+
+-- fragment: output_user
+-- A turn of another agent, active or to come, that writes to the box; none for no box.
+{active_output_user(%(output_box_id)s::uuid)} AND %(output_box_id)s::uuid IS NOT NULL
+UNION
+SELECT i.agent_turn_id, i.agent_id
+FROM state.agent_inbox AS i
+WHERE i.project_id = %(project_id)s AND i.agent_id <> %(agent_id)s AND i.message_type = 'turn'
+    AND i.status IN ('queued', 'pending', 'deferred', 'processing')
+    AND i.payload ->> 'output_box_id' = %(output_box_id)s::uuid::text AND %(output_box_id)s::uuid IS NOT NULL
+LIMIT 1
+
+-- name: output_user
+-- The same, by itself.
+{output_user}
+
+-- fragment: queued_of_agent
+state.agent_inbox AS i
+WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.status = 'queued'
+    AND i.message_type = 'turn'
+
+-- fragment: turn_of_row
+coalesce(nullif(i.agent_turn_id, ''), nullif(i.correlation_id, ''), i.inbox_id)
+
+-- fragment: dispatch_facts
+-- Locks the head, then the context box, then the output box. What other transactions committed while this one
+-- waited for a lock is not seen: whoever writes looks whether it still holds.
+agent AS (
+    SELECT r.worker_target, r.profile_box_id
+    FROM resource.project_agents AS r
+    WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
+), head AS MATERIALIZED (
+    SELECT coalesce(h.status, 'idle') AS status, coalesce(h.turn_epoch, 0) AS turn_epoch, h.active_agent_turn_id
+    FROM state.agent_state_head AS h
+    WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
+    FOR UPDATE
+), context AS MATERIALIZED (
+    SELECT b.box_id
+    FROM public.card_boxes AS b
+    WHERE b.tenant_id = %(project_id)s AND b.box_id = %(context_box_id)s::uuid
+        AND (SELECT count(*) FROM head) >= 0
+    FOR SHARE
+), output AS MATERIALIZED (
+    SELECT b.box_id, b.card_ids
+    FROM public.card_boxes AS b
+    WHERE b.tenant_id = %(project_id)s AND b.box_id = %(output_box_id)s::uuid
+        AND (SELECT count(*) FROM context) >= 0
+    FOR UPDATE
+), profile AS (
+    SELECT b.box_id, b.card_ids
+    FROM public.card_boxes AS b
+    WHERE b.tenant_id = %(project_id)s
+        AND b.box_id = coalesce(%(profile_box_id)s::uuid, (SELECT r.profile_box_id FROM agent AS r))
+), found AS MATERIALIZED (
+    SELECT json_build_object(
+        'worker_target', r.worker_target,
+        'own_profile_box_id', r.profile_box_id,
+        'head', (SELECT row_to_json(head) FROM head),
+        'has_context_box', EXISTS (SELECT FROM context),
+        'output_length', (SELECT jsonb_array_length({ids}) FROM output AS b),
+        'queued_turn_id', (SELECT {turn_of_row} FROM {queued_of_agent} ORDER BY i.created_at, i.inbox_id LIMIT 1),
+        'project_status', (SELECT p.status FROM project AS p),
+        'profile_box_id', (SELECT b.box_id FROM profile AS b),
+        'profile_cards', (
+            SELECT json_agg(
+                json_build_object('name', c.content -> 'data' -> 'name', 'expires_at', {instant(c.expires_at)})
+                ORDER BY slot.place)
+            FROM profile AS b
+            CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
+            JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = slot.card_id
+            WHERE {card_type} = 'sys.profile' AND c.deleted_at IS NULL),
+        'is_source_known', EXISTS (
+            SELECT FROM resource.project_agents AS s
+            WHERE s.project_id = %(project_id)s AND s.agent_id = %(source_agent_id)s),
+        'parent', (
+            SELECT json_build_object('agent_id', i.agent_id, 'context_headers', i.context_headers)
+            FROM state.agent_inbox AS i
+            WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(parent_turn_id)s
+                AND i.message_type = 'turn'
+            ORDER BY i.created_at, i.inbox_id
+            LIMIT 1),
+        'earlier_inbox_id', (
+            SELECT i.inbox_id
+            FROM state.agent_inbox AS i
+            WHERE i.project_id = %(project_id)s AND i.message_type = 'turn'
+                AND md5(i.correlation_id) = md5(%(correlation_id)s) AND i.correlation_id = %(correlation_id)s),
+        'output_user', (
+            SELECT json_build_array(used.agent_turn_id, used.agent_id) FROM ({output_user}) AS used)
+    )::text AS situation
+    FROM agent AS r
+)
+SELECT {moment}, found.situation FROM found
+
+-- name: dispatch_situation
+-- All that decides on a request for a turn, and the time when the locks were had; no row for an unknown agent.
+WITH project AS (
+    SELECT p.status FROM public.projects AS p WHERE p.project_id = %(project_id)s
+), {dispatch_facts}
+
+-- name: dispatch_situation_without_projects
+-- The same where nothing is kept of projects.
+WITH project AS (
+    SELECT NULL::text AS status
+), {dispatch_facts}
+
+-- fragment: assigned_head
+status = 'dispatched', active_agent_turn_id = %(agent_turn_id)s, turn_epoch = coalesce(h.turn_epoch, 0) + 1,
+    active_channel_id = %(channel_id)s, active_recursion_depth = %(depth)s, updated_at = %(now)s::timestamptz,
+    parent_step_id = %(parent_step_id)s, trace_id = %(trace_id)s,
+    profile_box_id = %(profile_box_id)s::uuid, context_box_id = %(context_box_id)s::uuid,
+    output_box_id = %(output_box_id)s::uuid,
+    expecting_correlation_id = NULL, waiting_tool_count = 0, resume_deadline = NULL
+
+-- fragment: turn_rows
+-- `free` is the head, which is held: no row where something came in between. Without a row of the inbox, whose id
+-- or correlation id is taken then, nothing is written.
+free AS MATERIALIZED (
+    SELECT h.project_id
+    FROM state.agent_state_head AS h
+    WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
+        AND (NOT %(assigns)s OR coalesce(h.status, 'idle') = 'idle' AND NOT EXISTS (SELECT FROM {queued_of_agent}))
+        AND (%(makes_box)s OR NOT EXISTS ({output_user}))
+), written AS (
+    INSERT INTO state.agent_inbox AS i
+        (project_id, inbox_id, agent_id, channel_id, message_type, enqueue_mode, correlation_id, agent_turn_id,
+         turn_epoch, context_headers, payload, status, next_retry_at, created_at)
+    SELECT %(project_id)s, %(inbox_id)s, %(agent_id)s, %(channel_id)s, %(message_type)s, %(enqueue_mode)s,
+        %(correlation_id)s, %(agent_turn_id)s, %(turn_epoch)s, %(context_headers)s, %(payload)s, %(status)s,
+        %(now)s::timestamptz, %(now)s::timestamptz
+    FROM free
+    ON CONFLICT DO NOTHING
+    RETURNING i.inbox_id
+), box AS (
+    INSERT INTO public.card_boxes (tenant_id, box_id, card_ids, parent_ids, updated_at)
+    SELECT %(project_id)s, %(output_box_id)s::uuid, '[]', NULL, %(now)s::timestamptz
+    FROM written
+    WHERE %(makes_box)s
+), assigned AS (
+    UPDATE state.agent_state_head AS h
+    SET {assigned_head}
+    FROM written
+    WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND %(assigns)s
+), edge AS (
+    INSERT INTO state.execution_edges
+        (project_id, edge_id, channel_id, primitive, edge_phase, source_agent_id, source_agent_turn_id,
+         source_step_id, target_agent_id, target_agent_turn_id, correlation_id, enqueue_mode, recursion_depth,
+         trace_id, parent_step_id, metadata, created_at)
+    SELECT %(project_id)s, %(edge_id)s, %(channel_id)s, %(primitive)s, %(edge_phase)s, %(source_agent_id)s,
+        %(source_agent_turn_id)s, %(source_step_id)s, %(agent_id)s, %(agent_turn_id)s, %(correlation_id)s,
+        %(enqueue_mode)s, %(depth)s, %(edge_trace_id)s, %(edge_parent_step_id)s, %(metadata)s,
+        %(now)s::timestamptz
+    FROM written
+    ON CONFLICT DO NOTHING
+)
+
+-- fragment: turn_written
+SELECT EXISTS (SELECT FROM free), EXISTS (SELECT FROM written),
+    (SELECT count(*) + 1 FROM {queued_of_agent}
+        AND (i.created_at, i.inbox_id) <= (%(now)s::timestamptz, %(inbox_id)s))
+
+-- name: write_turn
+-- Every row of a turn that is asked for, whose agent is assigned to it if it may be: whether that was still so,
+-- whether it was written, and its place in the queue.
+WITH {turn_rows}, record AS (
+    INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, report_to, created_at)
+    SELECT %(project_id)s, %(agent_turn_id)s, %(agent_id)s, %(output_start)s, %(report_to)s, %(now)s::timestamptz
+    FROM written
+    ON CONFLICT (project_id, agent_turn_id) DO UPDATE
+    SET output_start = coalesce(t.output_start, excluded.output_start)
+)
+{turn_written}
+
+-- name: write_turn_without_record
+-- The same where cbx keeps nothing of turns.
+WITH {turn_rows}
+{turn_written}
+
+-- fragment: queued_turn
+-- The caller holds the head. Locks the oldest queued row, then its output box; what was committed meanwhile is not
+-- seen, as above.
+queued AS MATERIALIZED (
+    SELECT i.*,
+        CASE WHEN length(replace(i.payload ->> 'output_box_id', '-', '')) = 32
+                AND replace(i.payload ->> 'output_box_id', '-', '') !~* '[^0-9a-f]'
+                AND (length(i.payload ->> 'output_box_id') = 32
+                     OR i.payload ->> 'output_box_id' LIKE '________-____-____-____-____________')
+            THEN (i.payload ->> 'output_box_id')::uuid END AS output_box_id
+    FROM {queued_of_agent}
+        AND i.agent_id IN (
+            SELECT h.agent_id
+            FROM state.agent_state_head AS h
+            WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND coalesce(h.status, 'idle') = 'idle')
+    ORDER BY i.created_at, i.inbox_id
+    LIMIT 1
+    FOR UPDATE OF i
+), output AS MATERIALIZED (
+    SELECT b.box_id, b.card_ids
+    FROM public.card_boxes AS b
+    WHERE b.tenant_id = %(project_id)s AND b.box_id = (SELECT q.output_box_id FROM queued AS q)
+    FOR UPDATE
+)
+
+-- fragment: promotion_facts
+found AS MATERIALIZED (
+    SELECT json_build_object(
+        'row', ({inbox_json})::json,
+        'is_repeated', EXISTS (
+            SELECT FROM state.agent_inbox AS o
+            WHERE o.project_id = %(project_id)s AND o.agent_id = %(agent_id)s
+                AND o.agent_turn_id = i.agent_turn_id AND o.message_type = 'turn'
+                AND (o.created_at, o.inbox_id) < (i.created_at, i.inbox_id)),
+        'end_status', (SELECT t.end_status FROM record AS t),
+        'worker_target', (
+            SELECT r.worker_target
+            FROM resource.project_agents AS r
+            WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s),
+        'has_output_box', EXISTS (SELECT FROM output),
+        'output_user', (
+            SELECT json_build_array(used.agent_turn_id, used.agent_id)
+            FROM ({active_output_user((SELECT q.output_box_id FROM queued AS q))} LIMIT 1) AS used),
+        'output_start', (
+            SELECT coalesce(min(slot.place) FILTER (WHERE slot.card_id IN (
+                SELECT c.card_id
+                FROM public.cards AS c
+                WHERE c.tenant_id = %(project_id)s
+                    AND c.metadata ->> 'agent_turn_id' = (SELECT {turn_of_row} FROM queued AS i))) - 1, count(*))
+            FROM output AS b
+            CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place))
+    )::text AS situation
+    FROM queued AS i
+)
+SELECT {moment}, found.situation FROM found
+
+-- name: promotion_situation
+-- All that decides on the promotion of an idle agent's oldest queued turn, and the time; no row where there is none.
+WITH {queued_turn}, record AS (
+    SELECT t.end_status
+    FROM cbx.turns AS t
+    WHERE t.project_id = %(project_id)s AND t.agent_turn_id = (SELECT {turn_of_row} FROM queued AS i)
+), {promotion_facts}
+
+-- name: promotion_situation_without_records
+-- The same where cbx keeps nothing of turns.
+WITH {queued_turn}, record AS (
+    SELECT NULL::text AS end_status
+), {promotion_facts}
+
+-- fragment: promoted_rows
+box AS (
+    INSERT INTO public.card_boxes AS b (tenant_id, box_id, card_ids, parent_ids, updated_at)
+    SELECT %(project_id)s, %(output_box_id)s::uuid, '[]', NULL, %(now)s::timestamptz
+    WHERE %(makes_box)s
+    ON CONFLICT DO NOTHING
+    RETURNING b.box_id
+), assigned AS (
+    UPDATE state.agent_state_head AS h
+    SET {assigned_head}
+    WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND coalesce(h.status, 'idle') = 'idle'
+        AND (NOT %(makes_box)s OR EXISTS (SELECT FROM box))
+        AND NOT EXISTS ({active_output_user(%(output_box_id)s::uuid)})
+    RETURNING h.turn_epoch
+), promoted AS (
+    UPDATE state.agent_inbox AS i
+    SET status = 'pending', turn_epoch = assigned.turn_epoch, next_retry_at = %(now)s::timestamptz,
+        processed_at = NULL, archived_at = NULL
+    FROM assigned
+    WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s AND i.status = 'queued'
+    RETURNING i.*
+)
+
+-- name: promote_turn
+-- Assigns an idle agent to a queued turn, whose row is pending then: that row, or none where something came in
+-- between, or where the box that was to be made is another's.
+WITH {promoted_rows}, record AS (
+    INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, created_at)
+    SELECT %(project_id)s, %(agent_turn_id)s, %(agent_id)s, %(output_start)s, %(now)s::timestamptz
+    FROM promoted
+    ON CONFLICT (project_id, agent_turn_id) DO UPDATE
+    SET output_start = coalesce(t.output_start, excluded.output_start)
+)
+SELECT {inbox_json} FROM promoted AS i
+
+-- name: promote_turn_without_record
+-- The same where cbx keeps nothing of turns.
+WITH {promoted_rows}
+SELECT {inbox_json} FROM promoted AS i

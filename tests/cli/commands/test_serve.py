@@ -1,0 +1,94 @@
+"""`cbx serve` as a process: where it listens, what it streams, how it ends."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from cardbox_cli.store.connection.database import Database
+from tests.cli.conftest import PATIENCE, Shell
+from tests.conftest import PROJECT, Cbx
+from tests.execution.fixtures import Asked
+
+ADDRESS = f"/projects/{PROJECT}"
+
+
+@contextmanager
+def served(shell: Shell, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
+    """A server on any free port, and a client of it."""
+    with shell.started("serve", "--port", "0", *options) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline().decode()
+        base, _, path = line.strip().partition("/inspect/")
+        assert path == PROJECT
+        with httpx.Client(base_url=base, timeout=PATIENCE) as client:
+            _until_it_answers(client)
+            yield process, client
+        if process.poll() is None:
+            process.kill()
+
+
+def _until_it_answers(client: httpx.Client) -> None:
+    for _ in range(500):
+        try:
+            client.get("/health")
+        except httpx.ConnectError:
+            time.sleep(0.02)
+        else:
+            return
+    pytest.fail("it does not answer")
+
+
+def test_it_answers_until_ctrl_c(shell: Shell) -> None:
+    with served(shell) as (process, client):
+        assert client.get(f"{ADDRESS}/agents").json() == []
+        assert client.get("/health", headers={"Host": "evil.example"}).status_code == 400
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 130
+        assert b"Traceback" not in err
+
+
+def test_what_changes_is_told_as_it_changes_and_no_stream_holds_the_server(shell: Shell, ask: Asked) -> None:
+    with served(shell) as (process, client), client.stream("GET", f"{ADDRESS}/events") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        lines = stream.iter_lines()
+        assert next(lines) == "retry: 3000"
+        turn = ask("clerk").agent_turn_id
+        told = next(line for line in lines if line.startswith("data: "))
+        head = json.loads(told.removeprefix("data: "))
+        assert (head["agent_id"], head["agent_turn_id"], head["status"]) == ("clerk", turn, "dispatched")
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=PATIENCE)
+
+
+def test_an_address_that_is_taken_is_told(shell: Shell) -> None:
+    with served(shell) as (_, client):
+        port = str(client.base_url.port)
+        refused = shell.run("serve", "--port", port)
+        assert refused.code == 2
+        assert refused.err.startswith(f"error: cannot listen on 127.0.0.1:{port}: Address already in use")
+
+
+def test_elsewhere_than_on_this_machine_it_asks_for_tokens(shell: Shell, cbx: Cbx, ask: Asked) -> None:
+    with served(shell, "--host", "0.0.0.0") as (_, client):
+        asking = httpx.URL(str(client.base_url).replace("0.0.0.0", "127.0.0.1"))
+        assert httpx.get(asking.join(f"{ADDRESS}/agents")).status_code == 401
+        token = cbx("token", "create", "-o", "id").out.strip()
+        answer = httpx.get(asking.join(f"{ADDRESS}/agents"), headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code == 200
+
+
+def test_a_database_without_the_table_of_tokens_is_told(cbx: Cbx, database: Database) -> None:
+    database.script("DROP TABLE cbx.api_tokens; UPDATE cbx.schema_version SET version = 14")
+    refused = cbx("serve", "--port", "0", "--require-token")
+    assert refused.code == 7
+    assert refused.err.splitlines() == [
+        "error: the database has no table cbx.api_tokens",
+        "hint: `cbx db upgrade` adds it",
+    ]

@@ -1,0 +1,55 @@
+"""How many round trips the use cases take: a bound for each, so that none creeps in."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cardbox_cli.execution.dispatch.dispatch import dispatch
+from cardbox_cli.execution.dispatch.request import DispatchRequest, Parent
+from cardbox_cli.execution.notifications.notifier import Notifiers
+from cardbox_cli.execution.notifications.postgres import PostgresNotifier
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.store.connection.database import Database
+from tests.conftest import PROJECT
+from tests.execution.fixtures import Asked
+from tests.round_trips import counted
+
+
+@pytest.fixture
+def notifying(database: Database, runtime: Runtime) -> Runtime:
+    """The project with Postgres' notifications, as commands have it; it knows its tables."""
+    notifiers = Notifiers([PostgresNotifier(database)], print)
+    assert database.keeps_turns
+    return Runtime(database, PROJECT, settings=runtime.settings, notify=notifiers.notify)
+
+
+def trips(runtime: Runtime, use: Callable[[], Any]) -> int:
+    with counted(runtime.database) as found:
+        use()
+    return found.count
+
+
+def test_a_dispatch_to_an_idle_agent(notifying: Runtime, context_box: str) -> None:
+    """BEGIN, the read, the write, COMMIT, the notification."""
+    request = DispatchRequest(target_agent_id="clerk", context_box_id=context_box, correlation_id="c")
+    assert trips(notifying, lambda: dispatch(notifying, request)) == 5
+
+
+def test_a_dispatch_to_a_busy_agent_on_behalf_of_a_turn(
+    notifying: Runtime, context_box: str, ask: Asked
+) -> None:
+    parent = Parent(agent_turn_id=ask().agent_turn_id or "")
+    request = DispatchRequest(target_agent_id="clerk", context_box_id=context_box, parent=parent)
+    assert trips(notifying, lambda: dispatch(notifying, request)) == 4
+
+
+def test_a_refused_dispatch(notifying: Runtime) -> None:
+    request = DispatchRequest(target_agent_id="clerk", context_box_id=PROJECT)
+    assert trips(notifying, lambda: dispatch(notifying, request)) == 3
+
+
+def test_a_dispatch_within_a_transaction(notifying: Runtime, context_box: str) -> None:
+    request = DispatchRequest(target_agent_id="clerk", context_box_id=context_box)
+    with notifying.transaction():
+        assert trips(notifying, lambda: dispatch(notifying, request)) == 2

@@ -1,0 +1,1 @@
+"""`cbx serve`: what it answers, to whom, and what it shows."""

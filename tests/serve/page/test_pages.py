@@ -1,0 +1,165 @@
+"""Pages as they are made: whatever a link leads to, in which text stays text; what they find and compare."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from html import unescape
+from urllib.parse import quote
+
+import pytest
+from starlette.testclient import TestClient
+
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.model.cards import draft_card
+from cardbox_cli.store.card_use import Force
+from cardbox_cli.store.connection.target import Target
+from tests.foreign.writer import Deployment
+from tests.orchestration.conftest import says
+from tests.serve.conftest import Serve
+from tests.serve.page.conftest import START, Ask
+from tests.serve.page.reader import Reader, check
+
+
+def test_whatever_a_link_leads_to_is_a_page_in_which_text_stays_text(
+    project: Runtime, api: TestClient
+) -> None:
+    waiting, seen, kinds = [START], {START}, Counter[str]()
+    texts = []
+    while waiting:
+        address = waiting.pop(0)
+        answer = api.get(address)
+        is_dangling = quote("no <card>") in address
+        assert answer.status_code == (404 if is_dangling else 200), address
+        if "text/html" not in answer.headers["content-type"]:
+            continue
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+        assert "unsafe" not in policy
+        texts.append(check(answer.text).text)
+        for found in re.findall(r'(?:href|hx-get)="([^"]+)"', answer.text):
+            link = unescape(found).partition("#")[0]
+            kind = re.sub(r"[0-9a-f-]{8,}", "*", link)
+            # Of each kind of page a few.
+            if link and link not in seen and kinds[kind] < 3:
+                seen.add(link)
+                kinds[kind] += 1
+                waiting.append(link)
+    assert len(seen) > 60
+    said = "\n".join(texts)
+    assert '</pre></style></title><script>document.title = "hit"</script>' in said
+    assert "\\x1b[31mred \\u202egnp.exe\\u202c \\u200bzero" in said
+    assert "{{ 7 * 7 }}" in said
+    for heading in (
+        "not well",
+        "Agents",
+        "What happened",
+        "Context box",
+        "Messages by tokens",
+        "Growth over the steps",
+        "What differs",
+        "Sent in vain",
+        "Who gave work to whom",
+        "Children",
+        "Transcript",
+        "Boxes that hold it",
+    ):
+        assert heading in said, heading
+
+
+def test_what_is_not_well_comes_first_and_says_why(runtime: Runtime, ask: Ask, api: TestClient) -> None:
+    assert "Nothing is stuck" in api.get(START).text
+    card = draft_card("task.instruction", "x")
+    runtime.cards.add(card)
+    turn = ask("scribe", context_box_id=runtime.boxes.create([card.card_id]).box_id).agent_turn_id
+    runtime.cards.delete([card.card_id], force=Force(actor="t"))
+    page = Reader(api.get(START).text).text
+    assert "1 turn not well" in page
+    assert f"cbx turn fail {turn} --expect-epoch 1 --reason 'a card of its context was deleted'" in page
+    agents = Reader(api.get(f"{START}/agents").text).text
+    assert agents.index("scribe") < agents.index("clerk")
+    assert "deleted-card" in Reader(api.get(f"{START}/agents/scribe").text).text
+
+
+def test_commands_name_a_project_that_is_not_the_usual_one(
+    runtime: Runtime, ask: Ask, serve: Serve, target: Target
+) -> None:
+    card = draft_card("task.instruction", "x")
+    runtime.cards.add(card)
+    ask(context_box_id=runtime.boxes.create([card.card_id]).box_id)
+    runtime.cards.delete([card.card_id], force=Force(actor="t"))
+    assert "was deleted' --project p" not in Reader(serve().get(START).text).text
+    other = serve(usual_project="another")
+    assert "was deleted' --project p" in Reader(other.get(START).text).text
+
+
+def test_the_first_address_leads_to_the_usual_project(runtime: Runtime, api: TestClient) -> None:
+    answer = api.get("/")
+    assert (answer.status_code, answer.url.path) == (200, START)
+    assert f'href="{START}"' in api.get("/inspect").text
+
+
+@pytest.mark.parametrize("asked", ["%00", "%ED%A0%80", "%22%22%22", "-", "a' OR 1=1", "(((", "x" * 5000])
+def test_any_search_is_answered(runtime: Runtime, api: TestClient, asked: str) -> None:
+    assert api.get(f"{START}/search?q={asked}").status_code in (200, 400)
+
+
+def test_anything_is_found_by_a_piece_of_its_id(project: Runtime, api: TestClient) -> None:
+    turn = re.findall(r"/turns/(turn_[0-9a-f]+)", api.get(START).text)[0]
+    assert api.get(f"{START}/find?id={turn}").url.path == f"{START}/turns/{turn}"
+    assert f"{START}/turns/{turn}" in api.get(f"{START}/search?q={turn[-8:]}").text
+    assert "clerk" in Reader(api.get(f"{START}/search?q=clerk").text).text
+    assert quote("a/b<c>", safe="") in api.get(f"{START}/chats").text
+
+
+def test_two_requests_are_compared_word_by_word(
+    runtime: Runtime, ask: Ask, run: Callable[..., Outcome], api: TestClient
+) -> None:
+    turn = ask().agent_turn_id
+    assert run(says({"look": {"at": "that"}}, "It is there.")).message == "success"
+    onwards = Reader(api.get(f"{START}/diff?turn={turn}&a=1&b=2").text)
+    assert "The second goes on where the first ends" in onwards.text
+    assert {"ins", "del"}.isdisjoint(onwards.tags)
+    back = Reader(api.get(f"{START}/diff?turn={turn}&a=2&b=1").text)
+    assert "They part" in back.text
+    assert "del" in back.tags
+    assert ("value", turn) in back.attributes
+
+
+class TestADeploymentWithoutTablesOfCbx:
+    @pytest.fixture
+    def target(self, foreign_target: Target) -> Target:
+        return foreign_target
+
+    def test_has_pages(self, deployment: Deployment, api: TestClient) -> None:
+        turn = deployment.dispatch("clerk", deployment.context("Do it."))
+        for path in (
+            "",
+            "/agents",
+            "/agents/clerk",
+            f"/turns/{turn.agent_turn_id}",
+            "/boxes",
+            "/search?q=word",
+        ):
+            answer = api.get(START + path)
+            assert answer.status_code == 200, (path, Reader(answer.text).text)
+        for box in (turn.context_box_id, turn.profile_box_id, turn.output_box_id):
+            assert api.get(f"{START}/boxes/{box}").status_code == 200
+        missing = api.get(f"{START}/chats")
+        assert missing.status_code == 503
+        assert "the database has no table" in Reader(missing.text).text
+
+
+def test_costs_say_where_a_cache_breaks(
+    runtime: Runtime, ask: Ask, run: Callable[..., Outcome], api: TestClient
+) -> None:
+    for words in ("Find the cause of the first.", "Find the cause of the <second>."):
+        card = draft_card("task.instruction", words)
+        runtime.cards.add(card)
+        ask(context_box_id=runtime.boxes.create([card.card_id]).box_id)
+        assert run(says("Found.")).message == "success"
+    read = Reader(api.get(f"{START}/cost?agent=clerk").text)
+    assert "Where the cache breaks first" in read.text
+    assert "From request 1 to 2" in read.text
+    assert re.search(r"Find the cause of the\s+first\.\s*<second>\.", read.text)
+    assert {"ins", "del"} <= set(read.tags)

@@ -1,0 +1,262 @@
+"""Who may read what: every address of the app, with no token, a wrong one, another project's, a revoked one."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+from starlette.testclient import TestClient
+
+from cardbox_cli.model.api_tokens import new_token, project_of
+from cardbox_cli.serve.access.attempts import Attempts
+from cardbox_cli.serve.app import API
+from cardbox_cli.serve.options import is_loopback
+from cardbox_cli.store.connection.database import Database
+from tests.cli.conftest import lines
+from tests.conftest import PROJECT, Cbx
+from tests.serve.conftest import Serve
+
+OTHER = "other/projekt ü"
+
+
+def addresses() -> Iterator[tuple[str, str]]:
+    """Every address that is about a project, with its method."""
+    for module in API:
+        for route in module.routes.routes:
+            assert isinstance(route, APIRoute)
+            for method in route.methods:
+                yield method, f"/projects/{PROJECT}{re.sub(r'{[^}]*}', 'x', route.path)}"
+
+
+ADDRESSES = sorted(addresses())
+
+
+@pytest.fixture
+def guarded(serve: Serve) -> TestClient:
+    """Whoever asks must show a token."""
+    return serve(asks_for_tokens=True)
+
+
+@pytest.fixture
+def token(cbx: Cbx, database: Database) -> str:
+    """A token of the project."""
+    database.connection.execute(
+        "INSERT INTO public.projects (project_id, title, owner_id) VALUES (%s, 't', 'o')", [PROJECT]
+    )
+    return lines(cbx("token", "create", "--label", "test", "-o", "id"))[0]
+
+
+def asked(client: TestClient, method: str, address: str, token: str | None) -> tuple[int, str]:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    response = client.request(method, address, headers=headers, json={} if method == "POST" else None)
+    return response.status_code, response.text
+
+
+def test_every_part_of_the_api_is_among_them() -> None:
+    assert len(ADDRESSES) > 17
+
+
+@pytest.mark.parametrize(("method", "address"), ADDRESSES)
+def test_only_a_token_of_the_project_opens_it(
+    guarded: TestClient, token: str, method: str, address: str
+) -> None:
+    for wrong in (None, "", "x", new_token(PROJECT), token[:-1], token + "A"):
+        status, text = asked(guarded, method, address, wrong)
+        assert status == 401, text
+        assert "auth_required" in text
+    status, text = asked(guarded, method, address, new_token(OTHER))
+    assert (status, "auth_failed" in text) == (403, True)
+    if "/events" not in address:
+        assert asked(guarded, method, address, token)[0] not in (401, 403, 500)
+
+
+def test_a_project_of_any_name_is_in_its_token() -> None:
+    assert project_of(new_token(OTHER)) == OTHER
+    for text in ("", "cbx", "cbx.x", "cbx.cA.", "cbx..x.y", "cbx.\u0661.x", "cbx.//8.x"):
+        assert project_of(text) is None
+
+
+def test_a_revoked_token_opens_nothing_from_then_on(cbx: Cbx, guarded: TestClient, token: str) -> None:
+    address = f"/projects/{PROJECT}/agents"
+    assert asked(guarded, "GET", address, token)[0] == 200
+    [known] = cbx("token", "list", "-o", "json").json()
+    assert (known["label"], known["revoked_at"], "token" in known) == ("test", None, False)
+    assert cbx("token", "revoke", known["token_id"]).code == 0
+    assert asked(guarded, "GET", address, token)[0] == 401
+    assert cbx("token", "list", "--no-header", "--columns", "state").out == "revoked\n"
+    assert cbx("token", "revoke", "nope").code == 3
+    actions = [row["action"] for row in cbx("audit", "-o", "json").json()]
+    assert actions == ["token revoke", "token create"]
+
+
+def test_one_that_has_expired_opens_nothing(
+    cbx: Cbx, guarded: TestClient, token: str, database: Database
+) -> None:
+    made = cbx("token", "create", "--expires", "1h", "-o", "json").json()
+    address = f"/projects/{PROJECT}/agents"
+    assert asked(guarded, "GET", address, made["token"])[0] == 200
+    database.connection.execute(
+        "UPDATE cbx.api_tokens SET expires_at = now() - interval '1 s' WHERE token_id = %s",
+        [made["token_id"]],
+    )
+    assert asked(guarded, "GET", address, made["token"])[0] == 401
+    assert cbx("token", "list", "--no-header", "--columns", "state").out == "in force\nexpired\n"
+
+
+def test_no_token_is_kept_or_listed(cbx: Cbx, token: str, database: Database) -> None:
+    row = database.connection.execute("SELECT to_jsonb(t)::text FROM cbx.api_tokens AS t").fetchone()
+    assert row is not None
+    secret = token.rpartition(".")[2]
+    for text in (row[0], cbx("token", "list", "-o", "json").out, cbx("audit", "-o", "json").out):
+        assert secret not in text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("create", "--expires", "0s"), "--expires: '0s' is no length of time"),
+        (("create", "--expires", "2030-01-01"), "--expires: '2030-01-01' is no length of time"),
+    ],
+)
+def test_what_makes_no_token(cbx: Cbx, token: str, options: tuple[str, ...], message: str) -> None:
+    refused = cbx("token", *options)
+    assert (refused.code, refused.err.splitlines()[0]) == (2, f"error: {message}")
+
+
+def test_a_project_that_nobody_knows_gets_none(cbx: Cbx) -> None:
+    assert cbx("token", "create").code == 3
+
+
+class TestBrowsers:
+    ADDRESS = f"/projects/{PROJECT}/agents"
+
+    def log_in(self, client: TestClient, token: str, **fields: str) -> Any:
+        return client.post("/login", data={"token": token, **fields}, follow_redirects=False)
+
+    def test_a_token_is_exchanged_for_a_cookie(self, guarded: TestClient, token: str) -> None:
+        answer = self.log_in(guarded, f" {token}\n", next="/inspect/p?x=1")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/inspect/p?x=1")
+        cookie = answer.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert "Secure" not in cookie
+        assert token.rpartition(".")[2] not in cookie
+        assert guarded.get(self.ADDRESS).status_code == 200
+        assert guarded.get("/projects/other/agents").status_code == 401
+
+    def test_over_tls_it_is_for_tls_alone(self, serve: Serve, token: str) -> None:
+        answer = self.log_in(serve(asks_for_tokens=True, behind_tls=True), token)
+        assert "Secure" in answer.headers["set-cookie"]
+
+    def test_one_whose_token_is_revoked_opens_nothing(
+        self, cbx: Cbx, guarded: TestClient, token: str
+    ) -> None:
+        self.log_in(guarded, token)
+        [known] = cbx("token", "list", "-o", "json").json()
+        assert cbx("token", "revoke", known["token_id"]).code == 0
+        assert guarded.get(self.ADDRESS).status_code == 401
+
+    @pytest.mark.parametrize("change", ["id", "time", "signature", "other server", "nonsense"])
+    def test_one_that_was_made_up_opens_nothing(
+        self, serve: Serve, guarded: TestClient, token: str, change: str
+    ) -> None:
+        self.log_in(guarded, token)
+        [(name, value)] = guarded.cookies.items()
+        token_id, until, signature = value.split(".")
+        made_up = {
+            "id": f"x{token_id}.{until}.{signature}",
+            "time": f"{token_id}.{int(until) + 1}.{signature}",
+            "signature": f"{token_id}.{until}.{signature[:-2]}AA",
+            "other server": value,
+            "nonsense": "..",
+        }[change]
+        client = serve(asks_for_tokens=True) if change == "other server" else guarded
+        client.cookies.clear()
+        client.cookies.set(name, made_up)
+        assert client.get(self.ADDRESS).status_code == 401
+
+    def test_a_wrong_token_shows_the_form_again(self, guarded: TestClient, token: str) -> None:
+        answer = self.log_in(guarded, "<script>", next='/"><script>')
+        assert answer.status_code == 401
+        assert '<p role="alert">the token is not in force</p>' in answer.text
+        assert "<script>" not in answer.text
+        assert "set-cookie" not in answer.headers
+
+    @pytest.mark.parametrize(
+        "next", ["//evil.example", "https://evil.example", "/\\evil.example", "x", "/a\nb"]
+    )
+    def test_it_leads_nowhere_else(self, guarded: TestClient, token: str, next: str) -> None:
+        assert self.log_in(guarded, token, next=next).headers["location"] == "/"
+
+    def test_a_form_of_another_page_is_refused(self, guarded: TestClient, token: str) -> None:
+        for path in ("/login", "/logout"):
+            answer = guarded.post(
+                path, data={"token": token, "project": "p"}, headers={"Origin": "https://evil.example"}
+            )
+            assert answer.status_code == 403
+
+    def test_logging_out_forgets_it(self, guarded: TestClient, token: str) -> None:
+        self.log_in(guarded, token)
+        guarded.post("/logout", data={"project": PROJECT}, follow_redirects=False)
+        assert guarded.get(self.ADDRESS).status_code == 401
+
+
+def test_so_many_wrong_tokens_are_answered_and_no_more(guarded: TestClient, token: str) -> None:
+    address = f"/projects/{PROJECT}/agents"
+    found = [asked(guarded, "GET", address, new_token(PROJECT))[0] for _ in range(25)]
+    assert found[:20] == [401] * 20
+    assert 429 in found[20:]
+    assert asked(guarded, "GET", address, token)[0] == 200
+
+
+def test_attempts_come_back_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("cardbox_cli.serve.access.attempts.time.monotonic", lambda: now[0])
+    attempts = Attempts()
+    assert [attempts.failed() for _ in range(21)] == [True] * 20 + [False]
+    now[0] = 1.0
+    assert [attempts.failed(), attempts.failed()] == [True, False]
+
+
+class TestHosts:
+    @pytest.mark.parametrize("host", ["localhost", "localhost:8099", "127.0.0.1:1", "[::1]:8099"])
+    def test_this_machine_is_asked_by_its_names(self, api: TestClient, host: str) -> None:
+        assert api.get("/health", headers={"Host": host}).status_code == 200
+
+    @pytest.mark.parametrize(
+        "host", ["evil.example", "evil.example:8099", "localhost.evil.example", "", "[::2]"]
+    )
+    def test_and_by_no_other(self, api: TestClient, host: str) -> None:
+        assert api.get(f"/projects/{PROJECT}/agents", headers={"Host": host}).status_code == 400
+
+    def test_other_names_are_those_that_are_told(self, serve: Serve) -> None:
+        client = serve(hosts=["cbx.example.org"], asks_for_tokens=True)
+        assert client.get("/health", headers={"Host": "cbx.example.org"}).status_code == 200
+        assert client.get("/health", headers={"Host": "localhost"}).status_code == 400
+
+    def test_pages_of_others_may_not_read_unless_they_are_told(self, serve: Serve, api: TestClient) -> None:
+        asking = {"Origin": "https://a.example"}
+        assert "access-control-allow-origin" not in api.get("/health", headers=asking).headers
+        told = serve(origins=["https://a.example"])
+        assert (
+            told.get("/health", headers=asking).headers["access-control-allow-origin"] == "https://a.example"
+        )
+        other = told.get("/health", headers={"Origin": "https://b.example"})
+        assert "access-control-allow-origin" not in other.headers
+
+    @pytest.mark.parametrize(
+        ("host", "local"),
+        [
+            ("127.0.0.1", True),
+            ("127.8.8.8", True),
+            ("::1", True),
+            ("localhost", True),
+            ("0.0.0.0", False),
+            ("::", False),
+            ("10.0.0.1", False),
+            ("example.org", False),
+        ],
+    )
+    def test_what_only_this_machine_reaches(self, host: str, local: bool) -> None:
+        assert is_loopback(host) is local

@@ -1,0 +1,166 @@
+"""The further views of the API: what commands answer with -o json, page by page, harmless whatever is stored."""
+
+import json
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from cardbox_cli.model.cards import draft_card
+from cardbox_cli.model.content import JsonContent
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.connection.database import Database
+from tests.cli.conftest import succeed
+from tests.conftest import PROJECT, Cbx
+from tests.crash.processes import until
+from tests.execution.fixtures import Asked
+from tests.serve.conftest import Serve
+
+BASE = f"/projects/{PROJECT}"
+
+
+class TestAsCommandsAnswer:
+    @pytest.fixture
+    def turn(self, ask: Asked) -> str:
+        return ask("clerk").agent_turn_id
+
+    @pytest.mark.parametrize(
+        ("address", "command"),
+        [
+            ("/agents", ("agent", "list")),
+            ("/agents/clerk", ("agent", "show", "clerk")),
+            ("/agents/clerk/why", ("why", "--agent", "clerk")),
+            ("/turns", ("turn", "list")),
+            ("/turns?agent=clerk&status=dispatched", ("turn", "list")),
+            ("/turns/{turn}", ("turn", "show", "{turn}")),
+            ("/turns/{turn}/why", ("why", "{turn}")),
+            ("/why", ("why", "--all")),
+            ("/inbox", ("inbox", "list")),
+            ("/batches", ("batch", "list")),
+            ("/chats", ("chat", "list")),
+            ("/cost?turn={turn}", ("cost", "{turn}")),
+        ],
+    )
+    def test_the_answer_is_that_of_the_command(
+        self, api: TestClient, cbx: Cbx, turn: str, address: str, command: tuple[str, ...]
+    ) -> None:
+        words = [word.format(turn=turn) for word in command]
+        said = json.loads(cbx(*words, "-o", "json").out)
+        answer = api.get(BASE + address.format(turn=turn))
+        assert answer.status_code == 200
+        assert answer.json() == said
+
+    def test_a_request_is_told_with_where_it_comes_from(self, api: TestClient, cbx: Cbx, turn: str) -> None:
+        found = api.get(f"{BASE}/render", params={"turn": turn}).json()
+        body = json.loads(succeed(cbx("render", "--turn", turn, "-o", "json")))
+        explained = json.loads(succeed(cbx("render", "--turn", turn, "--explain", "-o", "json")))
+        assert found["body"] == body
+        assert found["explanation"] == explained["explanation"]
+
+    @pytest.mark.parametrize(
+        ("address", "status", "message"),
+        [
+            ("/turns/turn_nope", 404, "no turn 'turn_nope' in project 'p'"),
+            ("/agents/nobody", 404, "no agent 'nobody' in project 'p'"),
+            ("/batches/nope", 404, "no batch 'nope' in project 'p'"),
+            ("/render", 400, "name one of box, turn, chat"),
+            ("/render?box=a&turn=b", 400, "name one of box, turn, chat"),
+            ("/render?box=a&format=nope", 400, "there is no format 'nope'"),
+            ("/turns?behind=x", 400, "'x' is no place in a list"),
+            ("/search", 422, "query.text: Field required"),
+        ],
+    )
+    def test_what_cannot_be_answered_is_told(
+        self, api: TestClient, turn: str, address: str, status: int, message: str
+    ) -> None:
+        answer = api.get(BASE + address)
+        assert answer.status_code == status
+        assert answer.json()["detail"]["error_message"].startswith(message)
+
+
+def test_a_list_goes_on_where_the_page_before_ended(api: TestClient, ask: Asked) -> None:
+    wanted = [ask("clerk").agent_turn_id for _ in range(5)][::-1]
+    found, address = [], f"{BASE}/turns?limit=2&agent=clerk"
+    while address:
+        page = api.get(address)
+        found += [turn["agent_turn_id"] for turn in page.json()]
+        address = page.links.get("next", {}).get("url", "")
+    assert found == wanted
+
+
+def test_only_what_says_it_is_found(api: TestClient, cards: CardStore) -> None:
+    cards.add(draft_card("agent.thought", "The Deploy failed", card_id="one"))
+    cards.add(draft_card("agent.thought", "all is well", card_id="two"))
+    found = api.get(f"{BASE}/search", params={"text": "deploy"}).json()
+    assert [card["card_id"] for card in found] == ["one"]
+    assert api.get("/projects/other/search", params={"text": "deploy"}).json() == []
+
+
+class TestWhateverIsStored:
+    @pytest.mark.parametrize(
+        "data",
+        [
+            "<script>alert(1)</script>",
+            "\x1b[2J\x1b]0;x\x07",
+            "\u202e\u2066 bidi",
+            "x" * 3_000_000,
+            {"deep": json.loads("[" * 390 + "]" * 390)},
+        ],
+        ids=["script", "escapes", "bidi", "long", "deep"],
+    )
+    def test_it_is_json_and_said_to_be(
+        self, api: TestClient, cards: CardStore, boxes: BoxStore, data: Any
+    ) -> None:
+        cards.add(draft_card("x", JsonContent(data), card_id="odd"))
+        box = boxes.create(["odd"]).box_id
+        for address in ("/cards/odd", f"/boxes/{box}/cards", f"/render?box={box}", "/search?text=x"):
+            answer = api.get(BASE + address)
+            assert answer.status_code == 200
+            assert answer.headers["content-type"] == "application/json"
+            assert answer.headers["x-content-type-options"] == "nosniff"
+        assert api.get(f"{BASE}/cards/odd").json()["content"]["data"] == data
+
+    def test_a_body_that_is_too_long_is_refused(self, api: TestClient) -> None:
+        answer = api.post(f"{BASE}/cards/batch", content=b'{"card_ids": ["' + b"x" * 2_000_000 + b'"]}')
+        assert (answer.status_code, answer.json()["detail"]["error_code"]) == (413, "bad_request")
+
+    def test_a_name_of_nobody_s_is_only_not_found(self, api: TestClient) -> None:
+        for name in ("%00", "%ff", "..%2f..%2fetc", "'; DROP TABLE cards; --"):
+            assert api.get(f"{BASE}/cards/{name}").status_code in (400, 404)
+
+
+def test_nothing_can_be_written(serve: Serve, database: Database) -> None:
+    client = serve()
+    client.get(f"{BASE}/agents")
+    with client.app.state.lending.snapshot() as lent:  # type: ignore[attr-defined]  # a FastAPI app has a state
+        for statement in ("DELETE FROM public.cards", "CREATE TABLE x ()", "SELECT nextval('nope')"):
+            with pytest.raises(Exception, match=r"read-only|does not exist|current transaction is aborted"):
+                lent.connection.execute(statement)
+
+
+def test_a_statement_takes_no_longer_than_it_may(serve: Serve) -> None:
+    client = serve(statement_timeout=0.05)
+    lending = client.app.state.lending  # type: ignore[attr-defined]  # a FastAPI app has a state
+    with pytest.raises(Exception, match="statement timeout"), lending.snapshot() as lent:
+        lent.connection.execute("SELECT pg_sleep(5)")
+    assert client.get(f"{BASE}/agents").status_code == 200
+
+
+def test_a_database_that_went_away_is_used_when_it_is_back(serve: Serve, database: Database) -> None:
+    client = serve(connections=2)
+    assert client.get(f"{BASE}/agents").status_code == 200
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    database.connection.execute(f"SELECT pg_terminate_backend(pid) {others}".encode())
+    until(lambda: database.connection.execute(f"SELECT count(*) {others}".encode()).fetchone() == (0,))
+    assert client.get(f"{BASE}/agents").status_code == 200
+
+
+def test_who_finds_all_connections_lent_is_told(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = serve(connections=1)
+    lending = client.app.state.lending  # type: ignore[attr-defined]  # a FastAPI app has a state
+    monkeypatch.setattr(lending, "_patience", 0.05)
+    with lending.snapshot():
+        answer = client.get(f"{BASE}/agents")
+    assert (answer.status_code, answer.json()["detail"]["error_code"]) == (503, "upstream_unavailable")
+    assert client.get(f"{BASE}/agents").status_code == 200

@@ -1,0 +1,177 @@
+"""The five endpoints that clients of existing deployments use: order, doubles, what is missing, bounds."""
+
+import json
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from cardbox_cli.model.cards import draft_card
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.connection.database import Database
+from tests.conftest import PROJECT
+
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.fixture
+def card_ids(cards: CardStore) -> list[str]:
+    """Five cards, in this order."""
+    drafts = [
+        draft_card("agent.thought", f"text {number}", role="assistant", author_id="clerk")
+        for number in range(5)
+    ]
+    cards.add_many(drafts)
+    return [draft.card_id for draft in drafts]
+
+
+def told(response: Any) -> tuple[int, str, str]:
+    detail = response.json()["detail"]
+    return response.status_code, detail["error_code"], detail["error_message"]
+
+
+class TestCards:
+    def test_a_card_is_told_without_the_mark_of_its_content(
+        self, api: TestClient, card_ids: list[str]
+    ) -> None:
+        card = api.get(f"/projects/{PROJECT}/cards/{card_ids[2]}").json()
+        assert (card["content"], card["type"], card["author_id"]) == (
+            {"text": "text 2"},
+            "agent.thought",
+            "clerk",
+        )
+        assert (card["project_id"], card["tool_calls"], card["ttl_seconds"]) == (PROJECT, None, None)
+        assert card["created_at"] == card["metadata"]["created_at"]
+        assert set(card) == {
+            "card_id", "project_id", "type", "content", "created_at", "author_id", "metadata", "tool_calls",
+            "tool_call_id", "ttl_seconds",
+        }  # fmt: skip
+
+    def test_many_come_in_the_order_of_the_request_each_once(
+        self, api: TestClient, card_ids: list[str]
+    ) -> None:
+        asked = [card_ids[3], "nope-2", card_ids[0], card_ids[3], "nope-1", "nope-2"]
+        found = api.post(f"/projects/{PROJECT}/cards/batch", json={"card_ids": asked}).json()
+        assert [card["card_id"] for card in found["cards"]] == [card_ids[3], card_ids[0]]
+        assert found["missing_ids"] == ["nope-2", "nope-1"]
+
+    def test_deleted_ones_and_those_of_others_are_missing(
+        self, api: TestClient, cards: CardStore, card_ids: list[str]
+    ) -> None:
+        cards.delete(card_ids[:1])
+        assert told(api.get(f"/projects/{PROJECT}/cards/{card_ids[0]}")) == (
+            404,
+            "not_found",
+            "card not found",
+        )
+        assert told(api.get(f"/projects/other/cards/{card_ids[1]}")) == (404, "not_found", "card not found")
+        found = api.post("/projects/other/cards/batch", json={"card_ids": card_ids}).json()
+        assert found == {"cards": [], "missing_ids": card_ids}
+
+    def test_a_hundred_at_most(self, api: TestClient) -> None:
+        many = [f"c{number}" for number in range(100)]
+        address = f"/projects/{PROJECT}/cards/batch"
+        assert api.post(address, json={"card_ids": [*many, *many]}).json()["missing_ids"] == many
+        refused = api.post(address, json={"card_ids": [*many, "one more"]})
+        assert told(refused) == (400, "bad_request", "card_ids exceeds limit 100")
+        assert api.post(address, json={"card_ids": []}).json() == {"cards": [], "missing_ids": []}
+
+    def test_numbers_are_those_that_are_stored(self, api: TestClient, database: Database) -> None:
+        content = '{"data": {"a": 1.10, "b": 12345678901234567890.123, "c": 1e2}, "__type__": "JsonContent"}'
+        database.connection.execute(
+            "INSERT INTO public.cards (tenant_id, card_id, content, metadata) VALUES (%s, 'odd', %s, '{}')",
+            [PROJECT, content],
+        )
+        text = api.get(f"/projects/{PROJECT}/cards/odd").text
+        assert '"data": {"a": 1.10, "b": 12345678901234567890.123, "c": 100}' in text
+        assert "__type__" not in text
+
+    @pytest.mark.parametrize("content", ["[1]", '"text"', "null", "7"])
+    def test_what_others_stored_is_told_as_it_is(
+        self, api: TestClient, database: Database, content: str
+    ) -> None:
+        database.connection.execute(
+            "INSERT INTO public.cards (tenant_id, card_id, content, metadata) VALUES (%s, 'odd', %s, '{}')",
+            [PROJECT, content],
+        )
+        assert api.get(f"/projects/{PROJECT}/cards/odd").json()["content"] == json.loads(content)
+
+    def test_it_is_not_sent_again_to_whoever_has_it(self, api: TestClient, card_ids: list[str]) -> None:
+        address = f"/projects/{PROJECT}/cards/{card_ids[0]}"
+        tag = api.get(address).headers["etag"]
+        again = api.get(address, headers={"If-None-Match": f'"other", {tag}'})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+        assert api.get(address, headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+class TestBoxes:
+    @pytest.mark.parametrize("box_id", [UNKNOWN, "no-uuid", "8b1f22c0", "%00", "a%2Fb"])
+    def test_what_is_no_box_is_not_found(self, api: TestClient, box_id: str) -> None:
+        assert api.get(f"/projects/{PROJECT}/boxes/{box_id}").status_code == 404
+        assert api.get(f"/projects/{PROJECT}/boxes/{box_id}/cards").status_code == 404
+
+    def test_a_box_has_its_ids_and_the_last_of_its_cards(
+        self, api: TestClient, boxes: BoxStore, card_ids: list[str]
+    ) -> None:
+        ids = [*card_ids, "gone", card_ids[0]]
+        box = boxes.create(ids, allow_dangling=True).box_id
+        assert api.get(f"/projects/{PROJECT}/boxes/{box}").json() == {"box_id": box, "card_ids": ids}
+        last = api.get(f"/projects/{PROJECT}/boxes/{box}/cards", params={"limit": 3}).json()
+        assert [card["card_id"] for card in last] == [card_ids[4], card_ids[0]]
+        every = api.get(f"/projects/{PROJECT}/boxes/{box}/cards").json()
+        assert [card["card_id"] for card in every] == [*card_ids, card_ids[0]]
+        assert told(api.get(f"/projects/other/boxes/{box}")) == (404, "not_found", "box not found")
+
+    def test_ids_that_others_wrote_are_texts(
+        self, api: TestClient, boxes: BoxStore, database: Database
+    ) -> None:
+        box = boxes.create([]).box_id
+        database.connection.execute("UPDATE public.card_boxes SET card_ids = '[1.50, null, \"a\", {}]'")
+        assert api.get(f"/projects/{PROJECT}/boxes/{box}").json()["card_ids"] == ["1.50", "null", "a", "{}"]
+        assert api.get(f"/projects/{PROJECT}/boxes/{box}/cards").json() == []
+
+    @pytest.mark.parametrize("limit", ["0", "501", "-1", "x", ""])
+    def test_a_limit_out_of_bounds_is_told(self, api: TestClient, boxes: BoxStore, limit: str) -> None:
+        box = boxes.create([]).box_id
+        code, kind, text = told(api.get(f"/projects/{PROJECT}/boxes/{box}/cards", params={"limit": limit}))
+        assert (code, kind) == (422, "invalid_request")
+        assert text.startswith("query.limit: ")
+
+    def test_many_come_in_the_order_of_the_request_each_once(
+        self, api: TestClient, boxes: BoxStore, card_ids: list[str]
+    ) -> None:
+        one, two = boxes.create(card_ids[:2]).box_id, boxes.create(card_ids[3:]).box_id
+        asked = {"box_ids": [two, "no-uuid", one, UNKNOWN, two]}
+        found = api.post(f"/projects/{PROJECT}/boxes/batch", json=asked).json()
+        assert found == {
+            "boxes": [{"box_id": two, "card_ids": card_ids[3:]}, {"box_id": one, "card_ids": card_ids[:2]}],
+            "missing_box_ids": ["no-uuid", UNKNOWN],
+            "missing_card_ids": [],
+        }
+        assert api.post("/projects/other/boxes/batch", json=asked).json()["boxes"] == []
+
+    def test_their_last_cards_come_along_if_they_are_wanted(
+        self, api: TestClient, boxes: BoxStore, card_ids: list[str]
+    ) -> None:
+        ids = ["gone-1", *card_ids, "gone-2"]
+        box = boxes.create(ids, allow_dangling=True).box_id
+        empty = boxes.create([]).box_id
+        asked = {"box_ids": [box, empty], "hydrate": True, "limit": 3}
+        found = api.post(f"/projects/{PROJECT}/boxes/batch", json=asked).json()
+        assert found["boxes"][0]["card_ids"] == ids
+        assert [card["card_id"] for card in found["boxes"][0]["hydrated_cards"]] == card_ids[3:]
+        assert found["boxes"][1] == {"box_id": empty, "card_ids": [], "hydrated_cards": []}
+        assert found["missing_card_ids"] == ["gone-2"]
+
+    def test_a_hundred_at_most(self, api: TestClient) -> None:
+        many = [f"b{number}" for number in range(101)]
+        address = f"/projects/{PROJECT}/boxes/batch"
+        assert told(api.post(address, json={"box_ids": many})) == (
+            400,
+            "bad_request",
+            "box_ids exceeds limit 100",
+        )
+        assert api.post(address, json={"box_ids": many[:100]}).json()["missing_box_ids"] == many[:100]
+        nothing = {"boxes": [], "missing_box_ids": [], "missing_card_ids": []}
+        assert api.post(address, json={"box_ids": []}).json() == nothing
