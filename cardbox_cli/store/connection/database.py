@@ -62,6 +62,7 @@ class Database(AbstractContextManager["Database"]):
         self.target = target
         self.commits = 0
         self._longest_pause: timedelta | None = None
+        self._is_adopted = False
         # Whether a transaction goes on that begins and ends here, and when it began, once that was asked for.
         self._ours = False
         self._began: datetime | None = None
@@ -119,7 +120,9 @@ class Database(AbstractContextManager["Database"]):
     @classmethod
     def adopt(cls, connection: psycopg.Connection[Any]) -> "Database":
         """A caller's own connection, whose transaction everything then joins. Closing stays the caller's."""
-        return cls(connection, Target("", "the caller's connection", Path()))
+        adopted = cls(connection, Target("", "the caller's connection", Path()))
+        adopted._is_adopted = True
+        return adopted
 
     def keep_plans(self) -> None:
         """Let the server keep the plans of what is executed again and again, where `keeps_plans`.
@@ -345,7 +348,9 @@ class Database(AbstractContextManager["Database"]):
 
     @cached_property
     def _existing(self) -> frozenset[str]:
-        return frozenset(self.column("existing_tables", names=[*KNOWN, SHARDING]))
+        # On a caller's connection names stay what they are to the caller.
+        process = 0 if self._is_adopted else self.connection.info.backend_pid
+        return frozenset(self.column("existing_tables", names=[*KNOWN, SHARDING], process=process))
 
     @cached_property
     def closed_tables(self) -> frozenset[str]:
