@@ -38,6 +38,9 @@ async def events(request: Request, project: str) -> StreamingResponse:
 
 async def _stream(request: Request, project: str, seen: Changes) -> AsyncIterator[str]:
     state = request.app.state
+    if state.streams >= state.options.streams:
+        # Others came in the same moment.
+        return
     state.streams += 1
     try:
         yield "retry: 3000\n\n"
