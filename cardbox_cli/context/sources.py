@@ -4,6 +4,7 @@
 - `source_message`: a message as it came, whole or with the place of its content left empty.
 - `source_blocks`: the content blocks of this card, where its own fields cannot hold them.
 - `source_line`: the line of a session's file around its message's content, on its first card.
+- `source_entry`: what an entry of a container is, whole, on its first card; it says nothing to a provider.
 - `source_group`: shared by neighbouring cards that are one message of a model or a user.
 
 Owns the keys and the reading of them; what they mean in a message stands in the formats of `providers/`.
@@ -23,6 +24,7 @@ FORMAT = "source_format"
 MESSAGE = "source_message"
 BLOCKS = "source_blocks"
 LINE = "source_line"
+ENTRY = "source_entry"
 GROUP = "source_group"
 # The key in the metadata of a tool's result that holds the name of the tool.
 FUNCTION_NAME = "function_name"
@@ -61,7 +63,7 @@ def originals(card: Card) -> list[str]:
 
     Not the group: that says which cards are one message, whatever they hold.
     """
-    keys = [FORMAT, MESSAGE, BLOCKS, LINE, *(["signature"] if card.type == REASONING else [])]
+    keys = [FORMAT, MESSAGE, BLOCKS, LINE, ENTRY, *(["signature"] if card.type == REASONING else [])]
     return [key for key in keys if key in card.metadata]
 
 

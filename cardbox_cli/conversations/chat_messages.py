@@ -9,7 +9,7 @@ from typing import Any
 
 from cardbox_cli.context.providers.openai.cards import card_of_message
 from cardbox_cli.context.providers.provider import MessageShape
-from cardbox_cli.context.sources import FORMAT, MESSAGE, keep
+from cardbox_cli.context.sources import MESSAGE, keep
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.files import MessageList, find_messages, lists_within
 from cardbox_cli.conversations.json_documents import Documents
@@ -39,10 +39,10 @@ def marks_of(shape: MessageShape, what: Callable[[Any], str], value: Any) -> str
     return None if first is None or not shape.is_message(first) else what(first)
 
 
-def chat_card(message: Mapping[str, Any], name: str, **kept: Any) -> CardDraft:
-    """The card of a chat message that a file of this format holds, with what else is kept of it."""
+def chat_card(message: Mapping[str, Any], name: str) -> CardDraft:
+    """The card of a chat message that a file of this format holds."""
     card = card_of_message(dict(message))
-    return keep(card, name, **kept) if kept or MESSAGE in card.metadata or FORMAT in card.metadata else card
+    return keep(card, name) if MESSAGE in card.metadata else card
 
 
 def no_original(changed: CardDraft, _: CardDraft) -> CardDraft:

@@ -79,7 +79,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     `marks` says, in words, by what a value of a file is in this format and in no other, None where it bears
     no mark; `fits` tells whether a value without a mark may be in it, `reads` a value that would be
     understood from one that would only be kept, where there are such. `tells_all`: where it speaks, others
-    are not asked.
+    are not asked. `holds` names the formats whose values may stand in a file of this one.
     `draft` makes the cards of an entry, whose ids are the importer's business, and raises InvalidConversation
     naming the entry's place; `draft_request` those of what is kept of a request.
     `keep_original` gives the first card what `export` needs to give back the second. `export` gives the text
@@ -99,6 +99,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     draft_request: Callable[[FileEntry], list[CardDraft]] | None = None
     reads: Callable[[Any], bool] | None = None
     tells_all: bool = True
+    holds: tuple[str, ...] = ()
     names_itself_later: bool = False
 
 

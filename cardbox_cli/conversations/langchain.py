@@ -38,6 +38,8 @@ _CLASSES = {
     "Chat": "chat",
 }
 _SUFFIXES = ("MessageChunk", "Message")
+# The types of the one message that has a role.
+_CHAT = ("chat", "ChatMessageChunk")
 
 
 def _sort(name: str | None) -> str | None:
@@ -50,7 +52,7 @@ def _sort(name: str | None) -> str | None:
 
 def _fields(message: Any) -> tuple[str, dict[str, Any]] | None:
     """The type and the fields of a message in any of its forms; None for what is none."""
-    if not isinstance(message, dict) or "role" in message:
+    if not isinstance(message, dict) or ("role" in message and kind(message) not in _CHAT):
         return None
     data, kwargs = message.get("data"), message.get("kwargs")
     if isinstance(data, dict) and "content" in data:

@@ -48,7 +48,7 @@ def recognise(documents: Documents, formats: Sequence[Format], default: Format) 
             found = marked
         elif marked is None:
             _check_may_be(found, place, value, formats, default)
-        elif found.format.name != marked.format.name:
+        elif marked.format.name not in (found.format.name, *found.format.holds):
             raise _mixture(found, marked)
     if found is None:
         return Recognised(default, _UNMARKED)

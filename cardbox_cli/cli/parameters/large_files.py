@@ -4,7 +4,7 @@ import gzip
 import os
 import stat
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import UnsupportedOperation
 from pathlib import Path
@@ -12,6 +12,7 @@ from tempfile import TemporaryFile
 from typing import IO, BinaryIO, cast
 
 from cardbox_cli.cli.parameters.inputs import opened, source_name
+from cardbox_cli.conversations.containers import folders, zstandard
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.limits import FOLDER_FILES, PIPE_SIZE
 
@@ -23,35 +24,47 @@ _GZIP = b"\x1f\x8b"
 def open_file(path: str) -> Iterator[BinaryIO]:
     """A file whose bytes can be read at any place; a pipe, or standard input for `-`, is copied to one.
 
-    What gzip packed is unpacked. Raises NotFound and InvalidInput naming it.
+    What gzip or Zstandard packed is unpacked, and a folder of events is the list of them. Raises NotFound and
+    InvalidInput naming it.
     """
+    if path != "-" and folders.is_of_events(path):
+        with TemporaryFile() as copy:
+            _write(folders.pieces(path), copy, path)
+            yield cast(BinaryIO, copy)
+        return
     with opened(path) as file:
         if _is_regular(file):
             with _unpacked(file, source_name(path)) as plain:
                 yield plain
             return
         with TemporaryFile() as copy:
-            _copy(file, copy, source_name(path))
+            _write(_pieces(file), copy, source_name(path))
             with _unpacked(copy, source_name(path)) as plain:
                 yield plain
 
 
 def is_packed(file: BinaryIO | IO[bytes]) -> bool:
-    """Whether gzip packed a file."""
-    return os.pread(file.fileno(), len(_GZIP), 0) == _GZIP
+    """Whether gzip or Zstandard packed a file."""
+    return os.pread(file.fileno(), len(zstandard.MAGIC), 0).startswith((_GZIP, zstandard.MAGIC))
 
 
 @contextmanager
 def _unpacked(file: BinaryIO | IO[bytes], name: str) -> Iterator[BinaryIO]:
-    """The file, or a copy of what gzip packed into it."""
+    """The file, or a copy of what was packed into it."""
     if not is_packed(file):
         yield cast(BinaryIO, file)
         return
     file.seek(0)
-    with gzip.GzipFile(fileobj=file) as packed, TemporaryFile() as copy:
+    is_gzip = file.read(len(_GZIP)) == _GZIP
+    file.seek(0)
+    with TemporaryFile() as copy:
         try:
-            _copy(cast(BinaryIO, packed), copy, name)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as exc:
+            if is_gzip:
+                with gzip.GzipFile(fileobj=file) as packed:
+                    _write(_pieces(cast(BinaryIO, packed)), copy, name)
+            else:
+                _write(zstandard.pieces(file.read, name), copy, name)
+        except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.DamagedZstandard) as exc:
             raise InvalidInput(f"{name} cannot be unpacked: {exc}", hint="it is cut or damaged") from exc
         yield cast(BinaryIO, copy)
 
@@ -59,14 +72,16 @@ def _unpacked(file: BinaryIO | IO[bytes], name: str) -> Iterator[BinaryIO]:
 def files_in(paths: Sequence[str], suffixes: Sequence[str]) -> list[str]:
     """The files of these paths: those of a folder, and of the folders in it, that end so, by their names.
 
+    A folder of events is one of them, and what stands beside it, which says how the program goes on, is none.
+
     Raises InvalidInput for a folder without any, and for one with more files than anybody looks through.
     """
     found: list[str] = []
     for path in paths:
-        if path == "-" or not os.path.isdir(path):
+        if path == "-" or not os.path.isdir(path) or folders.is_of_events(path):
             found.append(path)
             continue
-        within = [str(each) for each in sorted(_files_below(path)) if _is_wanted(each, suffixes)]
+        within = list(_within(path, suffixes))
         if not within:
             raise InvalidInput(
                 f"the folder {path!r} has no file that ends in {', '.join(suffixes)}",
@@ -76,27 +91,38 @@ def files_in(paths: Sequence[str], suffixes: Sequence[str]) -> list[str]:
     return found
 
 
-def _files_below(path: str) -> list[Path]:
-    """The files of a folder and of the folders in it, but for what may not be read or is gone meanwhile."""
-    found: list[Path] = []
-    for folder, _, names in os.walk(path):
-        found += (Path(folder, name) for name in names)
-        if len(found) > FOLDER_FILES.value:
+def _within(path: str, suffixes: Sequence[str]) -> Iterator[str]:
+    # What may not be read, or is gone meanwhile, is left out.
+    seen = 0
+    for folder, below, names in os.walk(path):
+        below.sort()
+        events = Path(folder, folders.EVENTS)
+        if folders.is_of_events(events):
+            below.clear()
+            yield str(events)
+            continue
+        seen += len(names)
+        if seen > FOLDER_FILES.value:
             raise InvalidInput(
                 f"the folder {path!r} holds more than {FOLDER_FILES}",
                 hint="name the folder in it that has the conversations",
             )
-    return found
+        yield from (str(each) for name in sorted(names) if _is_wanted(each := Path(folder, name), suffixes))
 
 
 def _is_wanted(path: Path, suffixes: Sequence[str]) -> bool:
-    return path.name.removesuffix(".gz").endswith(tuple(suffixes)) and os.path.isfile(path)
+    plain = path.name.removesuffix(".gz").removesuffix(".zst")
+    return plain.endswith(tuple(suffixes)) and os.path.isfile(path)
 
 
-def _copy(file: BinaryIO, copy: IO[bytes], name: str) -> None:
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    return iter(lambda: file.read(_BLOCK), b"")
+
+
+def _write(pieces: Iterable[bytes], copy: IO[bytes], name: str) -> None:
     """Copy what a pipe or a packed file brings. Raises InvalidInput where it brings too much."""
     left = PIPE_SIZE.value << 20
-    while piece := file.read(_BLOCK):
+    for piece in pieces:
         left -= len(piece)
         if left < 0:
             hint = "write it to a file, and name that"

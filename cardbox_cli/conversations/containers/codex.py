@@ -1,4 +1,9 @@
-"""Rollouts of Codex CLI: lines of items of OpenAI's Responses among events of the program. Read only."""
+"""Rollouts of Codex CLI: lines of items of OpenAI's Responses among events of the program. Read only.
+
+Older ones have the items themselves as lines, between a first one that names the session and marks of its
+state; the oldest are one object of a `session` and its `items`. Sources, in openai/codex: `RolloutItem` of
+`codex-rs/protocol/src/protocol.rs`; `codex-cli/src/utils/storage/save-rollout.ts`.
+"""
 
 from collections.abc import Iterator
 from functools import partial
@@ -10,26 +15,59 @@ from cardbox_cli.context.providers.openai_responses.items import NAME as RESPONS
 from cardbox_cli.context.sources import imported_card
 from cardbox_cli.conversations.containers.entries import container, entry, objects_in
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
-from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.files import is_list
+from cardbox_cli.conversations.json_documents import Document, Documents
 from cardbox_cli.model.card_types import RENDERED_PROMPT
 from cardbox_cli.model.cards import CardDraft
 
 NAME = "codex"
-_TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+# What is no item: what the program noted, and what a history was summed up to.
+_EVENTS = (
+    *("session_meta", "event_msg", "turn_context", "compacted", "world_state"),
+    *("inter_agent_communication", "inter_agent_communication_metadata"),
+)
+_TYPES = ("response_item", *_EVENTS)
 _PROMPT = "instructions"
 
 
 def _mark(line: dict[str, Any]) -> str | None:
-    is_one = line.get("type") in _TYPES and isinstance(line.get("payload"), dict)
-    return f"a line of the type {line['type']!r} has a payload" if is_one else None
+    if line.get("type") in _TYPES and isinstance(line.get("payload"), dict):
+        return f"a line of the type {line['type']!r} has a payload"
+    if isinstance(line.get("session"), dict) and is_list(line.get("items")):
+        return "'session' and 'items' stand side by side"
+    if line.get("record_type") == "state":
+        return "a line has the record_type 'state'"
+    is_start = "instructions" in line and "timestamp" in line and "id" in line and "type" not in line
+    return "a line has 'id', 'timestamp' and 'instructions'" if is_start else None
+
+
+def _lines(documents: Documents) -> Iterator[Document]:
+    """The lines of a rollout, the items of one that is an object as lines that follow its session's."""
+    for place, line in objects_in(documents):
+        session, items = line.get("session"), line.get("items")
+        if isinstance(session, dict) and isinstance(items, list):
+            yield Document(place, session)
+            for index, item in enumerate(items):
+                yield Document(f"{place}: items[{index}]", item if isinstance(item, dict) else {"item": item})
+        else:
+            yield Document(place, line)
+
+
+def _session(line: dict[str, Any]) -> dict[str, Any] | None:
+    """What a line that begins a session says of it."""
+    if line.get("type") == "session_meta":
+        start = line.get("payload")
+        return start if isinstance(start, dict) else None
+    is_old = "type" not in line and "timestamp" in line and text_at(line, "id") is not None
+    return line if is_old else None
 
 
 def _read(documents: Documents) -> Iterator[Conversation]:
-    starts = (line["payload"] for _, line in objects_in(documents) if line.get("type") == "session_meta")
+    starts = (found for _, line in _lines(documents) if (found := _session(line)) is not None)
     yield Conversation(
         entries=Rereadable(partial(_entries, documents)),
         place=documents.name,
-        own_id=text_at(next((each for each in starts if isinstance(each, dict)), {}), "id"),
+        own_id=text_at(next(starts, None), "id"),
         title=None,
         format=NAME,
     )
@@ -37,24 +75,23 @@ def _read(documents: Documents) -> Iterator[Conversation]:
 
 def _entries(documents: Documents) -> Iterator[FileEntry]:
     """The lines; before one that begins a session the instructions that it names."""
-    for number, (place, line) in enumerate(objects_in(documents)):
-        if line.get("type") == "session_meta" and (prompt := _prompt(line.get("payload"))):
+    for number, (place, line) in enumerate(_lines(documents)):
+        if (start := _session(line)) is not None and (prompt := _prompt(start)):
             yield entry(f"{number}:{_PROMPT}", {_PROMPT: prompt, "timestamp": line.get("timestamp")}, place)
         yield entry(str(number), line, place)
 
 
-def _prompt(start: Any) -> str | None:
-    base = start.get("base_instructions") if isinstance(start, dict) else None
-    return text_at(base, "text") or text_at(start, _PROMPT)
+def _prompt(start: dict[str, Any]) -> str | None:
+    return text_at(start.get("base_instructions"), "text") or text_at(start, _PROMPT)
 
 
 def _cards(line: dict[str, Any]) -> list[CardDraft]:
-    if text_at(line, _PROMPT):
+    if line.keys() == {_PROMPT, "timestamp"}:
         return [imported_card(RENDERED_PROMPT, line[_PROMPT])]
-    item = line.get("payload")
-    if line.get("type") != "response_item" or FILES.problem(item) is not None:
+    item = line.get("payload") if line.get("type") in _TYPES else line
+    if line.get("type", "response_item") in _EVENTS or FILES.problem(item) is not None:
         return []
     return FILES.draft(item)
 
 
-FORMAT = container(NAME, RESPONSES, mark=_mark, read=_read, cards=_cards)
+FORMAT = container(NAME, RESPONSES, mark=_mark, read=_read, cards=_cards, holds=(RESPONSES,))

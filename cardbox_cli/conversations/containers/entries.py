@@ -7,10 +7,12 @@ bears none is a card of type `session.event`.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.anthropic.cards import content_cards
 from cardbox_cli.context.providers.anthropic.encoding import NAME as ANTHROPIC
-from cardbox_cli.context.sources import imported_card
+from cardbox_cli.context.sources import ENTRY, imported_card
 from cardbox_cli.conversations.chat_messages import no_original
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, moment
 from cardbox_cli.conversations.files import is_list
@@ -33,9 +35,11 @@ def container(
     read: Callable[[Documents], Iterator[Conversation]],
     cards: Callable[[Any], list[CardDraft]],
     request: Callable[[FileEntry], list[CardDraft]] | None = None,
+    holds: tuple[str, ...] = (),
 ) -> Format:
     """The format of a container: by what an object is of it, its conversations, and the cards of an entry,
-    in the words of a provider. An entry without any is an event."""
+    in the words of a provider. An entry without any is an event. `holds` names formats whose values may be
+    its lines."""
 
     def fits(value: Any) -> bool:
         return any(text_at(each, "type") or mark(each) for each in _objects(value))
@@ -52,6 +56,7 @@ def container(
         marks=lambda value: next(filter(None, map(mark, _objects(value))), None),
         fits=fits,
         reads=lambda value: value == [] or fits(value),
+        holds=holds,
         read=read_all,
         draft=lambda entry: cards(entry.value) or [imported_card(SESSION_EVENT, JsonContent(entry.value))],
         draft_request=request,
@@ -90,6 +95,14 @@ def entry(position: str, value: Any, place: str) -> FileEntry:
     return FileEntry(position, value, place, moment(value.get("timestamp")))
 
 
+def kept_with(cards: list[CardDraft], value: Any, **more: Any) -> list[CardDraft]:
+    """The cards of an entry, the first one with what that is, and all with more of metadata."""
+    first, *others = (
+        msgspec.structs.replace(card, metadata={**card.metadata, **more}) if more else card for card in cards
+    )
+    return [msgspec.structs.replace(first, metadata={**first.metadata, ENTRY: value}), *others]
+
+
 def message_cards(role: str, content: str | Sequence[_Block]) -> list[CardDraft]:
     """The cards of what a user or an assistant says in Anthropic's blocks."""
     return content_cards(role, content if isinstance(content, str) else list(content), ANTHROPIC)
@@ -115,6 +128,11 @@ def result_block(call_id: str, content: Any, *, is_error: bool) -> _Block:
 def thinking_block(text: str, signature: str | None) -> _Block:
     """A block of thinking, with its signature where there is one of Anthropic's."""
     return {"type": "thinking", "thinking": text, **({"signature": signature} if signature else {})}
+
+
+def is_anthropics(model: str | None) -> bool:
+    """Whether thoughts of a model may have signatures of Anthropic's: where none is named, they may."""
+    return model is None or "claude" in model
 
 
 def image_block(data: str, media_type: str) -> _Block:

@@ -3,17 +3,22 @@
 A `.eval` file is unpacked to the same JSON before (`archives`).
 """
 
+from base64 import b64decode
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.anthropic.encoding import NAME as ANTHROPIC
-from cardbox_cli.conversations.chat_messages import chat_card
+from cardbox_cli.context.providers.data_urls import media_of
+from cardbox_cli.context.providers.openai.cards import card_of_message
 from cardbox_cli.conversations.containers.entries import (
     call_block,
     container,
     image_block,
+    is_anthropics,
+    kept_with,
     message_cards,
     parts,
     result_block,
@@ -91,7 +96,7 @@ def _cards(message: dict[str, Any]) -> list[CardDraft]:
 
 
 def _system(message: dict[str, Any]) -> list[CardDraft]:
-    return [chat_card({"role": "system", "content": message.get("content")}, NAME, source_message=message)]
+    return kept_with([card_of_message({"role": "system", "content": message.get("content")})], message)
 
 
 def _user(message: dict[str, Any]) -> list[CardDraft]:
@@ -106,6 +111,8 @@ def _assistant(message: dict[str, Any]) -> list[CardDraft]:
         if text_at(call, "id") and text_at(call, "function")
     ]
     said = ([text_block(content)] if content else []) if isinstance(content, str) else content
+    if not is_anthropics(text_at(message, "model")):
+        said = content = [_unsigned(block) for block in said]
     return message_cards("assistant", [*said, *calls] if calls else content)
 
 
@@ -114,7 +121,7 @@ def _tool(message: dict[str, Any]) -> list[CardDraft]:
     content = _content(message) or text_at(error, "message") or ""
     call_id = text_at(message, "tool_call_id")
     if call_id is None:
-        return [chat_card({"role": "tool", "content": message.get("content")}, NAME, source_message=message)]
+        return kept_with([card_of_message({"role": "tool", "content": message.get("content")})], message)
     return message_cards("user", [result_block(call_id, content, is_error=error is not None)])
 
 
@@ -133,20 +140,45 @@ def _content(message: dict[str, Any]) -> Any:
 
 
 def _block(part: Any) -> dict[str, Any]:
-    """A part of Inspect's as a block of Anthropic's; what has no counterpart stands as it is."""
+    """A part of Inspect's as a block of Anthropic's; what has no counterpart stands as it is.
+
+    Source: the content classes of the package `inspect-ai`.
+    """
     match part:
         case {"type": "text", "text": str(text)}:
             return text_block(text)
         case {"type": "reasoning", "reasoning": str(data), "redacted": True}:
             return {"type": "redacted_thinking", "data": data}
         case {"type": "reasoning", "reasoning": str(text)}:
-            return thinking_block(text, text_at(part, "signature"))
+            return thinking_block(text or text_at(part, "summary") or "", text_at(part, "signature"))
         case {"type": "image", "image": str(image)}:
-            head, ends, data = image.partition(";base64,")
-            if ends and head.startswith("data:"):
-                return image_block(data, head.removeprefix("data:"))
+            if (media := media_of(image)) is not None:
+                return image_block(data=media[1], media_type=media[0])
             return {"type": "image", "source": {"type": "url", "url": image}}
+        case {"type": "document", "document": str(document)}:
+            return _document(part, document)
+        case {"type": "tool_use", "name": str(name)}:  # a tool that the provider ran
+            given, found = text_at(part, "arguments"), text_at(part, "error") or text_at(part, "result")
+            return text_block(f"[{name}({given or ''})]\n{found or ''}".rstrip())
     return part if isinstance(part, dict) else text_block(str(part))
+
+
+def _document(part: dict[str, Any], document: str) -> dict[str, Any]:
+    named = {"title": part["filename"]} if text_at(part, "filename") else {}
+    source = {"type": "url", "url": document}
+    if (media := media_of(document)) is not None:
+        source = {"type": "base64", "media_type": media[0], "data": media[1]}
+        if media[0] == "text/plain":
+            with suppress(ValueError):  # what is no text stays as it is
+                source |= {"type": "text", "data": b64decode(media[1], validate=True).decode()}
+    return {"type": "document", "source": source, **named}
+
+
+def _unsigned(block: dict[str, Any]) -> dict[str, Any]:
+    """A thought of another model, whose signature Anthropic would refuse."""
+    if block.get("type") == "redacted_thinking":
+        return thinking_block("", None)
+    return {key: value for key, value in block.items() if key != "signature"}
 
 
 FORMAT = container(NAME, ANTHROPIC, mark=_mark, read=_read, cards=_cards)

@@ -4,11 +4,18 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.parts import text_at, text_of
+from cardbox_cli.context.parts import is_text, kind, text_at, text_part, texts_in
+from cardbox_cli.context.providers.data_urls import data_url
+from cardbox_cli.context.providers.openai.cards import card_of_message
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.sources import imported_card
-from cardbox_cli.conversations.chat_messages import chat_card
-from cardbox_cli.conversations.containers.entries import container
+from cardbox_cli.conversations.containers.entries import (
+    container,
+    is_anthropics,
+    kept_with,
+    message_cards,
+    thinking_block,
+)
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable, moment
 from cardbox_cli.conversations.files import is_list
 from cardbox_cli.conversations.json_documents import Documents
@@ -19,7 +26,8 @@ from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.content import ToolContent
 
 NAME = "letta"
-_ROLES = ("system", "user", "assistant", "tool")
+# letta.schemas.enums.MessageRole. An approval is a call that a person must allow, or what that one answered.
+_ROLES = ("system", "user", "assistant", "tool", "function", "approval", "summary")
 
 
 def _mark(file: dict[str, Any]) -> str | None:
@@ -67,18 +75,79 @@ def _entries(messages: Any, place: str) -> Iterator[FileEntry]:
 
 
 def _cards(message: dict[str, Any]) -> list[CardDraft]:
-    content = message.get("content")
-    text = content if isinstance(content, str) else text_of(content or [])
-    said: dict[str, Any] = {"role": message["role"], "content": text}
-    if (
-        message["role"] == "assistant"
-        and isinstance(message.get("tool_calls"), list)
-        and message["tool_calls"]
-    ):
-        said |= {"content": text or None, "tool_calls": message["tool_calls"]}
-    if message["role"] == "tool" and text_at(message, "tool_call_id"):
-        said["tool_call_id"] = message["tool_call_id"]
-    return [chat_card(said, NAME, source_message=message)]
+    """The cards of a message as Letta sends it: a summary is the user's, and of an approval only the call is
+    sent. Source: `letta.schemas.message.Message`."""
+    role, content = message["role"], message.get("content")
+    calls = message.get("tool_calls")
+    if role == "approval" and not calls:
+        return []
+    if role in ("tool", "function"):
+        cards = _results(message)
+    elif role in ("assistant", "approval"):
+        called = {"tool_calls": calls} if isinstance(calls, list) and calls else {}
+        text = _text(content)
+        said = {"role": "assistant", "content": text or (None if called else ""), **called}
+        thoughts = _thoughts(content, text_at(message, "model"))
+        cards = [*thoughts, card_of_message(said)] if called or text or not thoughts else thoughts
+    else:
+        cards = [card_of_message({"role": "user" if role == "summary" else role, "content": _said(content)})]
+    return kept_with(cards, message)
+
+
+def _results(message: dict[str, Any]) -> list[CardDraft]:
+    """A card for each call that is answered, of several at once, too."""
+    returned = message.get("tool_returns")
+    answers = [
+        {"role": "tool", "tool_call_id": each["tool_call_id"], "content": _said(each.get("func_response"))}
+        for each in (returned if isinstance(returned, list) else [])
+        if text_at(each, "tool_call_id")
+    ]
+    if not answers and (call_id := text_at(message, "tool_call_id")):
+        answers = [{"role": "tool", "tool_call_id": call_id, "content": _said(message.get("content"))}]
+    if not answers:
+        answers = [{"role": "tool", "content": _said(message.get("content"))}]
+    return [card_of_message(answer) for answer in answers]
+
+
+def _thoughts(content: Any, model: str | None) -> list[CardDraft]:
+    """The thinking of an answer; what is opaque there only a Claude model's own provider can read."""
+    signed = is_anthropics(model)
+    blocks: list[dict[str, Any]] = []
+    for part in content if isinstance(content, list) else []:
+        match part:
+            case {"type": "reasoning", "reasoning": str(text)}:
+                blocks.append(thinking_block(text, text_at(part, "signature") if signed else None))
+            case {"type": "redacted_reasoning", "data": str(data)} if signed:
+                blocks.append({"type": "redacted_thinking", "data": data})
+            case {"type": "summarized_reasoning", "summary": [*parts]}:
+                blocks.append(thinking_block(texts_in(parts), None))
+    return message_cards("assistant", blocks) if blocks else []
+
+
+def _said(content: Any) -> Any:
+    """What a message says: a text, or parts where there are images among it."""
+    parts = content if isinstance(content, list) else []
+    made = [_part(part) for part in parts]
+    if any(kind(part) != "text" for part in made):
+        return made
+    return _text(content)
+
+
+def _part(part: Any) -> dict[str, Any]:
+    source = part.get("source") if kind(part) == "image" else None
+    url, data = text_at(source, "url"), text_at(source, "data")
+    if data is not None:
+        url = data_url(text_at(source, "media_type") or "image/png", data)
+    if url is not None:
+        return {"type": "image_url", "image_url": {"url": url}}
+    return text_part(text_at(part, "text") or f"[{kind(part) or 'part'}]")
+
+
+def _text(content: Any) -> str:
+    """The texts of a message, without what it thinks, calls and answers, which stand elsewhere."""
+    if isinstance(content, str):
+        return content
+    return texts_in([part for part in content or [] if is_text(part)]) if isinstance(content, list) else ""
 
 
 def _tools(entry: FileEntry) -> list[CardDraft]:

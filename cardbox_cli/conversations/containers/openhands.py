@@ -1,24 +1,31 @@
-"""Events of OpenHands, of its first version and of its SDK: a list or lines of them. Read only.
+"""Events of OpenHands, of its first version and of its SDK: a list, lines, or a folder of them. Read only.
 
-An event that says nothing to the model, such as a change of the agent's state, is one of the session.
+An event that says nothing to the model, such as a change of the agent's state, is one of the session. What is
+said and when follows `openhands/memory/conversation_memory.py` of the first version.
 """
 
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.parts import text_at, text_of
+from cardbox_cli.context.parts import kind, text_at, text_part, texts_in
+from cardbox_cli.context.providers.openai.cards import card_of_message
 from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.context.sources import GROUP
 from cardbox_cli.context.tool_calls import arguments_text
-from cardbox_cli.conversations.chat_messages import chat_card
-from cardbox_cli.conversations.containers.entries import container, entry, objects_in
+from cardbox_cli.conversations.containers.entries import container, entry, kept_with, objects_in
+from cardbox_cli.conversations.containers.folders import folder_id
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.model.cards import CardDraft
 
 NAME = "openhands"
-# What the first version's agents and environments do that the model is not told.
-_SILENT = ("change_agent_state", "agent_state_changed", "null", "recall")
+# What the first version's agents and environments do that the model is not told. What a recall found it is
+# told in words that the event does not hold.
+_SILENT = (
+    *("change_agent_state", "agent_state_changed", "null", "recall", "condensation", "condensation_request"),
+    *("start", "pause", "resume", "stop", "loop_recovery", "loop_detection"),
+)
 
 
 def _mark(event: dict[str, Any]) -> str | None:
@@ -33,7 +40,7 @@ def _read(documents: Documents) -> Iterator[Conversation]:
     yield Conversation(
         entries=Rereadable(partial(_entries, documents)),
         place=documents.name,
-        own_id=None,
+        own_id=folder_id(documents.name),
         title=None,
         format=NAME,
     )
@@ -44,12 +51,14 @@ def _entries(documents: Documents) -> Iterator[FileEntry]:
 
 
 def _cards(event: dict[str, Any]) -> list[CardDraft]:
-    message = _of_sdk(event) if text_at(event, "kind") else _of_first(event)
+    is_sdk = text_at(event, "kind") is not None
+    message = _of_sdk(event) if is_sdk else _of_first(event)
     if message is None:
         return []
-    answer = text_at(event, "llm_response_id")
-    group = {"source_group": answer} if answer else {}  # several calls of one answer
-    return [chat_card(message, NAME, source_message=event, **group)]
+    # Several calls of one answer are one message.
+    answer = text_at(event, "llm_response_id") if is_sdk else text_at(_response(event), "id")
+    group = {GROUP: answer} if answer and message.get("tool_calls") else {}
+    return kept_with([card_of_message(message)], event, **group)
 
 
 def _of_sdk(event: dict[str, Any]) -> dict[str, Any] | None:
@@ -58,7 +67,8 @@ def _of_sdk(event: dict[str, Any]) -> dict[str, Any] | None:
         case {"kind": "SystemPromptEvent", "system_prompt": {"text": str(text)}}:
             return {"role": "system", "content": text}
         case {"kind": "MessageEvent", "llm_message": {"role": str(role), "content": content}}:
-            return {"role": role if role in ("assistant", "system") else "user", "content": _text(content)}
+            own = role if role in ("assistant", "system") else "user"
+            return {"role": own, "content": _said(content) if own == "user" else _text(content)}
         case {"kind": "ActionEvent", "tool_name": str(name), "tool_call_id": str(call_id)}:
             return _call(call_id, name, _arguments(event), _text(event.get("thought")))
         case {"kind": "ObservationEvent", "tool_call_id": str(call_id), "observation": observation}:
@@ -92,18 +102,58 @@ def _of_first(event: dict[str, Any]) -> dict[str, Any] | None:
         said = text_at(event, "content") or text_at(event, "message") or ""
         answered = {"role": "tool", "tool_call_id": call["tool_call_id"]} if call else {"role": "user"}
         return {**answered, "content": said}
+    source = event.get("source")
+    role = "assistant" if source == "agent" else "user"
     if action in ("message", "system"):
-        role = {"user": "user", "agent": "assistant"}.get(str(event.get("source")), "user")
         text = text_at(arguments, "content") or text_at(event, "message") or ""
-        return {"role": "system" if action == "system" else role, "content": text}
+        return {"role": "system" if action == "system" else role, "content": _with_images(text, arguments)}
     if action is None:
         return None
     thought = text_at(arguments, "thought")
-    name = text_at(call, "function_name") or action
+    if action == "finish":  # a call that nobody answers
+        words = (thought, _answered(event), text_at(arguments, "final_thought"))
+        return {"role": role, "content": "\n".join(dict.fromkeys(filter(None, words))) or action}
     if not call:
-        return {"role": "assistant", "content": thought or text_at(event, "message") or action}
+        return {"role": role, "content": thought or text_at(event, "message") or action}
     given = {key: value for key, value in arguments.items() if key != "thought"}
-    return _call(call["tool_call_id"], name, given, thought)
+    name = text_at(call, "function_name") or action
+    return _sent(event, call["tool_call_id"]) or _call(call["tool_call_id"], name, given, thought)
+
+
+def _response(event: dict[str, Any]) -> Any:
+    """The model's answer, which an event that came of it has as it was."""
+    call = event.get("tool_call_metadata")
+    return call.get("model_response") if isinstance(call, dict) else None
+
+
+def _answer(event: dict[str, Any]) -> dict[str, Any]:
+    """The message of the model's answer; without any key where the event has none."""
+    response = _response(event)
+    choices = response.get("choices") if isinstance(response, dict) else None
+    first = choices[0] if isinstance(choices, list) and choices else None
+    message = first.get("message") if isinstance(first, dict) else None
+    return message if isinstance(message, dict) else {}
+
+
+def _answered(event: dict[str, Any]) -> str | None:
+    return text_at(_answer(event), "content")
+
+
+def _sent(event: dict[str, Any], call_id: str) -> dict[str, Any] | None:
+    """The call as the model wrote it; what it said with it is said with its first call."""
+    calls = _answer(event).get("tool_calls")
+    for number, call in enumerate(calls if isinstance(calls, list) else []):
+        function = call.get("function") if isinstance(call, dict) else None
+        name, arguments = text_at(function, "name"), text_at(function, "arguments")
+        if text_at(call, "id") == call_id and name and arguments is not None:
+            return _call(call_id, name, arguments, None if number else _answered(event))
+    return None
+
+
+def _with_images(text: str, arguments: dict[str, Any]) -> Any:
+    urls = arguments.get("image_urls")
+    images = [{"type": "image_url", "image_url": {"url": url}} for url in urls or [] if isinstance(url, str)]
+    return [text_part(text), *images] if images else text
 
 
 def _call(call_id: str, name: str, arguments: Any, text: str | None) -> dict[str, Any]:
@@ -112,8 +162,22 @@ def _call(call_id: str, name: str, arguments: Any, text: str | None) -> dict[str
     return {"role": "assistant", "content": text or None, "tool_calls": [call]}
 
 
+def _said(content: Any) -> Any:
+    """Parts where there are images among them: `image_urls` of the SDK's `ImageContent`."""
+    parts = content if isinstance(content, list) else []
+    if not any(kind(part) == "image" for part in parts):
+        return _text(content)
+    made = (_with_images(text_at(part, "text") or "", part) for part in parts if isinstance(part, dict))
+    return [
+        part
+        for each in made
+        for part in (each if isinstance(each, list) else [text_part(each)])
+        if part != text_part("")
+    ]
+
+
 def _text(content: Any) -> str:
-    return content if isinstance(content, str) else text_of(content if isinstance(content, list) else [])
+    return content if isinstance(content, str) else texts_in(content)
 
 
 FORMAT = container(NAME, DEFAULT, mark=_mark, read=_read, cards=_cards)

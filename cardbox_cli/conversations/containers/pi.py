@@ -27,13 +27,22 @@ from cardbox_cli.model.cards import CardDraft
 
 NAME = "pi"
 _HEADER = "session"
+# The entries of a session: `packages/coding-agent/docs/session.md`.
+_TYPES = (
+    *("message", "custom_message", "custom", "compaction", "branch_summary", "label", "session_info"),
+    *("model_change", "thinking_level_change"),
+)
+# What pi puts around the summary of a branch that it came back from.
+_BRANCH = (
+    "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n{}</summary>"
+)
 
 
 def _mark(line: dict[str, Any]) -> str | None:
     if line.get("type") == _HEADER and "cwd" in line and "sessionId" not in line:
         return "a line of the type 'session' has a 'cwd'"
-    is_message = line.get("type") == "message" and "parentId" in line and "message" in line
-    return "a message has a 'parentId'" if is_message else None
+    is_one = text_at(line, "type") in _TYPES and "parentId" in line and text_at(line, "id") is not None
+    return f"a line of the type {line['type']!r} has a 'parentId'" if is_one else None
 
 
 def _read(documents: Documents) -> Iterator[Conversation]:
@@ -78,11 +87,8 @@ def _entries(documents: Documents, path: set[str]) -> Iterator[FileEntry]:
 
 
 def _cards(line: dict[str, Any]) -> list[CardDraft]:
-    message = line.get("message")
-    if line.get("type") != "message" or not isinstance(message, dict):
-        return []
-    content = message.get("content")
-    if not isinstance(content, str | list):
+    message = _message(line)
+    if message is None or not isinstance(content := message.get("content"), str | list):
         return []
     role = text_at(message, "role")
     blocks = [] if isinstance(content, str) else [_block(part, message) for part in content]
@@ -94,6 +100,41 @@ def _cards(line: dict[str, Any]) -> list[CardDraft]:
     return message_cards(role, blocks or content) if role in ("user", "assistant") else []
 
 
+def _message(line: dict[str, Any]) -> dict[str, Any] | None:
+    """The message that pi sends for a line, in its own words; None for one that it does not send.
+
+    A compaction is an event: the messages that it stands for are there. Source: `convertToLlm` in
+    `packages/coding-agent/src/core/messages.ts`.
+    """
+    match line:
+        case {"type": "custom_message", "content": content}:
+            return {"role": "user", "content": content}
+        case {"type": "branch_summary", "summary": str(summary)} if summary:
+            return {"role": "user", "content": _BRANCH.format(summary)}
+        case {"type": "message", "message": {"role": "custom" | "hookMessage", "content": content}}:
+            return {"role": "user", "content": content}
+        case {"type": "message", "message": {"role": "bashExecution", "command": str(command)} as run}:
+            return None if run.get("excludeFromContext") else {"role": "user", "content": _ran(command, run)}
+        case {"type": "message", "message": {"role": "branchSummary", "summary": str(summary)}}:
+            return {"role": "user", "content": _BRANCH.format(summary)}
+        case {"type": "message", "message": {"role": str()}}:
+            return dict(line["message"])
+    return None
+
+
+def _ran(command: str, run: dict[str, Any]) -> str:
+    """What a command of the user's, and what it printed, is told as."""
+    printed, code = text_at(run, "output"), run.get("exitCode")
+    lines = [f"Ran `{command}`", f"```\n{printed}\n```" if printed else "(no output)"]
+    if run.get("cancelled") is True:
+        lines.append("\n(command cancelled)")
+    elif isinstance(code, int) and code:
+        lines.append(f"\nCommand exited with code {code}")
+    if run.get("truncated") is True and text_at(run, "fullOutputPath"):
+        lines.append(f"\n[Output truncated. Full output: {run['fullOutputPath']}]")
+    return "\n".join(lines)
+
+
 def _block(part: Any, message: dict[str, Any]) -> dict[str, Any]:
     """A part of pi's as a block of Anthropic's, whose signatures alone are ones there."""
     match part:
@@ -101,6 +142,8 @@ def _block(part: Any, message: dict[str, Any]) -> dict[str, Any]:
             return text_block(text)
         case {"type": "thinking", "thinking": str(text)}:
             is_signed = message.get("provider") == ANTHROPIC
+            if is_signed and part.get("redacted") is True:
+                return {"type": "redacted_thinking", "data": text_at(part, "thinkingSignature") or ""}
             return thinking_block(text, text_at(part, "thinkingSignature") if is_signed else None)
         case {"type": "toolCall", "id": str(call_id), "name": str(name)}:
             return call_block(call_id, name, part.get("arguments", {}))

@@ -5,9 +5,9 @@ from functools import partial
 from typing import Any
 
 from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.providers.openai.cards import card_of_message
 from cardbox_cli.context.providers.registry import DEFAULT
-from cardbox_cli.conversations.chat_messages import chat_card
-from cardbox_cli.conversations.containers.entries import container
+from cardbox_cli.conversations.containers.entries import container, kept_with, message_cards, parts
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.files import is_list
 from cardbox_cli.conversations.json_documents import Documents
@@ -19,22 +19,46 @@ _ROLES = ("system", "user", "assistant", "tool")
 
 
 def _mark(run: dict[str, Any]) -> str | None:
-    is_one = is_list(run.get("trajectory")) and is_list(run.get("history"))
-    return "'trajectory' and 'history' stand side by side" if is_one else None
+    if is_list(run.get("trajectory")) and is_list(run.get("history")):
+        return "'trajectory' and 'history' stand side by side"
+    attempts = run.get("attempts")
+    if is_list(attempts) and _mark_first(attempts) is not None:
+        return "'attempts' have a 'trajectory' and a 'history'"
+    history: Any = run.get("history")
+    first = next(iter(history), None) if is_list(history) else None
+    is_one = isinstance(first, dict) and "message_type" in first and "role" in first
+    return "messages of a 'history' have a 'message_type'" if is_one else None
+
+
+def _mark_first(attempts: Any) -> str | None:
+    first = next(iter(parts(attempts)), None)
+    return _mark(first) if isinstance(first, dict) else None
 
 
 def _read(documents: Documents) -> Iterator[Conversation]:
+    """The history of a run, or that of each of its attempts where none was chosen."""
     for place, run in documents:
         if not isinstance(run, dict) or _mark(run) is None:
             raise InvalidConversation(f"{place}: a trajectory of SWE-agent has 'trajectory' and 'history'")
-        yield Conversation(
-            entries=Rereadable(partial(_entries, run["history"], place)),
-            place=place,
-            own_id=None,
-            title=None,
-            format=NAME,
-            beside={"model": run["model"]} if text_at(run, "model") else {},
-        )
+        if is_list(run.get("history")):
+            yield _conversation(run, place)
+            continue
+        for index, attempt in enumerate(parts(run["attempts"])):
+            where = f"{place}: attempts[{index}]"
+            if not isinstance(attempt, dict) or not is_list(attempt.get("history")):
+                raise InvalidConversation(f"{where}: an attempt of SWE-agent's has a history")
+            yield _conversation(attempt, where)
+
+
+def _conversation(run: dict[str, Any], place: str) -> Conversation:
+    return Conversation(
+        entries=Rereadable(partial(_entries, run["history"], place)),
+        place=place,
+        own_id=None,
+        title=text_at(run, "environment"),
+        format=NAME,
+        beside={"model": run["model"]} if text_at(run, "model") else {},
+    )
 
 
 def _entries(history: Any, place: str) -> Iterator[FileEntry]:
@@ -48,12 +72,15 @@ def _entries(history: Any, place: str) -> Iterator[FileEntry]:
 
 
 def _cards(message: dict[str, Any]) -> list[CardDraft]:
-    """The card of a history's message; a result that names several calls answers the first."""
+    """The cards of a history's message: what it thought first. A result that names several calls answers the
+    first. Source: `sweagent.types.HistoryItem`."""
     said = {key: message[key] for key in ("role", "content", "tool_calls") if message.get(key) is not None}
     answered = message.get("tool_call_ids")
     if message["role"] == "tool" and isinstance(answered, list) and answered:
         said["tool_call_id"] = answered[0]
-    return [chat_card({"content": None, **said}, NAME, source_message=message)]
+    thought = message.get("thinking_blocks")
+    thoughts = message_cards("assistant", thought) if isinstance(thought, list) and thought else []
+    return kept_with([*thoughts, card_of_message({"content": None, **said})], message)
 
 
 FORMAT = container(NAME, DEFAULT, mark=_mark, read=_read, cards=_cards)

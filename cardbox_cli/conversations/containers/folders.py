@@ -1,0 +1,42 @@
+"""Folders that are one conversation: a file for each event, as OpenHands writes them.
+
+Its first version names them `events/0.json`, its SDK `events/event-00000-<id>.json`; the folder around is
+named after the conversation. Sources: `openhands/storage/locations.py`; in its SDK
+`openhands.sdk.conversation.persistence_const`.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+EVENTS = "events"
+_EVENT = re.compile(r"(?:event-)?(\d+)(?:-[0-9A-Za-z-]+)?\.json")
+_BLOCK = 1 << 16
+
+
+def is_of_events(path: str | Path) -> bool:
+    """Whether a folder has events in it, a file for each."""
+    folder = Path(path)
+    return (
+        folder.name == EVENTS
+        and folder.is_dir()
+        and any(_EVENT.fullmatch(each.name) for each in folder.iterdir())
+    )
+
+
+def pieces(path: str | Path) -> Iterator[bytes]:
+    """The events of a folder as one JSON list, in the order of their numbers."""
+    numbered = ((found, each) for each in Path(path).iterdir() if (found := _EVENT.fullmatch(each.name)))
+    lead = b"["
+    for _, each in sorted((int(found[1]), each) for found, each in numbered):
+        yield lead
+        with each.open("rb") as file:
+            yield from iter(lambda file=file: file.read(_BLOCK), b"")  # type: ignore[misc]
+        lead = b",\n"
+    yield b"]\n"
+
+
+def folder_id(name: str) -> str | None:
+    """The conversation whose folder of events has this name; None for any other file."""
+    path = Path(name)
+    return path.parent.name or None if path.name == EVENTS else None
