@@ -15,6 +15,7 @@ import msgspec
 from benchmarks import (
     append,
     claim,
+    clients,
     commands,
     cost,
     delegate,
@@ -23,6 +24,7 @@ from benchmarks import (
     ingest,
     load,
     pack,
+    reading,
     render,
     startup,
     tokens,
@@ -34,8 +36,8 @@ from benchmarks.workbench import Workbench
 ROWS = [
     row
     for family in (
-        *(startup, commands, ingest, append, load, pack, render, formats, cost, tokens),
-        *(claim, delegate, fork_join),
+        *(startup, commands, ingest, append, load, pack, render, formats, cost, tokens, reading),
+        *(claim, clients, delegate, fork_join),
     )
     for row in family.ROWS
 ]

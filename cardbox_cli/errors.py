@@ -55,6 +55,10 @@ class NotAllowed(InvalidInput, code="not-allowed"):
     """An agent asked for what its profile, or what it can see, does not allow."""
 
 
+class HandlerFailed(InvalidInput, code="handler-failed"):
+    """The handler of a package raised what it may not raise, or answered what it may not answer."""
+
+
 class InvalidRecipe(InvalidInput, code="invalid-recipe"):
     """A handover recipe does not say what a recipe may say; `details["problems"]` lists every place."""
 

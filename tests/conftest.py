@@ -28,6 +28,7 @@ from cardbox_cli.store.migrations.upgrade import add_missing_tables
 from cardbox_cli.store.profiles import ProfileStore
 from tests.foreign.tables import DEPLOYMENT
 from tests.packages import debian_postgres_15
+from tests.sharded import cluster
 
 # Those of turns serve every folder in which turns run.
 pytest_plugins = ["tests.execution.fixtures"]
@@ -141,10 +142,45 @@ def debian_databases(open_folder: Path) -> Iterator[Databases]:
     databases.close()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--on-shards",
+        action="store_true",
+        help=f"run on a Citus cluster, whose database for tests {cluster.URL} names",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--on-shards"):
+        for item in items:
+            reasons = [
+                reason for begin, reason in cluster.EXCLUSIONS.items() if item.nodeid.startswith(begin)
+            ]
+            if reasons:
+                item.add_marker(pytest.mark.skip(reason=f"not on shards: {reasons[0]}"))
+
+
+@pytest.fixture(scope="session")
+def sharded_databases(open_folder: Path) -> Iterator[cluster.ShardedDatabases]:
+    databases = cluster.ShardedDatabases(cluster.cluster_url(), open_folder / "cbx-home-shards")
+    yield databases
+    databases.close()
+
+
 @pytest.fixture
-def databases(embedded_databases: Databases) -> Databases:
+def databases(request: pytest.FixtureRequest) -> Databases:
     """The server of this test. A module that asks for both servers overrides this."""
-    return embedded_databases
+    return served(request, "embedded_databases")
+
+
+def served(request: pytest.FixtureRequest, name: str) -> Databases:
+    """The server of this name, or the cluster, where tests run on that."""
+    if request.config.getoption("--on-shards"):
+        if name == "debian_databases":
+            pytest.skip("a cluster is of one version")
+        name = "sharded_databases"
+    found: Databases = request.getfixturevalue(name)
+    return found
 
 
 @pytest.fixture
@@ -174,6 +210,8 @@ def foreign_target(databases: Databases) -> Iterator[Target]:
 @pytest.fixture
 def database(target: Target) -> Iterator[Database]:
     with Database.open_target(target) as opened:
+        # What tests say to it themselves names tables as people do; whatever cbx says names their schemas.
+        opened.connection.execute("SET search_path = public")
         yield opened
 
 

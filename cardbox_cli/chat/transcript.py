@@ -17,6 +17,9 @@ from cardbox_cli.model.chats import Chat, ChatFence, Entry, check_key, entry_dra
 # How many entries are looked at for messages that nobody has answered.
 _UNANSWERED = 1000
 
+# No turn, and no run of a chat: a person or a platform.
+_NOBODYS: Mapping[str, str] = {}
+
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
     """An entry as it was appended. `is_new` is False where it was delivered before; its place then is None.
@@ -32,17 +35,34 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None
 
 
-def send(room: Room, chat_key: str, text: str, *, told: Mapping[str, Any] | None = None) -> Said:
-    """A user's message has come: append it. A run that goes on takes it in between two of its steps."""
+def send(
+    room: Room,
+    chat_key: str,
+    text: str,
+    *,
+    told: Mapping[str, Any] | None = None,
+    turn: Mapping[str, str] = _NOBODYS,
+) -> Said:
+    """A user's message has come: append it. A run that goes on takes it in between two of its steps.
+
+    `turn` is the metadata that names the turn, or the run, whose command brings it.
+    """
     with room.transaction():
-        return _append(room, chat_key, "user", text, told or {}, None)
+        return _append(room, chat_key, "user", text, told or {}, turn, None)
 
 
-def correct(room: Room, chat_key: str, text: str, *, told: Mapping[str, Any] | None = None) -> Said:
+def correct(
+    room: Room,
+    chat_key: str,
+    text: str,
+    *,
+    told: Mapping[str, Any] | None = None,
+    turn: Mapping[str, str] = _NOBODYS,
+) -> Said:
     """As `send`, in a chat that there is: a key that nobody has used corrects nothing. Raises NotFound."""
     with room.transaction():
         room.chats.get(chat_key)
-        return _append(room, chat_key, "user", text, told or {}, None)
+        return _append(room, chat_key, "user", text, told or {}, turn, None)
 
 
 def reply(
@@ -51,6 +71,7 @@ def reply(
     text: str,
     *,
     told: Mapping[str, Any] | None = None,
+    turn: Mapping[str, str] = _NOBODYS,
     fence: ChatFence | None = None,
 ) -> Said:
     """Something was sent: append it. With the `fence` of a run it is what that run says in this round; else,
@@ -59,7 +80,7 @@ def reply(
     Raises StaleEpoch where the run does not have the chat any more.
     """
     with room.transaction():
-        return _append(room, chat_key, "assistant", text, told or {}, fence)
+        return _append(room, chat_key, "assistant", text, told or {}, turn, fence)
 
 
 def _append(
@@ -68,6 +89,7 @@ def _append(
     role: Literal["user", "assistant"],
     text: str,
     told: Mapping[str, Any],
+    turn: Mapping[str, str],
     fence: ChatFence | None,
 ) -> Said:
     check_key(chat_key)
@@ -81,7 +103,7 @@ def _append(
         text,
         told=told,
         card_id=None if message_id is None else entry_id(room.project_id, chat_key, role, str(message_id)),
-        metadata={} if fence is None else {"agent_turn_id": fence.run_id},
+        metadata={**turn, **({} if fence is None else {"agent_turn_id": fence.run_id})},
     )
     now = room.database.now()
     known = message_id is not None and _is_stored(room, draft)

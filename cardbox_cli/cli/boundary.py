@@ -10,6 +10,7 @@ import click
 
 from cardbox_cli.cli.session import Session
 from cardbox_cli.errors import CbxError, InvalidInput, UsageError
+from cardbox_cli.model.text.addresses import without_credentials
 from cardbox_cli.model.text.escaping import printable
 from cardbox_cli.model.text.visible_text import one_entry
 
@@ -109,7 +110,7 @@ def _report(error: CbxError, argv: Sequence[str], session: Session) -> int:
     if session.debug or "--debug" in argv:
         import traceback
 
-        _tell(printable(traceback.format_exc()))
+        _tell(printable(without_credentials(traceback.format_exc())))
     _tell(_as_json(error) if _wants_json(argv, session) else _as_text(error))
     return error.exit_code
 

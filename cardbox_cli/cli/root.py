@@ -36,6 +36,7 @@ COMMANDS = {
     "why": "Explain why a turn stands still, and how to free it.",
     "audit": "List what people did: fixes, deletions, tools, purges.",
     "serve": "Serve an inspector for browsers, and a read API.",
+    "mcp": "Give a coding agent tools that read this project.",
     "token": "Make, list and revoke tokens for what is served.",
     "shell": "Run commands line by line: one process, one connection.",
     "completion": "Print the script that completes cbx in your shell.",

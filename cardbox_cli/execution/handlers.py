@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from cardbox_cli.errors import CbxError, InvalidInput, NotFound
+from cardbox_cli.errors import CbxError, HandlerFailed, InvalidInput, NotFound
+from cardbox_cli.limits import RESULT_SIZE
+from cardbox_cli.model import exact_json
 from cardbox_cli.model.content import FieldSchema
 from cardbox_cli.model.handwritten.wording import did_you_mean
 from cardbox_cli.model.identity import INTERNAL_TOOLS, HandlerTool, check_tool_name
+from cardbox_cli.settings import TOOL_WAIT
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.dispatch.caller import Caller
@@ -29,9 +32,18 @@ _OWN = "cardbox_cli.orchestration.handlers"
 
 
 class Awaiting(msgspec.Struct, frozen=True):
-    """What a handler answers whose call is answered later, by a report: after so many seconds at most."""
+    """What a handler answers whose call is answered later, by a report: after so many seconds at most.
+
+    Raises ValueError for what is no time that a turn may wait.
+    """
 
     seconds: float
+
+    def __post_init__(self) -> None:
+        is_number = isinstance(self.seconds, int | float) and not isinstance(self.seconds, bool)
+        if not (is_number and 0 <= self.seconds <= TOOL_WAIT.upper):
+            most = f"{TOOL_WAIT.upper:,.0f}"
+            raise ValueError(f"the seconds of Awaiting are a number from 0 to {most}, not {self.seconds!r}")
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -75,6 +87,51 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+def answer_by(handler: Handler, runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> Any:
+    """What a handler answers: a JSON value that can be stored, Awaiting, or Ending where it ends its turn.
+
+    Raises what it raises of cbx's errors, and HandlerFailed for anything else, and for other answers.
+    """
+    try:
+        answer = handler.function(runtime, caller, arguments)
+        if runtime.database.spoiled:
+            raise ValueError("a statement of its failed in the database, and it did not say so")
+        _check_answer(handler, answer)
+    except (CbxError, KeyboardInterrupt):
+        raise
+    except BaseException as exc:  # a package may call sys.exit(), too
+        raise HandlerFailed(
+            f"the handler {handler.name!r} failed: {type(exc).__name__}: {_said_by(exc)}",
+            hint="mend or uninstall the package that brings it",
+        ) from exc
+    return answer
+
+
+def _check_answer(handler: Handler, answer: Any) -> None:
+    """Raise ValueError unless this handler may answer so."""
+    if isinstance(answer, Ending) != handler.ends_turn:
+        declared = "is declared to end its turn" if handler.ends_turn else "is not declared to end its turn"
+        raise ValueError(f"it answers {type(answer).__name__}, and {declared}")
+    if isinstance(answer, Awaiting):
+        return
+    parts = {"result": answer}
+    if isinstance(answer, Ending):
+        parts = {"result": answer.result, "deliverable": answer.deliverable}
+        if not isinstance(answer.deliverable, dict | list):
+            raise ValueError(f"the deliverable is a {type(answer.deliverable).__name__}, no object or list")
+    for name, part in parts.items():
+        exact_json.check_storable(part, f"the {name}")
+        if len(exact_json.encode(part)) > RESULT_SIZE.value << 20:
+            raise ValueError(f"the {name} is larger than {RESULT_SIZE}")
+
+
+def _said_by(exc: BaseException) -> str:
+    try:
+        return str(exc)
+    except Exception:
+        return "it cannot be told"
+
+
 def handler_tools(names: Iterable[str], asked: Sequence[FieldSchema] = ()) -> list[HandlerTool]:
     """Those handlers of these names that can be had, as the model of a turn sees them that is asked for these
     result fields; others are not offered."""
@@ -82,7 +139,7 @@ def handler_tools(names: Iterable[str], asked: Sequence[FieldSchema] = ()) -> li
     for name in names:
         try:
             tools.append(find_handler(name).tool(asked))
-        except CbxError:
+        except Exception:  # a package's `fitted` may fail in any way
             continue
     return tools
 
@@ -100,9 +157,9 @@ def find_handler(name: str) -> Handler:
         raise NotFound(f"no handler {name!r}{did_you_mean(name, known)}", hint=hint)
     try:
         return _checked(name, points[name].load())
-    except Exception as exc:
+    except (Exception, SystemExit) as exc:
         raise InvalidInput(
-            f"the handler {name!r} of {points[name].value!r} cannot be used: {exc}",
+            f"the handler {name!r} of {points[name].value!r} cannot be used: {_said_by(exc)}",
             hint="mend or uninstall the package that brings it",
         ) from exc
 
@@ -138,8 +195,11 @@ def _checked(name: str, found: object) -> Handler:
         raise ValueError(f"it is a {type(found).__name__}, no Handler")
     if found.name != name:
         raise ValueError(f"it calls itself {found.name!r}")
-    if found.parameters.get("type") != "object":
+    if not isinstance(found.parameters, dict) or found.parameters.get("type") != "object":
         raise ValueError("its parameters are no JSON Schema of type object")
+    if not callable(found.function):
+        raise ValueError(f"its function is a {type(found.function).__name__}")
+    exact_json.check_storable([found.description, found.parameters], "its description and parameters")
     if name not in INTERNAL_TOOLS:
         check_tool_name(name)
     return found

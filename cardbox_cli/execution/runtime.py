@@ -28,10 +28,12 @@ from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.execution.batches import BatchStore
 from cardbox_cli.store.execution.dispatches import DispatchStore
+from cardbox_cli.store.execution.ends import EndStore
 from cardbox_cli.store.execution.heads import HeadStore
 from cardbox_cli.store.execution.inbox import InboxStore
 from cardbox_cli.store.execution.turns import TurnStore
 from cardbox_cli.store.roster import RosterStore
+from cardbox_cli.store.views.contexts import ContextStore
 
 
 class Runtime:
@@ -58,6 +60,8 @@ class Runtime:
         self.heads = HeadStore(database, project_id)
         self.inbox = InboxStore(database, project_id)
         self.dispatches = DispatchStore(database, project_id)
+        self.ends = EndStore(database, project_id)
+        self.contexts = ContextStore(database, project_id)
         self.turns = TurnStore(database, project_id)
         self.audit = AuditStore(database, project_id)
         self.roster = RosterStore(database, project_id)

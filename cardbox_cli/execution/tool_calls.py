@@ -11,6 +11,7 @@ import msgspec
 
 from cardbox_cli.context.tool_calls import arguments_of, arguments_text, input_of
 from cardbox_cli.limits import CALL_SIZE
+from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_CALL, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import ToolCallContent, ToolResultContent
@@ -21,6 +22,8 @@ from cardbox_cli.model.ids import fault_of_new_id
 Held = Callable[[Sequence[str]], Collection[str]]
 
 _LONGEST = 255
+# How much of arguments that are no object is shown, in characters.
+_SHOWN = 1000
 
 
 class Author(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +109,19 @@ def fault_of_size(call: ToolCall) -> str | None:
     if len(call.arguments) <= CALL_SIZE.value << 20:
         return None
     return f"the arguments are larger than {CALL_SIZE}: write less of it, or several calls"
+
+
+def fault_of_arguments(call: ToolCall) -> str | None:
+    """Why a call cannot be answered for its arguments; None where they are an object that can be stored."""
+    if call.input is not None:
+        return None
+    try:
+        exact_json.check_storable(exact_json.read(call.arguments), "the arguments")
+    except exact_json.Unstorable as exc:
+        return f"{exc}, and cannot be stored"
+    except ValueError:
+        pass
+    return f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"
 
 
 def call_card(call: ToolCall, author: Author) -> CardDraft:

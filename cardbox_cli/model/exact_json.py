@@ -7,10 +7,13 @@ cannot hold. Knows nothing of cards.
 
 import json
 import re
+from collections import Counter
 from decimal import Decimal, InvalidOperation
 from typing import Any, Generic, TypeVar
 
 import msgspec
+
+from cardbox_cli.limits import NUMBER_GROWTH
 
 # Digits of a number that is taken in, written out as JSONB prints it, without an exponent. Three times what a
 # float needs. Postgres holds up to 147,455, which is what may have to be read.
@@ -127,8 +130,8 @@ reader = json.JSONDecoder(parse_float=exact_number, parse_int=exact_integer)
 def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for number, key in enumerate(keys) if key in keys[:number])
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counts.items() if count > 1)
         raise ValueError(f"the key {twice[:80]!r} stands twice in an object")
     return found
 
@@ -149,9 +152,10 @@ def read(text: str, decoder: json.JSONDecoder = reader) -> Any:
 
 
 def check_storable(value: Any, path: str = "") -> None:
-    """Raise `Unstorable` for the first value in `value`, JSON or a struct, that JSONB cannot hold."""
+    """Raise `Unstorable` for the first value in `value`, JSON or a struct, that JSONB cannot hold, or whose
+    numbers are together much longer there than as they are spelled."""
     if not is_simple(value):
-        _check(value, (None, path), 0)
+        _Check().value(value, (None, path), 0)
 
 
 _SIMPLE_INT = 1 << 53
@@ -220,40 +224,55 @@ def replace_bad_text(value: Any) -> tuple[Any, int]:
 _Way = tuple["_Way | None", str | int]
 
 _TOO_LARGE = 10**MAX_DIGITS
+# In the spelling of a float: an exponent, or what is no number.
+_EXPONENT_OR_NONE = re.compile("[en]")
 _BAD_TEXT = "[\x00\ud800-\udfff]"
 
 
-def _check(value: Any, way: _Way, depth: int) -> None:
-    if depth > _MAX_DEPTH:
-        top = _spelled(way).split("[")[0].split(".")[0]
-        raise Unstorable(top, f"is nested more than {_MAX_DEPTH} levels deep")
-    kind = type(value)
-    if kind is str:
-        _check_text(value, way)
-    elif kind is dict:
-        for key, item in value.items():
-            if type(key) is not str:
-                raise Unstorable(_spelled(way), f"has the key {key!r}, and JSON keys are strings")
-            if not _is_plain(key):
-                _check_text(key, way, key=key)
-            if not _is_plain(item):
-                _check(item, (way, key), depth + 1)
-    elif kind is list:
-        for index, item in enumerate(value):
-            if not _is_plain(item):
-                _check(item, (way, index), depth + 1)
-    elif kind is float or kind is Decimal:
-        _check_number(value, way)
-    elif isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            item = getattr(value, name)
-            if not _is_plain(item):
-                _check(item, (way, name), depth + 1)
-    elif kind is int:
-        if abs(value) >= _TOO_LARGE:
-            raise Unstorable(_spelled(way), _TOO_LONG)
-    elif not (value is None or value is msgspec.UNSET or kind is bool):
-        raise Unstorable(_spelled(way), f"is a {kind.__name__}, which is no JSON value")
+class _Check:
+    """One check of a value; it counts what the numbers of all its parts grow by."""
+
+    def __init__(self) -> None:
+        self._growth = 0
+
+    def value(self, value: Any, way: _Way, depth: int) -> None:
+        if depth > _MAX_DEPTH:
+            top = _spelled(way).split("[")[0].split(".")[0]
+            raise Unstorable(top, f"is nested more than {_MAX_DEPTH} levels deep")
+        kind = type(value)
+        if kind is str:
+            _check_text(value, way)
+        elif kind is dict:
+            for key, item in value.items():
+                if type(key) is not str:
+                    raise Unstorable(_spelled(way), f"has the key {key!r}, and JSON keys are strings")
+                if not _is_plain(key):
+                    _check_text(key, way, key=key)
+                if not _is_plain(item):
+                    self.value(item, (way, key), depth + 1)
+        elif kind is list:
+            for index, item in enumerate(value):
+                if not _is_plain(item):
+                    self.value(item, (way, index), depth + 1)
+        elif kind is float or kind is Decimal:
+            self._number(value, way)
+        elif isinstance(value, msgspec.Struct):
+            for name in value.__struct_fields__:
+                item = getattr(value, name)
+                if not _is_plain(item):
+                    self.value(item, (way, name), depth + 1)
+        elif kind is int:
+            if abs(value) >= _TOO_LARGE:
+                raise Unstorable(_spelled(way), _TOO_LONG)
+        elif not (value is None or value is msgspec.UNSET or kind is bool):
+            raise Unstorable(_spelled(way), f"is a {kind.__name__}, which is no JSON value")
+
+    def _number(self, number: float | Decimal, way: _Way) -> None:
+        growth = _growth(number, way)
+        self._growth += growth
+        if growth and self._growth > NUMBER_GROWTH.value:
+            what = f"more than {NUMBER_GROWTH} longer, written out without exponents"
+            raise Unstorable(_spelled(way), f"is where the numbers of one value become {what}")
 
 
 def _spelled(way: _Way, key: str | None = None) -> str:
@@ -282,14 +301,19 @@ def _check_text(text: str, way: _Way, *, key: str | None = None) -> None:
             raise BadText(_spelled(way, key), f"holds a lone surrogate at offset {exc.start}") from None
 
 
-def _check_number(number: float | Decimal, way: _Way) -> None:
-    exact = Decimal(str(number))
+def _growth(number: float | Decimal, way: _Way) -> int:
+    """By how many digits a number is longer as JSONB prints it, without exponent, than as it is spelled."""
+    spelled = str(number)
+    if type(number) is float and not _EXPONENT_OR_NONE.search(spelled):
+        return 0
+    exact = Decimal(spelled)
     if not exact.is_finite():
         raise Unstorable(_spelled(way), f"is {number}, which JSON has no spelling for")
     integer_digits = max(exact.adjusted() + 1, 1)
     fraction_digits = max(-int(exact.as_tuple().exponent), 0)
     if integer_digits + fraction_digits > MAX_DIGITS:
         raise Unstorable(_spelled(way), _TOO_LONG)
+    return max(integer_digits + fraction_digits - len(spelled), 0)
 
 
 def canonical(text: bytes) -> bytes:

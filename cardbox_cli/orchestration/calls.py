@@ -4,7 +4,7 @@ from typing import Any
 
 from cardbox_cli.errors import Conflict, NotAllowed, NotFound
 from cardbox_cli.execution.dispatch.caller import Caller, calling_turn
-from cardbox_cli.execution.handlers import Awaiting, Handler, find_handler
+from cardbox_cli.execution.handlers import Awaiting, Handler, answer_by, find_handler
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.content import ToolResultContent
@@ -37,7 +37,7 @@ def call_handler(
         _refuse_ending(handler)
         if tool_call_id is not None:
             _hold_call(runtime, caller, agent_turn_id, tool_call_id)
-        answer = handler.function(runtime, caller, arguments)
+        answer = answer_by(handler, runtime, caller, arguments)
         if isinstance(answer, Awaiting):
             return {"status": "waiting", "agent_turn_id": agent_turn_id, "tool_call_id": tool_call_id}
         if tool_call_id is not None:

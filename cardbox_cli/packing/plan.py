@@ -84,7 +84,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:
     """Rule 1: the profile that the context is for, from the arguments or else the recipe."""
     if "profile_name" in arguments:
-        name, place = _storable(arguments, "profile_name"), "argument 'profile_name'"
+        _check_storable({"profile_name": arguments["profile_name"]})
+        name, place = arguments["profile_name"], "argument 'profile_name'"
     elif recipe.target_profile_config is not None:
         name, place = recipe.target_profile_config.profile_name, "target_profile_config.profile_name"
     else:
@@ -105,21 +106,23 @@ def argument_cards(
     `turn` is the metadata that names the turn whose words these are, if one packs.
     """
     rules = recipe.context_packing_config.pack_arguments
+    _check_storable({rule.arg_key: arguments[rule.arg_key] for rule in rules if rule.arg_key in arguments})
     return [
         PlannedCard(card_id=draft.card_id, rule=f"pack_arguments[{index}] {rule.arg_key}", draft=draft)
         for index, rule in enumerate(rules)
         if rule.arg_key in arguments
-        for draft in [written_by(_argument_card(rule, _storable(arguments, rule.arg_key), tool_suffix), turn)]
+        for draft in [written_by(_argument_card(rule, arguments[rule.arg_key], tool_suffix), turn)]
     ]
 
 
-def _storable(arguments: Mapping[str, Any], key: str) -> Any:
-    """The argument `key`, which must be JSON that a card can hold."""
+def _check_storable(arguments: Mapping[str, Any]) -> None:
+    """Raise BadRequest unless these arguments are JSON that cards can hold, each and together."""
     try:
-        exact_json.check_storable(arguments[key], f"argument {key!r}")
+        for key, value in arguments.items():
+            exact_json.check_storable(value, f"argument {key!r}")
+        exact_json.check_storable(dict(arguments), "arguments")
     except exact_json.Unstorable as exc:
         raise BadRequest(str(exc)) from exc
-    return arguments[key]
 
 
 def _argument_card(rule: "PackArgument", value: Any, tool_suffix: str) -> CardDraft:

@@ -1,1 +1,1 @@
-"""Cards, boxes and turns over HTTP, to be read: an API for programs, pages for people. Nothing writes."""
+"""Cards, boxes and turns, to be read: over HTTP by programs and people, over MCP by agents."""

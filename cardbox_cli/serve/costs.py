@@ -3,21 +3,43 @@
 from collections.abc import Sequence
 
 from cardbox_cli.chat.runs.series import sent_by_chat
+from cardbox_cli.context.cost.account import account_of
+from cardbox_cli.context.cost.answer import CostAnswer, cost_answer, costs_of
 from cardbox_cli.context.cost.series import Sent, conversation
 from cardbox_cli.context.cost.subject import ChatSubject
 from cardbox_cli.context.formats import provider_of
+from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.execution.requests.series import sent_by_turn
-from cardbox_cli.serve.reading import Reading
-from cardbox_cli.serve.requests import Requests
+from cardbox_cli.serve.project import Project
+from cardbox_cli.serve.requests import Requests, one_of
 from cardbox_cli.store.views.turns import TurnFilter, TurnRow, TurnViews
 
 # Turns of an agent, and runs of a chat, that are looked at.
 _LAST = 20
 
 
-def series_of(read: Reading, kind: str, name: str) -> tuple[Sequence[Sent], ChatSubject | None]:
-    """The requests of a `box`, `chat`, `turn` or `agent`; of what has sent none the next one, composed."""
+def costed(
+    project: Project,
+    *,
+    box: str | None = None,
+    turn: str | None = None,
+    agent: str | None = None,
+    chat: str | None = None,
+    top: int,
+) -> CostAnswer:
+    """What the requests of one of these cost together. Raises UsageError unless one is named."""
+    kind, name = one_of(box=box, turn=turn, agent=agent, chat=chat)
+    series, subject = series_of(project, kind, name)
+    costs = costs_of(account_of(series), chat=subject)
+    return cost_answer(kind, name, costs, top=top, project_option=project.project_option)
+
+
+def series_of(read: Project, kind: str, name: str) -> tuple[Sequence[Sent], ChatSubject | None]:
+    """The requests of a `box`, `chat`, `turn` or `agent`; of what has sent none the next one, composed.
+
+    Raises NotFound, for an agent without a turn, too.
+    """
     requests = Requests(read)
     if kind == "box":
         shown = requests.of_box(name)
@@ -28,10 +50,13 @@ def series_of(read: Reading, kind: str, name: str) -> tuple[Sequence[Sent], Chat
     turns = TurnViews(read.database, read.project_id)
     if kind == "turn":
         return _of_turns(read, [turns.get(name)]) or _next(requests, turn=name), None
-    return _of_turns(read, list(turns.newest(TurnFilter(agent_id=name), limit=_LAST))[::-1]), None
+    last = list(turns.newest(TurnFilter(agent_id=name), limit=_LAST))
+    if not last:
+        raise NotFound(f"agent {name!r} has no turn in project {read.project_id!r}")
+    return _of_turns(read, last[::-1]), None
 
 
-def _of_turns(read: Reading, turns: Sequence[TurnRow]) -> list[Sent]:
+def _of_turns(read: Project, turns: Sequence[TurnRow]) -> list[Sent]:
     return [sent for turn in turns for sent in sent_by_turn(read.database, read.project_id, turn)]
 
 

@@ -5,43 +5,21 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from cardbox_cli.diagnosis.diagnose import Diagnoser
 from cardbox_cli.serve.access.doorkeeper import Doorkeeper
 from cardbox_cli.serve.options import ServeOptions
-from cardbox_cli.settings import Settings
+from cardbox_cli.serve.project import Project
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.lending import Lending
 
 
-class Reading:
+class Reading(Project):
     """One project, as one request sees it."""
 
     def __init__(self, request: Request, database: Database, project_id: str) -> None:
+        options: ServeOptions = request.app.state.options
+        super().__init__(database, project_id, settings=options.settings, usual=options.usual_project)
         self.request = request
-        self.database = database
-        self.project_id = project_id
-
-    @property
-    def options(self) -> ServeOptions:
-        """What the server was told."""
-        options: ServeOptions = self.request.app.state.options
-        return options
-
-    @property
-    def settings(self) -> Settings:
-        """The settings of the server."""
-        return self.options.settings
-
-    @property
-    def project_option(self) -> tuple[str, ...]:
-        """What commands that are shown must name besides."""
-        is_usual = self.project_id == self.options.usual_project
-        return () if is_usual else ("--project", self.project_id)
-
-    @property
-    def diagnoser(self) -> Diagnoser:
-        """`why` of this project."""
-        return Diagnoser(self.database, self.project_id, self.settings)
+        self.options = options
 
 
 def read_project(request: Request, project: str) -> Iterator[Reading]:

@@ -1,18 +1,23 @@
 """The requests that pages are about: of boxes, of the steps of a turn or a chat, as they are sent."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from cardbox_cli.chat.runs.recorded import ChatRequests
-from cardbox_cli.context.formats import encoder_of
-from cardbox_cli.context.lint.check import provider_for
+from cardbox_cli.context.formats import body_of, encoder_of, provider_of
+from cardbox_cli.context.inspection.explain import Explanation, explain
+from cardbox_cli.context.lint.check import lint, provider_for
+from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.context.providers.registry import providers
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
+from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.recorded import RecordedRequests
 from cardbox_cli.execution.requests.source import read_source
 from cardbox_cli.execution.requests.steps import TurnRequests
-from cardbox_cli.serve.reading import Reading
+from cardbox_cli.serve.project import Project
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.views.turns import TurnViews
@@ -33,7 +38,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 class Requests:
     """The requests of a project, within the caller's snapshot."""
 
-    def __init__(self, look: Reading) -> None:
+    def __init__(self, look: Project) -> None:
         self._look = look
         self._options = settled(ComposeOptions(), ProjectsStore(look.database).settings(look.project_id))
 
@@ -81,3 +86,68 @@ class Requests:
             awaited=[],
             notes=[],
         )
+
+
+class RenderAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A request: its body as it is sent, where each message of it comes from, and what the lint finds."""
+
+    name: str
+    format: str
+    step_id: str | None
+    body: Any
+    explanation: Explanation
+    findings: list[LintFinding]
+    notes: list[str]
+
+
+def rendered(
+    project: Project,
+    *,
+    box: str | None = None,
+    turn: str | None = None,
+    chat: str | None = None,
+    at: str | None = None,
+    format: str | None = None,
+) -> RenderAnswer:
+    """The request of a box, or of a step of a turn or a chat: its last one, or the next.
+
+    Raises UsageError unless one of them is named, InvalidInput for a format that there is not.
+    """
+    one_of(box=box, turn=turn, chat=chat)
+    formats = [each.name for each in providers()]
+    if format is not None and format not in formats:
+        raise InvalidInput(f"there is no format {format!r}: there are {', '.join(formats)}")
+    shown = _shown(Requests(project), box=box, turn=turn, chat=chat, at=at, format=format)
+    return RenderAnswer(
+        name=shown.name,
+        format=shown.format,
+        step_id=shown.step_id,
+        body=body_of(shown.request, shown.format),
+        explanation=explain(shown.request),
+        findings=lint(shown.entries, shown.request, provider_of(shown.format), awaited=shown.awaited),
+        notes=shown.notes,
+    )
+
+
+def one_of(**given: str | None) -> tuple[str, str]:
+    """The one thing that is named, and what it is. Raises UsageError."""
+    named = [(kind, name) for kind, name in given.items() if name is not None]
+    if len(named) != 1:
+        raise UsageError(f"name one of {', '.join(given)}")
+    return named[0]
+
+
+def _shown(
+    requests: Requests,
+    box: str | None,
+    turn: str | None,
+    chat: str | None,
+    at: str | None,
+    format: str | None,
+) -> Asked:
+    recorded = requests.recorded(turn, chat)
+    if recorded is not None:
+        return requests.of_step(recorded, at, format)
+    if at is not None:
+        raise UsageError("at names a step of a turn or a chat, and a box has none")
+    return requests.of_box(box or "", format)

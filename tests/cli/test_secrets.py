@@ -1,9 +1,11 @@
 """The password of a database address: it reaches the server and nothing that is printed."""
 
 import time
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from cardbox_cli.execution.worker.trouble import shown_trouble
 from cardbox_cli.store.connection.target import Target, may_hold_password
@@ -91,6 +93,44 @@ class TestAnAddressThatLeadsNowhere:
             assert (result.code, result.out) == (2, ""), address
             assert "malformed" in result.err
             assert not reveals(result), address
+
+
+class TestAnAddressInThePlaceOfAName:
+    """libpq's variables and its file of services hold names, and its messages quote them."""
+
+    @each_way
+    @pytest.mark.parametrize("variable", ["PGSERVICE", "PGHOST", "PGDATABASE"])
+    def test_a_variable_is_refused(
+        self, variable: str, options: tuple[str, ...], offline: Cbx, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("CBX_DATABASE_URL")
+        monkeypatch.setenv(variable, f"postgresql://u:{SECRET}@127.0.0.1:1/db")
+        result = offline("box", "list", *options)
+        assert result.code == 2
+        assert f"{variable} is an address" in result.err
+        assert not reveals(result)
+
+    @each_way
+    def test_one_of_a_service_or_another_variable_is_not_shown(
+        self,
+        options: tuple[str, ...],
+        target: Target,
+        cbx: Cbx,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        parts = conninfo_to_dict(target.conninfo or "")
+        services = tmp_path / "services"
+        services.write_text(
+            f"[shop]\nhost={parts['host']}\nport={parts.get('port', 5432)}\nuser={parts['user']}\n"
+            f"dbname=postgresql://u:{SECRET}@127.0.0.1:1/db\n"
+        )
+        monkeypatch.setenv("PGSERVICEFILE", str(services))
+        for address in ("service=shop", f"service=postgresql://u:{SECRET}@127.0.0.1:1/db"):
+            monkeypatch.setenv("CBX_DATABASE_URL", address)
+            result = cbx("box", "list", *options)
+            assert result.code in (2, 7)
+            assert not reveals(result), result.err
 
 
 class TestAnAddressThatLeadsSomewhere:

@@ -146,7 +146,7 @@ class TestWorking:
     ) -> None:
         prepared, row = known(claimed, CLAIMED)
         points = explore(prepared, "inbox", "ack", row, "--owner", "w")
-        assert {"free_head:1", "end_turn_record:1", "promote_turn:1", "notify:1"} <= set(points)
+        assert {"write_end:1", "promote_turn:1", "notify:1"} <= set(points)
 
     def test_deferring(self, known: Callable[..., tuple[Stage, str]]) -> None:
         prepared, row = known(claimed, CLAIMED)

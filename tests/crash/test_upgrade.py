@@ -8,7 +8,8 @@ import pytest
 from psycopg import sql
 
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.migrations.upgrade import Step, plan_upgrade
+from cardbox_cli.store.migrations.steps import Step
+from cardbox_cli.store.migrations.upgrade import plan_upgrade
 from cardbox_cli.store.migrations.version import newest
 from tests.cli.conftest import succeed
 from tests.conftest import TEMPLATE, Databases

@@ -2,11 +2,13 @@
 
 import re
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.execution.headers import lineage_of
 from cardbox_cli.store.connection.database import Database
 from tests.conftest import Cbx
 from tests.execution.desk import Desk
@@ -75,3 +77,35 @@ def test_it_does_not_come_in_by_cbx(cbx: Cbx) -> None:
     for number in ("1e999", "1e-999", "9" * 1000, "-1.5e-300"):
         added = cbx(*add, f'{{"a": {number}}}', "-o", "json")
         assert added.code == 0, added.err
+
+
+def test_many_numbers_do_not_come_in_by_cbx_together(cbx: Cbx, tmp_path: Path) -> None:
+    """A few characters stand for a thousand digits: a value of 2 MB was one of 300 MB when it was stored."""
+    many, file = f"[{','.join(['1e999'] * 1100)}]", tmp_path / "chat.json"
+    file.write_text(f'{{"messages": [{{"role": "user", "content": "hi", "seen": {many}}}]}}')
+    schema = f'{{"type": "object", "properties": {{"a": {{"enum": {many}}}}}}}'
+    commands = {
+        ("card", "add", "--type", "task.instruction", "--json", f'{{"a": {many}}}'): "content.data.a[1006]: ",
+        ("card", "import", str(file)): "seen[1006]: ",
+        ("tool", "add", "t", "--schema", schema): "parameters.properties.a.enum[1006]: ",
+    }
+    for words, place in commands.items():
+        refused = cbx(*words)
+        assert refused.code in (2, 4), (words[:3], refused)
+        assert f"{place}is where the numbers of one value become more than 1000000 digits" in refused.err
+
+
+@pytest.mark.parametrize("depth", ["9" * 5000, "٣", "-1", "1e3"])
+def test_a_depth_that_is_no_number_is_none(
+    database: Database, runtime: Runtime, ask: Asked, cbx: Cbx, depth: str
+) -> None:
+    """Headers are texts, and other programs write them."""
+    turn = ask().agent_turn_id or ""
+    database.connection.execute(
+        "UPDATE state.agent_inbox SET context_headers = context_headers || jsonb_build_object(%s::text, %s::text)",
+        ("CG-Recursion-Depth", depth),
+    )
+    for words in (["turn", "show", turn], ["why", turn], ["turn", "trace", turn], ["why", "--all"]):
+        answer = cbx(*words)
+        assert answer.code in (0, 8), answer.err
+    assert lineage_of({"CG-Recursion-Depth": depth}).depth == 0

@@ -313,6 +313,8 @@ class TestTheCommands:
         assert "CBX_AGENT, CBX_TURN_ID and CBX_TURN_EPOCH do not name a turn" in incomplete.err
         monkeypatch.setenv("CBX_AGENT", "clerk")
         monkeypatch.setenv("CBX_TURN_ID", fence.agent_turn_id)
+        monkeypatch.setenv("CBX_TURN_EPOCH", "9" * 5000)
+        assert cbx("box", "append", output, card).code == 2
         monkeypatch.setenv("CBX_TURN_EPOCH", "1")
         assert cbx("box", "append", output[-8:], card).code == 0
         reclaim(runtime, fence.agent_turn_id, expect_epoch=1, actor="me", reason="it hangs")

@@ -172,6 +172,13 @@ class TestCompress:
         assert (answer.code, why in answer.err, "sk-ant" in answer.err) == (7, True, False), answer
         assert row_counts() == before
 
+    def test_a_command_of_which_nothing_can_come(self, cbx: Cbx, box: Box) -> None:
+        words = ("box", "compress", box(ASKED, SAID, AGAIN), "--keep", "1", "--summary-cmd")
+        much = cbx(*words, f"head -c {(16 << 20) + 1} /dev/zero")
+        assert (much.code, "printed more than 16 MiB" in much.err) == (7, True), much
+        blank = cbx(*words, " ")
+        assert (blank.code, "--summary-cmd: the command is blank" in blank.err) == (2, True)
+
     def test_where_nothing_could_go(self, cbx: Cbx, box: Box) -> None:
         answer = cbx("box", "compress", box(ASKED, CALLED), "--summary", "s", "--keep", "0")
         assert (answer.code, "nothing stands before" in answer.err) == (4, True)

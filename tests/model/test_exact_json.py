@@ -5,6 +5,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 
+from cardbox_cli.limits import NUMBER_GROWTH
 from cardbox_cli.model import exact_json
 from tests import jsonb_values
 
@@ -84,6 +85,30 @@ def test_a_value_is_checked_in_proportion_to_its_length_whatever_its_keys_are() 
     began = time.process_time()
     exact_json.check_storable({"k" * 1_000_000: [0] * 300_000})
     assert time.process_time() - began < 3
+
+
+def test_an_object_with_a_key_twice_is_refused_in_proportion_to_its_length() -> None:
+    pairs = ",".join(f'"{number}":0' for number in [*range(100_000), 99_999])
+    began = time.process_time()
+    with pytest.raises(ValueError, match="the key '99999' stands twice in an object"):
+        exact_json.read(f"{{{pairs}}}", exact_json.strict_reader)
+    assert time.process_time() - began < 3
+
+
+@pytest.mark.parametrize("number", [Decimal("1e999"), Decimal("1e-998"), Decimal("7.5e994")], ids=str)
+def test_numbers_of_a_value_may_not_grow_beyond_a_bound_in_all(number: Decimal) -> None:
+    """A few characters stand for a thousand digits each."""
+    growth = len(format(number, "f")) - len(str(number)) - ("." in format(number, "f"))
+    most = NUMBER_GROWTH.value // growth
+    exact_json.check_storable({"a": [number] * most})
+    with pytest.raises(exact_json.Unstorable) as raised:
+        exact_json.check_storable({"a": [[number] * most, {"b": number}]}, "x")
+    longer = f"become more than {NUMBER_GROWTH} longer, written out without exponents"
+    assert str(raised.value) == f"x.a[1].b: is where the numbers of one value {longer}"
+
+
+def test_numbers_that_are_as_long_as_they_are_spelled_have_no_bound_in_all() -> None:
+    exact_json.check_storable([0.1, 12345.678, Decimal("0.10"), 10**900, Decimal(10**900)] * 10_000)
 
 
 def test_bottomless_nesting_is_refused() -> None:

@@ -2,7 +2,9 @@
 
 import json
 import time
+from asyncio import CancelledError
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from cardbox_cli.errors import Conflict, NotFound
 from cardbox_cli.execution import handlers
 from cardbox_cli.execution.dispatch.request import DispatchResult
-from cardbox_cli.execution.handlers import Handler, find_handler
+from cardbox_cli.execution.handlers import Awaiting, Ending, Handler, find_handler
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.runner import Outcome
@@ -161,6 +163,12 @@ def test_calls_of_one_answer_are_answered_each_in_its_way(
 
 BAD = [
     ("delegate_async", "no object", "invalid_arguments", "the arguments are no JSON object"),
+    (
+        "delegate_async",
+        '{"a": [1e5000]}',
+        "invalid_arguments",
+        "the arguments.a[0]: is a number of more than",
+    ),
     (
         "delegate_async",
         {**TASK, "target_strategy": "copy"},
@@ -317,6 +325,11 @@ def test_own_handlers_are_those_whose_names_no_tool_can_have() -> None:
 # --- handlers of others
 
 
+class _Speechless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
 def _odd(runtime: Runtime, caller: Any, arguments: dict[str, Any]) -> Any:
     """A handler that writes, and then fails, or answers what cannot be stored."""
     box_id = runtime.boxes.create([], title="left behind").box_id
@@ -327,6 +340,23 @@ def _odd(runtime: Runtime, caller: Any, arguments: dict[str, Any]) -> Any:
             raise Conflict("another transaction was in the way") from psycopg.errors.DeadlockDetected()
         case "answer what is no JSON":
             return {"at": object()}
+        case "wait":
+            return Awaiting(*map(eval, arguments["for"]))
+        case "end":
+            return Ending("bye", {})
+        case "say too much":
+            return "x" * ((16 << 20) + 1)
+        case "leave":
+            raise SystemExit(3)
+        case "be cancelled":
+            raise CancelledError
+        case "say nothing":
+            raise _Speechless
+        case "spoil":
+            with suppress(psycopg.Error):
+                runtime.database.connection.execute("SELECT 1 / 0")
+        case "commit":
+            runtime.database.connection.commit()
     return {"box_id": box_id, "who": caller.agent_id, "call": caller.parent.tool_call_id}
 
 
@@ -346,17 +376,51 @@ def odd(monkeypatch: pytest.MonkeyPatch, add_profile: AddProfile, runtime: Runti
     find_handler.cache_clear()
 
 
-@pytest.mark.parametrize("do", ["fail", "answer what is no JSON"])
+FAILING = [
+    ({"do": "fail"}, "RuntimeError: no luck"),
+    ({"do": "answer what is no JSON"}, "Unstorable: the result.at: is a object, which is no JSON value"),
+    ({"do": "end"}, "ValueError: it answers Ending, and is not declared to end its turn"),
+    ({"do": "say too much"}, "ValueError: the result is larger than 16 MiB"),
+    ({"do": "leave"}, "SystemExit: 3"),
+    ({"do": "be cancelled"}, "CancelledError: "),
+    ({"do": "say nothing"}, "_Speechless: it cannot be told"),
+    ({"do": "commit"}, "ProgrammingError: "),
+    ({"do": "spoil"}, "ValueError: a statement of its failed in the database, and it did not say so"),
+    *(
+        (
+            {"do": "wait", "for": [each]},
+            "ValueError: the seconds of Awaiting are a number from 0 to 31,536,000, not ",
+        )
+        for each in ("float('inf')", "float('nan')", "-1", "1e9", "10 ** 400", "True", "None", "'60'")
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "why"), FAILING, ids=[str(arguments) for arguments, _ in FAILING])
 @pytest.mark.usefixtures("odd")
-def test_a_handler_that_fails_leaves_nothing(runtime: Runtime, ask: Ask, run: Run, do: str) -> None:
+def test_a_handler_that_fails_leaves_nothing(
+    runtime: Runtime, ask: Ask, run: Run, arguments: dict[str, Any], why: str
+) -> None:
     turn_id = turn_of(ask())
-    rest = run(says({"odd": {"do": do}}, "Well."))
+    rest = run(says({"odd": arguments}, "Well."))
     assert rest.message == "success"
-    assert calls(runtime, turn_id)["odd"]["code"] == "handler_failed"
+    told = calls(runtime, turn_id)["odd"]
+    assert told["code"] == "handler_failed"
+    assert told["message"].startswith(f"the handler 'odd' failed: {why}")
     titles = runtime.database.connection.execute(
         "SELECT count(*) FROM cbx.box_info WHERE title = 'left behind'"
     )
     assert titles.fetchone() == (0,)
+
+
+@pytest.mark.usefixtures("odd")
+def test_a_handler_that_fails_for_a_person_is_an_error_that_says_so(cbx: Cbx, ask: Ask, run: Run) -> None:
+    turn_id = turn_of(ask())
+    run(says({"odd": {"do": "wait", "for": ["60"]}}))
+    for do, why in (("leave", "SystemExit: 3"), ("answer what is no JSON", "Unstorable: the result.at: ")):
+        failed = cbx("tool", "call", "odd", "--turn", turn_id, "--args", json.dumps({"do": do}))
+        assert failed.code == 4
+        assert failed.err.startswith(f"error: the handler 'odd' failed: {why}")
 
 
 @pytest.mark.usefixtures("odd")

@@ -15,6 +15,9 @@ good = Handler(name="good", description="Good.", parameters=SCHEMA, function=lam
 renamed = good
 odd_schema = Handler(name="odd_schema", description="", parameters={"type": "array"}, function=print)
 no_handler = print
+no_function = Handler(name="no_function", description="", parameters=SCHEMA, function="print")
+no_json = Handler(name="no_json", description="", parameters={**SCHEMA, "required": {1}}, function=print)
+unfit = Handler(name="unfit", description="", parameters=SCHEMA, function=print, fitted=lambda asked: asked[99])
 """
 
 
@@ -25,8 +28,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     info = tmp_path / "some_handlers-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some-handlers\nVersion: 1\n")
-    names = ("good", "renamed", "odd_schema", "no_handler", "absent", "ask_expert")
-    lines = [f"{name} = some_handlers:{name}" for name in names]
+    (tmp_path / "leaving_handlers.py").write_text("raise SystemExit('bye')")
+    names = ["good", "renamed", "odd_schema", "no_handler", "absent", "ask_expert"]
+    names += ["no_function", "no_json", "unfit"]
+    lines = [*(f"{name} = some_handlers:{name}" for name in names), "leaving = leaving_handlers:leaving"]
     (info / "entry_points.txt").write_text("\n".join(["[cardbox_cli.handlers]", *lines]))
     monkeypatch.syspath_prepend(tmp_path)
     find_handler.cache_clear()
@@ -50,6 +55,19 @@ def test_those_of_cbx_cannot_be_replaced() -> None:
 
 
 @pytest.mark.usefixtures("package")
+def test_one_that_cannot_fit_itself_to_what_is_asked_is_not_offered() -> None:
+    assert handler_tools(["unfit", "good"]) == handler_tools(["good"])
+
+
+@pytest.mark.usefixtures("package")
+def test_one_whose_module_leaves_is_broken() -> None:
+    with pytest.raises(
+        InvalidInput, match="the handler 'leaving' of 'leaving_handlers:leaving' cannot be used: bye"
+    ):
+        find_handler("leaving")
+
+
+@pytest.mark.usefixtures("package")
 @pytest.mark.parametrize(
     ("name", "why"),
     [
@@ -57,6 +75,8 @@ def test_those_of_cbx_cannot_be_replaced() -> None:
         ("odd_schema", "its parameters are no JSON Schema of type object"),
         ("no_handler", "it is a builtin_function_or_method, no Handler"),
         ("absent", "has no attribute 'absent'"),
+        ("no_function", "its function is a str"),
+        ("no_json", "its description and parameters[1].required: is a set, which is no JSON value"),
     ],
 )
 def test_a_broken_one_is_not_offered_and_says_what_is_wrong(name: str, why: str) -> None:

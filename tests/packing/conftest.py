@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conftest import Databases
+from tests.conftest import Databases, served
 
 
 @pytest.fixture(
@@ -10,5 +10,4 @@ from tests.conftest import Databases
 )
 def databases(request: pytest.FixtureRequest) -> Databases:
     """Each test of this folder that asks for a database runs once on each server."""
-    found: Databases = request.getfixturevalue(request.param)
-    return found
+    return served(request, request.param)

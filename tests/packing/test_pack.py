@@ -742,6 +742,13 @@ def test_values_that_no_card_can_hold(refusal: Refusal, value: object, what: str
     assert (type(error), error.message) == (BadRequest, f"argument 'a'{what}")
 
 
+def test_numbers_of_all_arguments_may_not_grow_beyond_a_bound(refusal: Refusal) -> None:
+    half = [Decimal("1e999")] * 600
+    error = refusal(packing("first", "a"), {"first": half, "a": half})
+    assert type(error) is BadRequest
+    assert error.message.startswith("arguments.a[406]: is where the numbers of one value become more than")
+
+
 def test_an_argument_that_no_rule_uses_is_not_looked_at(database: Database) -> None:
     assert packed_by(database, packing("a"), {"unused": float("nan")}).plan.cards == []
 

@@ -123,6 +123,14 @@ class TestBoxes:
         assert [card["card_id"] for card in every] == [*card_ids, card_ids[0]]
         assert told(api.get(f"/projects/other/boxes/{box}")) == (404, "not_found", "box not found")
 
+    def test_ids_that_others_wrote_are_texts(
+        self, api: TestClient, boxes: BoxStore, database: Database
+    ) -> None:
+        box = boxes.create([]).box_id
+        database.connection.execute("UPDATE public.card_boxes SET card_ids = '[1.50, null, \"a\", {}]'")
+        assert api.get(f"/projects/{PROJECT}/boxes/{box}").json()["card_ids"] == ["1.50", "null", "a", "{}"]
+        assert api.get(f"/projects/{PROJECT}/boxes/{box}/cards").json() == []
+
     @pytest.mark.parametrize("limit", ["0", "501", "-1", "x", ""])
     def test_a_limit_out_of_bounds_is_told(self, api: TestClient, boxes: BoxStore, limit: str) -> None:
         box = boxes.create([]).box_id
@@ -167,3 +175,12 @@ class TestBoxes:
         assert api.post(address, json={"box_ids": many[:100]}).json()["missing_box_ids"] == many[:100]
         nothing = {"boxes": [], "missing_box_ids": [], "missing_card_ids": []}
         assert api.post(address, json={"box_ids": []}).json() == nothing
+
+
+@pytest.mark.parametrize(("kind", "name"), [("boxes", "box_ids"), ("cards", "card_ids")])
+def test_an_id_that_is_no_text_is_refused(api: TestClient, kind: str, name: str) -> None:
+    body = f'{{"{name}": ["\\ud800"]}}'
+    response = api.post(
+        f"/projects/{PROJECT}/{kind}/batch", content=body, headers={"Content-Type": "application/json"}
+    )
+    assert told(response) == (400, "bad_request", f"{name} holds an id with half a surrogate pair")

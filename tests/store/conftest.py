@@ -2,10 +2,9 @@
 
 import pytest
 
-from tests.conftest import Databases
+from tests.conftest import Databases, served
 
 
 @pytest.fixture(params=["embedded", "debian"])
 def databases(request: pytest.FixtureRequest) -> Databases:
-    found: Databases = request.getfixturevalue(f"{request.param}_databases")
-    return found
+    return served(request, f"{request.param}_databases")

@@ -297,6 +297,11 @@ WITH n AS (SELECT * FROM cbx_incoming) SELECT 1 FROM public.cards AS c, n WHERE 
 -- kept
 WITH n AS MATERIALIZED (SELECT * FROM cbx_incoming) SELECT 1 FROM public.cards AS c, n WHERE c.tenant_id = %(project_id)s
 
+-- broken: searched-case
+UPDATE public.cards AS c SET deleted_at = CASE c.card_id WHEN 'a' THEN %(at)s::timestamptz END WHERE c.tenant_id = %(project_id)s
+-- kept
+UPDATE public.cards AS c SET deleted_at = CASE WHEN c.card_id = 'a' THEN %(at)s::timestamptz END WHERE c.tenant_id = %(project_id)s
+
 -- broken: outer-function
 SELECT (SELECT 1 FROM jsonb_array_elements_text(b.card_ids) AS s (id) JOIN public.cards AS c ON c.card_id = s.id WHERE c.tenant_id = %(project_id)s) FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s
 -- kept

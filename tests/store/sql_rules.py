@@ -36,13 +36,14 @@ RULES = {
     "insert-source": "an INSERT whose condition reads tables selects from a table, too",
     "no-columns": "a subquery in FROM has a column",
     "temporary": "temporary tables are joined with others through a MATERIALIZED CTE",
+    "searched-case": "what writes has no CASE of a value: CASE WHEN x = 'a', for shards lose the x of CASE x WHEN 'a'",
     "outer-function": "a subquery does not join a table with a function of an outer row: it asks `IN (SELECT …)`",
 }
 
 _WRITES = (ast.InsertStmt, ast.UpdateStmt, ast.DeleteStmt, ast.MergeStmt)
 _LEVELS = (ast.SelectStmt, ast.UpdateStmt, ast.DeleteStmt)
 _ACROSS = re.compile(r"^-- across-projects: \S", re.MULTILINE)
-# The fragments `now` and `moment`, which break `immutable` wherever they stand: that is told once, as `clock`.
+# A shifted clock, which breaks `immutable` wherever it stands: that is told once, as `clock`.
 _SHIFTED_CLOCK = re.compile(
     r"\(\w+\(\) \+ coalesce\(nullif\(current_setting\('cbx\.clock_offset'[^:]*::interval\)"
 )
@@ -101,6 +102,7 @@ class Statement:
         yield from self._projects()
         yield from self._names()
         yield from self._claims()
+        yield from self._cases()
         yield from self._subqueries()
 
     # --- what is in it
@@ -237,6 +239,11 @@ class Statement:
         leases = [write for write in self.of(ast.InsertStmt) if name_of(write.relation) == "cbx.leases"]
         if leases and (len(writes) > 1 or leases[0] is not self.tree):
             yield "lease-alone", "cbx.leases"
+
+    def _cases(self) -> Iterator[Found]:
+        for case in self.of(ast.CaseExpr) if self.of(*_WRITES) else []:
+            if case.arg is not None:
+                yield "searched-case", "CASE x WHEN"
 
     # --- subqueries
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from cardbox_cli.errors import AmbiguousId
-from cardbox_cli.store.boxes import BoxFilter, BoxStore
+from cardbox_cli.store.box_reads import BoxFilter
+from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardFilter, CardStore, index_text
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.connection.queries import query
 from cardbox_cli.store.gc import Collector
 from cardbox_cli.store.views import completion
 from tests.conftest import PROJECT, Databases
@@ -50,7 +50,7 @@ class Explaining(Database):
     plans: dict[str, str]
 
     def _execute(self, name: str, parameters: dict[str, Any]) -> Any:
-        text = query(name)
+        text, parameters = self._spelled(name, parameters)
         if _EXPLAINABLE.match(text):
             plan = self.connection.execute(f"EXPLAIN (COSTS OFF) {text}".encode(), parameters).fetchall()
             self.plans[name] = "\n".join(line for (line,) in plan)

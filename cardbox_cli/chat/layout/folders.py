@@ -4,9 +4,11 @@ Nothing below the folder that a person named is reached through a link. A file i
 all, and only where nothing in it is lost, unless that is asked for.
 """
 
+import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from cardbox_cli.chat.layout import names, writing
@@ -39,7 +41,7 @@ def chat_folders(root: Path) -> tuple[dict[str, Path], list[str]]:
         return {}, []
     found: dict[str, Path] = {}
     others: list[str] = []
-    for name in sorted(os.listdir(chats)):
+    for name in _names(chats):
         chat_key = names.key_of(name)
         if chat_key is not None and _is_folder(chats / name, root):
             found[chat_key] = chats / name
@@ -68,20 +70,22 @@ def read_profiles(root: Path) -> dict[str, bytes]:
 
 def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
     """The files of a folder by name, as it can be shown; those that begin with a dot are nobody's."""
-    for name in sorted(os.listdir(folder)):
-        if not name.startswith(".") and not (folder / name).is_dir():
+    for name in _names(folder):
+        if not name.startswith(".") and not os.path.isdir(folder / name):
             yield exact_json.storable_text(name), _read(folder / name)
+
+
+def _names(folder: Path) -> list[str]:
+    with _reading(folder):
+        return sorted(os.listdir(folder))
 
 
 def _read(path: Path) -> bytes:
     most = INPUT_SIZE.value << 20
-    try:
-        with open(path, "rb", opener=_plainly) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InvalidInput(f"{str(path)!r} is no file", hint="take it out of the folder")
-            data = file.read(most + 1)
-    except OSError as exc:
-        raise _unreadable(path, exc) from exc
+    with _reading(path), open(path, "rb", opener=_plainly) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise InvalidInput(f"{str(path)!r} is no file", hint="take it out of the folder")
+        data = file.read(most + 1)
     if len(data) > most:
         raise InvalidInput(f"{path} is larger than {INPUT_SIZE}", hint="split it")
     return data
@@ -92,22 +96,30 @@ def _plainly(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
-def _unreadable(path: Path, exc: OSError) -> InvalidInput:
-    if path.is_symlink():
-        hint = "put the file itself into the folder, or name the folder that it leads to"
-        return InvalidInput(f"{str(path)!r} is a link, which is not followed", hint=hint)
-    return InvalidInput(f"cannot read {str(path)!r}: {exc.strerror}")
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """What the system does not let us read is an error that names it."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno == errno.ELOOP:
+            hint = "put the file itself into the folder, or name the folder that it leads to"
+            raise InvalidInput(f"{str(path)!r} is a link, which is not followed", hint=hint) from exc
+        raise InvalidInput(f"cannot read {str(path)!r}: {exc.strerror}") from exc
 
 
 def _is_folder(path: Path, root: Path) -> bool:
-    """Whether there is such a folder below `root`. Raises InvalidInput where a link leads to it."""
-    for each in [path, *path.parents]:
-        if each == root:
-            break
-        if each.is_symlink():
-            hint = "put the folder itself there, or name the one that it leads to"
-            raise InvalidInput(f"{str(each)!r} is a link, which is not followed", hint=hint)
-    return path.is_dir()
+    """Whether there is such a folder below `root`. Raises InvalidInput where a link leads to it, and where
+    nobody can be told.
+    """
+    with _reading(path):
+        for each in [path, *path.parents]:
+            if each == root:
+                break
+            if each.is_symlink():
+                hint = "put the folder itself there, or name the one that it leads to"
+                raise InvalidInput(f"{str(each)!r} is a link, which is not followed", hint=hint)
+        return path.is_dir()
 
 
 def changes_of(folder: Path, root: Path, files: Mapping[str, str], *, replace: bool) -> dict[str, str]:
@@ -115,6 +127,7 @@ def changes_of(folder: Path, root: Path, files: Mapping[str, str], *, replace: b
 
     Raises Conflict where something would be lost, unless told to `replace`; InvalidInput for a link.
     """
+    _check_within(files)
     changed = {}
     for name, text in files.items():
         there = _there(folder / name, root)
@@ -126,15 +139,23 @@ def changes_of(folder: Path, root: Path, files: Mapping[str, str], *, replace: b
     return changed
 
 
+def _check_within(files: Iterable[str]) -> None:
+    """Raise InvalidInput for a name that leads out of the folder that it is a name in."""
+    for name in files:
+        if name.startswith("/") or not {"", ".", ".."}.isdisjoint(name.split("/")):
+            raise InvalidInput(f"no file of a folder can be called {name!r}", hint="nothing was written")
+
+
 def write_files(folder: Path, root: Path, files: Mapping[str, str]) -> None:
     """Write files below a folder of `root`, each whole or not at all. Raises InvalidInput where it cannot."""
+    _check_within(files)
     for name, text in files.items():
         _write(folder / name, root, text)
 
 
 def _there(path: Path, root: Path) -> bytes | None:
     """What is in a file; None where there is none."""
-    if not _is_folder(path.parent, root) or not (path.exists() or path.is_symlink()):
+    if not _is_folder(path.parent, root) or not os.path.lexists(path):
         return None
     return _read(path)
 

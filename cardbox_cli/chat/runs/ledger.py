@@ -21,6 +21,7 @@ from cardbox_cli.execution.tool_calls import (
     Author,
     ToolCall,
     ended_by_last_calls,
+    fault_of_arguments,
     fault_of_size,
     pending_calls,
     result_card,
@@ -42,8 +43,6 @@ from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.tools import ToolStore
 
 _ANSWERED = ("llm_done", "completed")
-# How much is shown of arguments that are no object, in characters.
-_SHOWN = 1000
 
 
 class ChatState(RunState, frozen=True, kw_only=True):
@@ -179,12 +178,9 @@ class ChatLedger:
         """Change the chat's context as the model wants; the next step goes on with that."""
         room = _room(runtime)
         author = self.author(state)
-        too_large = fault_of_size(call)
-        if too_large is not None:
-            return result_card(call, author, failure=("invalid_arguments", too_large))
-        if call.input is None:
-            failure = "invalid_arguments", f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"
-            return result_card(call, author, failure=failure)
+        fault = fault_of_size(call) or fault_of_arguments(call)
+        if fault is not None:
+            return result_card(call, author, failure=("invalid_arguments", fault))
         try:
             with room.transaction():
                 room.chats.hold(self._fence)

@@ -3,6 +3,7 @@
 A subject has no escaping. A name that cannot be one of its parts is refused, and its workers poll.
 """
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -16,6 +17,9 @@ from cardbox_cli.execution.notifications.notifier import Wakeup
 VERSION = "v1r4"
 _DAY = 24 * 3600
 _ANY = "*"
+# What no header holds: control characters, line breaks of any kind, and what is no text.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_LONGEST = 1000
 
 
 class NatsMessage(NamedTuple):
@@ -41,7 +45,8 @@ STREAMS = (
 
 
 def wakeup_message(wakeup: Wakeup) -> NatsMessage:
-    """A wakeup for the workers of its target. Raises InvalidInput for a name that no subject can hold."""
+    """A wakeup for the workers of its target. Raises InvalidInput for a name that no subject or header can
+    hold."""
     subject = _subject(
         _part("project", wakeup.project_id),
         _part("channel", wakeup.channel_id),
@@ -102,7 +107,19 @@ def _message(
         "CG-Msg-Type": subject.rpartition(".")[2],
         "CG-Sender": "cbx",
     }
-    return NatsMessage(subject, _without_none(headers), msgspec.json.encode(_without_none(body)))
+    given = _without_none(headers)
+    for name, value in given.items():
+        _check_header(name, value)
+    return NatsMessage(subject, given, msgspec.json.encode(_without_none(body)))
+
+
+def _check_header(name: str, value: str) -> None:
+    """Raise InvalidInput for what would end the line of a header, and begin another."""
+    if _CONTROL.search(value) or len(value) > _LONGEST:
+        raise InvalidInput(
+            f"{name} {value[:80]!r} cannot be a header of NATS",
+            hint=f"NATS wakes for names of up to {_LONGEST} characters on one line",
+        )
 
 
 def _without_none(mapping: Mapping[str, Any]) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def _show(runtime: Runtime, head: Head, card_id: str) -> None:
     if head.output_box_id is not None:
         box = runtime.boxes.ensure(head.output_box_id)
         if card_id not in box.card_ids:
-            runtime.boxes.append(box.box_id, [card_id], fence=head.fence)
+            runtime.boxes.append(box.box_id, [card_id], held=head)
 
 
 def keep_results(runtime: Runtime, head: Head, dropped: list[WaitingTool]) -> None:

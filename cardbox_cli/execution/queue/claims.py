@@ -19,6 +19,7 @@ from cardbox_cli.execution.queue.finishing import BY_RESULT, finish
 from cardbox_cli.execution.queue.messages import is_turn, type_of
 from cardbox_cli.execution.queue.stopping import cancel_turn, carries, kill, release, take_away
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.execution.dispatching import ClaimedSituation
 from cardbox_cli.model.execution.turns import DISPATCHED, QUEUED, WATCHDOG, End, Fence, Head, InboxRow, Lease
 
 
@@ -57,9 +58,10 @@ def begin(runtime: Runtime, row: InboxRow, *, owner: str) -> ClaimedWork:
     A row whose turn is elsewhere by now is consumed. Raises LeaseLost where `owner` has no lease of it.
     """
     with runtime.transaction():
-        row, head = _own(runtime, row.inbox_id, owner, epoch=row.turn_epoch)
+        found = _own(runtime, row.inbox_id, owner, epoch=row.turn_epoch)
+        row, head = found.row, found.head
         if head is not None and carries(runtime, row, head):
-            return _take_up(runtime, row, head)
+            return _take_up(runtime, row, head, is_known=found.output_start is not None)
         kind = type_of(row)
         match kind and kind.claim:
             case "run":
@@ -72,8 +74,9 @@ def begin(runtime: Runtime, row: InboxRow, *, owner: str) -> ClaimedWork:
         return _dead(runtime, row, f"unknown message type {row.message_type!r}")
 
 
-def _take_up(runtime: Runtime, row: InboxRow, head: Head) -> ClaimedWork:
-    _know(runtime, row, head)
+def _take_up(runtime: Runtime, row: InboxRow, head: Head, *, is_known: bool) -> ClaimedWork:
+    if not is_known:
+        _know(runtime, row, head)
     if head.status == DISPATCHED:
         return ClaimedWork(kind="run", row=row, fence=head.fence, outcome="taken up")
     # Another program's sweep made the row due while its turn ran: whoever ran it is fenced off.
@@ -83,10 +86,8 @@ def _take_up(runtime: Runtime, row: InboxRow, head: Head) -> ClaimedWork:
 
 def _know(runtime: Runtime, row: InboxRow, head: Head) -> None:
     """Begin the record of a turn that another program dispatched."""
-    record = runtime.turns.record(row.turn_id)
-    if record is None or record.output_start is None:
-        start = runtime.turns.output_start(head.output_box_id, row.turn_id) if head.output_box_id else 0
-        runtime.turns.begin_record(row.turn_id, row.agent_id, output_start=start or 0, report_to=None)
+    start = runtime.turns.output_start(head.output_box_id, row.turn_id) if head.output_box_id else 0
+    runtime.turns.begin_record(row.turn_id, row.agent_id, output_start=start or 0, report_to=None)
 
 
 def _carried(runtime: Runtime, row: InboxRow, fence: Fence, outcome: str) -> ClaimedWork:
@@ -171,7 +172,8 @@ def ack(runtime: Runtime, inbox_id: str, *, owner: str, epoch: int | None = None
     row and got it again), StaleEpoch where its turn is elsewhere.
     """
     with runtime.transaction():
-        row, head = _own(runtime, inbox_id, owner, epoch=epoch)
+        found = _own(runtime, inbox_id, owner, epoch=epoch)
+        row, head = found.row, found.head
         if head is not None and carries(runtime, row, head):
             finish(runtime, row.fence)
             return
@@ -190,7 +192,8 @@ def fail(
 ) -> None:
     """The row cannot be done: it is a dead letter, and a turn that it carries fails. Raises as `ack`."""
     with runtime.transaction():
-        row, head = _own(runtime, inbox_id, owner, epoch=epoch)
+        found = _own(runtime, inbox_id, owner, epoch=epoch)
+        row, head = found.row, found.head
         _refuse_stale(runtime, row, head)
         kill(runtime, row, head, error=error, error_code=error_code)
 
@@ -204,7 +207,8 @@ def defer(
     """
     settings = runtime.settings
     with runtime.transaction():
-        row, head = _own(runtime, row.inbox_id, owner, epoch=row.turn_epoch)
+        found = _own(runtime, row.inbox_id, owner, epoch=row.turn_epoch)
+        row, head = found.row, found.head
         _refuse_stale(runtime, row, head)
         if row.retry_count + 1 >= settings.max_attempts:
             kill(runtime, row, head, error=f"gave up: {reason}", error_code="max_attempts")
@@ -219,7 +223,8 @@ def defer(
 def hand_back(runtime: Runtime, row: InboxRow, *, owner: str, reason: str) -> None:
     """Give the row back untried, to be claimed at once: the worker stops. Raises LeaseLost as `ack`."""
     with runtime.transaction():
-        row, head = _own(runtime, row.inbox_id, owner, epoch=row.turn_epoch)
+        found = _own(runtime, row.inbox_id, owner, epoch=row.turn_epoch)
+        row, head = found.row, found.head
         release(runtime, row, take_away(runtime, row, head), attempts=0, error=reason)
 
 
@@ -230,16 +235,14 @@ def heartbeat(runtime: Runtime, inbox_ids: Sequence[str], *, owner: str) -> dict
         return runtime.inbox.extend(inbox_ids, owner=owner, lease=runtime.settings.lease_time)
 
 
-def _own(runtime: Runtime, inbox_id: str, owner: str, *, epoch: int | None) -> tuple[InboxRow, Head | None]:
+def _own(runtime: Runtime, inbox_id: str, owner: str, *, epoch: int | None) -> ClaimedSituation:
     """The row and its agent's head, both held. Raises LeaseLost."""
     runtime.database.require_execution()
-    known = runtime.inbox.get(inbox_id)
-    head = runtime.heads.lock(known.agent_id)
-    lease = runtime.inbox.lock_lease(inbox_id)
-    row = runtime.inbox.lock(inbox_id) or known
+    found = runtime.inbox.hold(inbox_id)
+    lease = found.lease
     if lease is None or lease.owner != owner or epoch not in (None, lease.turn_epoch):
-        raise _lost(runtime, row, lease, owner, epoch)
-    return row, head
+        raise _lost(runtime, found.row, lease, owner, epoch)
+    return found
 
 
 def _lost(runtime: Runtime, row: InboxRow, lease: Lease | None, owner: str, epoch: int | None) -> LeaseLost:

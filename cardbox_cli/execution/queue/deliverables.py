@@ -9,7 +9,7 @@ from cardbox_cli.errors import BoxConflict
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import FALLBACK, JsonContent
-from cardbox_cli.model.execution.turns import Fence
+from cardbox_cli.model.execution.turns import Fence, Head
 
 
 def fallback(
@@ -41,19 +41,13 @@ def fallback(
     )
 
 
-def ensure_deliverable(
-    runtime: Runtime, draft: CardDraft, *, output_box_id: str | None, start: int, fence: Fence | None = None
+def deliver(
+    runtime: Runtime, draft: CardDraft, *, output_box_id: str | None, head: Head | None = None
 ) -> str:
-    """The id of the turn's own deliverable; else `draft`, appended to the output box, or to a new one.
+    """Append `draft`, whose id this is, to the output box, or to a new one. A box that is gone is made again.
 
-    Its own is the last one that the box holds at or behind `start`. A box that is gone is made again. `fence`
-    is that of the turn, where it is active.
+    `head` is that of the turn, where it is active; it is held.
     """
-    turn_id = draft.metadata["agent_turn_id"]
-    if output_box_id is not None:
-        found = runtime.turns.last_deliverable(turn_id, output_box_id, start)
-        if found is not None:
-            return found
     runtime.cards.add(draft)
     try:
         box_id = runtime.boxes.ensure(output_box_id).box_id if output_box_id is not None else None
@@ -63,5 +57,5 @@ def ensure_deliverable(
     if box_id is None:
         runtime.boxes.create([draft.card_id])
     else:
-        runtime.boxes.append(box_id, [draft.card_id], fence=fence)
+        runtime.boxes.append(box_id, [draft.card_id], held=head)
     return draft.card_id

@@ -5,13 +5,14 @@ the call that waits for it, and tells the followers. A turn that is ended from o
 `stopping.py`.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 from cardbox_cli.execution.following import Ended
-from cardbox_cli.execution.queue.deliverables import ensure_deliverable, fallback
+from cardbox_cli.execution.queue.deliverables import deliver, fallback
 from cardbox_cli.execution.queue.promotion import ended_before, promote_next
 from cardbox_cli.execution.queue.reports import report_end
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.execution.ending import EndMove, decide_end
 from cardbox_cli.model.execution.turns import End, EndStatus, Fence, Head
 
 
@@ -20,7 +21,7 @@ def end_turn(
     fence: Fence,
     end_status: EndStatus,
     *,
-    move: Literal["end", "stop"] = "end",
+    move: EndMove = "end",
     error_code: str | None = None,
     message: str | None = None,
     details: dict[str, Any] | None = None,
@@ -31,61 +32,67 @@ def end_turn(
     has ended before, and that another program ran once more, leaves its agent, and its end stays as it was.
     Raises StaleEpoch where the turn is not at that epoch any more; nothing is written then.
     """
-    with runtime.transaction():
+    with runtime.transaction(savepoint=False):
         head = runtime.heads.hold(fence)
-        runtime.database.require_execution()
-        turn_id = fence.agent_turn_id
-        record = runtime.turns.begun_record(turn_id, fence.agent_id, output_start=0)
-        if record.end_status is not None:
-            leave_agent(runtime, head, move, "failed", "its turn had ended before")
-            runtime.inbox.close(turn_id)
-            return ended_before(record, promote_next(runtime, fence.agent_id))
+        return end_held(
+            runtime, head, end_status, move=move, error_code=error_code, message=message, details=details
+        )
+
+
+def end_held(
+    runtime: Runtime,
+    head: Head,
+    end_status: EndStatus,
+    *,
+    move: EndMove = "end",
+    error_code: str | None = None,
+    message: str | None = None,
+    details: dict[str, Any] | None = None,
+) -> End:
+    """`end_turn` for a head that the caller holds, in his transaction: read, decide, write."""
+    runtime.database.require_execution()
+    fence = head.fence
+    found = runtime.ends.situation(fence)
+    plan = decide_end(
+        found,
+        end_status,
+        move=move,
+        output_box_id=head.output_box_id,
+        error_code=error_code,
+        message=message,
+    )
+    deliverable = found.deliverable
+    if plan.needs_deliverable:
         words = message or "the turn ended without a deliverable of its own"
         draft = fallback(fence, end_status, error_code, words, details)
-        deliverable = ensure_deliverable(
-            runtime, draft, output_box_id=head.output_box_id, start=record.output_start or 0, fence=fence
-        )
-        error = message if error_code else None
-        runtime.publish_end(head, end_status, deliverable, error=error, error_code=error_code)
-        step_status = "completed" if end_status == "success" else "failed"
-        after = leave_agent(runtime, head, move, step_status, message)
-        runtime.turns.end(
-            head.fence_at(after),
+        deliverable = deliver(runtime, draft, output_box_id=head.output_box_id, head=head)
+    after = runtime.ends.write(fence, plan, deliverable, found.now)
+    if after is None:
+        raise runtime.heads.stale(fence, runtime.heads.get(fence.agent_id))
+    if plan.is_repeated:
+        runtime.publish_state(head, "idle", after)
+        assert found.record is not None
+        return ended_before(found.record, promote_next(runtime, fence.agent_id))
+    assert deliverable is not None
+    error = message if error_code else None
+    runtime.publish_end(head, end_status, deliverable, error=error, error_code=error_code)
+    runtime.publish_state(head, "idle", after)
+    promoted = promote_next(runtime, fence.agent_id)
+    if found.record is not None:
+        report_end(runtime, found.record, end_status, deliverable, message)
+    runtime.follow_end(
+        Ended(
+            agent_turn_id=fence.agent_turn_id,
+            agent_id=fence.agent_id,
             end_status=end_status,
             deliverable_card_id=deliverable,
             error_code=error_code,
-            error=message,
+            message=message,
         )
-        runtime.inbox.close(turn_id)
-        if head.output_box_id is not None:
-            runtime.heads.remember_output(fence.agent_id, head.output_box_id)
-        promoted = promote_next(runtime, fence.agent_id)
-        report_end(runtime, record, end_status, deliverable, message)
-        runtime.follow_end(
-            Ended(
-                agent_turn_id=turn_id,
-                agent_id=fence.agent_id,
-                end_status=end_status,
-                deliverable_card_id=deliverable,
-                error_code=error_code,
-                message=message,
-            )
-        )
+    )
     return End(
-        agent_turn_id=turn_id,
+        agent_turn_id=fence.agent_turn_id,
         end_status=end_status,
         deliverable_card_id=deliverable,
         promoted_turn_id=promoted.turn_id if promoted else None,
     )
-
-
-def leave_agent(
-    runtime: Runtime, head: Head, move: Literal["end", "stop"], step_status: str, error: str | None
-) -> int:
-    """Free the agent of its turn, which then waits for nothing and has no open step; the epoch after it."""
-    turn_id = head.fence.agent_turn_id
-    after = runtime.heads.free(head.fence, move)
-    runtime.turns.drop_waiting(turn_id)
-    runtime.turns.close_steps(turn_id, step_status, error)
-    runtime.publish_state(head, "idle", after)
-    return after

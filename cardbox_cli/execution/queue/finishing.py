@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cardbox_cli.context.request import TURN, profile_of
-from cardbox_cli.execution.queue.ending import end_turn
+from cardbox_cli.execution.queue.ending import end_held
 from cardbox_cli.execution.queue.must_end_with import EndRule, end_rule
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.card_types import DELIVERABLE, PROFILE, RESULT_FIELDS
@@ -29,17 +29,23 @@ def finish(
     written another. Where the profile requires result fields, a deliverable that lacks one makes the end
     partial. Raises StaleEpoch.
     """
-    with runtime.transaction():
-        head = runtime.heads.hold(fence)
-        if profile is None:
-            profile = profile_of(cards_of_type(runtime.boxes, head.profile_box_id, PROFILE))
-        rule = end_rule(profile)
-        if rule.named:
-            _hand_in(runtime, head, rule)
-        missing = _missing(runtime, head) if profile.get(REQUIRED) is True else []
-        if not missing:
-            return end_turn(runtime, fence, "success", message=message)
-        return end_turn(runtime, fence, "partial", error_code=MISSING, message=lacking(missing))
+    with runtime.transaction(savepoint=False):
+        return finish_held(runtime, runtime.heads.hold(fence), profile=profile, message=message)
+
+
+def finish_held(
+    runtime: Runtime, head: Head, *, profile: dict[str, Any] | None = None, message: str | None = None
+) -> End:
+    """`finish` for a head that the caller holds, in his transaction."""
+    if profile is None:
+        profile = profile_of(cards_of_type(runtime.boxes, head.profile_box_id, PROFILE))
+    rule = end_rule(profile)
+    if rule.named:
+        _hand_in(runtime, head, rule)
+    missing = _missing(runtime, head) if profile.get(REQUIRED) is True else []
+    if not missing:
+        return end_held(runtime, head, "success", message=message)
+    return end_held(runtime, head, "partial", error_code=MISSING, message=lacking(missing))
 
 
 def _hand_in(runtime: Runtime, head: Head, rule: EndRule) -> None:
@@ -49,7 +55,7 @@ def _hand_in(runtime: Runtime, head: Head, rule: EndRule) -> None:
     if draft is None or head.output_box_id is None or _delivered(head, own):
         return
     runtime.cards.add(draft)
-    runtime.boxes.append(head.output_box_id, [draft.card_id], fence=head.fence)
+    runtime.boxes.append(head.output_box_id, [draft.card_id], held=head)
 
 
 def _missing(runtime: Runtime, head: Head) -> list[str]:

@@ -10,7 +10,7 @@ holds the head.
 import msgspec
 
 from cardbox_cli.execution.following import Ended
-from cardbox_cli.execution.queue.deliverables import ensure_deliverable, fallback
+from cardbox_cli.execution.queue.deliverables import deliver, fallback
 from cardbox_cli.execution.queue.messages import CONTROL_KEYS, TURN
 from cardbox_cli.execution.queue.reports import report_end
 from cardbox_cli.execution.runtime import Runtime
@@ -111,7 +111,7 @@ def end_unpromoted(
     if record.end_status is not None:
         return ended_before(record)
     draft = fallback(fence, end_status, error_code, message)
-    card_id = ensure_deliverable(runtime, draft, output_box_id=None, start=0)
+    card_id = deliver(runtime, draft, output_box_id=None)
     runtime.turns.end(
         fence, end_status=end_status, deliverable_card_id=card_id, error_code=error_code, error=message
     )

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.queue.applying import keep_results
-from cardbox_cli.execution.queue.ending import end_turn, leave_agent
+from cardbox_cli.execution.queue.ending import end_held
 from cardbox_cli.execution.queue.messages import is_report, is_turn
 from cardbox_cli.execution.queue.promotion import end_unpromoted, promote_next
 from cardbox_cli.execution.runtime import Runtime
@@ -44,7 +44,7 @@ def stop_turn(
     """
     turn_id = fence.agent_turn_id
     if head is not None and head.active_agent_turn_id == turn_id:
-        return end_turn(runtime, head.fence, end_status, move="stop", error_code=error_code, message=message)
+        return end_held(runtime, head, end_status, move="stop", error_code=error_code, message=message)
     rows = runtime.inbox.of_turn(turn_id)
     queued = [row.inbox_id for row in rows if is_turn(row) and row.status == QUEUED]
     if len(runtime.inbox.move(queued, "skip", error=message)) < len(queued):
@@ -70,7 +70,7 @@ def put_back(
     rows = runtime.inbox.of_turn(row.turn_id)
     if head.active_agent_turn_id == row.turn_id:
         keep_results(runtime, head, runtime.turns.drop_waiting(row.turn_id))
-        epoch = leave_agent(runtime, head, "stop", "failed", reason)
+        epoch = _leave_agent(runtime, head, reason)
         runtime.inbox.move([each.inbox_id for each in rows if not is_turn(each)], "consume")
     runtime.inbox.drop_leases([each.inbox_id for each in rows])
     runtime.inbox.move(
@@ -80,6 +80,14 @@ def put_back(
     if epoch is None and promoted is not None and promoted.turn_id == row.turn_id:
         epoch = promoted.turn_epoch
     return epoch, promoted
+
+
+def _leave_agent(runtime: Runtime, head: Head, reason: str) -> int:
+    """Free the agent of its turn, which has no open step then; the epoch after it."""
+    after = runtime.heads.free(head.fence, "stop")
+    runtime.turns.close_steps(head.fence.agent_turn_id, "failed", reason)
+    runtime.publish_state(head, "idle", after)
+    return after
 
 
 # --- claimed rows

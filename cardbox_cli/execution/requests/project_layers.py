@@ -53,9 +53,10 @@ class StoredKnowledge:
         """What `cbx card search` finds for the words, newest first, among the types that are knowledge."""
         if self._scope == "none":
             return []
-        if self._scope == "boxes":
-            return self._cards.found_in(self._reach(boxes), query, types=_KNOWLEDGE, limit=limit)
-        return list(self._cards.newest(CardFilter(text=query, types=_KNOWLEDGE), limit=limit))
+        with self._cards.database.snapshot():
+            if self._scope == "boxes":
+                return self._cards.found_in(self._reach(boxes), query, types=_KNOWLEDGE, limit=limit)
+            return list(self._cards.newest(CardFilter(text=query, types=_KNOWLEDGE), limit=limit))
 
     def _reach(self, named: Sequence[str]) -> list[str]:
         packed = self._boxes.get_many(list(self._context_box_ids)).boxes

@@ -4,7 +4,7 @@ The worker, which sends requests, and whoever shows or proves them read it here,
 Never writes; functions take part in the caller's snapshot.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,14 +14,13 @@ from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.handlers import handler_tools
 from cardbox_cli.execution.requests.request import Source, TurnBoxes, offered_tools, present_cards
 from cardbox_cli.model.cards import Card
-from cardbox_cli.model.execution.turns import Head, Step
+from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.identity import Tool, allowed_handlers
 from cardbox_cli.model.result_fields import described_fields
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.execution.inbox import InboxStore
-from cardbox_cli.store.execution.turns import TurnStore
 from cardbox_cli.store.tools import ToolStore
+from cardbox_cli.store.views.contexts import ContextStore, StoredContext
 from cardbox_cli.store.views.turns import TurnRow
 
 
@@ -34,30 +33,46 @@ class TurnContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_context(
-    database: Database, project_id: str, agent_turn_id: str, *pointers: Head | TurnRow | Step
+    database: Database, project_id: str, agent_turn_id: str, *pointers: TurnRow | Step
 ) -> TurnContext:
     """What the turn has now, in the boxes that the first of `pointers` names which names one.
 
     Raises NotFound for a box that is gone, as `source_of` does.
     """
-    boxes = BoxStore(database, project_id)
-    output = source_of(boxes, "output", _first(each.output_box_id for each in pointers))
-    context = source_of(boxes, "context", _first(each.context_box_id for each in pointers))
-    turn_boxes = TurnBoxes(
-        profile=source_of(boxes, "profile", _first(each.profile_box_id for each in pointers)),
+    boxes = {
+        "output": _first(each.output_box_id for each in pointers),
+        "context": _first(each.context_box_id for each in pointers),
+        "profile": _first(each.profile_box_id for each in pointers),
+    }
+    stored = ContextStore(database, project_id).read(agent_turn_id, boxes=boxes)
+    return context_of(stored, project_id, boxes)
+
+
+def context_of(stored: StoredContext, project_id: str, named: Mapping[str, str | None]) -> TurnContext:
+    """What a turn has whose boxes are these, as it was read. Raises NotFound for a box that is gone."""
+
+    def source(name: str) -> Source:
+        box_id = named[name]
+        if box_id is None or name not in stored.boxes:
+            raise _gone(project_id, name, box_id)
+        return Source(box_id, stored.slots.get(name, []))
+
+    output, context, profile_source = source("output"), source("context"), source("profile")
+    start = stored.output_start
+    boxes = TurnBoxes(
+        profile=profile_source,
         # Which cards were packed for the turn decides what those see that take no history.
-        context=msgspec.structs.replace(context, provenance=boxes.provenance(context.box_id)),
+        context=msgspec.structs.replace(context, provenance=stored.provenance),
         output=output,
-        output_start=_output_start(TurnStore(database, project_id), agent_turn_id, output),
+        # Behind all there are, in a turn that cbx has not met yet.
+        output_start=len(output.slots) if start is None else start,
     )
-    profile = profile_of(present_cards(turn_boxes.profile.slots))
-    row = InboxStore(database, project_id).turn_row(agent_turn_id)
+    profile = profile_of(present_cards(profile_source.slots))
+    tools = _with_handlers(stored.tools, profile, present_cards(context.slots))
     return TurnContext(
-        boxes=turn_boxes,
-        tools=offered_tools(
-            profile, known_tools(database, project_id, profile, present_cards(context.slots))
-        ),
-        config={} if row is None else row.runtime_config,
+        boxes=boxes,
+        tools=offered_tools(profile, tools),
+        config=stored.config,
     )
 
 
@@ -69,6 +84,12 @@ def known_tools(
     `context` are the cards that say what result is asked for.
     """
     registered = ToolStore(database, project_id).all() if "resource.tools" in database.tables else []
+    return _with_handlers(registered, profile, context)
+
+
+def _with_handlers(
+    registered: Sequence[Tool], profile: Mapping[str, Any], context: Iterable[Card]
+) -> list[Tool]:
     return [*registered, *handler_tools(allowed_handlers(profile), described_fields(context))]
 
 
@@ -86,17 +107,14 @@ def source_of(boxes: BoxStore, name: str, box_id: str | None) -> Source:
 
     Raises NotFound where it names none, or one that is gone; its details have the name as `pointer`.
     """
-    hint, details = "`cbx turn rebox` gives it one", {"pointer": name, "box_id": box_id}
-    if box_id is None:
-        raise NotFound(f"the turn has no {name} box", hint=hint, details=details)
-    if not boxes.existing([box_id]):
-        what = f"no box {box_id!r} in project {boxes.project_id!r}: the turn's {name} box is gone"
-        raise NotFound(what, hint=hint, details=details)
+    if box_id is None or not boxes.existing([box_id]):
+        raise _gone(boxes.project_id, name, box_id)
     return Source(box_id, boxes.slots(box_id))
 
 
-def _output_start(turns: TurnStore, agent_turn_id: str, output: Source) -> int:
-    """Where the turn's own cards begin: behind all there are, in a turn that cbx has not met yet."""
-    record = turns.record(agent_turn_id)
-    start = None if record is None else record.output_start
-    return len(output.slots) if start is None else start
+def _gone(project_id: str, name: str, box_id: str | None) -> NotFound:
+    hint, details = "`cbx turn rebox` gives it one", {"pointer": name, "box_id": box_id}
+    if box_id is None:
+        return NotFound(f"the turn has no {name} box", hint=hint, details=details)
+    what = f"no box {box_id!r} in project {project_id!r}: the turn's {name} box is gone"
+    return NotFound(what, hint=hint, details=details)

@@ -18,7 +18,7 @@ from cardbox_cli.context.tool_calls import MalformedAnswer
 from cardbox_cli.errors import InvalidCard
 from cardbox_cli.execution.tool_calls import Author, Held, ToolCall, call_card, calls_of, own_ids
 from cardbox_cli.execution.worker.card_lines import RefusedCard, looks_like_a_card, read_cards, with_own_ids
-from cardbox_cli.limits import ANSWER_PARTS
+from cardbox_cli.limits import ANSWER_PARTS, CALLED_NAME
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import DELIVERABLE, THOUGHT
 from cardbox_cli.model.cards import CardDraft, card_text, draft_card
@@ -81,6 +81,8 @@ def read_answer(stdout: bytes, author: Author, held: Held, rules: AnswerRules = 
     try:
         answer = _answer(_decoded(stdout), author, held, rules)
         _check_count(len(answer.calls), rules)
+        _check_names(answer.calls)
+        _check_storable([card.content for card in answer.cards], "cards")  # arguments are texts before
         return answer
     except _Refused as refused:
         return BadAnswer(*refused.args)
@@ -120,9 +122,9 @@ def _whole(rules: AnswerRules) -> str:
     return f"whole {rules.format}" if rules.format in PROVIDERS else "whole"
 
 
-def _check_storable(value: Any) -> None:
+def _check_storable(value: Any, path: str = "") -> None:
     try:
-        exact_json.check_storable(value)
+        exact_json.check_storable(value, path)
     except exact_json.Unstorable as exc:
         raise _Refused(INVALID, f"the answer cannot be stored: {exc.path or 'it'} {exc.what}") from exc
 
@@ -131,6 +133,13 @@ def _check_count(calls: int, rules: AnswerRules) -> None:
     if calls > rules.most_calls:
         what = f"the answer calls {calls} tools, and one may call {rules.most_calls}"
         raise _Refused(TOO_MANY, f"{what}: {MAX_TOOL_CALLS.name} says how many")
+
+
+def _check_names(calls: Sequence[ToolCall]) -> None:
+    for number, call in enumerate(calls, start=1):
+        if len(call.tool_name) > CALLED_NAME.value:
+            what = f"call {number} names a tool in {len(call.tool_name)} characters"
+            raise _Refused(INVALID, f"{what}, and a name has at most {CALLED_NAME.value}")
 
 
 def _check_parts(parts: int) -> None:

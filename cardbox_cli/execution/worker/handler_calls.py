@@ -18,22 +18,25 @@ from cardbox_cli.errors import (
 )
 from cardbox_cli.execution.dispatch.caller import Caller, calling_turn
 from cardbox_cli.execution.dispatch.request import Parent
-from cardbox_cli.execution.handlers import Awaiting, Ending, find_handler
+from cardbox_cli.execution.handlers import Awaiting, Ending, answer_by, find_handler
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.tool_calls import Author, ToolCall, fault_of_size, last_calls, result_card
+from cardbox_cli.execution.tool_calls import (
+    Author,
+    ToolCall,
+    fault_of_arguments,
+    fault_of_size,
+    last_calls,
+    result_card,
+)
 from cardbox_cli.execution.worker.ledger import RunState
 from cardbox_cli.execution.worker.redaction import told
 from cardbox_cli.execution.worker.steps import TurnState, add_result, author_of, read_turn, suspend
-from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import DELIVERABLE
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.model.identity import HandlerTool
 from cardbox_cli.store.connection.driver_errors import is_collision
-
-# How much of arguments that are no object is shown, in characters.
-_SHOWN = 1000
 
 
 def answer_handlers(
@@ -86,20 +89,17 @@ def _answer(
     runtime: Runtime, caller: Caller, turn: TurnState, call: ToolCall
 ) -> Sequence[CardDraft] | Awaiting:
     """What a handler answers: the cards of its result, or of its failure, whose writes are taken back."""
-    too_large = fault_of_size(call)
-    if too_large is not None:
-        return [_failed(call, turn, "invalid_arguments", too_large)]
-    if call.input is None:
-        why = f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"
-        return [_failed(call, turn, "invalid_arguments", why)]
+    fault = fault_of_size(call) or fault_of_arguments(call)
+    if fault is not None:
+        return [_failed(call, turn, "invalid_arguments", fault)]
     try:
         with runtime.transaction():
-            answer = find_handler(call.tool_name).function(runtime, _at(caller, turn, call), call.input)
+            handler = find_handler(call.tool_name)
+            answer = answer_by(handler, runtime, _at(caller, turn, call), call.input or {})
             if isinstance(answer, Awaiting):
                 return answer
             if isinstance(answer, Ending):
                 return _ending(call, turn, answer)
-            exact_json.check_storable(answer, "the result")
             return [result_card(call, author_of(turn), result=answer)]
     except (SchemaMissing, MissingRight) as exc:
         # The database is there and has no place for it: trying again would not help.
@@ -117,8 +117,6 @@ def _answer(
 
 def _ending(call: ToolCall, turn: TurnState, answer: Ending) -> list[CardDraft]:
     """The result that ends the turn, then what it delivers: nothing stands between a call and its result."""
-    exact_json.check_storable(answer.result, "the result")
-    exact_json.check_storable(answer.deliverable, "the deliverable")
     author = author_of(turn)
     deliverable = draft_card(
         DELIVERABLE, JsonContent(answer.deliverable), author_id=author.agent_id, metadata=author.metadata

@@ -17,7 +17,7 @@ from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, 
 from cardbox_cli.execution.queue.must_end_with import NOT_OFFERED
 from cardbox_cli.execution.requests.completeness import INCOMPLETE, READ
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.tool_calls import ToolCall, result_card
+from cardbox_cli.execution.tool_calls import ToolCall, fault_of_arguments, result_card
 from cardbox_cli.execution.worker.answers import INVALID, BadAnswer
 from cardbox_cli.execution.worker.commands.command import Ran, run_command
 from cardbox_cli.execution.worker.commands.program import Program
@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 _State = TypeVar("_State", bound=RunState)
 
 NO_BOX = "box_not_found"
-# How much is shown of arguments that are no object, and of a name that no tool has, in characters.
+# How much is shown of a name that no tool has, in characters.
 _SHOWN = 1000
 
 Kind = Literal["ended", "suspended", "lost", "handed_back"]
@@ -247,10 +247,9 @@ class Run(Generic[_State]):
         if tool is None or command is None:
             failure = "unknown_tool", f"no tool {call.tool_name[:_SHOWN]!r} is offered to this agent"
             return result_card(call, author, failure=failure)
-        if call.input is None:
-            failure = "invalid_arguments", f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"
-            return result_card(call, author, failure=failure)
-        wrong = mismatch(call.input, tool.parameters) if command.checks_arguments else None
+        wrong = fault_of_arguments(call)
+        if wrong is None and command.checks_arguments:
+            wrong = mismatch(call.input or {}, tool.parameters)
         if wrong is not None:
             return result_card(call, author, failure=("invalid_arguments", wrong))
         timeout = command.timeout or tool.timeout_seconds or self._program.timeout

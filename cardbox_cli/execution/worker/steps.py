@@ -15,13 +15,13 @@ from cardbox_cli.context.state import request_box_ids, request_cards
 from cardbox_cli.errors import CardConflict, InvalidInput
 from cardbox_cli.execution.notifications.events import Phase
 from cardbox_cli.execution.queue import must_end_with
-from cardbox_cli.execution.queue.ending import end_turn
-from cardbox_cli.execution.queue.finishing import BY_RESULT, finish
+from cardbox_cli.execution.queue.ending import end_held
+from cardbox_cli.execution.queue.finishing import BY_RESULT, finish_held
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.requests.completeness import Lack, in_words, lacks_of
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.request import TurnRequest, present_cards, turn_request
-from cardbox_cli.execution.requests.source import read_context
+from cardbox_cli.execution.requests.source import context_of
 from cardbox_cli.execution.requests.step_snapshots import REQUEST, snapshot_of
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import Author, ToolCall, ended_by_last_calls, pending_calls
@@ -76,17 +76,16 @@ class TurnState(RunState, frozen=True, kw_only=True):
 
 def read_turn(runtime: Runtime, fence: Fence) -> TurnState:
     """The turn at `fence`. Raises StaleEpoch where it is elsewhere, NotFound for a box that is gone."""
-    with runtime.database.snapshot():
-        head = runtime.heads.get(fence.agent_id)
-        if head is None or head.fence != fence:
-            raise runtime.heads.stale(fence, head)
-        context = read_context(runtime.database, runtime.project_id, fence.agent_turn_id, head)
-        answered = [step for step in runtime.turns.steps(fence.agent_turn_id) if step.status in _ANSWERED]
+    stored = runtime.contexts.read(fence.agent_turn_id, agent_id=fence.agent_id, answered=_ANSWERED)
+    head = stored.head
+    if head is None or head.fence != fence:
+        raise runtime.heads.stale(fence, head)
+    named = {"output": head.output_box_id, "context": head.context_box_id, "profile": head.profile_box_id}
     return TurnState(
         head=head,
-        steps=len(answered),
-        step_id=answered[-1].step_id if answered else None,
-        **msgspec.structs.asdict(context),
+        steps=len(stored.answered),
+        step_id=stored.answered[-1] if stored.answered else None,
+        **msgspec.structs.asdict(context_of(stored, runtime.project_id, named)),
     )
 
 
@@ -137,12 +136,11 @@ def compose_step(
     runtime: Runtime, state: RunState, *, format: str, options: ComposeOptions
 ) -> tuple[TurnRequest, ProjectSettings]:
     """What the next step asks, and the project's settings that decided on it. Raises as `begin_step` does."""
-    with runtime.database.snapshot():
-        settings = ProjectsStore(runtime.database).settings(runtime.project_id)
-        lacking = [] if settings.allow_incomplete_context else lacks_of(state.boxes)
-        if lacking:
-            raise IncompleteContext(lacking)
-        return _composed(runtime, state, settled(options, settings), format, settings), settings
+    settings = ProjectsStore(runtime.database).settings(runtime.project_id)
+    lacking = [] if settings.allow_incomplete_context else lacks_of(state.boxes)
+    if lacking:
+        raise IncompleteContext(lacking)
+    return _composed(runtime, state, settled(options, settings), format, settings), settings
 
 
 def keep_request(runtime: Runtime, asked: TurnRequest, settings: ProjectSettings, step_id: str) -> str:
@@ -203,7 +201,7 @@ def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Ans
             cards = [*must_end_with.without_end(answer.cards), reminder]
         else:
             cards = answer.cards
-        new = _append(runtime, turn, cards, {card.card_id for card in own})
+        new = _append(runtime, head, cards, {card.card_id for card in own})
         calls = pending_calls([*own, *new])
         runtime.turns.move_step(
             head.agent_id,
@@ -214,14 +212,14 @@ def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Ans
         )
         phase: Phase = "executing" if calls else "completed"
         runtime.publish_step(head, step.step_id, phase, [card.card_id for card in new])
-        return None if calls or goes_on else finish(runtime, turn.fence, profile=turn.profile)
+        return None if calls or goes_on else finish_held(runtime, head, profile=turn.profile)
 
 
 def add_result(runtime: Runtime, turn: TurnState, draft: CardDraft) -> None:
     """Store the result of a call. Raises StaleEpoch."""
     with runtime.transaction():
-        runtime.heads.hold(turn.fence)
-        _append(runtime, turn, [draft], _own_ids(runtime, turn))
+        head = runtime.heads.hold(turn.fence)
+        _append(runtime, head, [draft], _own_ids(runtime, turn))
 
 
 def complete_step(runtime: Runtime, turn: TurnState) -> End | None:
@@ -237,11 +235,11 @@ def complete_step(runtime: Runtime, turn: TurnState) -> End | None:
             runtime.publish_step(head, turn.step_id, "completed")
         status = ended_by_last_calls(own)
         if status == "success":
-            return finish(runtime, turn.fence, profile=turn.profile, message=BY_RESULT)
+            return finish_held(runtime, head, profile=turn.profile, message=BY_RESULT)
         if status is not None:
-            return end_turn(runtime, turn.fence, status, message=BY_RESULT)
+            return end_held(runtime, head, status, message=BY_RESULT)
         if turn.end_rule().allows_end(own) and _delivered(runtime, turn):
-            return finish(runtime, turn.fence, profile=turn.profile)
+            return finish_held(runtime, head, profile=turn.profile)
     return None
 
 
@@ -313,12 +311,12 @@ def _own_ids(runtime: Runtime, turn: TurnState) -> set[str]:
 
 
 def _append(
-    runtime: Runtime, turn: TurnState, drafts: Sequence[CardDraft], held: Collection[str]
+    runtime: Runtime, head: Head, drafts: Sequence[CardDraft], known: Collection[str]
 ) -> list[CardDraft]:
     """Write cards and append those that the box does not hold yet, since this may be tried again; these."""
     for draft in drafts:
         runtime.cards.add(draft)
-    new = [draft for draft in drafts if draft.card_id not in held]
+    new = [draft for draft in drafts if draft.card_id not in known]
     if new:
-        runtime.boxes.append(turn.boxes.output.box_id, [draft.card_id for draft in new], fence=turn.fence)
+        runtime.boxes.append(head.output_box_id or "", [draft.card_id for draft in new], held=head)
     return new

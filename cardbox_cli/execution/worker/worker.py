@@ -19,7 +19,7 @@ import uuid6
 
 from cardbox_cli.errors import CbxError, DatabaseUnavailable
 from cardbox_cli.execution.notifications.listener import Listener
-from cardbox_cli.execution.queue.claims import begin, claim, defer, heartbeat
+from cardbox_cli.execution.queue.claims import begin, claim, defer, hand_back, heartbeat
 from cardbox_cli.execution.recovery.reaping import Reaped, reap
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.commands.program import Program
@@ -30,6 +30,7 @@ from cardbox_cli.execution.worker.turn_ledger import TurnLedger
 from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.driver_errors import is_refusal
 from cardbox_cli.store.execution import workers
 
 _T = TypeVar("_T")
@@ -119,7 +120,7 @@ class Worker:
     def run(self) -> None:
         """Work until the plan is fulfilled, or until `leave`. Raises what connecting first raises."""
         with closing(self._connections), self._connections.own(lambda: self._leaving) as connection:
-            connection.database().require_execution()
+            connection.database().require_worker()
             self._serve(connection)
 
     def _serve(self, connection: Connection) -> None:
@@ -218,9 +219,10 @@ class Worker:
         if self._free() < self._plan.concurrency:
             return False
         target = self._plan.target
+        # What others have claimed counts, too: they may not finish it.
         return not any(
             connection.attempt(project_id, lambda runtime: runtime.inbox.count_unfinished(target))
-            for project_id in self._projects(connection)
+            for project_id in self._projects(connection, workers.unsettled_projects)
         )
 
     # --- running
@@ -240,6 +242,11 @@ class Worker:
             with self._connections.lent(lambda: self._at_once) as connection:
                 try:
                     self._run(connection, running)
+                except DatabaseUnavailable as exc:
+                    if is_refusal(exc):
+                        self._give_up(connection, running.row, exc.message)
+                    else:
+                        self._return(connection, running.row, exc.message)
                 except CbxError as exc:
                     self._give_up(connection, running.row, exc.message)
                 except Exception as exc:
@@ -279,6 +286,15 @@ class Worker:
         try:
             connection.attempt(
                 row.project_id, lambda runtime: defer(runtime, row, owner=self.worker_id, reason=reason)
+            )
+        except CbxError as exc:
+            self._journal.line(f"warning: {row.inbox_id} is left to its lease: {exc.message}")
+
+    def _return(self, connection: Connection, row: InboxRow, reason: str) -> None:
+        """What began as the database went away is to be claimed again, and counts as no try."""
+        try:
+            connection.attempt(
+                row.project_id, lambda runtime: hand_back(runtime, row, owner=self.worker_id, reason=reason)
             )
         except CbxError as exc:
             self._journal.line(f"warning: {row.inbox_id} is left to its lease: {exc.message}")

@@ -1,4 +1,5 @@
-"""What decides on a request for a turn, and on the promotion of a queued one, as one read finds it.
+"""What decides on a request for a turn, on the promotion of a queued one, and on a claimed row: what one read
+finds.
 
 Does no I/O.
 """
@@ -9,7 +10,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.model.execution.headers import Lineage, lineage_of
-from cardbox_cli.model.execution.turns import InboxRow
+from cardbox_cli.model.execution.turns import Head, InboxRow, Lease
 from cardbox_cli.model.moments import EARLIEST
 
 
@@ -64,6 +65,18 @@ class DispatchSituation(msgspec.Struct, frozen=True, kw_only=True):
     has_context_box: bool
     output_length: int | None
     output_user: tuple[str | None, str] | None
+
+
+class ClaimedSituation(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the inbox, the head of its agent and its lease, all of them held.
+
+    `output_start` is where the own cards of its turn begin, None where that is not noted.
+    """
+
+    row: InboxRow
+    head: Head | None
+    lease: Lease | None
+    output_start: int | None
 
 
 class PromotionSituation(msgspec.Struct, frozen=True, kw_only=True):

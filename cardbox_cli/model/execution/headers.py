@@ -13,6 +13,7 @@ DEPTH = "CG-Recursion-Depth"
 TRACEPARENT = "traceparent"
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+_DEPTH = re.compile(r"[0-9]{1,9}")
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -57,7 +58,7 @@ def depth_of(headers: Any) -> int:
 
 def names_depth(headers: Any) -> bool:
     """Whether stored headers name a recursion depth, without which no worker takes a row."""
-    return (_text(headers, DEPTH) or "").isdecimal()
+    return _DEPTH.fullmatch(_text(headers, DEPTH) or "") is not None
 
 
 def lineage_of(headers: Any) -> Lineage:

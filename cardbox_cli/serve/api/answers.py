@@ -1,12 +1,12 @@
 """How answers are made: JSON as the stores have it, exact to the digit, an ETag on what is asked again."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from fastapi import Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
@@ -21,6 +21,8 @@ MOST = 100
 def answered(request: Request, body: bytes | str) -> Response:
     """JSON, or 304 where the asker has it already."""
     data = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
+    if request.method != "GET":
+        return Response(data, media_type=_JSON)
     tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
     if _is_known(request.headers.get("if-none-match", ""), tag):
@@ -48,22 +50,13 @@ def quoted(values: Any) -> str:
     return msgspec.json.encode(values).decode()
 
 
-def streamed(texts: Iterator[str]) -> StreamingResponse:
-    """A JSON array whose members are sent as they come."""
-
-    def pieces() -> Iterator[str]:
-        lead = "["
-        for text in texts:
-            yield lead + text
-            lead = ","
-        yield "[]" if lead == "[" else "]"
-
-    return StreamingResponse(pieces(), media_type=_JSON)
-
-
 def at_most(ids: Iterable[str], name: str) -> list[str]:
-    """The ids, each once. Raises InvalidInput for too many."""
+    """The ids, each once. Raises InvalidInput for too many, and for what no database has as a text."""
     wanted = unique(ids)
     if len(wanted) > MOST:
         raise InvalidInput(f"{name} exceeds limit {MOST}")
+    try:
+        "".join(wanted).encode()
+    except UnicodeEncodeError as exc:
+        raise InvalidInput(f"{name} holds an id with half a surrogate pair") from exc
     return wanted

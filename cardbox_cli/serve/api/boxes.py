@@ -1,6 +1,6 @@
 """Boxes and their cards, as clients of existing deployments read them, cards in the order of the box."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Query, Request
@@ -52,13 +52,13 @@ class AskedBoxes(BaseModel):
 @routes.get("/boxes/{box_id}", responses=answers(ApiBox))
 def box(request: Request, read: Read, box_id: str) -> Response:
     """A box."""
-    return answered(request, quoted(ApiBox(box_id=box_id, card_ids=_card_ids(read, box_id))))
+    return answered(request, _box(box_id, _listed(read, box_id)))
 
 
 @routes.get("/boxes/{box_id}/cards", responses=answers(list[ApiCard]))
 def cards_of_box(request: Request, read: Read, box_id: str, limit: Limit = 200) -> Response:
     """The last cards of a box, in order. Ids that lead to none are left out."""
-    wanted = _card_ids(read, box_id)[-limit:]
+    wanted = _ids(_listed(read, box_id))[-limit:]
     found = ApiViews(read.database, read.project_id).cards(unique(wanted))
     return answered(request, array(found[card_id] for card_id in wanted if card_id in found))
 
@@ -69,26 +69,34 @@ def boxes(request: Request, read: Read, asked: AskedBoxes) -> Response:
     wanted = at_most(asked.box_ids, "box_ids")
     views = ApiViews(read.database, read.project_id)
     lists = views.boxes(wanted)
-    tails = {box_id: card_ids[-asked.limit :] for box_id, card_ids in lists.items()} if asked.hydrate else {}
+    tails = {box_id: _ids(text)[-asked.limit :] for box_id, text in lists.items()} if asked.hydrate else {}
     tailing = unique(card_id for tail in tails.values() for card_id in tail)
     found = views.cards(tailing)
-    texts = [_box(box_id, lists[box_id], tails.get(box_id), found) for box_id in wanted if box_id in lists]
+    texts = [_hydrated(_box(each, lists[each]), tails.get(each), found) for each in wanted if each in lists]
     missing = quoted([box_id for box_id in wanted if box_id not in lists])
     lost = quoted([card_id for card_id in tailing if card_id not in found])
     body = f'{{"boxes":{array(texts)},"missing_box_ids":{missing},"missing_card_ids":{lost}}}'
     return answered(request, body)
 
 
-def _card_ids(read: Read, box_id: str) -> list[str]:
+def _listed(read: Read, box_id: str) -> str:
+    """The ids of a box, as JSON. Raises NotFound."""
     lists = ApiViews(read.database, read.project_id).boxes([box_id])
     if box_id not in lists:
         raise NotFound("box not found")
     return lists[box_id]
 
 
-def _box(box_id: str, card_ids: list[str], tail: list[str] | None, found: dict[str, Any]) -> str:
-    head = quoted(ApiBox(box_id=box_id, card_ids=card_ids))
+def _ids(text: str) -> list[str]:
+    return msgspec.json.decode(text, type=list[str])
+
+
+def _box(box_id: str, card_ids: str) -> str:
+    return f'{{"box_id":{quoted(box_id)},"card_ids":{card_ids}}}'
+
+
+def _hydrated(box: str, tail: list[str] | None, found: dict[str, str]) -> str:
+    """A box with its last cards, where they are wanted."""
     if tail is None:
-        return head
-    cards = array(found[card_id] for card_id in tail if card_id in found)
-    return f'{head[:-1]},"hydrated_cards":{cards}}}'
+        return box
+    return f'{box[:-1]},"hydrated_cards":{array(found[card_id] for card_id in tail if card_id in found)}}}'

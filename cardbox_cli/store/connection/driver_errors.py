@@ -7,6 +7,7 @@ import psycopg
 
 from cardbox_cli import errors
 from cardbox_cli.errors import CbxError, Conflict, DatabaseUnavailable
+from cardbox_cli.model.text.addresses import without_credentials
 
 _SCHEMA_HINT = "`cbx db init` adds what is missing, `cbx db upgrade` brings an older database up to date"
 _RETRY_HINT = "run the command again; nothing was written"
@@ -47,8 +48,9 @@ def translate(exc: psycopg.Error) -> CbxError:
     if state[:2] in ("22", "54") or (isinstance(exc, psycopg.DataError) and not state):
         return errors.InvalidInput(f"the database refused a value: {text}")
     is_lost = isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError)
-    # 25P03: the server ended a connection whose transaction lay idle for too long.
-    if is_lost or state[:2] in ("08", "53", "57", "58") or state == "25P03":
+    # 25P03: the server ended a connection whose transaction lay idle for too long. XX000: the coordinator of
+    # shards lost a node amid a transaction.
+    if is_lost or state[:2] in ("08", "53", "57", "58") or state in ("25P03", "XX000"):
         hint = "`cbx db status` shows whether it runs; then try again"
         return DatabaseUnavailable(f"the database went away: {text}", hint=hint)
     return CbxError(f"the database reported {state or type(exc).__name__}: {text}")
@@ -84,4 +86,4 @@ def _taken(constraint: str) -> CbxError:
 
 def _first_line(exc: psycopg.Error) -> str:
     text = exc.diag.message_primary or str(exc) or type(exc).__name__
-    return text.strip().splitlines()[0]
+    return without_credentials(text.strip().splitlines()[0])

@@ -62,6 +62,7 @@ class Lending:
                 return database
             database.close()
         database = self._connect()
+        database.keep_plans()
         if database.direct:
             database.limit_statements(self._longest, once=False)
         return database

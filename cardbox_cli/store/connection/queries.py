@@ -40,5 +40,27 @@ def query(name: str) -> LiteralString:
     return text if "--" in text else _BREAK.sub("", text)
 
 
+@cache
+def clocks(name: str) -> frozenset[str]:
+    """Which times the query `name` takes: `now`, the transaction's; `moment`, at which it is sent."""
+    text = query(name)
+    return frozenset(clock for clock in ("now", "moment") if f"%({clock})s" in text)
+
+
+@cache
+def query_by_server(name: str, times: frozenset[str]) -> LiteralString:
+    """The query `name` for one server, which spells these times itself instead of being told them.
+
+    A time that is a parameter costs a look at the clock first; one that is an expression cannot be sent to
+    shards, whose nodes have clocks of their own.
+    """
+    text = query(name)
+    for time in times:
+        spelled = _INCLUDE.sub(_included, _parts()["fragment"][f"server_{time}"])
+        spelled = _INDENTATION.sub(" ", _COMMENT.sub("\n", spelled))
+        text = text.replace(f"%({time})s::timestamptz", spelled)
+    return text
+
+
 def _included(found: re.Match[str]) -> str:
     return _parts()["fragment"][found[1]].replace("{1}", found[2] or "")

@@ -26,6 +26,10 @@ BATCHES = ("cbx.batches", "cbx.batch_tasks")
 
 FOREIGN_BATCHES = ("state.pmo_batches", "state.pmo_batch_tasks")
 """The batches of another system's manager, which cbx only reads and never makes."""
+
+SHARDING = "pg_catalog.pg_dist_partition"
+"""Where Citus, if it is there, keeps which tables are spread over nodes."""
+
 CHATS = ("cbx.chats", "cbx.chat_contexts", "cbx.chat_runs", "cbx.chat_steps")
 """What chats need."""
 

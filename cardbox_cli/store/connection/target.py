@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.errors import UsageError
 from cardbox_cli.home import default_home
-from cardbox_cli.settings import DATABASE_URL, HOME, LISTEN_URL, TURN_ID
+from cardbox_cli.settings import CHAT_RUN, DATABASE_URL, HOME, LISTEN_URL, TURN_ID
 
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded import EmbeddedServer
@@ -85,6 +85,8 @@ def find_target(
     if named:
         return Target(named, DATABASE_URL.name, home, announce)
     for variable in _LIBPQ_VARIABLES:
+        if "://" in environ.get(variable, ""):
+            raise UsageError(f"{variable} is an address", hint=f"{DATABASE_URL.name} takes one")
         if environ.get(variable):
             return Target("", variable, home, announce)
     _refuse_strange(environ)
@@ -96,15 +98,20 @@ def find_target(
 
 
 def _refuse_strange(environ: Mapping[str, str]) -> None:
-    """Whoever runs for a turn works with the turn's database or with none, never with whatever is usual here.
+    """Whoever runs for a turn, or a run of a chat, works with its database or with none, never with whatever
+    is usual here.
 
     Raises UsageError.
     """
-    if TURN_ID.text(environ) and not HOME.text(environ):
-        raise UsageError(
-            "this command runs for a turn, and its worker names no database",
-            hint=f"run the worker with --env {DATABASE_URL.name}, or --env {HOME.name} for the embedded one",
-        )
+    if HOME.text(environ):
+        return
+    hint = f"with --env {DATABASE_URL.name}, or --env {HOME.name} for the embedded one"
+    if TURN_ID.text(environ):
+        what = "this command runs for a turn, and its worker names no database"
+        raise UsageError(what, hint=f"run the worker {hint}")
+    if CHAT_RUN.text(environ):
+        what = "this command runs for a run of a chat, which names no database"
+        raise UsageError(what, hint=f"let the chat be run {hint}")
 
 
 def find_listen_target(target: Target, *, environ: Mapping[str, str] = os.environ) -> Target:

@@ -87,10 +87,6 @@ class HeadStore(ProjectStore):
         """What the deadline was for has been done; the next one is `delay` from now."""
         self._run("extend_deadline", **msgspec.structs.asdict(fence), delay=delay)
 
-    def remember_output(self, agent_id: str, output_box_id: str) -> None:
-        """Keep which box the agent wrote last."""
-        self._run("remember_output", agent_id=agent_id, output_box_id=output_box_id)
-
     def stale(self, fence: Fence, head: Head | None) -> StaleEpoch:
         """The error that says what became of a turn since `fence` was valid."""
         found = "nothing (its head is lost)" if head is None else _standing(head)

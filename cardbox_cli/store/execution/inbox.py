@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.model.execution.dispatching import ClaimedSituation
 from cardbox_cli.model.execution.lifecycle import INBOX_MOVES
 from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, InboxRow, Lease
 from cardbox_cli.store.connection.database import jsonb
@@ -18,6 +19,7 @@ from cardbox_cli.store.connection.rows import decoded
 
 # So many rows more than are wanted are looked for, where any may be in somebody else's hands.
 _SPARE = 100
+_NO_ROW = "`cbx inbox list` shows them"
 
 
 class NewRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +64,19 @@ class InboxStore(ProjectStore):
     def get(self, inbox_id: str) -> InboxRow:
         """The row of this id. Raises NotFound."""
         row = self._one(InboxRow, "inbox_row", inbox_id=inbox_id)
-        return self._found(row, "inbox row", inbox_id, "`cbx inbox list` shows them")
+        return self._found(row, "inbox row", inbox_id, _NO_ROW)
+
+    def hold(self, inbox_id: str) -> ClaimedSituation:
+        """The row of this id with what decides on it, all held until the end of the transaction.
+
+        Raises NotFound.
+        """
+        stored = self._one(ClaimedSituation, "claimed_situation", inbox_id=inbox_id)
+        found = self._found(stored, "inbox row", inbox_id, _NO_ROW)
+        if found.lease is not None:
+            return found
+        # One that was made while we waited for the head.
+        return msgspec.structs.replace(found, lease=self.lock_lease(inbox_id))
 
     def lock(self, inbox_id: str) -> InboxRow | None:
         """The row of this id, held until the end of the transaction."""

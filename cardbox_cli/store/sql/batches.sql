@@ -172,10 +172,10 @@ WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.task_ind
 -- The end of a child, once, while its batch is held; it need not be stopped any more.
 UPDATE cbx.batch_tasks AS k
 SET stop_due = false,
-    status = CASE k.status WHEN 'dispatched' THEN %(status)s ELSE k.status END,
+    status = CASE WHEN k.status = 'dispatched' THEN %(status)s ELSE k.status END,
     deliverable_card_id = coalesce(k.deliverable_card_id, %(deliverable_card_id)s),
-    error_code = CASE k.status WHEN 'dispatched' THEN %(error_code)s ELSE k.error_code END,
-    error = CASE k.status WHEN 'dispatched' THEN %(error)s ELSE k.error END,
+    error_code = CASE WHEN k.status = 'dispatched' THEN %(error_code)s ELSE k.error_code END,
+    error = CASE WHEN k.status = 'dispatched' THEN %(error)s ELSE k.error END,
     ended_at = coalesce(k.ended_at, %(now)s)
 WHERE k.project_id = %(project_id)s AND k.agent_turn_id = %(agent_turn_id)s
     AND (k.status = 'dispatched' OR k.stop_due)

@@ -1,5 +1,5 @@
 -- fragment: moment
-(clock_timestamp() + coalesce(nullif(current_setting('cbx.clock_offset', true), ''), '0')::interval)
+%(moment)s::timestamptz
 
 -- fragment: ids
 CASE WHEN jsonb_typeof(b.card_ids) = 'array' THEN b.card_ids ELSE '[]' END
@@ -67,7 +67,7 @@ LIMIT %(limit)s
 -- name: count_further_boxes
 -- How many boxes there are after a place, up to a limit.
 SELECT count(*)
-FROM (SELECT FROM public.card_boxes AS b
+FROM (SELECT 1 FROM public.card_boxes AS b
       WHERE b.tenant_id = %(project_id)s AND {box_is_in_range}
       LIMIT %(limit)s) AS further
 
@@ -86,10 +86,13 @@ RETURNING jsonb_array_length(b.card_ids)
 
 -- name: replace_box
 -- Sets the id list.
-UPDATE public.card_boxes AS b
-SET card_ids = %(card_ids)s, updated_at = {moment}
-WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
-RETURNING {box_json}
+WITH b AS (
+    UPDATE public.card_boxes AS b
+    SET card_ids = %(card_ids)s, updated_at = {moment}
+    WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
+    RETURNING b.*
+)
+SELECT {box_json} FROM b
 
 -- name: delete_box
 -- Removes the row; the cards stay.

@@ -1,5 +1,5 @@
 -- fragment: now
-(now() + coalesce(nullif(current_setting('cbx.clock_offset', true), ''), '0')::interval)
+%(now)s::timestamptz
 
 -- fragment: visible
 c.deleted_at IS NULL AND (c.expires_at IS NULL OR c.expires_at > {now})
@@ -57,13 +57,16 @@ c.deleted_at IS NULL AND {same_values}
 
 -- name: insert_card
 -- Writes the card if nothing stands in its way; no row means that something does.
-INSERT INTO public.cards AS c
-    (tenant_id, card_id, content, tool_calls, tool_call_id, ttl_seconds, expires_at, metadata, created_at)
-SELECT %(project_id)s::text, n.card_id, n.content, n.tool_calls, n.tool_call_id, n.ttl_seconds,
-       {now} + make_interval(secs => n.ttl_seconds), {stored_metadata}, {now}
-FROM {new_card}
-ON CONFLICT DO NOTHING
-RETURNING {card_json}
+WITH c AS (
+    INSERT INTO public.cards AS c
+        (tenant_id, card_id, content, tool_calls, tool_call_id, ttl_seconds, expires_at, metadata, created_at)
+    SELECT %(project_id)s::text, n.card_id, n.content, n.tool_calls, n.tool_call_id, n.ttl_seconds,
+           {now} + make_interval(secs => n.ttl_seconds), {stored_metadata}, {now}
+    FROM {new_card}
+    ON CONFLICT DO NOTHING
+    RETURNING c.*
+)
+SELECT {card_json} FROM c
 
 -- name: compare_card
 -- The card that the project holds under this id: whether its payload is the same, the card, whether it was deleted.
@@ -73,13 +76,18 @@ WHERE c.tenant_id = %(project_id)s AND c.card_id = n.card_id
 
 -- name: repair_card
 -- Overwrites the project's card of this id and brings it back if it was deleted.
-UPDATE public.cards AS c
-SET content = n.content, tool_calls = n.tool_calls, tool_call_id = n.tool_call_id,
-    ttl_seconds = n.ttl_seconds, expires_at = {now} + make_interval(secs => n.ttl_seconds),
-    metadata = {stored_metadata}, deleted_at = NULL
-FROM {new_card}
-WHERE c.tenant_id = %(project_id)s AND c.card_id = n.card_id
-RETURNING {card_json}
+WITH c AS (
+    UPDATE public.cards AS c
+    SET content = n.content, tool_calls = n.tool_calls, tool_call_id = n.tool_call_id,
+        ttl_seconds = n.ttl_seconds, expires_at = n.expires_at, metadata = n.stored_metadata, deleted_at = NULL
+    FROM (
+        SELECT n.*, {now} + make_interval(secs => n.ttl_seconds) AS expires_at, {stored_metadata} AS stored_metadata
+        FROM {new_card}
+    ) AS n
+    WHERE c.tenant_id = %(project_id)s AND c.card_id = n.card_id
+    RETURNING c.*
+)
+SELECT {card_json} FROM c
 
 -- name: make_incoming
 -- Where COPY puts cards before they are written; `label` groups them for counting.

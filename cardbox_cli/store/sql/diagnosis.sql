@@ -95,7 +95,7 @@ WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type =
         OR i.payload ->> 'output_box_id' IS NULL
         OR NOT EXISTS (
             SELECT FROM public.card_boxes AS b
-            WHERE b.tenant_id = i.project_id AND b.box_id =
+            WHERE b.tenant_id = %(project_id)s AND b.box_id =
                 CASE WHEN i.payload ->> 'context_box_id' ~* {uuid_pattern}
                      THEN (i.payload ->> 'context_box_id')::uuid END))
 LIMIT %(limit)s
@@ -186,7 +186,7 @@ FROM (
 LEFT JOIN LATERAL (
     SELECT true AS there
     FROM state.agent_inbox AS i
-    WHERE i.project_id = recent.project_id AND i.inbox_id IN (recent.target_agent_turn_id, recent.correlation_id)
+    WHERE i.project_id = %(project_id)s AND i.inbox_id IN (recent.target_agent_turn_id, recent.correlation_id)
     LIMIT 1
 ) AS row ON true
 WHERE recent.target_agent_turn_id IS NOT NULL AND recent.target_agent_id IS NOT NULL AND row.there IS NULL
@@ -198,7 +198,7 @@ FROM cbx.leases AS l
 WHERE l.project_id = %(project_id)s
     AND NOT EXISTS (
         SELECT FROM state.agent_inbox AS i
-        WHERE i.project_id = l.project_id AND i.inbox_id = l.inbox_id AND i.status = 'processing')
+        WHERE i.project_id = %(project_id)s AND i.inbox_id = l.inbox_id AND i.status = 'processing')
 
 -- name: why_active_count
 -- How many agents are at a turn, and how many turns are queued.
@@ -312,7 +312,7 @@ FROM (
     LEFT JOIN LATERAL (
         SELECT c.card_id, c.deleted_at, c.expires_at
         FROM public.cards AS c
-        WHERE c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
+        WHERE c.tenant_id = %(project_id)s AND c.card_id = slot.card_id
         LIMIT 1
     ) AS c ON true
     WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(boxes)s::uuid[])

@@ -1,14 +1,15 @@
 -- fragment: profile_name
 -- The name of the profile that box b holds, in lower case.
 (SELECT lower(coalesce(c.content #>> '{data,name}', c.metadata ->> 'name'))
- FROM jsonb_array_elements_text({ids}) AS slot (card_id)
- JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
- WHERE c.metadata ->> 'type' = 'sys.profile'
+ FROM public.cards AS c
+ WHERE c.tenant_id = %(project_id)s
+    AND c.card_id IN (SELECT slot.card_id FROM jsonb_array_elements_text({ids}) AS slot (card_id))
+    AND c.metadata ->> 'type' = 'sys.profile'
  LIMIT 1)
 
 -- fragment: box_id_pattern
 -- Payloads of other programs may hold anything, and a cast would fail. (Braces would be a fragment's here.)
-concat('^', repeat('[0-9a-f]', 8), repeat('-' || repeat('[0-9a-f]', 4), 3), '-', repeat('[0-9a-f]', 12), '$')
+('^' || repeat('[0-9a-f]', 8) || repeat('-' || repeat('[0-9a-f]', 4), 3) || '-' || repeat('[0-9a-f]', 12) || '$')
 
 -- fragment: turns_of_profile
 -- The turns that have ended among the last inbox rows, each once: those with a profile of that name, newest first.

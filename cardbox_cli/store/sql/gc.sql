@@ -78,7 +78,7 @@ SELECT count(*)
 FROM cbx.box_info AS i
 WHERE i.project_id = %(project_id)s
     AND NOT EXISTS (
-        SELECT FROM public.card_boxes AS b WHERE b.tenant_id = i.project_id AND b.box_id = i.box_id)
+        SELECT FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b.box_id = i.box_id)
 
 -- name: lock_orphaned_box_info
 -- A batch of rows of box_info that seem to belong to no box, locked; what a writer holds is passed over.
@@ -86,7 +86,7 @@ SELECT i.box_id::text
 FROM cbx.box_info AS i
 WHERE i.project_id = %(project_id)s AND i.box_id > %(after)s::uuid
     AND NOT EXISTS (
-        SELECT FROM public.card_boxes AS b WHERE b.tenant_id = i.project_id AND b.box_id = i.box_id)
+        SELECT FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b.box_id = i.box_id)
 ORDER BY i.box_id
 LIMIT %(limit)s
 FOR UPDATE SKIP LOCKED
@@ -96,7 +96,7 @@ FOR UPDATE SKIP LOCKED
 DELETE FROM cbx.box_info AS i
 WHERE i.project_id = %(project_id)s AND i.box_id = ANY(%(box_ids)s::uuid[])
     AND NOT EXISTS (
-        SELECT FROM public.card_boxes AS b WHERE b.tenant_id = i.project_id AND b.box_id = i.box_id)
+        SELECT FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b.box_id = i.box_id)
 
 -- name: count_old_logs
 -- How many logs of turns ended before a time.

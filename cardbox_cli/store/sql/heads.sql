@@ -75,17 +75,10 @@ SET resume_deadline = {now} + %(delay)s::interval, updated_at = {now}
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
     AND h.active_agent_turn_id = %(agent_turn_id)s AND h.turn_epoch = %(turn_epoch)s
 
--- name: remember_output
--- The output box that the agent's last turn wrote.
-INSERT INTO state.agent_state_pointers AS p (project_id, agent_id, last_output_box_id, updated_at)
-VALUES (%(project_id)s, %(agent_id)s, %(output_box_id)s, {now})
-ON CONFLICT (project_id, agent_id)
-DO UPDATE SET last_output_box_id = excluded.last_output_box_id, updated_at = excluded.updated_at
-
 -- name: why_fence_fell
 -- What last moved a turn from outside its run, and how it ended if it did.
 SELECT t.end_status, last.action, last.actor, last.reason, last.epoch_after
-FROM (SELECT) AS one
+FROM (SELECT 1) AS one
 LEFT JOIN cbx.turns AS t ON t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s
 LEFT JOIN LATERAL (
     SELECT a.action, a.actor, a.reason, a.epoch_after

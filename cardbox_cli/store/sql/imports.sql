@@ -25,34 +25,39 @@ INSERT INTO cbx_import_lists
 SELECT i.label, jsonb_agg(i.card_id ORDER BY i.place) FROM cbx_import_ids AS i GROUP BY i.label
 
 -- fragment: wanted_boxes
-(SELECT w.label, w.box_id, w.parent_ids, coalesce(l.card_ids, '[]') AS card_ids
- FROM unnest(%(labels)s::integer[], %(box_ids)s::uuid[], %(parent_ids)s::jsonb[]) AS w (label, box_id, parent_ids)
- LEFT JOIN cbx_import_lists AS l ON l.label = w.label
- ORDER BY w.label) AS w
+w AS MATERIALIZED (
+    SELECT w.label, w.box_id, w.parent_ids, coalesce(l.card_ids, '[]') AS card_ids
+    FROM unnest(%(labels)s::integer[], %(box_ids)s::uuid[], %(parent_ids)s::jsonb[]) AS w (label, box_id, parent_ids)
+    LEFT JOIN cbx_import_lists AS l ON l.label = w.label
+    ORDER BY w.label
+)
 
 -- fragment: stored_begins_wanted
 starts_with(w.card_ids::text, left(({ids})::text, -1))
 
 -- name: insert_import_boxes
 -- Makes the boxes whose ids are free.
+WITH {wanted_boxes}
 INSERT INTO public.card_boxes AS b (tenant_id, box_id, card_ids, parent_ids, updated_at)
 SELECT %(project_id)s, w.box_id, w.card_ids, w.parent_ids, {moment}
-FROM {wanted_boxes}
+FROM w
 ON CONFLICT DO NOTHING
 RETURNING b.box_id::text
 
 -- name: grow_import_boxes
 -- Appends the tails of conversations that go on where their boxes end.
+WITH {wanted_boxes}
 UPDATE public.card_boxes AS b
 SET card_ids = w.card_ids, updated_at = {moment}
-FROM {wanted_boxes}
+FROM w
 WHERE b.tenant_id = %(project_id)s AND b.box_id = w.box_id
     AND jsonb_array_length(w.card_ids) > jsonb_array_length({ids}) AND {stored_begins_wanted}
 RETURNING b.box_id::text
 
 -- name: import_boxes_in_place
 -- The boxes that hold their conversations already, perhaps with more behind.
+WITH {wanted_boxes}
 SELECT b.box_id::text
 FROM public.card_boxes AS b
-JOIN {wanted_boxes} ON b.box_id = w.box_id
+JOIN w ON b.box_id = w.box_id
 WHERE b.tenant_id = %(project_id)s AND starts_with(({ids})::text, left(w.card_ids::text, -1))

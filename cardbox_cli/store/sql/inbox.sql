@@ -354,7 +354,7 @@ FROM cbx.leases AS l
 WHERE l.project_id = %(project_id)s
     AND (l.expires_at <= {now} OR NOT EXISTS (
         SELECT FROM state.agent_inbox AS i
-        WHERE i.project_id = l.project_id AND i.inbox_id = l.inbox_id AND i.status = 'processing'))
+        WHERE i.project_id = %(project_id)s AND i.inbox_id = l.inbox_id AND i.status = 'processing'))
 ORDER BY l.expires_at
 LIMIT %(limit)s
 

@@ -26,7 +26,7 @@ ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 
 -- name: count_further_inbox
 -- How many rows there are after a place, up to a limit.
-SELECT count(*) FROM (SELECT FROM state.agent_inbox AS i WHERE {inbox_matches} LIMIT %(limit)s) AS further
+SELECT count(*) FROM (SELECT 1 FROM state.agent_inbox AS i WHERE {inbox_matches} LIMIT %(limit)s) AS further
 
 -- name: inbox_id_exists
 -- Whether there is a row of this id.

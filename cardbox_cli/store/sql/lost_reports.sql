@@ -3,12 +3,12 @@
 -- long; and those that the turn that was last asked for is to answer, where its agent is not at it.
 SELECT w.agent_id, w.agent_turn_id, w.tool_call_id, c.card_id, child.agent_turn_id
 FROM state.agent_state_head AS h
-JOIN state.turn_waiting_tools AS w ON w.project_id = h.project_id AND w.agent_id = h.agent_id
+JOIN state.turn_waiting_tools AS w ON w.project_id = %(project_id)s AND w.agent_id = h.agent_id
     AND w.agent_turn_id = h.active_agent_turn_id AND w.wait_status IN ('waiting', 'received')
 LEFT JOIN LATERAL (
     SELECT c.card_id
     FROM public.cards AS c
-    WHERE c.tenant_id = h.project_id AND c.tool_call_id = w.tool_call_id
+    WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = w.tool_call_id
         AND c.metadata ->> 'agent_turn_id' = w.agent_turn_id
         AND c.metadata ->> 'type' = 'tool.result' AND {visible} AND c.created_at <= {now} - %(age)s::interval
     ORDER BY c.created_at, c.card_id
@@ -18,11 +18,11 @@ LEFT JOIN LATERAL (
     SELECT e.target_agent_turn_id AS agent_turn_id,
         t.end_status IS NOT NULL OR NOT EXISTS (
             SELECT FROM state.agent_state_head AS busy
-            WHERE busy.project_id = e.project_id AND busy.agent_id = e.target_agent_id
+            WHERE busy.project_id = %(project_id)s AND busy.agent_id = e.target_agent_id
                 AND busy.active_agent_turn_id = e.target_agent_turn_id) AS may_have_ended
     FROM state.execution_edges AS e
-    JOIN cbx.turns AS t ON t.project_id = e.project_id AND t.agent_turn_id = e.target_agent_turn_id
-    WHERE e.project_id = h.project_id AND e.source_agent_turn_id = w.agent_turn_id AND e.primitive = 'enqueue'
+    JOIN cbx.turns AS t ON t.project_id = %(project_id)s AND t.agent_turn_id = e.target_agent_turn_id
+    WHERE e.project_id = %(project_id)s AND e.source_agent_turn_id = w.agent_turn_id AND e.primitive = 'enqueue'
         AND e.metadata -> 'report_to' ->> 'tool_call_id' = w.tool_call_id
     ORDER BY e.created_at DESC, e.edge_id DESC
     LIMIT 1
@@ -32,6 +32,6 @@ WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.status = 'suspe
     AND (c.card_id IS NOT NULL OR child.agent_turn_id IS NOT NULL)
     AND NOT EXISTS (
         SELECT FROM state.agent_inbox AS i
-        WHERE i.project_id = h.project_id AND i.message_type IN {report_types}
+        WHERE i.project_id = %(project_id)s AND i.message_type IN {report_types}
             AND md5(i.correlation_id) = md5(w.tool_call_id) AND i.correlation_id = w.tool_call_id)
 ORDER BY w.created_at, w.tool_call_id

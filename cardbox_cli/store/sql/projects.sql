@@ -10,10 +10,13 @@ json_build_object(
 
 -- name: insert_project
 -- Writes the project unless it is there; answers it if it was written.
-INSERT INTO public.projects AS p (project_id, title, status, owner_id, created_at, updated_at)
-VALUES (%(project_id)s, %(title)s, %(status)s, %(owner_id)s, {now}, {now})
-ON CONFLICT DO NOTHING
-RETURNING {project_json}
+WITH p AS (
+    INSERT INTO public.projects AS p (project_id, title, status, owner_id, created_at, updated_at)
+    VALUES (%(project_id)s, %(title)s, %(status)s, %(owner_id)s, {now}, {now})
+    ON CONFLICT DO NOTHING
+    RETURNING p.*
+)
+SELECT {project_json} FROM p
 
 -- name: project_by_id
 -- The project of this id.
@@ -21,13 +24,16 @@ SELECT {project_json} FROM public.projects AS p WHERE p.project_id = %(project_i
 
 -- name: update_project
 -- Sets what is given, if that changes something; answers the project then.
-UPDATE public.projects AS p
-SET title = coalesce(%(title)s, p.title), status = coalesce(%(status)s, p.status),
-    owner_id = coalesce(%(owner_id)s, p.owner_id), updated_at = {now}
-WHERE p.project_id = %(project_id)s
-    AND (p.title, p.status, p.owner_id) IS DISTINCT FROM
-        (coalesce(%(title)s, p.title), coalesce(%(status)s, p.status), coalesce(%(owner_id)s, p.owner_id))
-RETURNING {project_json}
+WITH p AS (
+    UPDATE public.projects AS p
+    SET title = coalesce(%(title)s, p.title), status = coalesce(%(status)s, p.status),
+        owner_id = coalesce(%(owner_id)s, p.owner_id), updated_at = {now}
+    WHERE p.project_id = %(project_id)s
+        AND (p.title, p.status, p.owner_id) IS DISTINCT FROM
+            (coalesce(%(title)s, p.title), coalesce(%(status)s, p.status), coalesce(%(owner_id)s, p.owner_id))
+    RETURNING p.*
+)
+SELECT {project_json} FROM p
 
 -- name: project_settings
 -- What is kept of how the project's contexts are composed; no row where nothing was ever set. What an older
@@ -74,7 +80,7 @@ LIMIT %(limit)s
 -- How many projects there are behind one, up to a limit.
 -- across-projects: it counts projects
 SELECT count(*)
-FROM (SELECT FROM public.projects AS p WHERE p.project_id > %(after)s LIMIT %(limit)s) AS further
+FROM (SELECT 1 FROM public.projects AS p WHERE p.project_id > %(after)s LIMIT %(limit)s) AS further
 
 -- name: project_has_rows
 -- Whether the project has a card or a box.

@@ -81,32 +81,40 @@ LIMIT %(limit)s
 -- name: count_further_agents
 -- How many agents a list has behind one, up to a limit.
 SELECT count(*)
-FROM (SELECT FROM resource.project_agents AS r WHERE {agent_is_in_range} LIMIT %(limit)s) AS further
+FROM (SELECT 1 FROM resource.project_agents AS r WHERE {agent_is_in_range} LIMIT %(limit)s) AS further
 
 -- name: insert_agent
 -- Writes the agent unless it is there; answers it if it was written.
-INSERT INTO resource.project_agents AS r
-    (project_id, agent_id, profile_box_id, worker_target, tags, display_name, owner_agent_id, status,
-     metadata, created_at)
-VALUES (%(project_id)s, %(agent_id)s, %(profile_box_id)s, %(worker_target)s, %(tags)s, %(display_name)s,
-    %(owner_agent_id)s, 'active', %(metadata)s, {now})
-ON CONFLICT DO NOTHING
-RETURNING {agent_json}
+WITH r AS (
+    INSERT INTO resource.project_agents AS r
+        (project_id, agent_id, profile_box_id, worker_target, tags, display_name, owner_agent_id, status,
+         metadata, created_at)
+    VALUES (%(project_id)s, %(agent_id)s, %(profile_box_id)s, %(worker_target)s, %(tags)s, %(display_name)s,
+        %(owner_agent_id)s, 'active', %(metadata)s, {now})
+    ON CONFLICT DO NOTHING
+    RETURNING r.*
+)
+SELECT {agent_json} FROM r
 
 -- name: update_agent
 -- Changes a locked agent, as other programs do: its status stays, and the metadata that is not given.
-UPDATE resource.project_agents AS r
-SET profile_box_id = %(profile_box_id)s, worker_target = %(worker_target)s, tags = %(tags)s,
-    display_name = %(display_name)s, owner_agent_id = %(owner_agent_id)s,
-    metadata = CASE WHEN jsonb_typeof(r.metadata) = 'object' THEN r.metadata ELSE '{}' END || %(metadata)s
-WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
-RETURNING {agent_json}
+WITH r AS (
+    UPDATE resource.project_agents AS r
+    SET profile_box_id = %(profile_box_id)s, worker_target = %(worker_target)s, tags = %(tags)s,
+        display_name = %(display_name)s, owner_agent_id = %(owner_agent_id)s,
+        metadata = CASE WHEN jsonb_typeof(r.metadata) = 'object' THEN r.metadata ELSE '{}' END || %(metadata)s
+    WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
+    RETURNING r.*
+)
+SELECT {agent_json} FROM r
 
 -- name: insert_first_head
 -- The idle head of an agent that never did anything. One that was lost is rebuilt, not begun anew.
 INSERT INTO state.agent_state_head AS h (project_id, agent_id, status, turn_epoch, profile_box_id, updated_at)
-SELECT %(project_id)s, %(agent_id)s, 'idle', 0, %(profile_box_id)s, {now}
-WHERE NOT EXISTS (
+SELECT r.project_id, r.agent_id, 'idle', 0, %(profile_box_id)s::uuid, {now}
+FROM resource.project_agents AS r
+WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
+    AND NOT EXISTS (
         SELECT FROM state.agent_inbox AS i
         WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s
             AND i.status IN ('queued', 'pending', 'deferred', 'processing'))

@@ -2,6 +2,10 @@
 -- The version of the sharding extension, where it is installed.
 SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'citus'
 
+-- name: is_replica
+-- Whether the server follows another one.
+SELECT pg_is_in_recovery()
+
 -- name: database_size
 -- The bytes of the whole database.
 SELECT pg_database_size(current_database())
@@ -42,14 +46,14 @@ SELECT count(*) FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s
 -- The project's cards, counted no further than a limit; the order keeps the planner on an index.
 SELECT count(*)
 FROM (
-    SELECT FROM public.cards AS c WHERE c.tenant_id = %(project_id)s ORDER BY c.card_id LIMIT %(limit)s
+    SELECT 1 FROM public.cards AS c WHERE c.tenant_id = %(project_id)s ORDER BY c.card_id LIMIT %(limit)s
 ) AS found
 
 -- name: count_some_boxes
 -- The project's boxes, counted likewise.
 SELECT count(*)
 FROM (
-    SELECT FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s ORDER BY b.box_id LIMIT %(limit)s
+    SELECT 1 FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s ORDER BY b.box_id LIMIT %(limit)s
 ) AS found
 
 -- name: plan_cards

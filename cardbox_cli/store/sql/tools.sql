@@ -10,12 +10,15 @@ json_build_object(
 
 -- name: insert_tool
 -- Writes the tool unless there is one of its name; answers it if it was written.
-INSERT INTO resource.tools AS o
-    (project_id, tool_name, description, parameters, target_subject, after_execution, options)
-VALUES (%(project_id)s, %(tool_name)s, %(description)s, %(parameters)s, %(target_subject)s,
-    %(after_execution)s, %(options)s)
-ON CONFLICT DO NOTHING
-RETURNING {tool_json}
+WITH o AS (
+    INSERT INTO resource.tools AS o
+        (project_id, tool_name, description, parameters, target_subject, after_execution, options)
+    VALUES (%(project_id)s, %(tool_name)s, %(description)s, %(parameters)s, %(target_subject)s,
+        %(after_execution)s, %(options)s)
+    ON CONFLICT DO NOTHING
+    RETURNING o.*
+)
+SELECT {tool_json} FROM o
 
 -- name: tool_by_name
 -- The tool of this name.
@@ -32,11 +35,14 @@ FOR UPDATE
 
 -- name: update_tool
 -- Changes a locked tool.
-UPDATE resource.tools AS o
-SET description = %(description)s, parameters = %(parameters)s, target_subject = %(target_subject)s,
-    after_execution = %(after_execution)s, options = %(options)s
-WHERE o.project_id = %(project_id)s AND o.tool_name = %(tool_name)s
-RETURNING {tool_json}
+WITH o AS (
+    UPDATE resource.tools AS o
+    SET description = %(description)s, parameters = %(parameters)s, target_subject = %(target_subject)s,
+        after_execution = %(after_execution)s, options = %(options)s
+    WHERE o.project_id = %(project_id)s AND o.tool_name = %(tool_name)s
+    RETURNING o.*
+)
+SELECT {tool_json} FROM o
 
 -- name: delete_tool
 -- Removes a tool.

@@ -3,7 +3,7 @@ coalesce(i.agent_turn_id, i.correlation_id, i.inbox_id)
 
 -- fragment: active_head
 state.agent_state_head AS h
-    ON h.project_id = i.project_id AND h.agent_id = i.agent_id AND h.status <> 'idle'
+    ON h.project_id = %(project_id)s AND h.agent_id = i.agent_id AND h.status <> 'idle'
     AND h.active_agent_turn_id = {turn_of_row}
 
 -- fragment: turn_status
@@ -16,7 +16,7 @@ CASE WHEN h.status IS NOT NULL THEN h.status
 -- fragment: last_step_status
 (SELECT CASE WHEN s.status IN ('completed', 'failed') THEN 'over' ELSE s.status END
  FROM state.agent_steps AS s
- WHERE s.project_id = i.project_id AND s.agent_turn_id = i.agent_turn_id
+ WHERE s.project_id = %(project_id)s AND s.agent_turn_id = i.agent_turn_id
  ORDER BY s.started_at DESC, s.step_id DESC LIMIT 1)
 
 -- fragment: carried
@@ -83,7 +83,7 @@ SELECT {turn_json} FROM {turns} WHERE {turn_matches} ORDER BY i.created_at DESC,
 
 -- name: count_further_turns
 -- How many turns there are after a place, up to a limit.
-SELECT count(*) FROM (SELECT FROM {turns} WHERE {turn_matches} LIMIT %(limit)s) AS further
+SELECT count(*) FROM (SELECT 1 FROM {turns} WHERE {turn_matches} LIMIT %(limit)s) AS further
 
 -- name: list_unfinished_turns
 -- `list_turns` of those that have not ended, all or those in one state: found among what is open and active,
@@ -93,7 +93,7 @@ ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 
 -- name: count_further_unfinished_turns
 -- `count_further_turns` of those that have not ended, all or those in one state.
-SELECT count(*) FROM (SELECT FROM {turns} WHERE {is_unfinished} AND {turn_matches} LIMIT %(limit)s) AS further
+SELECT count(*) FROM (SELECT 1 FROM {turns} WHERE {is_unfinished} AND {turn_matches} LIMIT %(limit)s) AS further
 
 -- name: turns_by_ids
 -- The turns of these ids, oldest first. One that was enqueued twice comes once, as it was enqueued last.

@@ -4,7 +4,7 @@ INSERT INTO cbx.workers AS w
     (worker_id, project_id, worker_target, host, pid, concurrency, started_at, heartbeat_at, expires_at)
 VALUES (%(worker_id)s, %(served_project_id)s, %(worker_target)s, %(host)s, %(pid)s, %(concurrency)s, {now}, {now},
     {now} + %(lease)s::interval)
-ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = {now}, expires_at = excluded.expires_at
+ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at, expires_at = excluded.expires_at
 
 -- name: note_worker_error
 -- Why a worker cannot work, and since when; null where it can.

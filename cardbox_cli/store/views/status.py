@@ -47,6 +47,14 @@ class ProjectSize(msgspec.Struct, frozen=True):
     boxes_exact: bool
 
 
+class Distributed(msgspec.Struct, frozen=True):
+    """How many tables are spread, over how many shards each, on how many nodes."""
+
+    tables: int
+    shards: int
+    nodes: int
+
+
 def target_status(target: Target, project_id: str, *, exact: bool = False) -> dict[str, Any]:
     """The status of `target` and what the project holds there, starting and changing nothing.
 
@@ -82,6 +90,10 @@ def _contents(database: Database, project_id: str, exact: bool) -> dict[str, Any
     tables = _table_sizes(database, exact)
     return {
         "engine": "Postgres" if citus is None else f"Citus {citus}",
+        "distributed": _distributed(database),
+        "role": "replica" if database.is_replica else "primary",
+        "pooler": not database.direct,
+        "keeps_plans": database.keeps_plans,
         "text_index": bool(database.value("text_index_exists")),
         "size_bytes": database.value("database_size"),
         "table_sizes": tables,
@@ -89,9 +101,22 @@ def _contents(database: Database, project_id: str, exact: bool) -> dict[str, Any
     }
 
 
+def _distributed(database: Database) -> Distributed | None:
+    spread = sum(database.distributed_tables().values())
+    if not spread:
+        return None
+    row = database.row("shards_and_nodes", table=_CARDS)
+    assert row is not None
+    return Distributed(spread, *row)
+
+
 def _table_sizes(database: Database, exact: bool) -> list[TableSize]:
     sizes = []
-    for table, in_rows, in_indexes, estimate in database.rows("table_sizes", names=sorted(database.tables)):
+    spread = [name for name, is_spread in database.distributed_tables().items() if is_spread]
+    found = database.rows("table_sizes", names=sorted(database.tables.difference(spread)))
+    # The coordinator has no statistics of what lies on the nodes.
+    found += [(*row, None) for row in (database.rows("distributed_sizes", names=spread) if spread else [])]
+    for table, in_rows, in_indexes, estimate in sorted(found):
         counted = exact or in_rows <= COUNTED_BYTES
         rows = _count(database, table) if counted else estimate
         sizes.append(TableSize(table, rows, counted, in_rows, in_indexes))

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from psycopg import conninfo
 
-from cardbox_cli.settings import CHAT_EPOCH, CHAT_KEY, CHAT_RUN, DATABASE_URL
-from tests.cli.conftest import succeed
+from cardbox_cli.cli.parameters import programs
+from cardbox_cli.errors import UsageError
+from cardbox_cli.model.chats import CHAT_AGENT
+from cardbox_cli.settings import CHAT_EPOCH, CHAT_KEY, CHAT_RUN, DATABASE_URL, HOME, TURN_ID
+from tests.cli.conftest import Shell, succeed
 from tests.conftest import Cbx
 
 KEY = "telegram-chat-42"
@@ -224,10 +227,57 @@ def test_a_reply_of_a_run_needs_its_whole_environment(
         "error: CBX_CHAT_RUN is set, but CBX_CHAT_KEY and CBX_CHAT_EPOCH do not name a run",
     )
     monkeypatch.setenv(CHAT_KEY.name, KEY)
+    monkeypatch.setenv(CHAT_EPOCH.name, "9" * 5000)
+    assert cbx("chat", "reply", KEY, "hello").code == 2
     monkeypatch.setenv(CHAT_EPOCH.name, "1")
     result = cbx("chat", "reply", "hello")
     assert result.code == 5
     assert len(cbx("chat", "transcript", KEY, "-o", "json").json()) == 2
+
+
+def test_what_a_run_says_elsewhere_bears_its_name(
+    cbx: Cbx, talked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in ((CHAT_RUN, "run_x"), (CHAT_KEY, "another"), (CHAT_EPOCH, "1")):
+        monkeypatch.setenv(variable.name, value)
+    for words in (["reply", KEY, "said"], ["send", KEY, "asked"], ["correct", KEY, "mended"]):
+        card = succeed(cbx("chat", *words, "-o", "id")).strip()
+        told = cbx("card", "show", card, "-o", "json").json()["metadata"]
+        assert (told["agent_turn_id"], told["author_id"]) == ("run_x", CHAT_AGENT)
+
+
+def test_a_run_writes_no_system_text(
+    cbx: Cbx, talked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    succeed(cbx("chat", "memory", KEY, "likes tea"))
+    for variable in (CHAT_RUN, TURN_ID):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable.name, "run_x")
+            for words in (["memory", KEY, "x"], ["persona", "Primary", "x"], ["import", str(tmp_path)]):
+                refused = cbx("chat", *words)
+                assert (refused.code, "system text" in refused.err) == (5, True), refused
+            assert succeed(cbx("chat", "memory", KEY)) == "likes tea\n"
+
+
+def test_commands_of_a_run_are_told_of_a_database_only_by_env(
+    cbx: Cbx, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = ("--exec", "cbx chat reply hello 2>&1; echo", "--answers", "text")
+    told = shell.run("chat", "run", KEY, "--text", "a", *said).out
+    assert "error: this command runs for a run of a chat, which names no database" in told
+    assert shell.run("chat", "run", KEY, "--text", "a", *said, "--env", DATABASE_URL.name).out == "hello\n"
+    given: dict[str, str] = {}
+
+    def program_of(*_: object, environment: dict[str, str], **__: object) -> None:
+        given.update(environment)
+        raise UsageError("that is all")
+
+    monkeypatch.setattr(programs, "program_of", program_of)
+    monkeypatch.delenv(DATABASE_URL.name)
+    assert cbx("chat", "run", KEY, *said).code == 2
+    assert HOME.name not in given
+    assert cbx("chat", "run", KEY, *said, "--env", HOME.name).code == 2
+    assert HOME.name in given
 
 
 def test_projects_never_mix(cbx: Cbx, talked: None) -> None:

@@ -76,6 +76,15 @@ def size_of_cards(status: dict[str, Any]) -> dict[str, Any]:
     return dict(found)
 
 
+def test_without_the_extension_nothing_is_distributed(cbx: Cbx) -> None:
+    for option in ("--dry-run", "--yes"):
+        refused = cbx("db", "distribute", option)
+        assert refused.code == 7
+        assert refused.err.startswith(
+            "error: the database has no sharding extension, and nothing was changed\nhint: on a Citus cluster: "
+        )
+
+
 class TestStatus:
     def test_it_says_where_and_what(self, cbx: Cbx, target: Target) -> None:
         status = cbx("db", "status", "-o", "json").json()
@@ -123,7 +132,9 @@ class TestStatus:
         assert said(cbx)["text index"] == "yes"
 
     def test_the_engine_is_postgres(self, cbx: Cbx) -> None:
-        assert cbx("db", "status", "-o", "json").json()["engine"] == "Postgres"
+        status = cbx("db", "status", "-o", "json").json()
+        assert (status["engine"], status["distributed"]) == ("Postgres", None)
+        assert (status["role"], status["pooler"], status["keeps_plans"]) == ("primary", False, True)
 
     def test_large_tables_are_estimated_unless_exact_numbers_are_asked_for(
         self, cbx: Cbx, database: Database, monkeypatch: pytest.MonkeyPatch

@@ -67,6 +67,21 @@ def test_what_changes_is_told_as_it_changes_and_no_stream_holds_the_server(shell
         process.wait(timeout=PATIENCE)
 
 
+def test_a_stream_ends_with_the_token_that_opened_it(shell: Shell, cbx: Cbx, ask: Asked) -> None:
+    made = cbx("token", "create", "-o", "json").json()
+    bearer = {"Authorization": f"Bearer {made['token']}"}
+    with served(shell, "--require-token") as (process, client):
+        with client.stream("GET", f"{ADDRESS}/events", headers=bearer) as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "retry: 3000"
+            assert cbx("token", "revoke", made["token_id"]).code == 0
+            assert not any(line.startswith("data: ") for line in lines)
+        assert client.get(f"{ADDRESS}/events", headers=bearer).status_code == 401
+        process.terminate()
+        _, err = process.communicate(timeout=PATIENCE)
+        assert err == b""
+
+
 def test_an_address_that_is_taken_is_told(shell: Shell) -> None:
     with served(shell) as (_, client):
         port = str(client.base_url.port)
@@ -75,8 +90,18 @@ def test_an_address_that_is_taken_is_told(shell: Shell) -> None:
         assert refused.err.startswith(f"error: cannot listen on 127.0.0.1:{port}: Address already in use")
 
 
-def test_elsewhere_than_on_this_machine_it_asks_for_tokens(shell: Shell, cbx: Cbx, ask: Asked) -> None:
-    with served(shell, "--host", "0.0.0.0") as (_, client):
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--host", "0.0.0.0"),
+        ("--behind-tls",),
+        ("--allowed-host", "a.example", "--allowed-host", "127.0.0.1"),
+    ],
+)
+def test_where_others_may_reach_it_it_asks_for_tokens(
+    shell: Shell, cbx: Cbx, ask: Asked, options: tuple[str, ...]
+) -> None:
+    with served(shell, *options) as (_, client):
         asking = httpx.URL(str(client.base_url).replace("0.0.0.0", "127.0.0.1"))
         assert httpx.get(asking.join(f"{ADDRESS}/agents")).status_code == 401
         token = cbx("token", "create", "-o", "id").out.strip()

@@ -272,6 +272,40 @@ def test_all_projects(cbx: Cbx, dispatch: Dispatch) -> None:
     assert (rest["agent_turn_id"], rest["project_id"]) == (turn, PROJECT)
 
 
+def test_a_drain_of_all_projects_waits_for_what_others_claimed(
+    cbx: Cbx, dispatch: Dispatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = dispatch()
+    monkeypatch.setenv("CBX_LEASE", "2")
+    monkeypatch.setenv("CBX_HEARTBEAT", "1")
+    monkeypatch.setenv("CBX_POLL", "0.1")
+    # Somebody claims it and is never heard of again.
+    succeed(cbx("inbox", "claim", "--target", "worker_generic", "--owner", "gone"))
+    [rest] = rests(cbx("worker", "run", "--exec", CLIENT, "--drain", "--all-projects", "-o", "jsonl"))
+    assert (rest["agent_turn_id"], rest["end_status"]) == (turn, "success")
+
+
+def test_a_turn_is_not_blamed_for_a_connection_that_breaks_as_it_begins(
+    cbx: Cbx, dispatch: Dispatch, database: Database
+) -> None:
+    turn = dispatch()
+    database.script("""
+        CREATE SEQUENCE public.begun;
+        CREATE FUNCTION public.break_once() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF nextval('public.begun') = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF;
+            RETURN NEW;
+        END $$;
+        -- As if another program had dispatched the turn: its record is made as it begins.
+        DELETE FROM cbx.turns;
+        CREATE TRIGGER break_once BEFORE INSERT ON cbx.turns FOR EACH ROW EXECUTE FUNCTION public.break_once();
+    """)
+    result = work(cbx, CLIENT, "--drain")
+    [rest] = rests(result)
+    assert (rest["agent_turn_id"], rest["end_status"]) == (turn, "success")
+    tries = database.connection.execute("SELECT retry_count FROM state.agent_inbox").fetchall()
+    assert (tries, "failed" in result.err) == ([(0,)], False)
+
+
 def test_other_output_formats(cbx: Cbx, dispatch: Dispatch) -> None:
     turns = [dispatch(), dispatch(), dispatch()]
     assert lines(cbx("worker", "run", "--exec", CLIENT, "--once", "-o", "id")) == turns[:1]

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from cardbox_cli.conversations.containers.archives import unzipped
 from cardbox_cli.conversations.formats import choose_format
+from cardbox_cli.errors import InvalidConversation
 from tests.cli.conftest import lines as lines_of
 from tests.cli.conftest import succeed
 from tests.conftest import Cbx
@@ -185,18 +187,20 @@ def test_branches_of_a_session_are_boxes_of_their_own(cbx: Cbx, tmp_path: Path) 
     )
 
 
-def archive(*members: tuple[str, str]) -> bytes:
+def archive(*members: tuple[str, str], method: int = zipfile.ZIP_DEFLATED) -> bytes:
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+    with zipfile.ZipFile(file, "w", method) as packed:
         for name, text in members:
             packed.writestr(name, text)
     return file.getvalue()
 
 
+HEADER = json.dumps({"version": 2, "status": "success", "eval": EVAL})
+
+
 def test_an_eval_archive_is_the_log_that_it_packs(cbx: Cbx, tmp_path: Path) -> None:
-    header = json.dumps({"version": 2, "status": "success", "eval": EVAL})
     packed = archive(
-        ("header.json", header), ("samples/1_epoch_1.json", json.dumps(SAMPLE)), ("summaries.json", "[]")
+        ("header.json", HEADER), ("samples/1_epoch_1.json", json.dumps(SAMPLE)), ("summaries.json", "[]")
     )
     (tmp_path / "log.eval").write_bytes(packed)
     (tmp_path / "log.json").write_text(INSPECT)
@@ -210,10 +214,18 @@ def test_an_eval_archive_is_the_log_that_it_packs(cbx: Cbx, tmp_path: Path) -> N
         (archive(("a.json", "{}")), " is an archive, and no log of Inspect: it has no header.json"),
         (archive(("header.json", "[]")), ": header.json says nothing of an evaluation"),
         (archive(("header.json", "{}"))[:60], " cannot be unpacked: "),
+        (
+            archive(("header.json", HEADER), method=zipfile.ZIP_BZIP2),
+            " cannot be unpacked: 'header.json' is packed by bzip2",
+        ),
+        (
+            archive(("header.json", HEADER), method=zipfile.ZIP_LZMA),
+            " cannot be unpacked: 'header.json' is packed by LZMA",
+        ),
         (gzip.compress(CODEX.encode())[:40], " cannot be unpacked: "),
     ],
     # An archive bears the time at which it was made, which no test's name may.
-    ids=["without header", "header of nothing", "cut archive", "cut gzip"],
+    ids=["without header", "header of nothing", "cut archive", "bzip2", "LZMA", "cut gzip"],
 )
 def test_damaged_archives_are_refused(cbx: Cbx, tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "log.eval"
@@ -221,6 +233,23 @@ def test_damaged_archives_are_refused(cbx: Cbx, tmp_path: Path, data: bytes, mes
     result = cbx("card", "import", str(path))
     assert result.code == 4
     assert result.err.startswith(f"error: {path}{message}")
+
+
+def test_an_archive_with_any_byte_changed_is_read_or_refused() -> None:
+    packed = archive(("header.json", HEADER), ("samples/1_epoch_1.json", json.dumps(SAMPLE)))
+    outcomes = set()
+    for place, byte in enumerate(packed):
+        for changed in {0, 0xFF, byte ^ 1, byte ^ 0x80}:
+            damaged = io.BytesIO(packed[:place] + bytes([changed]) + packed[place + 1 :])
+            try:
+                with unzipped(damaged, "log.eval") as log:
+                    log.read()
+                outcomes.add("read")
+            except InvalidConversation as refused:
+                outcomes.add(refused.message.split(":")[0])
+    assert outcomes == {"read", "log.eval cannot be unpacked"} | {
+        each for each in outcomes if each.startswith("log.eval is an archive")
+    }
 
 
 def test_what_gzip_packed_is_the_file(cbx: Cbx, tmp_path: Path, case: Case) -> None:

@@ -150,6 +150,33 @@ def test_so_many_calls_and_no_more() -> None:
         assert "CBX_MAX_TOOL_CALLS" in found.message
 
 
+def test_what_the_arguments_of_all_calls_grow_by_is_bounded() -> None:
+    """Numbers that are written with exponents in texts, each of which is a value of its own."""
+    arguments = '{"at": [' + "1e999," * 600 + "0]}"
+    function = {"name": "look", "arguments": arguments}
+    calls = [{**CALL, "id": f"c{number}", "function": function} for number in range(2)]
+    assert len(answer(message(content=None, tool_calls=calls[:1])).calls) == 1
+    found = read(message(content=None, tool_calls=calls))
+    assert isinstance(found, BadAnswer)
+    assert found.error_code == INVALID
+    assert "cards[2].arguments.at[406] is where the numbers of one value become more than" in found.message
+
+
+@pytest.mark.parametrize("mode", ["auto", "cards"])
+def test_a_name_of_a_tool_has_a_bound(mode: AnswerMode) -> None:
+    calls = [{**CALL, "id": f"c{length}", "function": {"name": "n" * length}} for length in (128, 129)]
+    for count in (1, 2):
+        printed = calls[:count]
+        printed = (
+            lines(card(tool_calls=printed)) if mode == "cards" else message(content=None, tool_calls=printed)
+        )
+        found = read(printed, rules=AnswerRules(mode=mode))
+        assert isinstance(found, Answer) == (count == 1), found
+    assert isinstance(found, BadAnswer)
+    assert found.error_code == INVALID
+    assert found.message == "call 2 names a tool in 129 characters, and a name has at most 128"
+
+
 @pytest.mark.parametrize("mode", ["auto", "cards"])
 def test_more_calls_than_anybody_makes_are_counted_at_once(mode: AnswerMode) -> None:
     calls = [{**CALL, "id": f"c{number}"} for number in range(100_000)]

@@ -31,6 +31,7 @@ from cardbox_cli.store.tools import ToolStore
 from tests.conftest import PROJECT
 from tests.execution.fixtures import Asked
 from tests.execution.worker.conftest import WORKER
+from tests.round_trips import counted
 
 # A model in one line: it calls the tool `look` until there is a result, which then is its answer.
 LOOKS = f"""{shlex.quote(sys.executable)} -c '
@@ -215,6 +216,9 @@ def test_a_call_that_cannot_be_made_is_a_failed_result(
     turn = ask()
     run(LOOKS.replace('{"at": "sky"}', "{half"))
     assert "the arguments are no JSON object: '{half'" in written(runtime, turn.output_box_id)[2][1]
+    turn = ask()
+    run(LOOKS.replace('"sky"', "1e5000"))
+    assert "the arguments.at: is a number" in written(runtime, turn.output_box_id)[2][1]
 
 
 def test_a_tool_can_end_the_turn(
@@ -444,3 +448,16 @@ def test_earlier_output_is_history_and_no_answer(
         ("agent.thought", "two"),
         ("task.deliverable", "two"),
     ]
+
+
+def test_how_many_round_trips_a_turn_with_one_tool_takes(
+    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], look: Callable[..., None]
+) -> None:
+    """From its claim to its end, BEGIN and COMMIT among them; not the first turn of its agent."""
+    look("cat")
+    ask()
+    run(LOOKS)
+    ask()
+    with counted(runtime.database) as trips:
+        assert run(LOOKS).steps == 2
+    assert trips.count == 72

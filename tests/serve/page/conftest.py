@@ -1,69 +1,35 @@
 """Pages as a client gets them, and a browser that looks at them."""
 
-import socket
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
-import uvicorn
-from fastapi import FastAPI
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from cardbox_cli.chat.room import Room
+from cardbox_cli.chat.transcript import send
+from cardbox_cli.execution.dispatch.request import DispatchResult
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.model.cards import draft_card
+from cardbox_cli.model.content import JsonContent
 from cardbox_cli.orchestration.batches.manager import BatchManager
-from cardbox_cli.serve.app import make_app
-from cardbox_cli.serve.options import ServeOptions
-from cardbox_cli.settings import Settings
-from cardbox_cli.store.connection.target import Target
+from cardbox_cli.store.card_use import Force
 from tests.conftest import PROJECT
-from tests.crash.processes import until
 from tests.execution.worker.conftest import run  # noqa: F401  # a fixture
 from tests.orchestration.batches.conftest import Family, Fork, fork  # noqa: F401  # a fixture
+from tests.orchestration.conftest import says
 from tests.packages import axe_core, program
 
 START = f"/inspect/{PROJECT}"
+
+Ask = Callable[..., DispatchResult]
 
 HOSTILE = (
     '</pre></style></title><script>document.title = "hit"</script><img src="http://example.org/x"'
     ' onerror="document.title = 1"> {{ 7 * 7 }} \x1b[31mred \u202egnp.exe\u202c \u200bzero'
     ' <a href="javascript:alert(1)" hx-get="/x" hx-trigger="load" style="position:fixed">'
 )
-
-
-@pytest.fixture
-def start(target: Target) -> Iterator[Callable[..., str]]:
-    """Start servers as these options ask for; where each answers."""
-    with ExitStack() as stack:
-
-        def start(**options: Any) -> str:
-            told = ServeOptions(target=target, settings=Settings(), usual_project=PROJECT, **options)
-            return stack.enter_context(_serving(make_app(told)))
-
-        yield start
-
-
-@contextmanager
-def _serving(app: FastAPI) -> Iterator[str]:
-    listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    until(lambda: server.started)
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        listening.close()
-
-
-@pytest.fixture
-def address(start: Callable[..., str]) -> str:
-    """Where the pages are, open to whoever is on this machine."""
-    return start()
 
 
 @pytest.fixture(scope="session")
@@ -125,19 +91,18 @@ class Visitor:
 
 
 @pytest.fixture
-def visit(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[..., Visitor]]:
-    """Open a window, as wide and in the scheme that is asked for, on the pages `at` an address.
+def visit(browser: Browser, start: Callable[..., str]) -> Iterator[Callable[..., Visitor]]:
+    """Open a window, as wide and in the scheme that is asked for, on the pages `at` an address, or of a server that asks for nothing.
 
     In the end nothing may have gone wrong.
     """
     opened: list[tuple[BrowserContext, Visitor]] = []
 
     def visit(width: int = 1366, scheme: Any = "light", *, at: str | None = None, **options: Any) -> Visitor:
-        address = at or request.getfixturevalue("address")
         context = browser.new_context(
             viewport={"width": width, "height": 800}, color_scheme=scheme, **options
         )
-        visitor = Visitor(context, address)
+        visitor = Visitor(context, at or start())
         opened.append((context, visitor))
         return visitor
 
@@ -146,3 +111,40 @@ def visit(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable
     for context, _ in opened:
         context.close()
     assert troubles == []
+
+
+@pytest.fixture
+def project(
+    runtime: Runtime,
+    ask: Ask,
+    run: Callable[..., Outcome],  # noqa: F811  # the fixture above
+    family: Callable[..., Family],
+) -> Runtime:
+    """A project that has something of everything, with hostile words wherever words may be."""
+    ask()
+    assert run(says({"look<b>": {"at": HOSTILE}}, HOSTILE)).message == "success"
+    cards = [
+        draft_card("task.instruction", HOSTILE),
+        draft_card("note<b>", HOSTILE, author_id="a<b>"),
+        draft_card("agent.thought", JsonContent(data={"deep": _deep(300), "number": 12345678901234567890})),
+        draft_card("tool.result", HOSTILE, tool_call_id=HOSTILE, metadata={HOSTILE: [HOSTILE]}),
+    ]
+    runtime.cards.add_many(cards)
+    box = runtime.boxes.create(
+        [*(card.card_id for card in cards), "no <card>"], title=HOSTILE, allow_dangling=True
+    )
+    ask("scribe", context_box_id=box.box_id)
+    runtime.cards.delete([cards[0].card_id], force=Force(actor="t"))
+    batch = family(2)
+    batch.start(0)
+    batch.end(0, "failed", HOSTILE)
+    room = Room(runtime.database, runtime.project_id, runtime.settings)
+    send(room, "a/b<c>", HOSTILE)
+    return runtime
+
+
+def _deep(levels: int) -> list[object]:
+    value: list[object] = []
+    for _ in range(levels):
+        value = [value]
+    return value

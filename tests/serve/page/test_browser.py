@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import pytest
+from playwright.sync_api import Route
 
-from cardbox_cli.execution.dispatch.request import DispatchResult
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import draft_card
@@ -13,9 +13,8 @@ from cardbox_cli.store.api_tokens import ApiTokenStore
 from tests.conftest import PROJECT
 from tests.orchestration.batches.conftest import Family
 from tests.orchestration.conftest import says
-from tests.serve.page.conftest import HOSTILE, START, Visitor
+from tests.serve.page.conftest import HOSTILE, START, Ask, Visitor
 
-Ask = Callable[..., DispatchResult]
 Visit = Callable[..., Visitor]
 
 
@@ -170,3 +169,24 @@ def test_a_browser_shows_a_token_once_and_forgets_it(
     assert page.get_by_role("heading", level=1).inner_text() == "A token is asked for"
     # What is refused is a failure to the browser's console, too.
     visitor.troubles[:] = [each for each in visitor.troubles if "401" not in each]
+
+
+def test_a_page_stays_while_the_server_cannot_be_reached(runtime: Runtime, visit: Visit) -> None:
+    visitor = visit()
+    page = visitor.page
+    visitor.go(f"{START}/agents")
+    change = "document.body.dispatchEvent(new CustomEvent('cbx:changed'))"
+    failures: list[Callable[[Route], None]] = [
+        lambda route: route.fulfill(status=503, body="<h1>gone</h1>"),
+        lambda route: route.fulfill(status=401, body="<h1>who?</h1>"),
+        lambda route: route.abort(),
+    ]
+    for fail in failures:
+        page.route("**/agents", fail)
+        page.evaluate(change)
+        page.locator(".live[data-live=lost]").wait_for()
+        assert page.get_by_role("link", name="clerk").is_visible()
+        page.unroute("**/agents")
+        page.evaluate(change)
+        page.locator(".live:not([data-live=lost])").wait_for()
+    visitor.troubles[:] = [each for each in visitor.troubles if "Failed to " not in each]

@@ -9,11 +9,13 @@ from cardbox_cli.cli.commands.box.mended import emit_mended, tell_turns
 from cardbox_cli.cli.parameters import working
 from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.parameters.options import MOST, BoxId
+from cardbox_cli.cli.parameters.programs import check_command
 from cardbox_cli.cli.parameters.types import Seconds
 from cardbox_cli.cli.parameters.worker_environment import refuse_inside_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import ServiceUnavailable, UsageError
+from cardbox_cli.limits import RESULT_SIZE
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.text.quantities import count
 from cardbox_cli.model.text.visible_text import one_entry
@@ -58,6 +60,8 @@ def command(
             "a summary is brought by one of --summary and --summary-cmd",
             hint="give the text, or the command that makes it",
         )
+    if summary_cmd is not None:
+        check_command(summary_cmd, "--summary-cmd")
     refuse_inside_turn("let a summary stand for cards")
     with session().stores() as (_, boxes):
         box_id = boxes.resolve(box)
@@ -91,6 +95,7 @@ def _made_by(command: str, covering: "Covering", names: list[str], timeout: floa
         environment=environment_of(names, session().target()),
         timeout=timeout,
         stop=Event(),
+        max_output=RESULT_SIZE.value << 20,
     )
     text = ran.stdout.decode("utf-8", "replace")
     written = one_entry(redacted(ran.stderr[-_SHOWN:], cut=len(ran.stderr) > _SHOWN).strip())
@@ -110,5 +115,5 @@ def _why(ran: "Ran", timeout: float) -> str:
     if ran.timed_out:
         return f"took more than {timeout:g} seconds"
     if ran.too_long:
-        return "printed too much"
+        return f"printed more than {RESULT_SIZE}"
     return "printed nothing" if ran.succeeded else f"failed with exit code {ran.exit_code}"

@@ -11,6 +11,7 @@ from cardbox_cli.cli.commands.chat.talking import (
     told,
 )
 from cardbox_cli.cli.parameters.options import ChatKey
+from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.verb import verb
 
@@ -32,7 +33,7 @@ def command(
 
     said = message(text, file)
     with session().database() as database:
-        sent = correct(room_of(database), key, said, told=told(message_id, user_id))
+        sent = correct(room_of(database), key, said, told=told(message_id, user_id), turn=own_turn())
         emit_said(sent)
     if sent.run_id is None:
         announce("no run goes on: it waits for the next one, like any message")

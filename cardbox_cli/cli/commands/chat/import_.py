@@ -10,6 +10,7 @@ from typer import Argument, Option
 from cardbox_cli.chat.layout import folders, names
 from cardbox_cli.chat.layout.reading import ChatFiles, Skipped, read_chat, read_text
 from cardbox_cli.cli.parameters.types import CHAT, FOLDER
+from cardbox_cli.cli.parameters.worker_environment import ANSWER, refuse_inside_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables import Column, print_table
@@ -60,6 +61,7 @@ def command(
     """
     from cardbox_cli.chat.room import Room
 
+    refuse_inside_turn("import chats, whose memory and personas are system text", hint=ANSWER)
     root = folders.root_of(folder)
     found, ignored = folders.chat_folders(root)
     chosen = _chosen(found, chat, root)

@@ -6,6 +6,7 @@ from typer import Argument
 
 from cardbox_cli.cli.commands.chat.talking import room_of, text_of
 from cardbox_cli.cli.parameters.options import ChatKey
+from cardbox_cli.cli.parameters.worker_environment import ANSWER, refuse_inside_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
@@ -33,6 +34,8 @@ def command(
     from cardbox_cli.chat.texts import memory, set_memory
 
     given = None if text is None else text_of(text)
+    if given is not None:
+        refuse_inside_turn("write what a chat remembers, which is system text", hint=ANSWER)
     with session().database() as database:
         room = room_of(database)
         if given is not None:

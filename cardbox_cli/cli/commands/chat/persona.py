@@ -5,6 +5,7 @@ from typing import Annotated
 from typer import Argument
 
 from cardbox_cli.cli.commands.chat.talking import room_of, text_of
+from cardbox_cli.cli.parameters.worker_environment import ANSWER, refuse_inside_turn
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.shown import Shown
@@ -37,6 +38,8 @@ def command(
     from cardbox_cli.chat.texts import personas, set_persona
 
     given = None if text is None else text_of(text)
+    if given is not None:
+        refuse_inside_turn("write a persona, which is system text", hint=ANSWER)
     with session().database() as database:
         room = room_of(database)
         if name is not None and given is not None:

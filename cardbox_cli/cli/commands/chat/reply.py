@@ -13,6 +13,7 @@ from cardbox_cli.cli.commands.chat.talking import (
     room_of,
     told,
 )
+from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
@@ -51,4 +52,4 @@ def command(
                 f"the run's chat {key!r} is not in project {session().project_id!r} of this database",
                 hint=f"give the run's command the database with --env {DATABASE_URL.name}",
             )
-        emit_said(reply(room, key, said, told=told(message_id, None), fence=own))
+        emit_said(reply(room, key, said, told=told(message_id, None), turn=own_turn(), fence=own))

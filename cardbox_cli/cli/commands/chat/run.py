@@ -12,6 +12,7 @@ from cardbox_cli.cli.commands.chat.talking import room_of
 from cardbox_cli.cli.parameters import composing, working
 from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.parameters.types import PROFILE, REQUEST_FORMAT
+from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.runtime import connecting
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.stopping import stopped_by_signals
@@ -21,12 +22,11 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.errors import Busy, Findings, UsageError
 from cardbox_cli.model.text.command_lines import argument
-from cardbox_cli.settings import HOME, Settings, settings_from
+from cardbox_cli.settings import Settings, settings_from
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.runs.run import Answered, ChatRunner
     from cardbox_cli.execution.worker.commands.program import Program
-    from cardbox_cli.store.connection.target import Target
 
 
 @verb(
@@ -80,7 +80,7 @@ def command(
         answers=answers,
         options=composing.options(model=model, layers=layer),
         timeout=timeout,
-        environment={**_home(where), **environment_of(env or (), where)},
+        environment=environment_of(env or (), where),
         tools=tools,
         trusts_stored=trust_stored_commands,
     )
@@ -91,7 +91,7 @@ def command(
         if text is not None:
             from cardbox_cli.chat.transcript import send
 
-            send(room_of(database), key, text)
+            send(room_of(database), key, text, turn=own_turn())
     try:
         with _runner(program, settings, data) as runner, stopped_by_signals(runner.cancel) as received:
             answered = runner.answer(key, wait=wait)
@@ -113,11 +113,6 @@ def _streaming(answers: str) -> Streaming:
     if session().format.kind != "text":
         raise UsageError(f"--stream is for people, not for -o {session().output}", hint="leave one out")
     return Streaming(any_text=answers == "text")
-
-
-def _home(target: "Target") -> dict[str, str]:
-    """What leads `cbx chat reply` to the embedded server, which has no secret."""
-    return {HOME.name: str(target.home)} if target.embedded else {}
 
 
 def _profile(database: Any, name: str) -> dict[str, Any]:

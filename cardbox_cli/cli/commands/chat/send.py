@@ -11,6 +11,7 @@ from cardbox_cli.cli.commands.chat.talking import (
     told,
 )
 from cardbox_cli.cli.parameters.options import ChatKey
+from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 
@@ -34,5 +35,5 @@ def command(
 
     said = message(text, file)
     with session().database() as database:
-        sent = send(room_of(database), key, said, told=told(message_id, user_id))
+        sent = send(room_of(database), key, said, told=told(message_id, user_id), turn=own_turn())
         emit_said(sent)

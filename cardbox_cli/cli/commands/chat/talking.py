@@ -8,6 +8,7 @@ from typer import Argument, Option
 from cardbox_cli.chat.room import Room
 from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.parameters.types import FILE
+from cardbox_cli.cli.parameters.worker_environment import is_epoch
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import UsageError
@@ -57,7 +58,7 @@ def own_run() -> ChatFence | None:
     key, run_id, epoch = CHAT_KEY.text(), CHAT_RUN.text(), CHAT_EPOCH.text()
     if not run_id:
         return None
-    if not key or not epoch.isdecimal():
+    if not key or not is_epoch(epoch):
         raise UsageError(
             f"{CHAT_RUN.name} is set, but {CHAT_KEY.name} and {CHAT_EPOCH.name} do not name a run",
             hint=f"a run sets all three; unset {CHAT_RUN.name} elsewhere",

@@ -70,6 +70,12 @@ _SHOWN: dict[str, Callable[[Any], str | None]] = {
         f"{len(names)}, listed below" if names else "none; `cbx db init --yes` makes them"
     ),
     "unreadable_tables": lambda names: ", ".join(names) or None,
+    "distributed": lambda spread: (
+        f"{count(spread.tables, 'table')} by project, over {count(spread.shards, 'shard')}"
+        f" on {count(spread.nodes, 'node')}"
+    ),
+    "pooler": lambda there: "yes; plans are not kept, and workers hear no notifications" if there else "no",
+    "keeps_plans": lambda kept: "yes, by workers" if kept else "no",
     "text_index": lambda there: "yes" if there else "no; `cbx db index-text` builds it",
     "size_bytes": byte_size,
     "project": _project,

@@ -110,13 +110,26 @@
   document.addEventListener("htmx:before:request", () => { asked = performance.now(); });
   document.addEventListener("htmx:after:request", () => { took = performance.now() - asked; });
 
-  const show = (live, text) => {
+  const mark = (live, text) => {
     const place = document.querySelector(".live");
     if (!place) return;
     place.hidden = false;
     place.dataset.live = live;
     place.textContent = text;
   };
+
+  // How the page is followed; what cannot be fetched is said in its place, and the page stays as it was.
+  let told = null;
+  const show = (...how) => {
+    told = how;
+    mark(...how);
+  };
+  const lost = () => mark("lost", "not reached");
+  document.addEventListener("htmx:response:error", lost);
+  document.addEventListener("htmx:error", lost);
+  document.addEventListener("htmx:after:swap", (event) => {
+    if (told && event.detail.ctx.response?.status < 400) mark(...told);
+  });
 
   const pollEvery = (pause) => {
     window.clearInterval(polling);

@@ -1,0 +1,38 @@
+"""`cbx mcp`."""
+
+from contextlib import closing
+from typing import Annotated
+
+from typer import Option
+
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import UsageError
+from cardbox_cli.settings import settings_from
+
+
+@verb("cbx mcp", "cbx --project shop mcp")
+def command(
+    statement_timeout: Annotated[
+        float, Option(metavar="SECONDS", min=0.1, max=3600, help="How long one statement may take.")
+    ] = 30,
+) -> None:
+    """Give a coding agent read-only tools for this project, over the Model Context Protocol on stdio.
+
+    They are what `cbx why`, `turn show`, `render`, `card search` and `cost` answer. Whatever starts it speaks
+    the protocol; nothing in it writes. Needs cardbox-cli[mcp].
+    """
+    from importlib.util import find_spec
+
+    if find_spec("mcp") is None:
+        raise UsageError("the library mcp is not installed", hint="pip install 'cardbox-cli[mcp]'")
+    from cardbox_cli.serve.mcp import Reader, lending_of, make_server
+    from cardbox_cli.store.connection.database import Database
+
+    target = session().target()
+    with closing(lending_of(lambda: Database.open_target(target), longest=statement_timeout)) as lending:
+        with lending.snapshot():
+            # Whatever is wrong with the database is told at once.
+            pass
+        read = Reader(lending, session().project_id, settings=settings_from(), usual=session().usual_project)
+        make_server(read).run("stdio")

@@ -1,0 +1,120 @@
+"""What the next request of a turn is made of, in Postgres: one statement reads all of it, as of one moment.
+
+Where tables of cbx are missing, or may not be read, what they would hold is read for itself, if at all: then
+the caller's snapshot makes one moment of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.model.boxes import Provenance, Slot
+from cardbox_cli.model.execution.turns import Head
+from cardbox_cli.model.identity import Tool
+from cardbox_cli.model.ids import as_box_id
+from cardbox_cli.store.box_info import BoxInfoStore
+from cardbox_cli.store.box_reads import slot_of
+from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.rows import decoded
+from cardbox_cli.store.execution.turns import TurnStore
+from cardbox_cli.store.tools import ToolStore
+
+_POINTERS = ("profile", "context", "output")
+# Tables that a database may lack which has the others.
+_TOOLS = "resource.tools"
+_OWN = ("cbx.box_info", "cbx.turns", _TOOLS)
+
+
+class _Facts(msgspec.Struct, frozen=True, kw_only=True):
+    head: Head | None
+    boxes: dict[str, str] | None
+    answered: list[str] | None
+    config: Any
+    provenance: Any = None
+    output_start: int | None = None
+    tools: list[Tool] | None = None
+
+
+class StoredContext(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn's boxes and all else that its next request is made of. `boxes` are the ids of those that exist.
+
+    Both are by what the turn calls them: `profile`, `context`, `output`. `answered` are the ids of its steps
+    that were asked for, in order; `output_start` is None where it was never noted, `config` empty where
+    the dispatch asked nothing of the worker. `head` is that of the agent that was asked for.
+    """
+
+    head: Head | None
+    boxes: Mapping[str, str]
+    slots: Mapping[str, Sequence[Slot]]
+    answered: Sequence[str]
+    config: dict[str, Any]
+    provenance: Provenance | None
+    output_start: int | None
+    tools: Sequence[Tool]
+
+
+class ContextStore(ProjectStore):
+    """What the requests of one project's turns are made of."""
+
+    def read(
+        self,
+        agent_turn_id: str,
+        *,
+        agent_id: str | None = None,
+        boxes: Mapping[str, str | None] = {},
+        answered: Sequence[str] = (),
+    ) -> StoredContext:
+        """The context of a turn, in these boxes, and in those of the head of `agent_id` that are not named.
+
+        `answered` are the states of the steps that are asked for.
+        """
+        knows_all = self.database.tables.issuperset(_OWN)
+        first, *rows = self._rows(
+            "turn_context" if knows_all else "turn_context_of_others",
+            agent_turn_id=agent_turn_id,
+            agent_id=agent_id,
+            answered=list(answered),
+            now=self.database.now(),
+            **{
+                f"{name}_box_id": as_box_id(boxes.get(name) or "")
+                for name in ("profile", "context", "output")
+            },
+        )
+        facts = decoded(_Facts, first[-1])
+        slots: dict[str, list[Slot]] = {}
+        for pointer, place, card_id, state, card in rows:
+            found = (place, card_id, state, None if state == "dangling" else card)
+            slots.setdefault(pointer, []).append(slot_of(found))
+        stored = StoredContext(
+            head=facts.head,
+            boxes=facts.boxes or {},
+            slots=slots,
+            answered=facts.answered or [],
+            config=facts.config if isinstance(facts.config, dict) else {},
+            provenance=_provenance(facts.provenance),
+            output_start=facts.output_start,
+            tools=facts.tools or [],
+        )
+        return stored if knows_all else self._completed(agent_turn_id, stored)
+
+    def _completed(self, agent_turn_id: str, stored: StoredContext) -> StoredContext:
+        """With what those of the tables hold that are there."""
+        context, database = stored.boxes.get("context"), self.database
+        info = BoxInfoStore(database, self.project_id)
+        record = TurnStore(database, self.project_id).record(agent_turn_id)
+        has_tools = _TOOLS in database.tables
+        return msgspec.structs.replace(
+            stored,
+            provenance=None if context is None else info.provenance(context),
+            output_start=None if record is None else record.output_start,
+            tools=ToolStore(database, self.project_id).all() if has_tools else [],
+        )
+
+
+def _provenance(found: Any) -> Provenance | None:
+    try:
+        return None if found is None else msgspec.convert(found, Provenance)
+    except msgspec.ValidationError:
+        # Another program wrote it: nobody knows.
+        return None

@@ -1,0 +1,23 @@
+"""How many round trips a turn takes from its claim to its end, those of BEGIN and COMMIT among them."""
+
+from collections.abc import Callable
+
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.worker.runner import Outcome
+from tests.execution.fixtures import Asked
+from tests.round_trips import counted
+
+Run = Callable[..., Outcome]
+
+ANSWER = """printf '{"role":"assistant","content":"done"}'"""
+
+
+def test_a_turn_of_one_step_without_tools(runtime: Runtime, ask: Asked, run: Run) -> None:
+    """Not the first one of its agent: what all its requests have in common is stored by then."""
+    assert runtime.database.keeps_turns
+    ask()
+    run(ANSWER)
+    ask()
+    with counted(runtime.database) as trips:
+        assert run(ANSWER).kind == "ended"
+    assert trips.count == 30

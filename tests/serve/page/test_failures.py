@@ -1,0 +1,92 @@
+"""What cannot be shown is a page that says why: nothing there, nothing that may be read, no database."""
+
+import re
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.store.connection.target import Target
+from cardbox_cli.store.roster import RosterStore
+from tests.serve.conftest import Serve
+from tests.serve.page.conftest import START
+from tests.serve.page.reader import check
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "says"),
+    [
+        ("/turns/turn_x", 404, "no turn 'turn_x' in project 'p'"),
+        ("/boxes/none", 404, "no box 'none'"),
+        ("/cards/a%00b", 400, "NUL"),
+        ("/cards/<script>", 404, "no card '<script>'"),
+        ("/agents/nobody", 404, "no agent 'nobody'"),
+        ("/batches/batch_x", 404, "no batch 'batch_x'"),
+        ("/chat?key=none", 404, "no chat 'none'"),
+        ("/chat", 400, "key"),
+        ("/find?id=none", 404, "nothing in project 'p' has the id 'none'"),
+        ("/request", 400, "must name a turn"),
+        ("/request?turn=a&box=b", 400, "one alone"),
+        ("/cost", 400, "must name a turn"),
+        ("/diff?turn=turn_x&a=1&b=2", 404, "no turn"),
+        ("/boxes?behind=yesterday", 400, "is no place in a list"),
+        ("/boxes?behind=2026-01-01T00:00:00%2B00:00~x", 400, "is no place in a list"),
+        ("?behind=2026-01-01~x", 400, "is no place in a list"),
+        ("/boxes/x?from=-1", 400, "from"),
+        ("/elsewhere", 404, "no page"),
+    ],
+)
+def test_failures_are_pages(runtime: Runtime, api: TestClient, path: str, status: int, says: str) -> None:
+    answer = api.get(START + path)
+    assert answer.status_code == status, answer.text[-300:]
+    assert "text/html" in answer.headers["content-type"]
+    assert says in check(answer.text).text
+
+
+def test_failures_of_the_api_are_none_of_these(api: TestClient) -> None:
+    assert api.get("/projects/p/boxes/none").json()["detail"]["error_code"] == "not_found"
+
+
+def test_nothing_of_another_project_is_shown(project: Runtime, api: TestClient) -> None:
+    turns = re.findall(r"/turns/(turn_[0-9a-f]+)", api.get(START).text)
+    assert turns
+    other = START.replace("/p", "/q")
+    for path in (
+        f"/turns/{turns[0]}",
+        f"/request?turn={turns[0]}",
+        f"/cost?turn={turns[0]}",
+        f"/find?id={turns[0]}",
+    ):
+        assert api.get(other + path).status_code == 404, path
+    assert short_id(turns[0]) not in api.get(other).text
+
+
+def test_without_a_database_a_page_says_so(serve: Serve, tmp_path: Path) -> None:
+    answer = serve(target=Target("host=127.0.0.1 port=1", "a test", tmp_path)).get(START)
+    assert answer.status_code == 503
+    assert "The database cannot be read" in check(answer.text).text
+
+
+def test_without_a_token_a_page_asks_for_one(runtime: Runtime, serve: Serve) -> None:
+    answer = serve(asks_for_tokens=True).get(f"{START}/agents?after=x")
+    assert answer.status_code == 401
+    read = check(answer.text)
+    assert ("action", "/login") in read.attributes
+    assert ("value", f"{START}/agents?after=x") in read.attributes
+    assert "clerk" not in read.text
+
+
+def test_what_nobody_expected_is_logged_and_says_nothing_of_itself(
+    runtime: Runtime, api: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a secret of the house")
+
+    monkeypatch.setattr(RosterStore, "entry", fail)
+    answer = api.get(f"{START}/agents/clerk")
+    assert answer.status_code == 500
+    assert "the server failed; its log says why" in check(answer.text).text
+    assert "secret" not in answer.text
+    assert "a secret of the house" in caplog.text

@@ -1,0 +1,10 @@
+"""Tests of the cluster itself: they run wherever there is one, whatever other tests run on."""
+
+import pytest
+
+from tests.conftest import Databases
+
+
+@pytest.fixture
+def databases(sharded_databases: Databases) -> Databases:
+    return sharded_databases

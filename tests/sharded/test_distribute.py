@@ -1,0 +1,59 @@
+"""`cbx db distribute` on a cluster: finished by a second run; what is made later is distributed, too."""
+
+import pytest
+from psycopg import errors
+
+from cardbox_cli.store.connection.database import Database
+from tests.conftest import TABLES, Cbx
+
+NOTHING_LEFT = "every table of projects is distributed already\n"
+WORKER = ("worker", "run", "--exec", "true", "--drain")
+ROW = "INSERT INTO cbx.audit (project_id, audit_id, agent_id, action, actor) VALUES ('p', 'kept', '', 'test', 'me')"
+
+
+def test_a_second_run_finishes(cbx: Cbx, database: Database) -> None:
+    assert cbx("db", "distribute", "--yes").out == NOTHING_LEFT
+    # As if the first run had been interrupted before this table.
+    database.connection.execute("SELECT undistribute_table('cbx.audit')")
+    database.connection.execute(ROW)
+    assert "create_distributed_table('cbx.audit', 'project_id'" in cbx("db", "distribute", "--dry-run").out
+    refused = cbx(*WORKER)
+    assert (refused.code, refused.err.splitlines()[-2:]) == (
+        7,
+        [
+            "error: some tables are distributed, but not cbx.audit",
+            "hint: `cbx db distribute` finishes it",
+        ],
+    )
+    assert cbx("db", "distribute", "--yes").out == "distributed 1 table\n"
+    assert cbx("db", "distribute", "--dry-run").out == NOTHING_LEFT
+    assert database.connection.execute("SELECT audit_id FROM cbx.audit").fetchall() == [("kept",)]
+    with pytest.raises(errors.InsufficientPrivilege, match="append-only"):
+        database.connection.execute("DELETE FROM cbx.audit WHERE project_id = 'p'")
+    assert cbx(*WORKER).code == 0
+
+
+def test_a_worker_refuses_tables_that_the_nodes_copy(cbx: Cbx, database: Database) -> None:
+    database.connection.execute("SELECT create_reference_table('cbx.workers')")
+    try:
+        refused = cbx(*WORKER)
+    finally:
+        database.connection.execute("SELECT undistribute_table('cbx.workers')")
+    assert refused.code == 7
+    assert "cbx.workers must stay on the coordinator" in refused.err
+
+
+def test_a_table_that_is_made_later_is_distributed(cbx: Cbx, database: Database) -> None:
+    for again in (("db", "init", "--yes"), ("db", "upgrade")):
+        database.connection.execute("DROP TABLE cbx.chat_steps")
+        made = cbx(*again)
+        assert made.code == 0, made.err
+        assert database.distributed_tables()["cbx.chat_steps"]
+
+
+def test_the_status(cbx: Cbx) -> None:
+    status = cbx("db", "status", "-o", "json").json()
+    assert status["engine"].startswith("Citus ")
+    assert status["distributed"]["tables"] == len(TABLES) - 2
+    assert status["distributed"]["nodes"] > 1
+    assert not status["keeps_plans"]

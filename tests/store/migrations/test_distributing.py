@@ -1,0 +1,49 @@
+"""The SQL that distributes the tables, as `cbx db distribute --dry-run` prints it where none is distributed."""
+
+from pathlib import Path
+
+import pytest
+
+from cardbox_cli.errors import SchemaMissing
+from cardbox_cli.store.migrations.distributing import check_distributed, project_column
+from cardbox_cli.store.migrations.distribution import distributed_by, steps_without
+from cardbox_cli.store.migrations.files import tables
+from cardbox_cli.store.migrations.steps import Plan
+from cardbox_cli.store.migrations.version import newest
+
+PINNED = Path(__file__).with_name("distributing.sql")
+OF_PROJECTS = {name for name in tables() if project_column(name)}
+
+
+def test_the_sql_that_distributes() -> None:
+    plan = Plan(newest(), newest(), steps_without(()))
+    assert plan.script + "\n" == PINNED.read_text(encoding="utf-8")
+    assert set(distributed_by(plan)) == OF_PROJECTS
+
+
+def test_what_is_done_is_left_out() -> None:
+    left = steps_without(OF_PROJECTS - {"cbx.leases", "public.projects"})
+    assert [step.name for step in left] == ["distribute public.projects", "distribute cbx.leases"]
+
+
+def test_all_but_what_is_of_no_project_is_distributed() -> None:
+    assert tables().keys() - OF_PROJECTS == {"cbx.workers", "cbx.schema_version"}
+
+
+def test_tables_as_this_cbx_distributes_them() -> None:
+    check_distributed(dict.fromkeys(OF_PROJECTS, True), newest())
+
+
+@pytest.mark.parametrize(
+    ("found", "version", "message"),
+    [
+        (dict.fromkeys(OF_PROJECTS, True), newest() - 1, "of schema version"),
+        (dict.fromkeys(OF_PROJECTS - {"cbx.leases"}, True), newest(), "but not cbx.leases"),
+        (dict.fromkeys(OF_PROJECTS, True) | {"cbx.turns": False}, newest(), "but not cbx.turns"),
+        (dict.fromkeys(OF_PROJECTS, True) | {"cbx.workers": False}, newest(), "cbx.workers must stay"),
+    ],
+    ids=["older", "one missing", "one copied", "workers copied"],
+)
+def test_tables_that_another_cbx_distributed(found: dict[str, bool], version: int, message: str) -> None:
+    with pytest.raises(SchemaMissing, match=message):
+        check_distributed(found, version)
