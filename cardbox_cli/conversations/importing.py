@@ -55,13 +55,14 @@ class ImportedBox(msgspec.Struct, frozen=True):
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """What an import did: a box for each conversation in order, and the last card of the last one.
 
-    `replaced_characters` counts the bad ones that it replaced, `empty` the conversations that say nothing,
-    which make no box.
+    `replaced_characters` counts the bad ones that it replaced, `negative_zeros` the numbers that lost their
+    sign, since JSONB has one zero, `empty` the conversations that say nothing, which make no box.
     """
 
     boxes: list[ImportedBox]
     last_card_id: str | None
     replaced_characters: int
+    negative_zeros: int = 0
     empty: int = 0
 
 
@@ -100,6 +101,7 @@ def import_conversations(
         boxes=boxes,
         last_card_id=reading.last_card_id,
         replaced_characters=reading.replaced_characters,
+        negative_zeros=reading.negative_zeros,
         empty=reading.empty,
     )
 
@@ -135,11 +137,12 @@ def drafts_of(conversation: Conversation, project_id: str) -> Iterator[Drafted]:
 
 
 class _StoredEntry(msgspec.Struct, frozen=True):
-    """An entry as it will be stored, its canonical JSON, and how many bad characters it held."""
+    """An entry as it will be stored, its canonical JSON, and how many bad characters and -0.0 it held."""
 
     entry: FileEntry
     canonical: str
     replaced: int
+    negative_zeros: int = 0
 
 
 class _Reading:
@@ -158,6 +161,7 @@ class _Reading:
         self.places: dict[int, str] = {}
         self.last_card_id: str | None = None
         self.replaced_characters = 0
+        self.negative_zeros = 0
         self.empty = 0
         self._only = only
         self._project_id = project_id
@@ -220,14 +224,17 @@ class _Reading:
     ) -> Iterator[CardDraft]:
         ids = _Ids(DerivedIds(*scope), DerivedIds(*key))
         if conversation.request is not None and source_format.draft_request is not None:
-            each = self._stored(conversation.request)
-            self.replaced_characters += each.replaced
+            each = self._counted(self._stored(conversation.request))
             cards = source_format.draft_request(each.entry)
             yield from _with_ids(cards, ids, (each.entry.position, each.canonical))
-        for each in self.stored(conversation):
-            self.replaced_characters += each.replaced
+        for each in map(self._counted, self.stored(conversation)):
             cards = _drafted(source_format, each.entry)
             yield from _with_ids(cards, ids, (each.entry.position, each.canonical), each.entry.created_at)
+
+    def _counted(self, stored: _StoredEntry) -> _StoredEntry:
+        self.replaced_characters += stored.replaced
+        self.negative_zeros += stored.negative_zeros
+        return stored
 
     def stored(self, conversation: Conversation) -> Iterator[_StoredEntry]:
         """The entries of a conversation as they will be stored."""
@@ -251,7 +258,8 @@ class _Reading:
             return _StoredEntry(entry, exact_json.canonical_of_simple(entry.value).decode(), 0)
         value, replaced = self._storable(entry.value, entry.place)
         text = exact_json.canonical(exact_json.encode(value)).decode()
-        return _StoredEntry(msgspec.structs.replace(entry, value=value), text, replaced)
+        zeros = exact_json.negative_zeros(value)
+        return _StoredEntry(msgspec.structs.replace(entry, value=value), text, replaced, zeros)
 
     def _storable(self, value: Any, place: str) -> tuple[Any, int]:
         """`value` and how many bad characters were replaced in it. Raises InvalidCard naming `place`."""

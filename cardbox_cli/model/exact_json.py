@@ -219,6 +219,15 @@ def replace_bad_text(value: Any) -> tuple[Any, int]:
     return value, 0
 
 
+def negative_zeros(value: Any) -> int:
+    """How many numbers in the JSON `value` are -0.0, which JSONB holds as 0.0."""
+    if isinstance(value, list):
+        return sum(map(negative_zeros, value))
+    if isinstance(value, dict):
+        return sum(map(negative_zeros, value.values()))
+    return int(type(value) in (float, Decimal) and value == 0 and str(value).startswith("-"))
+
+
 # The way to a part of a value, from its end: keys and places. It is spelled only where something is wrong:
 # a key may be as long as all the rest of the value.
 _Way = tuple["_Way | None", str | int]

@@ -430,3 +430,15 @@ def test_what_is_gone_from_a_folder_meanwhile_is_left_out(
 
     monkeypatch.setattr(os, "scandir", scandir)
     assert len(lines(cbx("card", "import", str(tmp_path), "-o", "id"))) == 1
+
+
+def test_zeros_that_lose_their_sign_are_counted(cbx: Cbx, tmp_path: Path) -> None:
+    (tmp_path / "f.json").write_text(
+        '{"model": "m", "temperature": -0.0, "messages": [{"role": "user", "content": "-0.0", "n": [-0.0, 0.0, -1.5]}, '
+        '{"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function", '
+        '"function": {"name": "f", "arguments": "{\\"x\\":-0.0}"}}]}]}'
+    )
+    result = cbx("card", "import", str(tmp_path / "f.json"), "-o", "id")
+    assert "2 numbers -0.0 stored as 0.0" in result.err
+    exported = cbx("card", "export", "--box", result.out.strip(), "--to", "openai").out
+    assert (exported.count("-0.0"), exported.count("-1.5")) == (2, 1)  # in the texts, where they stay
