@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from cardbox_cli.errors import InvalidInput
+
 EVENTS = "events"
 _EVENT = re.compile(r"(?:event-)?(\d+)(?:-[0-9A-Za-z-]+)?\.json")
 _BLOCK = 1 << 16
@@ -25,13 +27,19 @@ def is_of_events(path: str | Path) -> bool:
 
 
 def pieces(path: str | Path) -> Iterator[bytes]:
-    """The events of a folder as one JSON list, in the order of their numbers."""
+    """The events of a folder as one JSON list, in the order of their numbers.
+
+    Raises InvalidInput naming the file that cannot be read.
+    """
     numbered = ((found, each) for each in Path(path).iterdir() if (found := _EVENT.fullmatch(each.name)))
     lead = b"["
     for _, each in sorted((int(found[1]), each) for found, each in numbered):
         yield lead
-        with each.open("rb") as file:
-            yield from iter(lambda file=file: file.read(_BLOCK), b"")  # type: ignore[misc]
+        try:
+            with each.open("rb") as file:
+                yield from iter(lambda file=file: file.read(_BLOCK), b"")  # type: ignore[misc]
+        except OSError as exc:
+            raise InvalidInput(f"{each} cannot be read: {exc.strerror}", hint="check its rights") from exc
         lead = b",\n"
     yield b"]\n"
 

@@ -182,6 +182,15 @@ def test_a_folder_of_events_is_one_conversation_that_grows(cbx: Cbx, tmp_path: P
     assert last == {"role": "assistant", "content": "I look twice.\nDone."}
 
 
+def test_an_event_that_cannot_be_read_is_named(cbx: Cbx, tmp_path: Path) -> None:
+    (tmp_path / "events" / "1.json").mkdir(parents=True)
+    result = cbx("card", "import", str(tmp_path))
+    assert (result.code, result.err.splitlines()[0]) == (
+        4,
+        f"error: {tmp_path / 'events' / '1.json'} cannot be read: Is a directory",
+    )
+
+
 def test_a_folder_of_the_sdk_is_one_conversation(cbx: Cbx, tmp_path: Path) -> None:
     for number, text in enumerate(["One.", "Two."]):
         message = {"role": "user", "content": [{"type": "text", "text": text}, {"type": "image", "image_urls": ["https://example.com/a.png"]}]}  # fmt: skip
