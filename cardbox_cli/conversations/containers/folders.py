@@ -19,11 +19,12 @@ _BLOCK = 1 << 16
 def is_of_events(path: str | Path) -> bool:
     """Whether a folder has events in it, a file for each."""
     folder = Path(path)
-    return (
-        folder.name == EVENTS
-        and folder.is_dir()
-        and any(_EVENT.fullmatch(each.name) for each in folder.iterdir())
-    )
+    if folder.name != EVENTS:
+        return False
+    try:
+        return any(_EVENT.fullmatch(each.name) for each in folder.iterdir())
+    except OSError:  # no folder, or one that may not be read
+        return False
 
 
 def pieces(path: str | Path) -> Iterator[bytes]:
