@@ -78,7 +78,7 @@ class Deployment:
         said |= {"tool_call_id": tool_call_id}
         metadata |= {name: value for name, value in said.items() if value is not None}
         self._run(
-            "INSERT INTO cards (card_id, tenant_id, content, tool_calls, tool_call_id, metadata)"
+            "INSERT INTO public.cards (card_id, tenant_id, content, tool_calls, tool_call_id, metadata)"
             " VALUES (%(card_id)s, %(project_id)s, %(content)s, %(tool_calls)s, %(tool_call_id)s,"
             " %(metadata)s || jsonb_build_object('created_at', now()::text))"
             " ON CONFLICT (card_id) DO UPDATE SET content = excluded.content, tool_calls = excluded.tool_calls,"
@@ -102,7 +102,7 @@ class Deployment:
     def box(self, *card_ids: str) -> str:
         box_id = str(uuid6.uuid7())
         self._run(
-            "INSERT INTO card_boxes (box_id, tenant_id, card_ids) VALUES (%(box_id)s, %(project_id)s, %(card_ids)s)",
+            "INSERT INTO public.card_boxes (box_id, tenant_id, card_ids) VALUES (%(box_id)s, %(project_id)s, %(card_ids)s)",
             box_id=box_id,
             card_ids=Jsonb(list(card_ids)),
         )
@@ -110,7 +110,7 @@ class Deployment:
 
     def append(self, box_id: str, *card_ids: str) -> None:
         self._run(
-            "UPDATE card_boxes SET card_ids = coalesce(card_ids, '[]') || %(card_ids)s, updated_at = now()"
+            "UPDATE public.card_boxes SET card_ids = coalesce(card_ids, '[]') || %(card_ids)s, updated_at = now()"
             " WHERE tenant_id = %(project_id)s AND box_id = %(box_id)s",
             box_id=box_id,
             card_ids=Jsonb(list(card_ids)),
@@ -571,7 +571,7 @@ class Deployment:
 
     def cards_of(self, box_id: str) -> list[str]:
         """The ids that a box lists."""
-        found = self._value("SELECT card_ids FROM card_boxes WHERE box_id = %(box_id)s", box_id=box_id)
+        found = self._value("SELECT card_ids FROM public.card_boxes WHERE box_id = %(box_id)s", box_id=box_id)
         return list(found or [])
 
     def _set_head(self, turn: Turn, assignments: str, **parameters: Any) -> None:

@@ -756,7 +756,7 @@ def test_an_argument_that_no_rule_uses_is_not_looked_at(database: Database) -> N
 def test_a_profile_whose_box_is_gone_is_refused(database: Database, profiles: ProfileStore) -> None:
     lost = profiles.get("researcher").profile_box_id
     with database.connection.transaction(force_rollback=True):
-        database.connection.execute("DELETE FROM card_boxes WHERE box_id = %s", [lost])
+        database.connection.execute("DELETE FROM public.card_boxes WHERE box_id = %s", [lost])
         with pytest.raises(NotFound) as caught:
             pack_context(PROJECT, TOOL, AGENT, {}, recipe(), conn=database.connection)
     assert caught.value.message == f"the box {lost!r} of profile 'researcher' is gone"

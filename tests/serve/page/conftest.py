@@ -32,7 +32,8 @@ HOSTILE = (
 )
 
 
-@pytest.fixture(scope="session")
+# Not for the session: as long as it runs, so does an event loop of this thread, and the stack is its own.
+@pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """Debian's Chromium, started once."""
     path = program("chromium")
