@@ -99,4 +99,10 @@ class Typist:
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None and time.monotonic() < deadline:
             self.glimpse(r"(?!)", 0.1)
+        # What it said last may still be on its way.
+        while select.select([self._ours], [], [], 0)[0]:
+            before = len(self._seen)
+            self.glimpse(r"(?!)", 0.05)
+            if len(self._seen) == before:
+                break
         return self.process.wait(1)
