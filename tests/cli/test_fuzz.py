@@ -36,6 +36,8 @@ LEFT_OUT = {
     "db start",
     "db destroy",
     "db restore",
+    "mcp",
+    "serve",
     "worker run",
     "turn watch",
     "config edit",

@@ -118,7 +118,8 @@ class Statements:
             with driver_errors.translated(), self._clocked(True), connection.transaction():
                 yield
         finally:
-            if not connection.closed:
+            # What was interrupted amid a statement, or closed, nobody uses again.
+            if self.idle:
                 connection.isolation_level, connection.read_only = before
 
     @contextmanager
