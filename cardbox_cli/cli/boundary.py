@@ -3,7 +3,8 @@
 import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 import click
@@ -47,6 +48,22 @@ def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> in
         return _report(_not_text(exc), argv, session)
     except Exception as exc:
         return _report(_unwritten(exc) or _bug(exc), argv, session)
+
+
+@contextmanager
+def ended_by_interrupt() -> Iterator[None]:
+    """Within, SIGINT ends the process at once, whatever its threads wait for. For what only reads."""
+    import signal
+
+    def end(*_: object) -> None:
+        _tell("\ninterrupted")
+        os._exit(INTERRUPTED)
+
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _tell(text: str) -> None:

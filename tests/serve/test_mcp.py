@@ -1,24 +1,35 @@
-"""The tools for agents: asked by the SDK's own client, over the standard streams of a real process."""
+"""The tools for agents: asked by the SDK's own client, over the standard streams of a real process.
 
+What is one tool's own is asked without a process between.
+"""
+
+import importlib.util
 import json
+import logging
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import anyio
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp.server.mcpserver.exceptions import ToolError
 
 from cardbox_cli.model.cards import draft_card
-from cardbox_cli.serve.bounded import bounded
+from cardbox_cli.serve.bounded import MOST, bounded
+from cardbox_cli.serve.mcp import Reader, lending_of, make_server
+from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
-from tests.conftest import PROJECT
+from tests.cli.conftest import succeed
+from tests.conftest import PROJECT, Cbx
 from tests.execution.fixtures import Asked
 
 Call = tuple[str, dict[str, Any]]
@@ -54,6 +65,24 @@ def agent(environment: dict[str, str]) -> Ask:
         return in_a_thread(asked)
 
     return ask
+
+
+@pytest.fixture
+def read(target: Target) -> Iterator[Reader]:
+    """What all tools ask by, in this process. A statement may take a tenth of a second."""
+    with closing(lending_of(lambda: Database.open_target(target), longest=0.1)) as lending:
+        yield Reader(lending, PROJECT, settings=Settings(), usual="default")
+
+
+def called(read: Reader, *calls: Call) -> list[Any]:
+    """The results of these calls, asked in this process."""
+
+    async def asked() -> list[Any]:
+        async with Client(make_server(read)) as client:
+            return [await client.call_tool(name, arguments) for name, arguments in calls]
+
+    results: list[Any] = in_a_thread(asked)
+    return results
 
 
 def _told(result: Any) -> tuple[bool, Any]:
@@ -140,6 +169,117 @@ def test_another_project_s_are_not_there(agent: Ask, ask: Asked) -> None:
     assert (none, nothing) == ([], [])
 
 
+def test_a_project_of_which_nothing_is_known_is_not_called_well(read: Reader) -> None:
+    [result] = called(read, ("why", {}))
+    assert result.is_error
+    assert "not-found: no project 'p'" in result.content[0].text
+
+
+def test_answers_are_those_of_the_commands(read: Reader, ask: Asked, cbx: Cbx) -> None:
+    turn = ask("clerk").agent_turn_id
+    turns, shown, cost = called(
+        read, ("list_turns", {"agent": "clerk"}), ("show_turn", {"turn": turn}), ("cost", {"turn": turn})
+    )
+    assert json.loads(turns.content[0].text) == json.loads(succeed(cbx("turn", "list", "-o", "json")))
+    assert json.loads(shown.content[0].text) == json.loads(succeed(cbx("turn", "show", turn, "-o", "json")))
+    by_command = json.loads(succeed(cbx("cost", turn, "-o", "json")))
+    told = json.loads(cost.content[0].text)
+    assert {key: told[key] for key in ("id", "tokens", "steps")} == {
+        key: by_command[key] for key in ("id", "tokens", "steps")
+    }
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (("render", {"turn": "t", "formt": "anthropic"}), "formt"),
+        (("list_turns", {"status": "bogus"}), "queued|pending|dispatched"),
+        (("list_turns", {"limit": 101}), "less than or equal to 100"),
+        (("why", {"turn": "t", "agent": "a"}), "turn and agent are two questions"),
+        (("search_cards", {"text": "  "}), "text"),
+        (("show_card", {"card": "z" * 1_000_000}), "at most 400 characters"),
+        (("search_cards", {"text": "a\0b"}), "NUL"),
+    ],
+    ids=["an argument it has not", "a state", "a limit", "two", "no words", "a long id", "a NUL"],
+)
+def test_an_argument_that_would_mislead_is_refused(read: Reader, call: Call, says: str) -> None:
+    [result] = called(read, call)
+    assert result.is_error
+    assert says in result.content[0].text
+    assert len(result.content[0].text) < 2_100
+
+
+def test_a_request_is_shown_in_another_provider_s_format(read: Reader, ask: Asked) -> None:
+    turn = ask("clerk").agent_turn_id
+    [result] = called(read, ("render", {"turn": turn, "format": "anthropic"}))
+    assert json.loads(result.content[0].text)["format"] == "anthropic"
+
+
+def test_what_is_cut_says_how_to_see_it_whole(read: Reader, cards: CardStore) -> None:
+    draft = draft_card("agent.thought", f"begin {'x' * 100_000} end")
+    cards.add_many([draft])
+    [result] = called(read, ("show_card", {"card": draft.card_id}))
+    answer, note = (content.text for content in result.content)
+    card = json.loads(answer)
+    assert card["card_id"] == draft.card_id
+    assert card["content"]["text"].startswith("begin x")
+    assert card["content"]["text"].endswith("x end")
+    assert note.endswith(f"cbx card show {draft.card_id} -o json --project p")
+
+
+def test_nothing_can_be_written(read: Reader) -> None:
+    with pytest.raises(ToolError, match="read-only"):
+        read(lambda project: CardStore(project.database, PROJECT).add_many([draft_card("t", "x")]))
+
+
+def test_a_statement_takes_no_longer_than_it_may(read: Reader) -> None:
+    with pytest.raises(ToolError, match="statement timeout"):
+        read(lambda project: project.database.connection.execute("SELECT pg_sleep(600)"))
+    assert read(lambda _: "still there") == ['"still there"']
+
+
+def test_what_nobody_expected_shows_neither_stack_nor_secret(
+    read: Reader, caplog: pytest.LogCaptureFixture
+) -> None:
+    def ask(_: object) -> None:
+        raise RuntimeError("cannot reach postgresql://reader:hunter2@db.example.org/cards")
+
+    with caplog.at_level(logging.INFO), pytest.raises(ToolError) as caught:
+        read(ask)
+    assert "unexpected RuntimeError" in str(caught.value)
+    [record] = caplog.records
+    assert record.exc_info is None
+    assert "hunter2" not in f"{caught.value}{record.getMessage()}"
+
+
+def test_without_its_library_it_says_what_to_install(cbx: Cbx, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "mcp" else find(name))
+    refused = cbx("mcp")
+    assert refused.code == 2
+    assert "pip install 'cardbox-cli[mcp]'" in refused.err
+
+
+def test_an_interrupt_ends_it_while_it_waits_for_a_line(environment: dict[str, str]) -> None:
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    with subprocess.Popen(
+        [sys.executable, "-m", "cardbox_cli", "mcp"],
+        env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdin and process.stdout and process.stderr  # noqa: PT018
+        try:
+            process.stdin.write(json.dumps(message).encode() + b"\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["id"] == 1
+            process.send_signal(signal.SIGINT)
+            # Its stdin stays open meanwhile.
+            assert process.wait(60) == 130
+            assert (process.stdout.read(), process.stderr.read()) == (b"", b"\ninterrupted\n")
+        finally:
+            process.kill()
+
+
 def test_it_ends_when_nobody_speaks_to_it(environment: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "cardbox_cli", "mcp"],
@@ -148,21 +288,47 @@ def test_it_ends_when_nobody_speaks_to_it(environment: dict[str, str]) -> None:
     assert (done.returncode, done.stdout) == (0, b"")
 
 
+def _nested(levels: int) -> Any:
+    value: Any = "deep" * 20_000
+    for level in range(levels):
+        value = {"key": value} if level % 2 else [value]
+    return value
+
+
 @pytest.mark.parametrize(
     "value",
     [
         "x" * 1_000_000,
+        "\x01超" * 100_000,
         ["y" * 100] * 100_000,
+        list(range(100_000)),
         {"a": {"b": ["z" * 10_000] * 50}},
+        {f"key {number}": number for number in range(100_000)},
+        {"q" * 1_000_000: 1},
         [[[["w"] * 20] * 20] * 20] * 20,
+        [10**900] * 1_000,
+        _nested(400),
     ],
-    ids=["a text", "a list", "within", "many in many"],
-)
+    ids=[
+        "a text", "what takes many bytes", "a list", "many small", "within", "many keys", "a long key",
+        "many in many", "numbers", "deep",
+    ],
+)  # fmt: skip
 def test_an_answer_is_cut_to_what_a_model_takes_in(value: Any) -> None:
-    said = bounded(value)
-    assert len(said) < 41_000
-    assert "more" in said
+    said = bounded({"id": "01a2084b946670bc9792427722eea78e", "value": value})
+    assert len(said.json.encode()) <= MOST
+    assert said.whole is not None
+    assert json.loads(said.json)["id"] == "01a2084b946670bc9792427722eea78e"
+    assert " more" in said.json
+
+
+def test_what_is_short_stays_whole_beside_what_is_long() -> None:
+    entries = [{"id": f"card {number}", "text": "x" * 50_000 if number == 3 else "y"} for number in range(9)]
+    kept = json.loads(bounded(entries).json)
+    assert [each["id"] for each in kept] == [each["id"] for each in entries]
+    assert [each["text"] for each in kept if each["id"] != "card 3"] == ["y"] * 8
 
 
 def test_a_short_answer_is_whole() -> None:
-    assert json.loads(bounded({"a": [1.50, "\x1b", None]})) == {"a": [1.5, "\x1b", None]}
+    said = bounded({"a": [1.50, "\x1b", None]})
+    assert (json.loads(said.json), said.whole) == ({"a": [1.5, "\x1b", None]}, None)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from typer import Option
 
+from cardbox_cli.cli.boundary import ended_by_interrupt
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
@@ -20,7 +21,7 @@ def command(
     """Give a coding agent read-only tools for this project, over the Model Context Protocol on stdio.
 
     They are what `cbx why`, `turn show`, `render`, `card search` and `cost` answer. Whatever starts it speaks
-    the protocol; nothing in it writes. Needs cardbox-cli[mcp].
+    the protocol; nothing in it writes. Ends with its stdin. Needs cardbox-cli[mcp].
     """
     from importlib.util import find_spec
 
@@ -35,4 +36,6 @@ def command(
             # Whatever is wrong with the database is told at once.
             pass
         read = Reader(lending, session().project_id, settings=settings_from(), usual=session().usual_project)
-        make_server(read).run("stdio")
+        # A thread waits for the next line of stdin, and no interrupt wakes it.
+        with ended_by_interrupt():
+            make_server(read).run("stdio")
