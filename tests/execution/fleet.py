@@ -373,6 +373,14 @@ class Fleet:
 
     # --- waiting
 
+    def wait_until(self, is_so: Callable[[], bool]) -> None:
+        """Raises Hangs where it does not become so in time."""
+        deadline = time.monotonic() + _PATIENCE
+        while not is_so():
+            if time.monotonic() > deadline:
+                raise Hangs(self._story("what was waited for did not come"))
+            time.sleep(0.05)
+
     def _wait_for_queues(self, asking: list[Future[None]]) -> None:
         """Wait until a quarter of all turns has been asked for, so that there is something to queue behind."""
         while len(self.asked) < self.scale.turns // 4:
