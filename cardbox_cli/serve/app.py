@@ -16,6 +16,7 @@ from cardbox_cli.serve.api import batches, boxes, cards, chats, events, requests
 from cardbox_cli.serve.api.document import document
 from cardbox_cli.serve.bounds import Bounds
 from cardbox_cli.serve.errors import answer_errors
+from cardbox_cli.serve.following import Following
 from cardbox_cli.serve.options import ServeOptions, is_loopback
 from cardbox_cli.serve.page.routes import routes as pages
 from cardbox_cli.store.connection.database import Database
@@ -34,6 +35,7 @@ def make_app(options: ServeOptions) -> FastAPI:
     )
     app.state.options = options
     app.state.streams = 0
+    app.state.following = Following()
     app.state.doorkeeper = Doorkeeper(
         Cookies(is_secure=options.behind_tls), asks_for_tokens=options.asks_for_tokens
     )
@@ -75,7 +77,7 @@ def _guard(app: FastAPI, options: ServeOptions) -> None:
             allow_origins=list(options.origins),
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "If-None-Match"],
-            expose_headers=["ETag"],
+            expose_headers=["ETag", "Link"],
         )
     hosts = [*options.hosts] or ([*_LOCAL] if is_loopback(options.host) else [])
     if hosts:

@@ -1,11 +1,14 @@
-"""What a request may be: so long, and no longer. And what every answer says of itself."""
+"""What a request may be: so long, and sent in such a time. And what every answer says of itself."""
 
+import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cardbox_cli.serve.errors import answer
 
 MOST = 1 << 20
 """Bytes of a request's body."""
+PATIENCE = 30.0
+"""Seconds in which it has to come."""
 
 _SAID = (
     (b"x-content-type-options", b"nosniff"),
@@ -33,18 +36,19 @@ class Bounds:
                 message["headers"] = [*message.get("headers", []), *_SAID]
             await send(message)
 
-        body = bytearray()
-        while True:
-            message = await receive()
-            if message["type"] != "http.request":
-                return
-            body += message.get("body", b"")
-            if len(body) > MOST:
-                refusal = answer(413, "bad_request", f"the request's body is longer than {MOST} bytes")
-                await refusal(scope, receive, marked)
-                return
-            if not message.get("more_body"):
-                break
+        try:
+            with anyio.fail_after(PATIENCE):
+                body = await _body(receive)
+        except TimeoutError:
+            refusal = answer(408, "bad_request", "the request's body did not come in time")
+            await refusal(scope, receive, marked)
+            return
+        if body is None:
+            return
+        if len(body) > MOST:
+            refusal = answer(413, "bad_request", f"the request's body is longer than {MOST} bytes")
+            await refusal(scope, receive, marked)
+            return
         is_read = False
 
         async def held() -> Message:
@@ -52,6 +56,18 @@ class Bounds:
             if is_read:
                 return await receive()
             is_read = True
-            return {"type": "http.request", "body": bytes(body), "more_body": False}
+            return {"type": "http.request", "body": body, "more_body": False}
 
         await self._app(scope, held, marked)
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """A request's body, or as much of it as is too long; None of an asker who has gone away."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += message.get("body", b"")
+        if len(body) > MOST or not message.get("more_body"):
+            return bytes(body)

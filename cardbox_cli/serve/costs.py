@@ -8,6 +8,7 @@ from cardbox_cli.context.cost.answer import CostAnswer, cost_answer, costs_of
 from cardbox_cli.context.cost.series import Sent, conversation
 from cardbox_cli.context.cost.subject import ChatSubject
 from cardbox_cli.context.formats import provider_of
+from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.execution.requests.series import sent_by_turn
 from cardbox_cli.serve.project import Project
@@ -35,7 +36,10 @@ def costed(
 
 
 def series_of(read: Project, kind: str, name: str) -> tuple[Sequence[Sent], ChatSubject | None]:
-    """The requests of a `box`, `chat`, `turn` or `agent`; of what has sent none the next one, composed."""
+    """The requests of a `box`, `chat`, `turn` or `agent`; of what has sent none the next one, composed.
+
+    Raises NotFound, for an agent without a turn, too.
+    """
     requests = Requests(read)
     if kind == "box":
         shown = requests.of_box(name)
@@ -46,7 +50,10 @@ def series_of(read: Project, kind: str, name: str) -> tuple[Sequence[Sent], Chat
     turns = TurnViews(read.database, read.project_id)
     if kind == "turn":
         return _of_turns(read, [turns.get(name)]) or _next(requests, turn=name), None
-    return _of_turns(read, list(turns.newest(TurnFilter(agent_id=name), limit=_LAST))[::-1]), None
+    last = list(turns.newest(TurnFilter(agent_id=name), limit=_LAST))
+    if not last:
+        raise NotFound(f"agent {name!r} has no turn in project {read.project_id!r}")
+    return _of_turns(read, last[::-1]), None
 
 
 def _of_turns(read: Project, turns: Sequence[TurnRow]) -> list[Sent]:

@@ -19,6 +19,8 @@ _BETWEEN = "~"
 Behind = Annotated[str | None, Query(max_length=400)]
 """Where a page begins: an instant and an id, as `following` writes them."""
 
+BehindId = Annotated[str | None, Query(max_length=1000)]
+"""Where a page of a list begins that is sorted by ids: the last one before."""
 
 # The last place that a box can have.
 _LAST_PLACE = 2**31 - 1
@@ -41,10 +43,17 @@ def mark_of(behind: str | None, *, of_boxes: bool = False) -> Mark | None:
     return Mark(moment, named)
 
 
-def following(found: Sequence[Any], key: str, time: str = "created_at", size: int = LINES) -> str | None:
-    """Where the page behind these begins, of which one more was read than it shows; None at the end."""
+def following(
+    found: Sequence[Any], key: str, time: str | None = "created_at", size: int = LINES
+) -> str | None:
+    """Where the page behind these begins, of which one more was read than it shows; None at the end.
+
+    A list that is sorted by ids has no `time`.
+    """
     if len(found) <= size:
         return None
     last = found[size - 1]
+    if time is None:
+        return str(getattr(last, key))
     moment = getattr(last, time)
     return None if moment is None else f"{moment.isoformat()}{_BETWEEN}{getattr(last, key)}"

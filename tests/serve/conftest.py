@@ -1,10 +1,14 @@
-"""An app on the test's database, asked without a socket between."""
+"""An app on the test's database, asked without a socket between, or by one."""
 
+import socket
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
+import uvicorn
+from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from cardbox_cli.serve.app import make_app
@@ -12,6 +16,7 @@ from cardbox_cli.serve.options import ServeOptions
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.target import Target
 from tests.conftest import PROJECT
+from tests.crash.processes import until
 
 Serve = Callable[..., TestClient]
 
@@ -35,3 +40,31 @@ def serve(target: Target) -> Iterator[Serve]:
 def api(serve: Serve) -> TestClient:
     """Whoever can reach it may ask."""
     return serve()
+
+
+@pytest.fixture
+def start(target: Target) -> Iterator[Callable[..., str]]:
+    """Start servers as these options ask for; where each answers."""
+    with ExitStack() as stack:
+
+        def start(**options: Any) -> str:
+            told = ServeOptions(target=target, settings=Settings(), usual_project=PROJECT, **options)
+            return stack.enter_context(_serving(make_app(told)))
+
+        yield start
+
+
+@contextmanager
+def _serving(app: FastAPI) -> Iterator[str]:
+    listening = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    until(lambda: server.started)
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()

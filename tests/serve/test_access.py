@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from fastapi.routing import APIRoute
@@ -12,21 +13,29 @@ from cardbox_cli.model.api_tokens import new_token, project_of
 from cardbox_cli.serve.access.attempts import Attempts
 from cardbox_cli.serve.app import API
 from cardbox_cli.serve.options import is_loopback
+from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import lines
 from tests.conftest import PROJECT, Cbx
+from tests.execution.fixtures import Asked
 from tests.serve.conftest import Serve
 
 OTHER = "other/projekt ü"
 
 
-def addresses() -> Iterator[tuple[str, str]]:
-    """Every address that is about a project, with its method."""
+def routes() -> Iterator[APIRoute]:
+    """What there is below a project."""
     for module in API:
         for route in module.routes.routes:
             assert isinstance(route, APIRoute)
-            for method in route.methods:
-                yield method, f"/projects/{PROJECT}{re.sub(r'{[^}]*}', 'x', route.path)}"
+            yield route
+
+
+def addresses() -> Iterator[tuple[str, str]]:
+    """Every address that is about a project, with its method."""
+    for route in routes():
+        for method in route.methods:
+            yield method, f"/projects/{PROJECT}{re.sub(r'{[^}]*}', 'x', route.path)}"
 
 
 ADDRESSES = sorted(addresses())
@@ -69,6 +78,43 @@ def test_only_a_token_of_the_project_opens_it(
     assert (status, "auth_failed" in text) == (403, True)
     if "/events" not in address:
         assert asked(guarded, method, address, token)[0] not in (401, 403, 500)
+
+
+def test_ids_of_another_project_lead_nowhere(
+    api: TestClient, ask: Asked, context_box: str, boxes: BoxStore
+) -> None:
+    """Whatever a path, a query or a body may name is named; a new kind of id must be told here."""
+    [card_id] = boxes.get(context_box).card_ids
+    turn = ask("clerk").agent_turn_id
+    named = {
+        "box": context_box,
+        "turn": turn,
+        "agent": "clerk",
+        "chat": "c-chat-1",
+        "text": "cause",
+        "trace": turn,
+    }
+    ids = {"box_id": context_box, "card_id": card_id, "agent_id": "clerk", "turn_id": turn, "batch_id": "b"}
+    bodies = {
+        "/cards/batch": {"card_ids": [card_id]},
+        "/boxes/batch": {"box_ids": [context_box], "hydrate": True},
+    }
+    for route in routes():
+        path = re.sub(
+            r"{(\w+)[^}]*}", lambda found: quote({**ids, "chat_key": "c-chat-1"}[found[1]]), route.path
+        )
+        if "POST" in route.methods:
+            found = api.post(f"/projects/other{path}", json=bodies[path]).json()
+            assert [key for key in found if found[key]] == [
+                min(key for key in found if key.startswith("missing"))
+            ]
+            continue
+        if path == "/events":
+            continue
+        known = {each.name for each in route.dependant.query_params} & set(named)
+        for query in ({}, *({name: named[name]} for name in known)):
+            answer = api.get(f"/projects/other{path}", params=query)
+            assert answer.status_code in (400, 404, 422) or answer.json() == [], (path, query, answer.text)
 
 
 def test_a_project_of_any_name_is_in_its_token() -> None:

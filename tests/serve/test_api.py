@@ -1,16 +1,27 @@
 """The further views of the API: what commands answer with -o json, page by page, harmless whatever is stored."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
+import anyio
+import httpx
 import pytest
 from starlette.testclient import TestClient
+from starlette.types import Message
 
+from cardbox_cli.chat.room import Room
+from cardbox_cli.chat.transcript import send
+from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
+from cardbox_cli.serve import bounds
+from cardbox_cli.serve.following import Following
+from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.views.changes import ChangeViews
 from tests.cli.conftest import succeed
 from tests.conftest import PROJECT, Cbx
 from tests.crash.processes import until
@@ -89,6 +100,27 @@ def test_a_list_goes_on_where_the_page_before_ended(api: TestClient, ask: Asked)
     assert found == wanted
 
 
+@pytest.mark.parametrize(
+    ("list_", "key", "count"), [("agents", "agent_id", 2), ("inbox", "inbox_id", 5), ("chats", "chat_key", 3)]
+)
+def test_so_do_others(
+    api: TestClient, ask: Asked, runtime: Runtime, list_: str, key: str, count: int
+) -> None:
+    room = Room(runtime.database, PROJECT, Settings())
+    for number in range(5):
+        ask("clerk")
+        if number < 3:
+            send(room, f"c-chat-{number}", "Hello.")
+    whole = [each[key] for each in api.get(f"{BASE}/{list_}").json()]
+    assert len(whole) == count
+    found, address = [], f"{BASE}/{list_}?limit=1"
+    while address:
+        page = api.get(address)
+        found += [each[key] for each in page.json()]
+        address = page.links.get("next", {}).get("url", "")
+    assert found == whole
+
+
 def test_only_what_says_it_is_found(api: TestClient, cards: CardStore) -> None:
     cards.add(draft_card("agent.thought", "The Deploy failed", card_id="one"))
     cards.add(draft_card("agent.thought", "all is well", card_id="two"))
@@ -124,6 +156,28 @@ class TestWhateverIsStored:
     def test_a_body_that_is_too_long_is_refused(self, api: TestClient) -> None:
         answer = api.post(f"{BASE}/cards/batch", content=b'{"card_ids": ["' + b"x" * 2_000_000 + b'"]}')
         assert (answer.status_code, answer.json()["detail"]["error_code"]) == (413, "bad_request")
+
+    def test_a_body_that_does_not_come_is_not_waited_for(
+        self, serve: Serve, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(bounds, "PATIENCE", 0.01)
+        sent: list[Message] = []
+
+        async def never() -> Message:
+            await anyio.sleep_forever()
+            raise AssertionError
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": f"{BASE}/cards/batch",
+            "headers": [(b"host", b"localhost")],
+        }
+        anyio.run(serve().app, scope, never, send)
+        assert sent[0]["status"] == 408
 
     def test_a_name_of_nobody_s_is_only_not_found(self, api: TestClient) -> None:
         for name in ("%00", "%ff", "..%2f..%2fetc", "'; DROP TABLE cards; --"):
@@ -164,3 +218,37 @@ def test_who_finds_all_connections_lent_is_told(serve: Serve, monkeypatch: pytes
         answer = client.get(f"{BASE}/agents")
     assert (answer.status_code, answer.json()["detail"]["error_code"]) == (503, "upstream_unavailable")
     assert client.get(f"{BASE}/agents").status_code == 200
+
+
+def test_those_who_follow_are_so_many_and_leave_their_places(start: Callable[..., str], ask: Asked) -> None:
+    with httpx.Client(base_url=start(streams=1)) as client:
+        address = f"{BASE}/events"
+
+        def is_open() -> bool:
+            with client.stream("GET", address) as again:
+                return again.status_code == 200 and next(again.iter_lines(), "") != ""
+
+        with client.stream("GET", address) as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "retry: 3000"
+            ask("clerk")
+            assert next(line for line in lines if line) == "event: head"
+            refused = client.get(address)
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "30")
+        until(is_open)
+
+
+def test_however_many_follow_a_project_it_is_looked_at_once(
+    ask: Asked, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("cardbox_cli.serve.following.time.monotonic", lambda: now[0])
+    following = Following()
+    views, others = ChangeViews(database, PROJECT), ChangeViews(database, "other")
+    first = following.look(views)
+    ask("clerk")
+    assert following.look(views) is first
+    assert following.look(others).heads == {}
+    now[0] += 1
+    [(kind, head)] = following.look(views).news(first)
+    assert (kind, head.agent_id, head.status) == ("head", "clerk", "dispatched")

@@ -31,7 +31,8 @@ def command(
         bool,
         Option(
             "--require-token",
-            help="Ask for a token of the project on this machine, too. On other addresses it always does.",
+            help="Ask for a token of the project on this machine, too. Where others may reach it, it always"
+            " does: on other addresses, behind a proxy, by other names.",
         ),
     ] = False,
     allowed_host: Annotated[
@@ -62,7 +63,8 @@ def command(
     from cardbox_cli.serve.options import ServeOptions, is_loopback
     from cardbox_cli.serve.server import listen, serve
 
-    if not is_loopback(host) and not allowed_host and not behind_tls:
+    names = allowed_host or []
+    if not is_loopback(host) and not names and not behind_tls:
         announce("note: nothing here speaks TLS: tokens cross the network as they are (--behind-tls)")
     options = ServeOptions(
         target=session().target(),
@@ -70,9 +72,10 @@ def command(
         usual_project=session().usual_project,
         host=host,
         port=port,
-        hosts=allowed_host or (),
+        hosts=names,
         origins=cors_origin or (),
-        asks_for_tokens=require_token or not is_loopback(host),
+        # A proxy, or another name, leads those here who have no account on this machine.
+        asks_for_tokens=require_token or behind_tls or not all(map(is_loopback, [host, *names])),
         behind_tls=behind_tls,
         connections=connections,
         statement_timeout=statement_timeout,
@@ -90,7 +93,9 @@ def command(
 def _require_packages() -> None:
     from importlib.util import find_spec
 
-    missing = [name for name in ("fastapi", "uvicorn", "jinja2") if find_spec(name) is None]
+    missing = [
+        name for name in ("fastapi", "jinja2", "python_multipart", "uvicorn") if find_spec(name) is None
+    ]
     if missing:
         raise UsageError(
             f"the library {missing[0]} is not installed", hint="pip install 'cardbox-cli[serve]'"

@@ -1,12 +1,12 @@
 """How answers are made: JSON as the stores have it, exact to the digit, an ETag on what is asked again."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from fastapi import Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
@@ -48,19 +48,6 @@ def array(texts: Iterable[str]) -> str:
 def quoted(values: Any) -> str:
     """A value as JSON text."""
     return msgspec.json.encode(values).decode()
-
-
-def streamed(texts: Iterator[str]) -> StreamingResponse:
-    """A JSON array whose members are sent as they come."""
-
-    def pieces() -> Iterator[str]:
-        lead = "["
-        for text in texts:
-            yield lead + text
-            lead = ","
-        yield "[]" if lead == "[" else "]"
-
-    return StreamingResponse(pieces(), media_type=_JSON)
 
 
 def at_most(ids: Iterable[str], name: str) -> list[str]:

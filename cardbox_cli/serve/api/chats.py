@@ -8,16 +8,18 @@ from cardbox_cli.chat.views import ChatView, view
 from cardbox_cli.model.chats import Chat
 from cardbox_cli.serve.api.answers import encoded
 from cardbox_cli.serve.api.document import answers
-from cardbox_cli.serve.api.lists import Most, listed
+from cardbox_cli.serve.api.lists import Most, paged
+from cardbox_cli.serve.listing import BehindId
 from cardbox_cli.serve.reading import Read
 
 routes = APIRouter(tags=["chats"])
 
 
 @routes.get("/chats", responses=answers(list[Chat]))
-def chats(request: Request, read: Read, limit: Most = 50) -> Response:
+def chats(request: Request, read: Read, limit: Most = 50, behind: BehindId = None) -> Response:
     """The chats by their keys."""
-    return listed(request, _room(read).chats.all(limit=limit), limit)
+    found = _room(read).chats.all(limit=limit + 1, behind=behind)
+    return paged(request, found, limit, key="chat_key", time=None)
 
 
 @routes.get("/chats/{chat_key:path}", responses=answers(ChatView))

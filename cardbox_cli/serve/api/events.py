@@ -15,8 +15,9 @@ from fastapi.responses import StreamingResponse
 from cardbox_cli.errors import CbxError
 from cardbox_cli.model import exact_json
 from cardbox_cli.serve.errors import Refused
+from cardbox_cli.serve.following import Following
 from cardbox_cli.serve.reading import Read, read_project
-from cardbox_cli.store.views.changes import Changes, ChangeViews
+from cardbox_cli.store.views.changes import ChangeViews, Standing
 
 routes = APIRouter(tags=["events"])
 
@@ -28,42 +29,53 @@ _SILENT = 15
 @routes.get("/events", response_class=StreamingResponse)
 async def events(request: Request, project: str) -> StreamingResponse:
     """What changes in the project, until the asker goes away."""
-    first = await to_thread.run_sync(_look, request, project, None)
-    state = request.app.state
-    if state.streams >= state.options.streams:
+    if _is_full(request):
         raise Refused(503, "too many askers listen already", headers={"Retry-After": "30"})
+    first = await to_thread.run_sync(_look, request, project)
     stream = _stream(request, project, first)
     return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
-async def _stream(request: Request, project: str, seen: Changes) -> AsyncIterator[str]:
-    state = request.app.state
-    state.streams += 1
+async def _stream(request: Request, project: str, seen: Standing) -> AsyncIterator[str]:
+    yield "retry: 3000\n\n"
+    if _is_full(request):
+        return
+    request.app.state.streams += 1
     try:
-        yield "retry: 3000\n\n"
-        silent = 0
-        while not await request.is_disconnected():
-            await anyio.sleep(_PAUSE)
-            try:
-                seen = await to_thread.run_sync(_look, request, project, seen)
-            except (CbxError, Refused):
-                # Who asks again is told why.
-                return
-            for name, value in seen.news:
-                yield f"event: {name}\ndata: {exact_json.encode(value).decode('utf-8', 'replace')}\n\n"
-            silent = 0 if seen.news else silent + 1
-            if silent >= _SILENT:
-                silent = 0
-                yield ": nothing new\n\n"
+        async for text in _news(request, project, seen):
+            yield text
+    except (CbxError, Refused):
+        # It has begun, so that nothing else can be said: the asker comes back, and is told why.
+        return
     finally:
-        state.streams -= 1
+        request.app.state.streams -= 1
 
 
-def _look(request: Request, project: str, before: Changes | None) -> Changes:
-    """What has changed since the look before. Raises Refused once the asker may not look any more."""
+async def _news(request: Request, project: str, seen: Standing) -> AsyncIterator[str]:
+    silent = 0
+    while not await request.is_disconnected():
+        await anyio.sleep(_PAUSE)
+        before, seen = seen, await to_thread.run_sync(_look, request, project)
+        news = [] if seen is before else seen.news(before)
+        for name, value in news:
+            yield f"event: {name}\ndata: {exact_json.encode(value).decode('utf-8', 'replace')}\n\n"
+        silent = 0 if news else silent + 1
+        if silent >= _SILENT:
+            silent = 0
+            yield ": nothing new\n\n"
+
+
+def _is_full(request: Request) -> bool:
+    most: int = request.app.state.options.streams
+    return bool(request.app.state.streams >= most)
+
+
+def _look(request: Request, project: str) -> Standing:
+    """How the project stands. Raises Refused once the asker may not look any more."""
+    following: Following = request.app.state.following
     looking = read_project(request, project)
     read: Read = next(looking)
     try:
-        return ChangeViews(read.database, read.project_id).since(before)
+        return following.look(ChangeViews(read.database, read.project_id))
     finally:
         looking.close()  # type: ignore[attr-defined]  # it is a generator

@@ -15,16 +15,13 @@ from cardbox_cli.serve.listing import following
 Most = Annotated[int, Query(alias="limit", ge=1, le=200, description="At most so many.")]
 
 
-def listed(request: Request, items: Iterable[Any], most: int) -> Response:
-    """A list that has no further pages: the first of these."""
-    return answered(request, array(_text(each) for each in islice(items, most)))
-
-
-def paged(request: Request, items: Iterable[Any], most: int, *, key: str) -> Response:
-    """A page of these, newest first, of which one more is read."""
+def paged(
+    request: Request, items: Iterable[Any], most: int, *, key: str, time: str | None = "created_at"
+) -> Response:
+    """A page of these, of which one more is read, by their `time`, or without one by their `key`."""
     found = list(islice(items, most + 1))
     response = answered(request, array(map(_text, found[:most])))
-    behind = following(found, key, size=most)
+    behind = following(found, key, time, size=most)
     if behind is not None:
         known = {name: value for name, value in request.query_params.items() if name != "behind"}
         address = f"{request.url.path}?{urlencode({**known, 'behind': behind})}"

@@ -9,8 +9,8 @@ from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.model.identity import RosterEntry
 from cardbox_cli.serve.api.answers import encoded
 from cardbox_cli.serve.api.document import answers
-from cardbox_cli.serve.api.lists import Most, listed, paged
-from cardbox_cli.serve.listing import Behind, mark_of
+from cardbox_cli.serve.api.lists import Most, paged
+from cardbox_cli.serve.listing import Behind, BehindId, mark_of
 from cardbox_cli.serve.reading import Read
 from cardbox_cli.store.roster import AgentFilter, RosterStore
 from cardbox_cli.store.views.inbox import InboxFilter, InboxViews
@@ -21,11 +21,17 @@ routes = APIRouter(tags=["turns"])
 
 @routes.get("/agents", responses=answers(list[RosterEntry]))
 def agents(
-    request: Request, read: Read, limit: Most = 50, worker_target: str | None = None, tag: str | None = None
+    request: Request,
+    read: Read,
+    limit: Most = 50,
+    worker_target: str | None = None,
+    tag: str | None = None,
+    behind: BehindId = None,
 ) -> Response:
     """The agents by id, each with what it does now."""
-    where = AgentFilter(worker_target=worker_target, tag=tag)
-    return listed(request, RosterStore(read.database, read.project_id).list(where, limit=limit), limit)
+    where = AgentFilter(worker_target=worker_target, tag=tag, behind=behind)
+    found = RosterStore(read.database, read.project_id).list(where, limit=limit + 1)
+    return paged(request, found, limit, key="agent_id", time=None)
 
 
 @routes.get("/agents/{agent_id}", responses=answers(RosterEntry))
@@ -82,7 +88,9 @@ def inbox(
     agent: str | None = None,
     status: str | None = None,
     type: str | None = None,
+    behind: Behind = None,
 ) -> Response:
     """Rows of the inbox, newest first."""
-    where = InboxFilter(agent_id=agent, status=status, message_type=type)
-    return listed(request, InboxViews(read.database, read.project_id).newest(where, limit=limit), limit)
+    where = InboxFilter(agent_id=agent, status=status, message_type=type, behind=mark_of(behind))
+    found = InboxViews(read.database, read.project_id).newest(where, limit=limit + 1)
+    return paged(request, found, limit, key="inbox_id")

@@ -6,6 +6,7 @@ write was decided on by who holds the head.
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 
 import msgspec
 
@@ -79,9 +80,9 @@ class ChatStore(ProjectStore):
         """Let the lease of a run last until then; False where the run has lost it."""
         return self._run("extend_chat_lease", **msgspec.structs.asdict(fence), expires_at=expires_at) > 0
 
-    def all(self, *, limit: int | None = None) -> Iterator[Chat]:
-        """The chats in the order of their keys, read in pages."""
-        return paged(self._page, limit=limit)
+    def all(self, *, limit: int | None = None, behind: str | None = None) -> Iterator[Chat]:
+        """The chats in the order of their keys, or those behind a key, read in pages."""
+        return paged(partial(self._page, behind or ""), limit=limit)
 
     def beginning(self, text: str, *, limit: int) -> list[Chat]:
         """The chats whose keys begin so, those last used first."""
@@ -143,8 +144,8 @@ class ChatStore(ProjectStore):
                 yield Entry(position=place, card_id=card_id, card=cards.get(card_id))
             position += count
 
-    def _page(self, after: Chat | None, size: int) -> list[Chat]:
-        return self._all(Chat, "list_chats", after="" if after is None else after.chat_key, limit=size)
+    def _page(self, behind: str, after: Chat | None, size: int) -> list[Chat]:
+        return self._all(Chat, "list_chats", after=behind if after is None else after.chat_key, limit=size)
 
     def _of(self, chat: Chat | None, chat_key: str) -> Chat:
         why = f"`cbx chat why {argument(chat_key)}` names keys that are near"

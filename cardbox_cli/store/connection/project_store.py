@@ -26,15 +26,17 @@ class Mark(msgspec.Struct, frozen=True):
     id: str
 
 
-class Dated(msgspec.Struct, frozen=True, kw_only=True):
-    """What limits a list by time: from `since` on, and before `until`; None means ever.
+class Paged(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of a list: `behind` is where it goes on that was read up to there."""
 
-    `behind` is where the list goes on that was read up to there.
-    """
+    behind: Mark | None = None
+
+
+class Dated(Paged, frozen=True, kw_only=True):
+    """What limits a list by time: from `since` on, and before `until`; None means ever."""
 
     since: Moment | None = None
     until: Moment | None = None
-    behind: Mark | None = None
 
 
 _Item = TypeVar("_Item")
@@ -128,7 +130,7 @@ def place(
 def _mark(where: msgspec.Struct, after: object, key: str, time: str) -> Mark | None:
     if after is not None:
         return Mark(getattr(after, time), getattr(after, key))
-    return where.behind if isinstance(where, Dated) else None
+    return where.behind if isinstance(where, Paged) else None
 
 
 def paged(

@@ -30,28 +30,28 @@ class BatchChange(msgspec.Struct, frozen=True):
     tasks: int
 
 
-class Changes(msgspec.Struct, frozen=True):
-    """A look: how everything stood, and what of that is new, each with its kind."""
+class Standing(msgspec.Struct, frozen=True):
+    """A look: how everything stood."""
 
     heads: dict[str, HeadChange]
     batches: dict[str, BatchChange]
-    news: list[tuple[str, Any]]
+
+    def news(self, before: "Standing") -> list[tuple[str, Any]]:
+        """What stands otherwise than at the look before, each with its kind: `head` or `batch`."""
+        heads = [("head", each) for key, each in self.heads.items() if before.heads.get(key) != each]
+        batches = [("batch", each) for key, each in self.batches.items() if before.batches.get(key) != each]
+        return [*heads, *batches]
 
 
 class ChangeViews(ProjectStore):
     """Looks at one project."""
 
-    def since(self, before: Changes | None) -> Changes:
-        """How things stand, and what is new since the look before; nothing at the first."""
-        heads = {each.agent_id: each for each in self._heads()}
-        batches = {each.batch_id: each for each in self._batches()}
-        if before is None:
-            return Changes(heads, batches, [])
-        news: list[tuple[str, Any]] = [
-            ("head", each) for key, each in heads.items() if before.heads.get(key) != each
-        ]
-        news += [("batch", each) for key, each in batches.items() if before.batches.get(key) != each]
-        return Changes(heads, batches, news)
+    def look(self) -> Standing:
+        """How things stand."""
+        return Standing(
+            heads={each.agent_id: each for each in self._heads()},
+            batches={each.batch_id: each for each in self._batches()},
+        )
 
     def _heads(self) -> list[HeadChange]:
         return self._all(HeadChange, "heads_in_short") if _HEADS in self.database.tables else []

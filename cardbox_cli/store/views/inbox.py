@@ -3,14 +3,12 @@
 from collections.abc import Iterator
 from functools import partial
 
-import msgspec
-
 from cardbox_cli.model.execution.turns import ERROR, OPEN, InboxRow
-from cardbox_cli.store.connection.project_store import Further, ProjectStore, paged, place
+from cardbox_cli.store.connection.project_store import Further, Paged, ProjectStore, paged, place
 from cardbox_cli.store.connection.short_ids import like_escape, the_one
 
 
-class InboxFilter(msgspec.Struct, frozen=True, kw_only=True):
+class InboxFilter(Paged, frozen=True, kw_only=True):
     """Which rows a list holds; None means any."""
 
     agent_id: str | None = None

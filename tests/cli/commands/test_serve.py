@@ -90,8 +90,18 @@ def test_an_address_that_is_taken_is_told(shell: Shell) -> None:
         assert refused.err.startswith(f"error: cannot listen on 127.0.0.1:{port}: Address already in use")
 
 
-def test_elsewhere_than_on_this_machine_it_asks_for_tokens(shell: Shell, cbx: Cbx, ask: Asked) -> None:
-    with served(shell, "--host", "0.0.0.0") as (_, client):
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--host", "0.0.0.0"),
+        ("--behind-tls",),
+        ("--allowed-host", "a.example", "--allowed-host", "127.0.0.1"),
+    ],
+)
+def test_where_others_may_reach_it_it_asks_for_tokens(
+    shell: Shell, cbx: Cbx, ask: Asked, options: tuple[str, ...]
+) -> None:
+    with served(shell, *options) as (_, client):
         asking = httpx.URL(str(client.base_url).replace("0.0.0.0", "127.0.0.1"))
         assert httpx.get(asking.join(f"{ADDRESS}/agents")).status_code == 401
         token = cbx("token", "create", "-o", "id").out.strip()

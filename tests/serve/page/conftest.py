@@ -1,14 +1,9 @@
 """Pages as a client gets them, and a browser that looks at them."""
 
-import socket
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
-import uvicorn
-from fastapi import FastAPI
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from cardbox_cli.chat.room import Room
@@ -19,13 +14,8 @@ from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.orchestration.batches.manager import BatchManager
-from cardbox_cli.serve.app import make_app
-from cardbox_cli.serve.options import ServeOptions
-from cardbox_cli.settings import Settings
 from cardbox_cli.store.card_use import Force
-from cardbox_cli.store.connection.target import Target
 from tests.conftest import PROJECT
-from tests.crash.processes import until
 from tests.execution.worker.conftest import run  # noqa: F401  # a fixture
 from tests.orchestration.batches.conftest import Family, Fork, fork  # noqa: F401  # a fixture
 from tests.orchestration.conftest import says
@@ -40,34 +30,6 @@ HOSTILE = (
     ' onerror="document.title = 1"> {{ 7 * 7 }} \x1b[31mred \u202egnp.exe\u202c \u200bzero'
     ' <a href="javascript:alert(1)" hx-get="/x" hx-trigger="load" style="position:fixed">'
 )
-
-
-@pytest.fixture
-def start(target: Target) -> Iterator[Callable[..., str]]:
-    """Start servers as these options ask for; where each answers."""
-    with ExitStack() as stack:
-
-        def start(**options: Any) -> str:
-            told = ServeOptions(target=target, settings=Settings(), usual_project=PROJECT, **options)
-            return stack.enter_context(_serving(make_app(told)))
-
-        yield start
-
-
-@contextmanager
-def _serving(app: FastAPI) -> Iterator[str]:
-    listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    until(lambda: server.started)
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        listening.close()
 
 
 @pytest.fixture(scope="session")
