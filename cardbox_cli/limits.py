@@ -42,6 +42,7 @@ NUMBER_GROWTH = Limit(
     "digits",
     "What the numbers of one value grow by in all, written out as `1e999` is when stored.",
 )
+FOLDER_FILES = Limit(200_000, "files", "What a folder of conversations may hold, in its folders too.")
 YAML_SIZE = Limit(1, "MiB", "A recipe, a profile, or another file that people write.")
 RECURSION_DEPTH = Limit(20, "turns", "How deep turns may ask for turns.")
 POISON = Limit(3, "times", "How often an inbox row fails before `cbx why` calls it poison.")
@@ -52,5 +53,5 @@ FOREIGN_SILENCE = Limit(
 LIMITS = (
     *(ANSWER_PARTS, CALLED_NAME, CALL_SIZE, JOINED_SIZE, WORDS_SIZE),
     *(COMMAND_OUTPUT, RESULT_SIZE, INPUT_SIZE, VALUE_SIZE, PIPE_SIZE, TURN_LOGS, LOG_AGE),
-    *(NUMBER_GROWTH, YAML_SIZE, RECURSION_DEPTH, POISON, LOCK_HELD, FOREIGN_SILENCE),
+    *(FOLDER_FILES, NUMBER_GROWTH, YAML_SIZE, RECURSION_DEPTH, POISON, LOCK_HELD, FOREIGN_SILENCE),
 )

@@ -29,9 +29,10 @@ OTHERS = {
     "langchain": "cardbox_cli.conversations.langchain",
     "sharegpt": "cardbox_cli.conversations.sharegpt",
     "otel": "cardbox_cli.conversations.otel",
+    "http": "cardbox_cli.conversations.http_logs",
 }
 # Those of them that are only read.
-READ_ONLY = ("codex", "inspect", "letta", "openhands", "pi", "swe-agent", "sharegpt", "otel")
+READ_ONLY = ("codex", "inspect", "letta", "openhands", "pi", "swe-agent", "sharegpt", "otel", "http")
 
 
 def format_names() -> tuple[str, ...]:

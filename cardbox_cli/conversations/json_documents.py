@@ -5,7 +5,7 @@ read through a window (`json_window`), so several passes over one cost time and 
 """
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -139,6 +139,18 @@ class Documents:
             position += len(chunk)
         offsets.append(position)
         return offsets
+
+
+class HeldDocuments(Documents):
+    """Values that are in memory, as if they stood in a file of this name."""
+
+    def __init__(self, name: str, values: Sequence[Document]) -> None:
+        self.name = name
+        self._values = values
+        self._tested: dict[Callable[[Any], bool], bool] = {}
+
+    def __iter__(self) -> Iterator[Document]:
+        return iter(self._values)
 
 
 def _is_value(line: bytes) -> bool:

@@ -304,6 +304,35 @@ class TestTheScripts:
         self.until(bash, "cbx pack -H revi\t", r"-H review $")
 
     @pytest.fixture
+    def hostile(self, add: Callable[..., str]) -> list[str]:
+        """Ids of eight characters, as short ids have; a shell that ran them would make a file."""
+        names = [
+            "$(>pwn)x",
+            "a;>pwn;b",
+            "`>pwn`xy",
+            "q\\:zz'\"\\",
+            "*'\"$HOM",
+            "~root/ab",
+            "{a,b}[c]",
+            "!!#^&|<>",
+        ]
+        for name in names:
+            add("$(>pwn): x", "--id", name)
+        return names
+
+    @pytest.mark.parametrize("name", ["bash", "zsh"])
+    def test_names_of_others_are_typed_as_they_are(
+        self, name: str, hostile: list[str], shell: Shell, request: pytest.FixtureRequest
+    ) -> None:
+        typist: Typist = request.getfixturevalue(name)
+        for each in hostile:
+            begins = re.sub(r"(\W)", r"\\\1", each[:2])
+            self.until(typist, f"cbx card show {begins}\t", r"show \S.* $")
+            typist.type("\x01printf :%s: \r")
+            typist.see(re.escape(f":card::show::{each}:"))
+        assert not (shell.folder / "pwn").exists()
+
+    @pytest.fixture
     def zsh(self, shell: Shell) -> Iterator[Typist]:
         environment = {**shell.environment, "PS1": "$ ", "ZDOTDIR": str(shell.folder)}
         with Typist([program("zsh"), "-f", "-i"], environment, shell.folder) as typist:

@@ -306,3 +306,9 @@ class TestHosts:
     )
     def test_what_only_this_machine_reaches(self, host: str, local: bool) -> None:
         assert is_loopback(host) is local
+
+
+@pytest.mark.parametrize("origin", ["null", "http://evil.example", "http://["])
+def test_a_form_from_elsewhere_is_refused(guarded: TestClient, origin: str) -> None:
+    response = guarded.post("/login", data={"token": "x"}, headers={"Origin": origin})
+    assert response.status_code == 403

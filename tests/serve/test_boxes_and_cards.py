@@ -175,3 +175,12 @@ class TestBoxes:
         assert api.post(address, json={"box_ids": many[:100]}).json()["missing_box_ids"] == many[:100]
         nothing = {"boxes": [], "missing_box_ids": [], "missing_card_ids": []}
         assert api.post(address, json={"box_ids": []}).json() == nothing
+
+
+@pytest.mark.parametrize(("kind", "name"), [("boxes", "box_ids"), ("cards", "card_ids")])
+def test_an_id_that_is_no_text_is_refused(api: TestClient, kind: str, name: str) -> None:
+    body = f'{{"{name}": ["\\ud800"]}}'
+    response = api.post(
+        f"/projects/{PROJECT}/{kind}/batch", content=body, headers={"Content-Type": "application/json"}
+    )
+    assert told(response) == (400, "bad_request", f"{name} holds an id with half a surrogate pair")

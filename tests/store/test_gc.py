@@ -36,7 +36,7 @@ def write(cards: CardStore) -> Write:
 def left(cards: CardStore) -> list[str]:
     """The ids of all rows of the project, hidden ones too."""
     rows = cards.database.connection.execute(
-        "SELECT card_id FROM cards WHERE tenant_id = %s ORDER BY 1", [cards.project_id]
+        "SELECT card_id FROM public.cards WHERE tenant_id = %s ORDER BY 1", [cards.project_id]
     )
     return [card_id for (card_id,) in rows]
 

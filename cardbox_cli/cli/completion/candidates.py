@@ -107,7 +107,7 @@ def _row(shell: str, prefix: str, item: CompletionItem) -> str:
     value = str(item.value)
     if shell == "bash":
         # It takes what stands before a "=" for a word of its own, and inserts what it gets as it is.
-        value = re.sub(r"([^\w@%+=:,./~-])", r"\\\1", value)
+        value = re.sub(r"^~|[^\w@%+=:,./~-]", r"\\\g<0>", value)
     elif item.type != FILES:
         value = prefix + value
     return f"{item.type}\t{value}\t{one_line(item.help or '', 80)}\n"

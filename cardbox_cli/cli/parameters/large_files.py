@@ -14,7 +14,7 @@ from typing import IO, BinaryIO, cast
 from cardbox_cli.cli.parameters.inputs import opened, source_name
 from cardbox_cli.conversations.containers import folders, zstandard
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.limits import PIPE_SIZE
+from cardbox_cli.limits import FOLDER_FILES, PIPE_SIZE
 
 _BLOCK = 1 << 16
 _GZIP = b"\x1f\x8b"
@@ -74,7 +74,7 @@ def files_in(paths: Sequence[str], suffixes: Sequence[str]) -> list[str]:
 
     A folder of events is one of them, and what stands beside it, which says how the program goes on, is none.
 
-    Raises InvalidInput for a folder without any.
+    Raises InvalidInput for a folder without any, and for one with more files than anybody looks through.
     """
     found: list[str] = []
     for path in paths:
@@ -93,6 +93,7 @@ def files_in(paths: Sequence[str], suffixes: Sequence[str]) -> list[str]:
 
 def _within(path: str, suffixes: Sequence[str]) -> Iterator[str]:
     # What may not be read, or is gone meanwhile, is left out.
+    seen = 0
     for folder, below, names in os.walk(path):
         below.sort()
         events = Path(folder, folders.EVENTS)
@@ -100,6 +101,12 @@ def _within(path: str, suffixes: Sequence[str]) -> Iterator[str]:
             below.clear()
             yield str(events)
             continue
+        seen += len(names)
+        if seen > FOLDER_FILES.value:
+            raise InvalidInput(
+                f"the folder {path!r} holds more than {FOLDER_FILES}",
+                hint="name the folder in it that has the conversations",
+            )
         yield from (str(each) for name in sorted(names) if _is_wanted(each := Path(folder, name), suffixes))
 
 

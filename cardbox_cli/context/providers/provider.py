@@ -124,7 +124,7 @@ class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     `keyspace` begins the keys of conversations, so that one file taken as two formats makes two boxes.
     `request_keys` stand only beside the messages of a request to this provider; `parameters` are those of a
-    request that the lint looks at.
+    request that the lint looks at; `endpoints` are the ends of the addresses that requests are sent to.
     """
 
     keyspace: tuple[str, ...]
@@ -141,6 +141,7 @@ class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
     problem: Callable[[Any], str | None] = no_problem
     read_request: Callable[[Mapping[str, Any]], tuple[dict[str, Any], list[dict[str, Any]]]] = plain_request
     request_keys: Sequence[str] = ()
+    endpoints: Sequence[str] = ()
     parameters: Sequence[str] = ()
 
 

@@ -72,5 +72,13 @@ def _local(address: str) -> str | None:
 def _check_origin(request: Request) -> None:
     """Raise Refused for a form that another page has sent."""
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    if origin is not None and _place(origin) != request.headers.get("host"):
         raise Refused(403, "the form was sent by another page")
+
+
+def _place(origin: str) -> str | None:
+    """The host and the port of an origin; None of what is no address."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None

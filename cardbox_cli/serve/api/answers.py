@@ -51,8 +51,12 @@ def quoted(values: Any) -> str:
 
 
 def at_most(ids: Iterable[str], name: str) -> list[str]:
-    """The ids, each once. Raises InvalidInput for too many."""
+    """The ids, each once. Raises InvalidInput for too many, and for what no database has as a text."""
     wanted = unique(ids)
     if len(wanted) > MOST:
         raise InvalidInput(f"{name} exceeds limit {MOST}")
+    try:
+        "".join(wanted).encode()
+    except UnicodeEncodeError as exc:
+        raise InvalidInput(f"{name} holds an id with half a surrogate pair") from exc
     return wanted

@@ -28,15 +28,25 @@ SELECT set_config('statement_timeout',
 
 -- fragment: named_tables
 -- By the index of their names, whatever else is in the database. (to_regclass would fail in a schema that is closed.)
-unnest(%(names)s::text[]) AS named (name)
-    JOIN pg_class AS c ON c.relname = split_part(named.name, '.', 2)::name
-    JOIN pg_namespace AS n ON n.oid = c.relnamespace AND n.nspname = split_part(named.name, '.', 1)::name
+pg_catalog.unnest(%(names)s::pg_catalog.text[]) AS named (name)
+    JOIN pg_catalog.pg_class AS c
+        ON c.relname OPERATOR(pg_catalog.=) pg_catalog.split_part(named.name, '.', 2)::pg_catalog.name
+    JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+        AND n.nspname OPERATOR(pg_catalog.=) pg_catalog.split_part(named.name, '.', 1)::pg_catalog.name
 
 -- name: existing_tables
 -- Which of these tables exist and may be read.
+-- The first statement of a connection: from now on names without a schema are Postgres' own, and no function or
+-- operator that somebody made in `public`, or in a schema called after our role, is taken for one of these. Here
+-- they are named in full. Behind a pooler the connection is not ours alone, and stays as it is.
+WITH ours AS MATERIALIZED (
+    SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)
+    WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %(process)s::pg_catalog.int4
+)
 SELECT named.name
 FROM {named_tables}
-WHERE has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
+LEFT JOIN ours ON true
+WHERE pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
 
 -- name: closed_tables
 -- Which of these tables exist and may not be read.

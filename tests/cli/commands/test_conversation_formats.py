@@ -62,7 +62,8 @@ def test_a_malformed_line_is_named(cbx: Cbx, tmp_path: Path) -> None:
 
 
 PROVIDERS = "openai, anthropic, openai-responses, gemini, bedrock-converse"
-READ = f"{PROVIDERS}, codex, inspect, letta, openhands, pi, swe-agent, claude-code, langchain, sharegpt, otel"
+AGENTS = "codex, inspect, letta, openhands, pi, swe-agent, claude-code"
+READ = f"{PROVIDERS}, {AGENTS}, langchain, sharegpt, otel, http"
 
 
 def test_formats_that_we_do_not_know(cbx: Cbx) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from cardbox_cli.cli.parameters import large_files
+from cardbox_cli.limits import Limit
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from tests.cli.conftest import PATIENCE, Shell, lines, succeed
@@ -399,6 +401,18 @@ def _importing(database: Database) -> int:
         " AND state <> 'idle'"
     ).fetchall()
     return int(others)
+
+
+def test_a_folder_that_holds_more_than_anybody_looks_through_is_refused(
+    cbx: Cbx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(large_files, "FOLDER_FILES", Limit(2, "files", ""))
+    for number in range(3):
+        (tmp_path / "within").mkdir(exist_ok=True)
+        (tmp_path / "within" / f"{number}.txt").touch()
+    refused = cbx("card", "import", str(tmp_path))
+    assert refused.code == 4
+    assert f"the folder {str(tmp_path)!r} holds more than 2 files" in refused.err
 
 
 def test_what_is_gone_from_a_folder_meanwhile_is_left_out(

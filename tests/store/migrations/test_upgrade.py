@@ -29,7 +29,7 @@ from tests.store.migrations.old import DUMPS, script, version
 
 VERSIONS = "cbx.schema_version"
 SHAPE = """
-SELECT attrelid::regclass::text, attname, format_type(atttypid, atttypmod), attnotnull, attcollation,
+SELECT (SELECT relnamespace::regnamespace || '.' || relname FROM pg_class WHERE oid = attrelid), attname, format_type(atttypid, atttypmod), attnotnull, attcollation,
     attstorage::text, pg_get_expr(adbin, adrelid)
 FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
 WHERE attnum > 0 AND NOT attisdropped
@@ -203,7 +203,7 @@ class TestWhatWasLost:
         self, at_version: Callable[[str], Database], database: Database
     ) -> None:
         old = at_version("version_1")
-        blocked = "CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_type ON cards (tenant_id, (metadata ->> 'type'))"
+        blocked = "CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_type ON public.cards (tenant_id, (metadata ->> 'type'))"
         with neighbour(old.target) as writer:
             writer.execute("BEGIN; DELETE FROM cards WHERE card_id = 'card-1'")
             old.connection.execute("SET statement_timeout = '200ms'")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 # What the conversation files of a folder end in.
-_SUFFIXES = (".json", ".jsonl", ".ndjson", ".traj", ".af", ".eval")
+_SUFFIXES = (".json", ".jsonl", ".ndjson", ".traj", ".af", ".eval", ".har")
 # What is wrong with one file, and says nothing of the others.
 _OF_A_FILE = (InvalidInput, NotFound, Conflict)
 # How often a followed file is looked at, in seconds, and which part of the time importing it may take.

@@ -16,7 +16,7 @@ from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.lint.schema import UNKNOWN
 from cardbox_cli.context.providers.registry import HOSTS, PROVIDERS
 from cardbox_cli.conversations.containers.archives import unzipped
-from cardbox_cli.conversations.formats import choose_format
+from cardbox_cli.conversations.formats import choose_format, format_named
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import Source
 
@@ -69,8 +69,10 @@ def _findings(
         findings: list[LintFinding] = []
         providers: set[str] = set()
         for conversation in module.read(documents, at=at):
-            named = provider_beside(conversation) if wanted is None else None
-            provider = format_ or named or own
+            # In a log of requests each is in the format of the provider that it was sent to.
+            is_sent = conversation.format != module.name
+            named = provider_beside(conversation) if wanted is None and not is_sent else None
+            provider = format_ or named or format_named(conversation.format).provider
             providers.add(provider)
             findings += lint_conversation(conversation, provider, session().project_id, warned=warned)
         if wanted is None:

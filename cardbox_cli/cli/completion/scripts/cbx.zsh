@@ -6,7 +6,7 @@ _cbx() {
     local -a rows
     while IFS=$'\t' read -r kind value description; do
         case $kind in
-            plain) rows+=("${value//:/\\:}${description:+:$description}") ;;
+            plain) rows+=("${${value//\\/\\\\}//:/\\:}${description:+:$description}") ;;
             file) files=1 ;;
         esac
     done < <(_CBX_COMPLETE=zsh _CBX_LINE=$line $program 2>/dev/null)

@@ -230,6 +230,7 @@ FILES = MessageFiles(
     draft_system=_draft_system,
     keep_original=keep_original,
     export=_export,
+    endpoints=("/v1/messages", "/v1/messages/count_tokens"),
     request_keys=(_SYSTEM, "thinking"),
     parameters=("max_tokens", "temperature", "top_p", "top_k", "tool_choice", "thinking", "cache_control"),
 )

@@ -61,6 +61,7 @@ FILES = MessageFiles(
     keep_original=_FILES.keep_original,
     export=_FILES.export,
     read_request=read_request,
+    endpoints=("/converse", "/converse-stream"),
     request_keys=(*_OWN_KEYS, "toolConfig"),
     parameters=("inferenceConfig", "toolConfig", "guardrailConfig", "additionalModelRequestFields"),
 )

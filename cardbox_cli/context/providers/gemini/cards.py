@@ -95,6 +95,7 @@ FILES = MessageFiles(
     keep_original=_FILES.keep_original,
     export=_export,
     read_request=read_request,
+    endpoints=(":generateContent", ":streamGenerateContent", ":countTokens"),
     request_keys=("contents",),
     parameters=("generationConfig", "toolConfig", "safetySettings", "cachedContent"),
 )

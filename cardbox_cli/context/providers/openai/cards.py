@@ -91,6 +91,7 @@ FILES = MessageFiles(
     draft=lambda message: [card_of_message(message)],
     keep_original=lambda changed, original: keep(changed, NAME, source_message=chat_body(original)),
     export=_export,
+    endpoints=("/chat/completions",),
     parameters=(
         *("max_tokens", "max_completion_tokens", "temperature", "top_p", "tool_choice"),
         *("response_format", "reasoning_effort"),

@@ -168,6 +168,7 @@ FILES = MessageFiles(
     keep_original=lambda changed, original: keep(changed, NAME, source_blocks=parts_of(PARTING, original)),
     export=_export,
     read_request=read_request,
+    endpoints=("/responses",),
     request_keys=(_INPUT, _INSTRUCTIONS, "previous_response_id"),
     parameters=(
         *("max_output_tokens", "reasoning", "text", "previous_response_id", "conversation", "truncation"),

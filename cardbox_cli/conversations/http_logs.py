@@ -1,0 +1,162 @@
+"""Recorded HTTP: HAR files, and objects or lines that hold the body of a request as text. Read only.
+
+Each request whose body holds messages is a conversation, in the format of the provider that it was sent to,
+with its parameters and tools; all others of the log are left out, and so are headers, which hold secrets.
+Source: HAR 1.2 specification, `entries`.
+"""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, providers
+from cardbox_cli.conversations.chat_messages import no_original
+from cardbox_cli.conversations.containers.entries import parts
+from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format
+from cardbox_cli.conversations.files import is_list
+from cardbox_cli.conversations.formats import format_named
+from cardbox_cli.conversations.json_documents import Document, Documents, HeldDocuments
+from cardbox_cli.conversations.json_window import held
+from cardbox_cli.conversations.recognition import recognise
+from cardbox_cli.errors import InvalidConversation, UsageError
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import CardDraft
+
+NAME = "http"
+# Where logs hold the text of a request's body, and what they hold the request in.
+_BODIES = ("body", "request_body", "requestBody", "http_body", "httpBody", "payload", "text")
+_HOLDERS = ("request", "http_request", "httpRequest", "postData")
+
+
+class _Sent(NamedTuple):
+    """A request that was sent: where in the log its body stands, the address, and the text of the body."""
+
+    key: str
+    url: str
+    text: str
+
+
+def _sent(value: Any, url: str = "", key: str = "") -> _Sent | None:
+    """The request that an entry of a log holds, with its body as a text that may be a JSON object."""
+    if not isinstance(value, dict):
+        return None
+    url = text_at(value, "url") or text_at(value, "uri") or text_at(value, "path") or url
+    for name in _BODIES:
+        text = text_at(value, name)
+        if text is not None and text.lstrip()[:1] == "{":
+            return _Sent(f"{key}{name}", url, text)
+    return next(filter(None, (_sent(value.get(name), url, f"{key}{name}.") for name in _HOLDERS)), None)
+
+
+def _format_of(sent: _Sent, documents: Documents, body: Any) -> Format | None:
+    """The format that a body is in: that of the address, else the one whose marks it bears; None for a body
+    without messages."""
+    formats = [format_named(name) for name in PROVIDERS]
+    path = sent.url.partition("?")[0].rstrip("/")
+    for each in providers():
+        if any(path.endswith(end) for end in each.files.endpoints):
+            found = format_named(each.name)
+            return found if found.fits(body) or found.marks(body) else None
+    marked = any(each.marks(body) is not None for each in formats)
+    if not marked and not format_named(DEFAULT).fits(body):
+        return None
+    return recognise(documents, formats, format_named(DEFAULT)).format
+
+
+def _body(sent: _Sent, place: str) -> Documents | None:
+    """The body of a request as a document; None for what is no JSON object."""
+    try:
+        value = exact_json.read(sent.text, exact_json.strict_reader)
+    except exact_json.Malformed:
+        return None
+    except ValueError as exc:
+        raise InvalidConversation(f"{place}: {sent.key}: {exc}") from exc
+    where = f"{place}: {sent.key}"
+    return HeldDocuments(where, [Document(where, value)]) if isinstance(value, dict) else None
+
+
+def _marks(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return None
+    log = value.get("log")
+    if isinstance(log, dict) and is_list(log.get("entries")):
+        return "'log' has 'entries', as in a HAR file"
+    if "role" in value or (sent := _sent(value)) is None:
+        return None
+    try:
+        body = json.loads(sent.text)
+    except (ValueError, RecursionError):
+        return None
+    is_one = _has_messages(body) and not _has_messages(value)
+    return f"{sent.key!r} is the body of a request" if is_one else None
+
+
+def _has_messages(value: Any) -> bool:
+    return any(format_named(name).fits(value) for name in PROVIDERS)
+
+
+def _fits(value: Any) -> bool:
+    """Whether it may be an entry of a log, with whatever body."""
+    if not isinstance(value, dict):
+        return False
+    has_address = any(text_at(value, key) is not None for key in ("url", "uri", "method"))
+    return has_address or any(isinstance(value.get(key), dict) for key in _HOLDERS)
+
+
+def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
+    if at is not None:
+        raise UsageError(f"--at {at}: where messages stand in {NAME} is known", hint="leave --at out")
+    total = found = 0
+    for place, value in _entries(documents):
+        total += 1
+        sent = _sent(value)
+        body = None if sent is None else _body(sent, place)
+        if sent is None or body is None:
+            continue
+        [(_, request)] = body
+        source = _format_of(sent, body, request)
+        if source is not None:
+            for each in source.read(body):
+                found += 1
+                yield each
+    if not found:
+        raise InvalidConversation(
+            f"{documents.name}: none of {total} requests has a body with messages",
+            hint="logs of what is sent to a model have them",
+        )
+
+
+def _entries(documents: Documents) -> Iterator[Document]:
+    """The entries of a log: those of a HAR file, the items of a list, or the lines."""
+    for place, value in documents:
+        log = value.get("log") if isinstance(value, dict) else None
+        listed = log.get("entries") if isinstance(log, dict) else value
+        where = f"{place}: entries" if isinstance(log, dict) else place
+        if is_list(listed):
+            yield from (Document(f"{where}[{index}]", held(each)) for index, each in enumerate(parts(listed)))
+        else:
+            yield Document(place, held(value))
+
+
+def _no_cards(_: FileEntry) -> list[CardDraft]:
+    raise AssertionError("the entries of a log are in other formats")
+
+
+def _first(mark: Any, value: Any) -> Any:
+    """What is true of a value, or of the first item of one that is a list."""
+    return mark(next(iter(parts(value)), None) if is_list(value) else value)
+
+
+FORMAT = Format(
+    name=NAME,
+    provider=DEFAULT,
+    keyspace=(NAME,),
+    marks=partial(_first, _marks),
+    fits=partial(_first, _fits),
+    read=_read,
+    draft=_no_cards,
+    keep_original=no_original,
+    export=None,
+)
