@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
-from typing import Any
+from typing import Any, LiteralString
 from urllib.parse import urlsplit
 
 from benchmarks.material import drafts
@@ -15,7 +15,7 @@ from benchmarks.workbench import PROJECT, Workbench, settle
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.connection.queries import query
+from cardbox_cli.store.connection.queries import clocks, query_by_server
 
 _CARDS = 10_000
 _IDS = 100
@@ -47,6 +47,11 @@ def _ask(asking: HTTPConnection, what: str, body: bytes) -> bytes:
     return text
 
 
+def _sql(name: str) -> LiteralString:
+    """The query as one server is sent it."""
+    return query_by_server(name, clocks(name))
+
+
 @contextmanager
 def _cards(bench: Workbench) -> Iterator[tuple[Side, Side]]:
     with bench.database() as database, bench.connect(database) as other:
@@ -55,7 +60,7 @@ def _cards(bench: Workbench) -> Iterator[tuple[Side, Side]]:
         with _served(database) as asking:
             yield (
                 Side(run=lambda: _ask(asking, "cards", body)),
-                Side(run=lambda: other.execute(query("api_cards"), asked).fetchall()),
+                Side(run=lambda: other.execute(_sql("api_cards"), asked).fetchall()),
             )
 
 
@@ -69,7 +74,7 @@ def _boxes(bench: Workbench) -> Iterator[tuple[Side, Side]]:
         with _served(database) as asking:
             yield (
                 Side(run=lambda: _ask(asking, "boxes", body)),
-                Side(run=lambda: other.execute(query("api_boxes"), asked).fetchall()),
+                Side(run=lambda: other.execute(_sql("api_boxes"), asked).fetchall()),
             )
 
 
