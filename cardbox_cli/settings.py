@@ -242,6 +242,7 @@ TOOL_CALL_ID = Variable("CBX_TOOL_CALL_ID", "text", None, "The call, for the com
 # Those of the tests of cbx; `faults` knows what they say.
 TEST_FAULT = Variable("CBX_TEST_FAULT", "text", None, "Which signal strikes, and where.")
 TEST_FAULT_LOG = Variable("CBX_TEST_FAULT_LOG", "text", None, "The file for the places passed.")
+TEST_CITUS_URL = Variable("CBX_TEST_CITUS_URL", "address", None, "A Citus cluster for the tests of shards.")
 
 _OF_EXECUTION = (
     *(LEASE, HEARTBEAT, POLL, UNCLAIMED),
@@ -260,7 +261,7 @@ BY_WORKER = (
     *(AGENT, TURN_ID, TURN_EPOCH, STEP, CONTEXT_BOX, OUTPUT_BOX, COMMAND_ID, TOOL_NAME, TOOL_CALL_ID),
     *(CHAT_KEY, CHAT_RUN, CHAT_EPOCH),
 )
-BY_TESTS = (TEST_FAULT, TEST_FAULT_LOG)
+BY_TESTS = (TEST_FAULT, TEST_FAULT_LOG, TEST_CITUS_URL)
 
 
 class Pair(NamedTuple):

@@ -69,4 +69,4 @@ def originals(card: Card) -> list[str]:
 
 def same_json(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON, where Python's `==` takes True for 1."""
-    return exact_json.canonical(exact_json.encode(one)) == exact_json.canonical(exact_json.encode(other))
+    return exact_json.are_same(one, other)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cardbox_cli.context.providers.provider import CHAT_SHAPE, MessageShape
+from cardbox_cli.context.providers.provider import CHAT_SHAPE, MessageShape, has_role
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import LazyList, held
@@ -74,18 +74,20 @@ def lists_within(
     What may be one text instead is given with its object, too.
     """
     beside = holder if isinstance(holder, dict) else {}
-    if any(_is_message_list(key, value, shape) for shape in shapes):
+    if is_list(value) and any(_is_message_list(key, value, shape) for shape in shapes):
         yield value, beside
     elif depth <= _DEPTH and isinstance(value, dict):
         for name, item in value.items():
             if isinstance(item, str):
                 if any(shape.takes_text and shape.key == name for shape in shapes):
                     yield [], value
-            else:
+            elif isinstance(item, dict | list | LazyList):
                 yield from lists_within(item, shapes, value, depth + 1, name)
     elif depth <= _DEPTH and is_list(value):
         for item in _parts(value):
-            yield from lists_within(item, shapes, None, depth + 1)
+            # A message holds no conversation.
+            if isinstance(item, dict | list | LazyList) and not has_role(item):
+                yield from lists_within(item, shapes, None, depth + 1)
 
 
 def is_list(value: Any) -> bool:

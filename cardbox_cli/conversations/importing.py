@@ -8,8 +8,9 @@ changed becomes a new box whose parent is the box before it. What a message mean
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,12 +22,14 @@ from cardbox_cli.errors import InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft, card_text, written_by
 from cardbox_cli.model.content import TextContent
-from cardbox_cli.model.ids import derived_from, derived_id
+from cardbox_cli.model.ids import DerivedIds, derived_from, derived_id
 from cardbox_cli.store.cards import Counts
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.imports import ImportStore, Wanted
 
 _TITLE_LENGTH = 60
+# How many characters of a conversation are kept while it is read twice: for its id, and for its cards.
+_HELD = 4 << 20
 # What Claude Code writes into what a user says: commands and what they printed, and reminders.
 _NOTED = re.compile(r"<(command-[a-z]+|local-command-[a-z]+|system-reminder)>.*?</\1>", re.DOTALL)
 _COMMAND = re.compile(r"<command-(?:name|args)>(.*?)</command-", re.DOTALL)
@@ -120,6 +123,7 @@ def drafts_of(conversation: Conversation, project_id: str) -> Iterator[Drafted]:
     reading = _Reading(project_id, remap_tool_ids=False, replace_bad_text=True)
     key, _ = reading.keys(conversation)
     source_format = format_named(conversation.format)
+    ids = _Ids(DerivedIds(project_id, *key), DerivedIds(*key))
     for each in reading.stored(conversation):
         try:
             cards = _drafted(source_format, each.entry)
@@ -127,7 +131,7 @@ def drafts_of(conversation: Conversation, project_id: str) -> Iterator[Drafted]:
             yield Drafted(each.entry, [], exc.message.removeprefix(f"{each.entry.place}: "))
             continue
         name = (each.entry.position, each.canonical)
-        yield Drafted(each.entry, list(_with_ids(cards, (project_id, *key), key, name)))
+        yield Drafted(each.entry, list(_with_ids(cards, ids, name)))
 
 
 class _StoredEntry(msgspec.Struct, frozen=True):
@@ -160,6 +164,7 @@ class _Reading:
         self._remap_tool_ids = remap_tool_ids
         self._replace_bad_text = replace_bad_text
         self._turn = turn
+        self._held: tuple[Conversation | None, Sequence[_StoredEntry]] = None, ()
 
     def labelled_drafts(self, conversations: Iterable[Conversation]) -> Iterator[tuple[int, CardDraft]]:
         """The cards of all conversations in order, each with the number of its conversation.
@@ -197,7 +202,7 @@ class _Reading:
         keyspace = (*format_named(conversation.format).keyspace, *of_turn)
         own_id = conversation.own_id
         if own_id is None:
-            own_id = str(derived_from(each.canonical for each in self.stored(conversation)))
+            own_id = str(derived_from(each.canonical for each in self._held_while_small(conversation)))
         elif self._storable(own_id, f"{conversation.place}: id")[1]:
             # Not the replaced text, which two ids may share. What is stored is only a hash.
             own_id = json.dumps(own_id)
@@ -213,22 +218,37 @@ class _Reading:
     def _identified(
         self, conversation: Conversation, source_format: Format, scope: _Key, key: _Key
     ) -> Iterator[CardDraft]:
+        ids = _Ids(DerivedIds(*scope), DerivedIds(*key))
         if conversation.request is not None and source_format.draft_request is not None:
             each = self._stored(conversation.request)
             self.replaced_characters += each.replaced
             cards = source_format.draft_request(each.entry)
-            yield from _with_ids(cards, scope, key, (each.entry.position, each.canonical))
+            yield from _with_ids(cards, ids, (each.entry.position, each.canonical))
         for each in self.stored(conversation):
             self.replaced_characters += each.replaced
             cards = _drafted(source_format, each.entry)
-            for card in _with_ids(cards, scope, key, (each.entry.position, each.canonical)):
-                yield msgspec.structs.replace(card, created_at=each.entry.created_at)
+            yield from _with_ids(cards, ids, (each.entry.position, each.canonical), each.entry.created_at)
 
     def stored(self, conversation: Conversation) -> Iterator[_StoredEntry]:
         """The entries of a conversation as they will be stored."""
-        return map(self._stored, conversation.entries)
+        of, entries = self._held
+        return iter(entries) if of is conversation else map(self._stored, conversation.entries)
+
+    def _held_while_small(self, conversation: Conversation) -> Iterator[_StoredEntry]:
+        """The entries of a conversation, which need not be read again if they are few."""
+        held: list[_StoredEntry] = []
+        size = 0
+        for each in map(self._stored, conversation.entries):
+            size += len(each.canonical)
+            if size <= _HELD:
+                held.append(each)
+            yield each
+        if size <= _HELD:
+            self._held = conversation, held
 
     def _stored(self, entry: FileEntry) -> _StoredEntry:
+        if exact_json.is_simple(entry.value):
+            return _StoredEntry(entry, exact_json.canonical_of_simple(entry.value).decode(), 0)
         value, replaced = self._storable(entry.value, entry.place)
         text = exact_json.canonical(exact_json.encode(value)).decode()
         return _StoredEntry(msgspec.structs.replace(entry, value=value), text, replaced)
@@ -272,15 +292,27 @@ def _drafted(source_format: Format, entry: FileEntry) -> list[CardDraft]:
         raise InvalidConversation(f"{entry.place}: {exc.message}", hint=exc.hint) from exc
 
 
+class _Ids(NamedTuple):
+    """The ids of a conversation's cards, and of their groups, which are the same in every project."""
+
+    cards: DerivedIds
+    groups: DerivedIds
+
+
 def _with_ids(
-    cards: Sequence[CardDraft], scope: Sequence[str], key: Sequence[str], name: Sequence[str]
+    cards: Sequence[CardDraft], ids: _Ids, name: Sequence[str], created_at: datetime | None = None
 ) -> Iterator[CardDraft]:
-    """The cards of one entry with their ids; several get a group, which is the same in every project."""
-    group = {"source_group": derived_id(*key, *name).hex} if len(cards) > 1 else {}
+    """The cards of one entry with their ids and their time; several get a group."""
+    group = {"source_group": ids.groups.hex(*name)} if len(cards) > 1 else {}
     for part, card in enumerate(cards):
-        which = (str(part),) if part else ()
-        yield msgspec.structs.replace(
-            card, card_id=derived_id(*scope, *name, *which).hex, metadata={**group, **card.metadata}
+        yield CardDraft(
+            card_id=ids.cards.hex(*name, str(part)) if part else ids.cards.hex(*name),
+            content=card.content,
+            metadata={**group, **card.metadata} if group else card.metadata,
+            tool_calls=card.tool_calls,
+            tool_call_id=card.tool_call_id,
+            ttl_seconds=card.ttl_seconds,
+            created_at=created_at,
         )
 
 

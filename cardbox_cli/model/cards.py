@@ -241,8 +241,22 @@ def _refuse_unknown_keys(data: dict[str, Any]) -> None:
 
 def card_of(draft: CardDraft, project_id: str) -> Card:
     """A draft as the card that it would become, without the times that the store decides."""
-    values = {**shown_draft(draft, project_id), "metadata": {**draft.metadata, "project_id": project_id}}
-    return Card(**values)
+    metadata = draft.metadata
+    return Card(
+        card_id=draft.card_id,
+        project_id=project_id,
+        type=draft.type,
+        role=draft.role,
+        author_id=metadata.get("author_id"),
+        content=draft.content,
+        tool_calls=draft.tool_calls,
+        tool_call_id=draft.tool_call_id,
+        ttl_seconds=draft.ttl_seconds,
+        metadata={**metadata, "project_id": project_id},
+        created_at=draft.created_at,
+        expires_at=None,
+        deleted_at=None,
+    )
 
 
 def shown_draft(draft: CardDraft, project_id: str) -> dict[str, Any]:
@@ -259,6 +273,11 @@ def check_draft(draft: CardDraft) -> None:
         raise InvalidCard(f"the card id {draft.card_id[:40]!r} must have 1 to 255 characters")
     if draft.ttl_seconds is not None and not 0 <= draft.ttl_seconds <= 2**31 - 1:
         raise InvalidCard(f"card {draft.card_id!r}: ttl_seconds is {draft.ttl_seconds}, not 0 to 2147483647")
+    content = draft.content
+    if type(content) is TextContent and exact_json.is_simple(
+        [draft.card_id, content.text, draft.metadata, draft.tool_calls, draft.tool_call_id]
+    ):
+        return
     try:
         exact_json.check_storable(draft.card_id, "card_id")
         exact_json.check_storable(draft.content, "content")

@@ -154,7 +154,45 @@ def read(text: str, decoder: json.JSONDecoder = reader) -> Any:
 def check_storable(value: Any, path: str = "") -> None:
     """Raise `Unstorable` for the first value in `value`, JSON or a struct, that JSONB cannot hold, or whose
     numbers are together much longer there than as they are spelled."""
-    _Check().value(value, (None, path), 0)
+    if not is_simple(value):
+        _Check().value(value, (None, path), 0)
+
+
+_SIMPLE_INT = 1 << 53
+_SIMPLE_DEPTH = 40
+
+
+def is_simple(value: Any, depth: int = _SIMPLE_DEPTH) -> bool:
+    """Whether a value is what most JSON is: of nothing that JSONB could not hold or would print otherwise.
+
+    Its numbers are small integers; it is not nested deeply.
+    """
+    kind = type(value)
+    if kind is str:
+        return (value.isascii() or _is_encodable(value)) and "\x00" not in value
+    if value is None or kind is bool:
+        return True
+    if kind is dict:
+        for key, item in value.items():
+            if type(key) is not str or not key.isascii() or "\x00" in key:
+                return False
+            if type(item) is str and item.isascii():
+                if "\x00" in item:
+                    return False
+            elif not depth or not is_simple(item, depth - 1):
+                return False
+        return True
+    if kind is list:
+        return depth > 0 and all(is_simple(item, depth - 1) for item in value)
+    return kind is int and -_SIMPLE_INT < value < _SIMPLE_INT
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def storable_text(text: str) -> str:
@@ -288,6 +326,30 @@ def canonical(text: bytes) -> bytes:
     except msgspec.ValidationError:
         value = json.loads(text, parse_float=_number_as_jsonb_prints, parse_int=_number_as_jsonb_prints)
     return _canonical_encoder.encode(value)
+
+
+def canonical_of_simple(value: Any) -> bytes:
+    """The canonical form of a value that `is_simple`."""
+    return _canonical_encoder.encode(value)
+
+
+def are_same(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON: of one canonical form, where Python's `==` takes True for 1."""
+    kind = type(one)
+    if kind is not type(other):
+        numbers = (int, float, Decimal)
+        return (
+            kind in numbers and type(other) in numbers and canonical(encode(one)) == canonical(encode(other))
+        )
+    if kind is dict:
+        if len(one) != len(other):
+            return False
+        return all(key in other and are_same(item, other[key]) for key, item in one.items())
+    if kind is list:
+        return len(one) == len(other) and all(map(are_same, one, other))
+    if kind is Decimal:
+        return canonical(encode(one)) == canonical(encode(other))
+    return bool(one == other)
 
 
 def _number_as_jsonb_prints(text: str) -> msgspec.Raw:

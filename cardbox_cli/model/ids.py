@@ -52,6 +52,26 @@ def derived_from(parts: Iterable[str]) -> "UUID":
     return UUID(bytes=name.digest()[:16], version=5)
 
 
+class DerivedIds:
+    """Ids that are derived from parts which begin alike: `derived_id(*begin, *parts).hex`, and faster."""
+
+    def __init__(self, *begin: str) -> None:
+        self._begin = hashlib.sha1(_DERIVED, usedforsecurity=False)
+        self._begin.update("\x1f".join(begin).encode())
+
+    def hex(self, *parts: str) -> str:
+        """The id of these parts after the first ones, which are at least one."""
+        name = self._begin.copy()
+        for part in parts:
+            name.update(b"\x1f")
+            name.update(part.encode())
+        found = bytearray(name.digest()[:16])
+        # RFC 9562, 5.5: the version and the variant.
+        found[6] = found[6] & 0x0F | 0x50
+        found[8] = found[8] & 0x3F | 0x80
+        return found.hex()
+
+
 def as_box_id(text: str) -> str | None:
     """The canonical form of a box id (dashes, lower case), or None if `text` is no UUID."""
     if re.fullmatch(_CANONICAL, text):

@@ -146,3 +146,65 @@ def test_what_is_nested_too_deeply_for_python_stands_as_its_text() -> None:
         levels, [inner] = levels + 1, inner
     assert inner == deep[levels - 1 : 1 - levels]
     assert (value["b"], value["c"]) == (Decimal("7" * 6000), '["]')
+
+
+@given(jsonb_values.values)
+def test_simple_values_are_storable_and_have_the_canonical_form_at_once(value: object) -> None:
+    if exact_json.is_simple(value):
+        exact_json.check_storable(value)
+        assert exact_json.canonical_of_simple(value) == exact_json.canonical(exact_json.encode(value))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        1.0,
+        Decimal("1.10"),
+        2**60,
+        "\x00",
+        {"a\x00": 1},
+        ["\ud800"],
+        {"\udfff": 1},
+        {1: 2},
+        float("nan"),
+        (1,),
+    ],
+)
+def test_what_needs_a_second_look_is_not_simple(value: object) -> None:
+    assert not exact_json.is_simple(value)
+    assert not exact_json.is_simple({"a": [value]})
+
+
+def test_what_is_nested_deeply_is_not_simple() -> None:
+    deep: object = 1
+    for _ in range(exact_json._SIMPLE_DEPTH + 1):
+        deep = [deep]
+    assert not exact_json.is_simple(deep)
+
+
+_NEAR = [
+    0,
+    0.0,
+    -0.0,
+    1,
+    1.0,
+    Decimal("1.00"),
+    True,
+    False,
+    None,
+    "1",
+    [],
+    {},
+    [1],
+    {"a": 1},
+    {"a": 1.0},
+    2**70,
+]
+
+
+@pytest.mark.parametrize("one", _NEAR)
+def test_two_values_are_the_same_where_their_canonical_forms_are(one: object) -> None:
+    for other in (*_NEAR, Decimal(2**70)):
+        for a, b in ((one, other), ([one], [other]), ({"k": one, "l": 2}, {"l": 2, "k": other})):
+            forms = [exact_json.canonical(exact_json.encode(each)) for each in (a, b)]
+            assert exact_json.are_same(a, b) == (forms[0] == forms[1])

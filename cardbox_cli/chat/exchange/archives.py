@@ -4,6 +4,7 @@ What such a file says besides is kept with the archived context, so that it come
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -56,8 +57,15 @@ def record_of(archive: Archive, cards: Sequence[Card], layout: Mapping[str, Any]
         **{key: text for key, text in said.items() if text is not None},
         "messages": [message.as_json() for message in messages],
     }
-    rest = _rest_of(archive, messages) if layout is None else layout.get("file", {})
-    record, refused = records.Archive.of({**rest, **columns})
+    kept = None if layout is None else layout.get("file", {})
+    if isinstance(kept, dict):
+        with suppress(Unfit):  # somebody else has changed what was kept
+            return _record({**kept, **columns})
+    return _record({**_rest_of(archive, messages), **columns})
+
+
+def _record(value: dict[str, Any]) -> records.Archive:
+    record, refused = records.Archive.of(value)
     if refused:
         raise Unfit(f"message {refused[0][0]}: {refused[0][1]}")
     return record
@@ -82,7 +90,8 @@ def item_of(record: records.Archive, layout: Mapping[str, Any] | None) -> Item:
     """What the index says of an archived context: what it said when it was imported, if it did."""
     described = None if layout is None else layout.get("item")
     if described is not None:
-        return Item.of(described)
+        with suppress(Unfit):
+            return Item.of(described)
     preview = UNSET if record.search_text is UNSET else record.search_text[:_PREVIEW]
     return Item(
         v=1,

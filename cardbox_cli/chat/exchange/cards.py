@@ -5,12 +5,14 @@ it went in. Cards of cbx have none of that, and are spelled from what they are. 
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from msgspec import UNSET
 
-from cardbox_cli.chat.layout.records import Line, Message, milliseconds
+from cardbox_cli.chat.layout.names import MOST_FILES
+from cardbox_cli.chat.layout.records import Line, Message, Unfit, milliseconds
 from cardbox_cli.model.cards import IMPORTER, Card, CardDraft, card_text
 from cardbox_cli.model.chats import ROLES, entry_draft, key_parts, said_at, told_of
 from cardbox_cli.model.moments import EARLIEST
@@ -60,14 +62,17 @@ def line_of_card(chat_key: str, card: Card) -> Line:
         "text": card_text(card.content),
         "meta": _mapping(told, "meta"),
     }
-    extra = _mapping(_layout_of(card), "extra") or {}
-    return Line.of({**extra, **{key: each for key, each in value.items() if each is not None}})
+    given = {key: each for key, each in value.items() if each is not None}
+    with suppress(Unfit):  # somebody else has changed what was kept
+        return Line.of({**(_mapping(_layout_of(card), "extra") or {}), **given})
+    return Line.of(given)
 
 
 def file_of_card(card: Card) -> int | None:
     """The number of the file that an entry was in, `GROWING` for the one that grows; None of one of cbx."""
     number = _layout_of(card).get("file")
-    return number if isinstance(number, int) else None
+    is_one = isinstance(number, int) and not isinstance(number, bool) and GROWING <= number <= MOST_FILES
+    return number if is_one else None
 
 
 def draft_of_message(chat_key: str, message: Message, card_id: str) -> CardDraft:
@@ -88,13 +93,15 @@ def draft_of_message(chat_key: str, message: Message, card_id: str) -> CardDraft
 def message_of_card(card: Card) -> Message:
     """The record that a message of a context is."""
     layout = _layout_of(card)
-    rest = _mapping(layout, "rest")
-    if rest is None:
-        meta = _mapping(told_of(card), "meta")
-        rest = {"v": 1, "ts": _time_of(card), **({} if meta is None else {"meta": meta})}
     key = "text" if layout.get("key") == "text" else "content"
-    role = "assistant" if card.role == "assistant" else "user"
-    return Message.of({**rest, "role": role, key: card_text(card.content)})
+    said = {"role": "assistant" if card.role == "assistant" else "user", key: card_text(card.content)}
+    rest = _mapping(layout, "rest")
+    if rest is not None:
+        with suppress(Unfit):  # somebody else has changed what was kept
+            return Message.of({**rest, **said})
+    meta = _mapping(told_of(card), "meta")
+    rest = {"v": 1, "ts": _time_of(card), **({} if meta is None else {"meta": meta})}
+    return Message.of({**rest, **said})
 
 
 def _time_of(card: Card) -> int:

@@ -4,6 +4,7 @@ import msgspec
 
 from cardbox_cli.chat.exchange.archives import item_of, record_of
 from cardbox_cli.chat.exchange.cards import GROWING, file_of_card, line_of_card, message_of_card
+from cardbox_cli.chat.layout.names import is_context
 from cardbox_cli.chat.layout.reading import ChatFiles, Moved
 from cardbox_cli.chat.layout.records import Archive, Item, Line, Message
 from cardbox_cli.chat.layout.writing import rolled_over
@@ -14,10 +15,13 @@ from cardbox_cli.model.chats import Chat
 
 
 class ExportedChat(msgspec.Struct, frozen=True):
-    """What the files of a chat shall hold, and the ids of the cards that are gone and are left out."""
+    """What the files of a chat shall hold; the ids of the cards that are gone and are left out, and those of
+    archived contexts after which no file can be called.
+    """
 
     files: ChatFiles
     gone: list[str]
+    unnamed: list[str]
 
 
 def export_chat(room: Room, chat_key: str) -> ExportedChat:
@@ -35,7 +39,7 @@ def export_chat(room: Room, chat_key: str) -> ExportedChat:
         beside=exporter.beside,
         memory=None if remembered is None else remembered.text,
     )
-    return ExportedChat(files, exporter.gone)
+    return ExportedChat(files, exporter.gone, exporter.unnamed)
 
 
 class _Exporter:
@@ -43,6 +47,7 @@ class _Exporter:
         self._room = room
         self._chat = chat
         self.gone: list[str] = []
+        self.unnamed: list[str] = []
         self.beside: dict[str, object] = {}
 
     def transcript(self) -> list[Moved]:
@@ -76,11 +81,15 @@ class _Exporter:
         layouts = self._room.archives.layouts(self._chat.chat_key)
         records, items = [], []
         for archive in self._room.archives.newest(self._chat.chat_key):
+            if not is_context(archive.context_id):
+                self.unnamed.append(archive.context_id)
+                continue
             layout = layouts.get(archive.context_id)
             record = record_of(archive, self._cards(archive.box_id), layout)
             records.append(record)
             items.append(item_of(record, layout))
-            self.beside = self.beside or (layout or {}).get("beside", {})
+            beside = (layout or {}).get("beside")
+            self.beside = self.beside or (beside if isinstance(beside, dict) else {})
         return records, items
 
     def _cards(self, box_id: str) -> list[Card]:

@@ -7,7 +7,7 @@ all, and only where nothing in it is lost, unless that is asked for.
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -127,6 +127,7 @@ def changes_of(folder: Path, root: Path, files: Mapping[str, str], *, replace: b
 
     Raises Conflict where something would be lost, unless told to `replace`; InvalidInput for a link.
     """
+    _check_within(files)
     changed = {}
     for name, text in files.items():
         there = _there(folder / name, root)
@@ -138,8 +139,16 @@ def changes_of(folder: Path, root: Path, files: Mapping[str, str], *, replace: b
     return changed
 
 
+def _check_within(files: Iterable[str]) -> None:
+    """Raise InvalidInput for a name that leads out of the folder that it is a name in."""
+    for name in files:
+        if name.startswith("/") or not {"", ".", ".."}.isdisjoint(name.split("/")):
+            raise InvalidInput(f"no file of a folder can be called {name!r}", hint="nothing was written")
+
+
 def write_files(folder: Path, root: Path, files: Mapping[str, str]) -> None:
     """Write files below a folder of `root`, each whole or not at all. Raises InvalidInput where it cannot."""
+    _check_within(files)
     for name, text in files.items():
         _write(folder / name, root, text)
 

@@ -16,6 +16,8 @@ _ROLLED = re.compile(r"conversations/archive-([1-9][0-9]{0,8})\.jsonl")
 _ARCHIVE = re.compile(r"contexts/archive/(ctx_[A-Za-z0-9_.-]+)\.json")
 _PROFILE = re.compile(r"([^/]+)\.md")
 
+# The numbers that files of moved lines may have.
+MOST_FILES = 999_999_999
 # Bytes that the name of a file has at most.
 _LONGEST = 255
 
@@ -55,6 +57,12 @@ def number_of(name: str) -> int | None:
 def archive_file(context_id: str) -> str:
     """The file of an archived context."""
     return f"contexts/archive/{context_id}.json"
+
+
+def is_context(context_id: str) -> bool:
+    """Whether a file of its folder can be called after an archived context, and is read again."""
+    name = archive_file(context_id)
+    return context_of(name) == context_id and len(name.rpartition("/")[2]) <= _LONGEST
 
 
 def context_of(name: str) -> str | None:

@@ -43,7 +43,8 @@ class ArchiveStore(ProjectStore):
     def layouts(self, chat_key: str) -> dict[str, Any]:
         """What the files say besides that archived contexts were imported from, by the ids of these."""
         rows = self._rows("chat_context_layouts", chat_key=chat_key)
-        return {context_id: exact_json.decode_stored(layout) for context_id, layout in rows}
+        kept = ((context_id, exact_json.decode_stored(layout)) for context_id, layout in rows)
+        return {context_id: layout for context_id, layout in kept if isinstance(layout, dict)}
 
     def find(self, chat_key: str, context_id: str) -> Archive | None:
         """The archived context of this id."""

@@ -1,3 +1,10 @@
+-- fragment: texts_of
+-- A list of ids, whatever somebody wrote there: what is no text is the text of its JSON.
+ARRAY(SELECT coalesce(each.id, 'null')
+      FROM jsonb_array_elements_text(CASE WHEN jsonb_typeof({1}) = 'array' THEN {1} ELSE '[]' END)
+          WITH ORDINALITY AS each (id, place)
+      ORDER BY each.place)
+
 -- fragment: run_json
 json_build_object(
     'run_id', r.run_id,
@@ -8,8 +15,8 @@ json_build_object(
     'position', r.position,
     'merged', r.merged,
     'version', r.version,
-    'user_card_ids', r.user_card_ids,
-    'reply_card_ids', r.reply_card_ids,
+    'user_card_ids', {texts_of(r.user_card_ids)},
+    'reply_card_ids', {texts_of(r.reply_card_ids)},
     'answer_card_id', r.answer_card_id,
     'profile_box_id', r.profile_box_id,
     'context_box_id', r.context_box_id,

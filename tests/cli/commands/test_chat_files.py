@@ -2,10 +2,14 @@
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from cardbox_cli.chat.layout.folders import changes_of, write_files
+from cardbox_cli.errors import InvalidInput
+from cardbox_cli.store.connection.database import Database
 from tests.chat.layout import trees
 from tests.chat.layout.trees import FOLDER, KEY, TREE, line
 from tests.cli.conftest import Shell, succeed
@@ -152,6 +156,47 @@ class TestExport:
             assert refused.code == 4
             assert refused.err.startswith(f"error: cannot read '{long}/.ship")
             assert "File name too long" in refused.err
+
+    @pytest.mark.parametrize(
+        "context_id", ["ctx_a/../../../../../out", "../out", "/out", "ctx_a\nb", "ctx_" + "x" * 300]
+    )
+    def test_whoever_writes_to_the_database_names_no_file(
+        self, cbx: Cbx, database: Database, tmp_path: Path, context_id: str
+    ) -> None:
+        succeed(cbx("chat", "run", "me", "--text", "a", "--exec", "echo b", "--answers", "text"))
+        succeed(cbx("chat", "new", "me"))
+        database.connection.execute("UPDATE cbx.chat_contexts SET context_id = %s", (context_id,))
+        before = set(tmp_path.parent.rglob("*.json"))
+        exported = cbx("chat", "export", "me", str(tmp_path / "a" / "b"), "--replace", "-o", "json")
+        names = ["conversations/history.jsonl", "contexts/active.jsonl"]
+        assert [each.removeprefix(".ship/chat/me/") for each in exported.json()["files"]] == names
+        assert "no file can be called after" in exported.err
+        assert set(tmp_path.parent.rglob("*.json")) == before
+
+    def test_no_name_leads_out_of_a_folder(self, tmp_path: Path) -> None:
+        for name in ("../x", "a/../../x", "/x", "a//x", "."):
+            for write in (partial(changes_of, replace=True), write_files):
+                with pytest.raises(InvalidInput, match="no file of a folder can be called"):
+                    write(tmp_path / "a", tmp_path, {name: "x"})
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize(
+        "kept", ['"x"', "[]", '{"beside": 5}', '{"file": 5, "item": [1]}', '{"file": {"createdAt": "x"}}']
+    )
+    def test_what_others_make_of_what_was_kept_of_files_is_no_failure(
+        self, cbx: Cbx, database: Database, tmp_path: Path, kept: str
+    ) -> None:
+        trees.write(tmp_path / "from")
+        succeed(cbx("chat", "import", str(tmp_path / "from")))
+        database.connection.execute("UPDATE cbx.chat_contexts SET layout = %s::jsonb", (kept,))
+        odd = '{"file": true, "extra": {"userId": 5}, "rest": {"ts": "x"}}'
+        database.connection.execute(
+            "UPDATE cards SET metadata = metadata || jsonb_build_object('layout', %s::jsonb)", (odd,)
+        )
+        succeed(cbx("chat", "export", KEY, str(tmp_path / "to")))
+        files = sorted(path.name for path in (tmp_path / "to").rglob("*") if path.is_file())
+        assert "history.jsonl" in files
+        assert "ctx_1a.json" in files
 
     def test_an_unknown_chat(self, cbx: Cbx, tmp_path: Path) -> None:
         result = cbx("chat", "export", "none", str(tmp_path))

@@ -265,3 +265,14 @@ def test_a_stop_does_not_wait_for_one_that_never_begins(start: Start) -> None:
 def test_one_that_answers_and_goes_has_answered(start: Start) -> None:
     ask = start('os.write(1, b\'{"answer": "bye"}\\n\'); os._exit(0)', requests=1)
     assert [ask().stdout for _ in range(20)] == [b"bye"] * 20
+
+
+@pytest.mark.parametrize("more", ["say(answer='of the first')", "sys.stdout.write('{'); sys.stdout.flush()"])
+def test_what_a_client_says_unasked_is_no_answer_to_the_next_request(start: Start, more: str) -> None:
+    """Else the text of one turn, which a client did not quote, would answer for another's model."""
+    ask = start(
+        f"say(answer=request)\nif request == 'first':\n    {more}\n    open(os.environ['FOLDER'] + '/said', 'w')"
+    )
+    assert ask("first").stdout == b"first"
+    until(lambda: Path(ask.clients._environment["FOLDER"], "said").exists())
+    assert ask("second").stdout == b"second"

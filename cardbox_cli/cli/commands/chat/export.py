@@ -52,6 +52,8 @@ def command(
         folders.write_files(root / below, root, texts)
     for card_id in exported.gone:
         announce(f"warning: card {card_id} is gone and was left out")
+    for context_id in exported.unnamed:
+        announce(f"warning: no file can be called after {spelled(context_id)}, which was left out")
     done = {
         "chat_key": key,
         "folder": str(root / place),

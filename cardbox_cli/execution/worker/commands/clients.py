@@ -93,7 +93,7 @@ class Clients:
         with self._lock:
             while self._idle:
                 client = self._idle.pop()
-                if client.lives:
+                if client.lives and client.is_in_step:
                     return client
                 client.end()
         return _Client(self._command, self._environment, self._keep_stderr)
@@ -121,6 +121,13 @@ class _Client:
     def lives(self) -> bool:
         """Whether it can be asked again."""
         return self._process.poll() is None
+
+    @property
+    def is_in_step(self) -> bool:
+        """Whether it has said nothing since its last answer: that would be taken for the next one, of another
+        turn."""
+        self._pipes.serve(0)
+        return not self._pipes.stdout
 
     def ask(self, body: bytes, turn: Mapping[str, str], *, until: float, stop: Event) -> Ran:
         """What it answers to a request. One that cannot be asked again is dead then."""
