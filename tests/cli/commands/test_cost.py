@@ -309,31 +309,6 @@ def test_completion(offered: Offered, conversation: str) -> None:
     assert set(offered("cbx cost x --by ")) == {"layer", "type", "tool", "card"}
 
 
-# What is found in ten real conversations, by their place in the file.
-FOUND = {
-    2: {},
-    3: {"unused-result": 1},
-    6: {"large-card": 1},
-    7: {"large-card": 1},
-    10: {"unused-result": 1},
-    13: {"unused-result": 2, "read-again": 1, "error-retried": 2},
-    25: {"large-card": 1},
-    26: {"unused-result": 1},
-    28: {"unused-result": 11},
-    33: {"unused-result": 12, "read-again": 3},
-}
-
-
-def test_findings_in_real_conversations(cbx: Cbx, real_data: Path) -> None:
-    file = real_data / "tau-bench_gpt-4o-airline_first40.json"
-    boxes = lines(cbx("card", "import", str(file), "-o", "id"))
-    found = {}
-    for place in FOUND:
-        codes = [each["code"] for each in cbx("cost", boxes[place], "-o", "json").json()["findings"]]
-        found[place] = {code: codes.count(code) for code in codes}
-    assert found == FOUND
-
-
 def test_the_places_of_a_box_name_tools_and_are_sorted_by_tokens(cbx: Cbx, conversation: str) -> None:
     words = ("box", "show", conversation, "-o", "csv", "--no-header", "--columns", "#,tool,tokens")
     rows = [line.split(",") for line in lines(cbx(*words, "--sort", "tokens:desc"))]
