@@ -165,6 +165,8 @@ class TestChats:
         # Each run tells the model its own id, and that in the system prompt.
         compare = shlex.split(found["cache-broken"]["fix"])
         assert (found["cache-broken"]["steps"], cbx(*compare[1:]).code) == ([3], 8)
+        assert "begin with the id of the run" in found["cache-broken"]["message"]
+        assert "layout" not in found["cache-broken"]["remedy"]
         afresh = found["large-card"]["fix"]
         assert afresh == f"cbx chat new {KEY}"
         succeed(cbx(*shlex.split(afresh)[1:]))
