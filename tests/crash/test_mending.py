@@ -1,14 +1,14 @@
 """Commands that mend boxes and repeat turns, killed at every point: the new box or turn is whole, or is not."""
 
 import json
-import re
 from collections.abc import Callable
 from functools import partial
 
 import pytest
 
+from cardbox_cli.settings import TEST_FAULT
 from tests.cli.conftest import succeed
-from tests.crash.harness import Connection, Scene, Stage, contents, explore
+from tests.crash.harness import Scene, Stage, explore
 from tests.crash.test_commands import BOX, conversation
 from tests.crash.test_turns import FILES, ask, execute, look, office
 
@@ -74,14 +74,6 @@ def test_pack_within_a_budget(stage: MakeStage) -> None:
     assert "insert_box:1" in points
 
 
-def but_for_hashes(connection: Connection) -> list[str]:
-    """What there is; the hash of a request is of the ids in it."""
-    return [_HASH.sub('"request_sha256": "(hash)"', line) for line in contents(connection)]
-
-
-_HASH = re.compile(r'"request_sha256": "[0-9a-f]{64}"')
-
-
 def done(scene: Scene) -> None:
     """A turn of one step that came to its end."""
     office(scene)
@@ -100,5 +92,19 @@ def test_what_is_asked_again(words: tuple[str, ...], stage: MakeStage) -> None:
     with made.scene() as scene:
         turn = str(look(scene, "SELECT agent_turn_id FROM cbx.turns"))
     verb, *options = words
-    points = explore(made, "turn", verb, turn, *options, state=but_for_hashes)
+    points = explore(made, "turn", verb, turn, *options)
     assert {"insert_box:1", "write_turn:1"} <= set(points)
+
+
+@pytest.mark.parametrize("words", [("replay", "--times", "2"), ("fork", "--at", "1")], ids=["replay", "fork"])
+def test_what_is_run_here_and_interrupted_is_stopped(words: tuple[str, ...], stage: MakeStage) -> None:
+    """No other worker has the target of these turns."""
+    with stage(files=FILES, prepare=done).scene() as scene:
+        turn = str(look(scene, "SELECT agent_turn_id FROM cbx.turns"))
+        verb, *options = words
+        run = ("turn", verb, turn, *options, "--exec", "sleep 60")
+        ended = scene.run(*run, **{TEST_FAULT.name: "SIGINT:insert_step:1"})
+        assert ended.code == 130, ended
+        assert "stopped" in ended.err
+        ends = "SELECT string_agg(DISTINCT coalesce(end_status, '-'), ' ') FROM cbx.turns"
+        assert look(scene, ends) == "canceled success"
