@@ -13,6 +13,7 @@ from cardbox_cli.context.mending import compress as compressing
 from cardbox_cli.context.mending.changes import Change, card_ids_of, drafts_of
 from cardbox_cli.context.mending.repair import RepairRequest, repair
 from cardbox_cli.context.providers.provider import Provider
+from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.errors import BoxConflict, CardConflict, InvalidInput
 from cardbox_cli.mending.waiting import awaited_calls
@@ -94,17 +95,32 @@ def repair_box(
     return Mended(box_id=made, from_box_id=box.box_id, changes=repaired.changes), repaired.left
 
 
-def read_covering(database: Database, project_id: str, box_id: str, *, keep: int) -> Covering:
-    """What a summary of the box would stand for, the last `keep` messages aside.
+class MaxTokens(msgspec.Struct, frozen=True):
+    """At most so many tokens of a box's request are to be left beside its summary, as a model counts them."""
+
+    tokens: int
+    model: str | None = None
+
+
+def read_covering(database: Database, project_id: str, box_id: str, *, keep: int | MaxTokens) -> Covering:
+    """What a summary of the box would stand for: all but the last `keep` messages, or but for so many tokens.
+    With tokens it is nothing where there are no more of them.
 
     Raises NotFound for an unknown box, InvalidInput where nothing could be covered.
     """
+    from cardbox_cli.context.formats import encoder_of
+
     with database.snapshot():
         boxes = BoxStore(database, project_id)
         box = boxes.get(box_id)
         slots = boxes.slots(box.box_id)
         awaited = awaited_calls(database, project_id, box.box_id, slots)
-        found = compressing.covered(_entries(boxes, box.box_id, slots), keep, awaited)
+        entries = _entries(boxes, box.box_id, slots)
+        if isinstance(keep, int):
+            found = compressing.covered(entries, keep, awaited)
+        else:
+            budget = compressing.Budget(keep.tokens, keep.model, encoder_of(DEFAULT))
+            found = compressing.covered_to_fit(entries, budget, awaited)
     return Covering(box=box, places=found.places, cards=found.cards)
 
 
@@ -141,6 +157,20 @@ def compress_box(
         covers=[old.card_ids[place] for place in covering.places],
         tokens_covered=sum(card_tokens(card) for card in covering.cards),
         tokens_summary=ESTIMATE.count(card_text(draft.content)),
+    )
+
+
+def unchanged(covering: Covering) -> Summed:
+    """What compressing came to where nothing is to be summed up."""
+    box_id = covering.box.box_id
+    return Summed(
+        box_id=box_id,
+        from_box_id=box_id,
+        changes=[],
+        summary_card_id=None,
+        covers=[],
+        tokens_covered=0,
+        tokens_summary=0,
     )
 
 

@@ -149,6 +149,8 @@ WHERE c.relkind = 'r' AND n.nspname NOT LIKE ALL (ARRAY['pg\\_%', 'information\\
 """
 _ROWS = sql.SQL("SELECT to_jsonb(t)::text FROM {} AS t ORDER BY ctid")
 _TIME = re.compile(r'"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^"]*"')
+# The hash of a request is of the ids in it.
+_HASH = re.compile(r'(?<="request_sha256": ")[0-9a-f]{64}')
 _SPAN = re.compile(r"(?<=-)[0-9a-f]{16}(?=-0[01]\b)")
 _ID = re.compile(r"(?<![0-9a-zA-Z])[0-9a-f]{32}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
@@ -156,12 +158,12 @@ _ID = re.compile(r"(?<![0-9a-zA-Z])[0-9a-f]{32}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){
 def contents(connection: Connection) -> list[str]:
     """Every table and its rows, a line each, as two runs of one command have them in common.
 
-    Times and the spans of traces are masked, and ids numbered in the order in which they are mentioned.
+    Times, the spans of traces and hashes of ids are masked, and ids numbered in the order in which they are mentioned.
     """
     lines: list[str] = []
     for schema, table in connection.execute(_TABLES).fetchall():
         rows = connection.execute(_ROWS.format(sql.Identifier(schema, table)))
-        texts = [_SPAN.sub("(span)", _TIME.sub('"(time)"', text)) for (text,) in rows]
+        texts = [_HASH.sub("(hash)", _SPAN.sub("(span)", _TIME.sub('"(time)"', text))) for (text,) in rows]
         lines += [f"{schema}.{table}:", *sorted(texts, key=lambda text: _ID.sub("", text))]
     numbers: dict[str, int] = {}
 

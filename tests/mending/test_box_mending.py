@@ -139,6 +139,36 @@ class TestCompress:
         assert boxes.view(back).digest == boxes.view(old).digest
         assert boxes.get(back).parent_ids == [answer["box_id"]]
 
+    def test_what_is_too_much_becomes_a_summary_and_no_more(
+        self, cbx: Cbx, box: Box, boxes: BoxStore, row_counts: Callable[[], Any]
+    ) -> None:
+        old = box(
+            draft_card("task.instruction", "word " * 99), SAID, AGAIN, draft_card("agent.thought", "Ten.")
+        )
+        words = ("box", "compress", old, "--max-tokens", "60", "-o", "json")
+        answer = cbx(*words, "--summary", "It was nine.").json()
+        assert types(boxes, answer["box_id"]) == ["context.compression", "task.instruction", "agent.thought"]
+        before = row_counts()
+        again = cbx(
+            "box", "compress", answer["box_id"], "--max-tokens", "60", "--summary-cmd", "exit 3", "-o", "id"
+        )
+        assert (again.code, again.out.strip()) == (0, answer["box_id"])
+        assert "unchanged" in again.err
+        less = cbx("box", "compress", old, "--max-tokens", "3", "--summary", "x")
+        assert (less.code, "what no summary stands for takes" in less.err) == (4, True)
+        for options in (("--keep", "1"), ("--model", "gpt-4o")):
+            refused = cbx(
+                "box",
+                "compress",
+                old,
+                "--summary",
+                "x",
+                *(() if "--model" in options else words[3:5]),
+                *options,
+            )
+            assert refused.code == 2
+        assert row_counts() == before
+
     def test_what_was_appended_meanwhile_stays_behind(self, cbx: Cbx, box: Box, boxes: BoxStore) -> None:
         old = box(ASKED, SAID, AGAIN)
         new = cbx("box", "compress", old, "--summary", "s", "--keep", "1", "-o", "id").out.strip()

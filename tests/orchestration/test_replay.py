@@ -1,5 +1,7 @@
 """Turns are replayed from their beginning, and forked at a step, by real commands; the old ones stay as they are."""
 
+import re
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -141,3 +143,15 @@ def test_a_step_that_another_program_ran_is_no_beginning(runtime: Runtime, done:
     refused = cbx("turn", "fork", done, "--at", "2")
     assert refused.code == 4
     assert "has no snapshot" in refused.err
+
+
+def test_a_call_that_nobody_answers_says_how_the_replay_goes_on(done: str, cbx: Cbx) -> None:
+    cbx("tool", "add", "ask", "--description", "Ask somebody.")
+    asks = says("", "", {"ask": {}}, "It was a leak.")
+    waits = cbx("turn", "replay", done, "--exec", asks, "-o", "id")
+    assert (waits.code, "note: 1 turn to be answered" in waits.err) == (8, True), waits.err
+    [go_on] = re.findall(r"`cbx (worker run --target replay-\S+) --exec CMD --drain`", waits.err)
+    report = shlex.split(cbx("why", waits.out.strip(), "-o", "json").json()["fix"])
+    assert cbx(*report[1:-1], "A leak.").code == 0
+    assert cbx(*go_on.split(), "--exec", asks, "--drain").code == 0
+    assert cbx("turn", "wait", waits.out.strip()).out == "It was a leak.\n"

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 from typer import Option
 
 from cardbox_cli.cli.auditing import audit
@@ -96,7 +97,7 @@ def command(
             dry_run=dry_run,
             check=passing,
             turn=own_turn(),
-            fit=None if budget is None else partial(_fit, budget=budget),
+            fit=None if budget is None else partial(_fit, database, budget=budget),
         )
         if passing is not None and passing.overruled and not dry_run:
             box = packed.context_box_id
@@ -110,16 +111,21 @@ def command(
     _print(packed, tokenizer, explain=explain or dry_run)
 
 
-def _fit(entries: "list[RequestEntry]", *, budget: fitting.Budget) -> "Fitted":
-    """The request of the context, in the format of the model's provider, within the budget."""
+def _fit(database: "Database", entries: "list[RequestEntry]", *, budget: fitting.Budget) -> "Fitted":
+    """The request of the context with the tools that a worker would offer, in the format of the model's
+    provider, within the budget."""
     from cardbox_cli.context.formats import encoder_of
     from cardbox_cli.context.lint.check import provider_for
     from cardbox_cli.context.mending.fit import fit
+    from cardbox_cli.execution.requests.request import present_cards
+    from cardbox_cli.execution.requests.source import offered_definitions
 
     encode = encoder_of(provider_for(entries))
-    return fit(
-        request_of(entries, encode=encode), budget.most, budget.strategy, encode=encode, author_id=OPERATOR
-    )
+    composed = request_of(entries, encode=encode)
+    cards = present_cards(entry.slot for entry in entries)
+    tools = offered_definitions(database, session().project_id, cards, cards)
+    request = msgspec.structs.replace(composed, tools=tools)
+    return fit(request, budget.most, budget.strategy, encode=encode, author_id=OPERATOR)
 
 
 def _remember(packed: "Packed") -> None:

@@ -16,12 +16,12 @@ from cardbox_cli.cli.session import announce
 from cardbox_cli.context.formats import encoder_of
 from cardbox_cli.context.lint.check import provider_for
 from cardbox_cli.context.providers.registry import DEFAULT
-from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, profile_of, request_of
+from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.recorded import RecordedRequests
-from cardbox_cli.execution.requests.request import Source, present_cards, tool_definitions
-from cardbox_cli.execution.requests.source import known_tools, read_source
+from cardbox_cli.execution.requests.request import Source, present_cards
+from cardbox_cli.execution.requests.source import offered_definitions, read_source
 from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapshot
 from cardbox_cli.execution.requests.steps import TurnRequests, turn_of_agent
 from cardbox_cli.model.execution.turns import Step
@@ -109,14 +109,8 @@ class Requests:
 
     def _tools(self, profile: Source, entries: Sequence[RequestEntry]) -> list[dict[str, Any]]:
         """What a worker would offer beside this profile."""
-        cards = present_cards(profile.slots)
-        tools = known_tools(
-            self._database,
-            self._project_id,
-            profile_of(cards),
-            present_cards(entry.slot for entry in entries),
-        )
-        return tool_definitions(cards, tools)
+        context = present_cards(entry.slot for entry in entries)
+        return offered_definitions(self._database, self._project_id, present_cards(profile.slots), context)
 
     def turn(self, given: str | None, agent: str | None = None) -> TurnRequests | None:
         """The turn that is named, or that of an agent, which is then announced; None where neither is."""

@@ -23,7 +23,7 @@ def _finding(rule: CostRule, hit: Hit, of_all: int) -> CostFinding:
         share=round(hit.tokens / of_all, 4) if of_all else 0.0,
         evidence=[_evidence(part) for part in hit.parts],
         steps=list(hit.steps),
-        remedy=rule.remedy,
+        remedy=hit.remedy or rule.remedy,
         mend=hit.mend,
     )
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """What a rule found: in words, the messages that prove it, and how many `tokens` were sent in vain.
 
-    `mend` is the command that helps, where one does; `steps` are those that a finding is about, from 1.
+    `mend` is the command that helps, where one does; `steps` are those that a finding is about, from 1;
+    `remedy` says what to do where the rule's own does not hold.
     """
 
     message: str
@@ -23,6 +24,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     parts: Sequence[SentPart] = ()
     steps: Sequence[int] = ()
     mend: Mend | None = None
+    remedy: str | None = None
 
 
 Find = Callable[["Subject"], Iterable[Hit]]

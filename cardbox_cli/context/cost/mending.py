@@ -7,16 +7,32 @@ import msgspec
 
 from cardbox_cli.model.text.command_lines import argument, quoted
 
+# The strategies of `cbx render --fit`.
+GoesFirst = Literal["oldest", "largest-results", "duplicates"]
+
 
 class Mend(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do with a box, a turn or a tool: `without` these cards, `fit` it into `tokens`, `compress` it,
-    `compare` two steps of a turn or of a chat, begin a chat's context `afresh`, or look at a `profile`, to be
-    edited and imported again."""
+    """What to do with a box, a turn or a tool: `without` these cards, `without-results` where their calls go
+    and what is said with these stays, `fit` it or a turn's next request into `tokens` by what goes `first`,
+    `compress` it but for its last messages, which to `keep`, `compare` two steps of a turn or of a chat,
+    begin a chat's context `afresh`, or look at a `profile`, to be edited and imported again."""
 
-    how: Literal["without", "fit", "compress", "compare", "compare-chat", "afresh", "profile"]
+    how: Literal[
+        "without",
+        "without-results",
+        "fit",
+        "fit-turn",
+        "compress",
+        "compare",
+        "compare-chat",
+        "afresh",
+        "profile",
+    ]
     name: str
     card_ids: Sequence[str] = ()
     tokens: int = 0
+    keep: int = 0
+    first: GoesFirst = "oldest"
     steps: tuple[str, str] = ("", "")
 
     def line(self, *options: str) -> str:
@@ -31,12 +47,24 @@ def _without(mend: Mend, options: str) -> str:
     return f"{ids} | grep -vxF {unwanted} | cbx box edit {box} --file - {options}"
 
 
+def _without_results(mend: Mend, options: str) -> str:
+    return f"{_without(mend, options)} -o id | xargs cbx box repair --drop-orphans -o id {options}"
+
+
 def _fit(mend: Mend, options: str) -> str:
-    return f"cbx render --box {quoted(mend.name)} --max-tokens {mend.tokens} {options}"
+    return f"cbx render --box {quoted(mend.name)} {_fitted(mend)} {options}"
+
+
+def _fit_turn(mend: Mend, options: str) -> str:
+    return f"cbx render --turn {quoted(mend.name)} --at next {_fitted(mend)} {options}"
+
+
+def _fitted(mend: Mend) -> str:
+    return f"--max-tokens {mend.tokens} --fit {mend.first}"
 
 
 def _compress(mend: Mend, options: str) -> str:
-    return f"cbx box compress {quoted(mend.name)} --summary @summary.md {options}"
+    return f"cbx box compress {quoted(mend.name)} --keep {mend.keep} --summary @summary.md {options}"
 
 
 def _compare(mend: Mend, options: str) -> str:
@@ -60,7 +88,9 @@ def _profile(mend: Mend, options: str) -> str:
 
 _LINES = {
     "without": _without,
+    "without-results": _without_results,
     "fit": _fit,
+    "fit-turn": _fit_turn,
     "compress": _compress,
     "compare": _compare,
     "compare-chat": _compare_chat,

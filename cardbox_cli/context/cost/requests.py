@@ -1,6 +1,6 @@
 """Rules about whole requests: tools that nobody calls, cards that take much of the room, broken prefixes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from cardbox_cli.context.cost.account import StepCost
 from cardbox_cli.context.cost.finding import CostRules, Hit
@@ -9,6 +9,7 @@ from cardbox_cli.context.cost.subject import Subject
 from cardbox_cli.model.cards import SYSTEM_ROLES
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.layers import CHECKPOINT
+from cardbox_cli.model.text.quantities import count
 
 RULES = CostRules()
 
@@ -50,19 +51,43 @@ def _large(subject: Subject) -> Iterator[Hit]:
 
 @RULES.rule("cache-broken", remedy="say last what changes with each call: `layout: cache` in the profile")
 def _broken(subject: Subject) -> Iterator[Hit]:
-    """A request that does not go on from the one before, so that a prefix cache reads it anew."""
+    """A request that does not go on from the one before, so that a prefix cache reads it anew. The runs of a
+    chat, each of which begins with its own id, are found apart from what breaks within them."""
     steps = subject.account.steps
     broken = [place for place, step in enumerate(steps) if step.breaks]
-    if not broken:
-        return
-    lost = sum(max(steps[place - 1].tokens - steps[place].kept, 0) for place in broken)
-    one, other = steps[broken[0] - 1], steps[broken[0]]
-    yield Hit(
-        message=f"{len(broken)} of {len(steps)} requests do not go on from the one before; the first is step "
-        f"{other.number}",
-        tokens=lost,
+    begun = [
+        place
+        for place in broken
+        if subject.chat is not None and steps[place].agent_turn_id != steps[place - 1].agent_turn_id
+    ]
+    if begun:
+        yield _lost(
+            subject,
+            begun,
+            f"{count(len(begun), 'run')} of the chat did not go on from the one before: a chat's requests "
+            "begin with the id of the run",
+            remedy="nothing of the chat changes that: its prompt, persona and memory are read anew for each "
+            "run; `cbx chat new` leaves less to be read",
+        )
+    within = [place for place in broken if place not in begun]
+    if within:
+        yield _lost(
+            subject,
+            within,
+            f"{len(within)} of {len(steps)} requests do not go on from the one before; the first is step "
+            f"{steps[within[0]].number}",
+        )
+
+
+def _lost(subject: Subject, broken: Sequence[int], message: str, remedy: str | None = None) -> Hit:
+    """What is read anew at these places of the series."""
+    steps = subject.account.steps
+    return Hit(
+        message=message,
+        tokens=sum(max(steps[place - 1].tokens - steps[place].kept, 0) for place in broken),
         steps=[place + 1 for place in broken],
-        mend=_compared(subject, one, other),
+        mend=_compared(subject, steps[broken[0] - 1], steps[broken[0]]),
+        remedy=remedy,
     )
 
 

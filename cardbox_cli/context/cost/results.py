@@ -1,5 +1,11 @@
-"""Rules about results of tools that are sent again and again."""
+"""Rules about results of tools that are sent again and again.
 
+What a model needs of a result is not seen from outside; what it wrote afterwards is. So a result counts as
+taken up by the words alone that the model has from it: ids and numbers as names of flights, orders or files
+tell it best.
+"""
+
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -7,6 +13,7 @@ from cardbox_cli.context.cost.account import SentPart
 from cardbox_cli.context.cost.finding import CostRules, Hit
 from cardbox_cli.context.cost.mending import Mend
 from cardbox_cli.context.cost.subject import Subject, ToolUse, said, words
+from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.ids import short_id
 
 RULES = CostRules()
@@ -15,23 +22,27 @@ RULES = CostRules()
 _LEAST_TOKENS, _LEAST_SENDS = 100, 3
 # In so many messages after a result, so many words of it are no chance.
 _SOON, _SEVERAL = 4, 3
+# Letters and digits, as in the number of a flight or an order.
+_NAME = re.compile(r"(?=.*[^\W\d])(?=.*\d).{4,}")
 
 
 @RULES.rule("unused-result", remedy="leave the call and its result out, or put a summary in their place")
 def _unused(subject: Subject) -> Iterator[Hit]:
     """A tool's result that was sent again, three times in all or more, though the model took no word of
-    it up: none that was new in it, and hardly any that the model had not written before."""
-    known: set[str] = set()
-    seen = 0
+    it up: none that was new in it, and hardly any that the model had not written before. One that answers
+    as the same call had answered before is such only if that answer is, too."""
+    known = _Known(subject)
     places = {id(part): place for place, part in enumerate(subject.parts)}
+    used: set[tuple[str, str, str]] = set()
     for use in subject.uses:
-        if use.result.tokens < _LEAST_TOKENS or use.result.sends < _LEAST_SENDS:
+        if use.result.tokens < _LEAST_TOKENS:
             continue
         place = places[id(use.result)]
-        for part in subject.parts[seen:place]:
-            known |= words(said(part))
-        seen = max(seen, place)
-        if not _is_used(subject, words(use.text) - words(use.arguments), known, place):
+        known.read_until(place)
+        answered = use.name, use.arguments, use.text
+        if answered in used or _is_used(subject, words(use.text) - words(use.arguments), known, place):
+            used.add(answered)
+        elif use.result.sends >= _LEAST_SENDS:
             yield Hit(
                 message=f"the result of {use.name} was sent {use.result.sends} times, and the model took "
                 "no word of it up",
@@ -41,16 +52,39 @@ def _unused(subject: Subject) -> Iterator[Hit]:
             )
 
 
-def _is_used(subject: Subject, brought: set[str], known: set[str], place: int) -> bool:
-    """Whether the model wrote a word of a result at `place` that was not `known` from anybody, or soon
-    several that it had not written itself."""
+class _Known:
+    """The words of the messages so far: `all`, and those `asked` with, which no tool brought."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._parts = subject.parts
+        self._read = 0
+        self.all: set[str] = set()
+        self.asked: set[str] = set()
+
+    def read_until(self, place: int) -> None:
+        """Know the words of the messages before this place, too."""
+        for part in self._parts[self._read : place]:
+            found = words(said(part))
+            self.all |= found
+            is_result = part.card is not None and part.card.type == TOOL_RESULT
+            if not is_result and part.message.body.get("role") != "assistant":
+                self.asked |= found
+        self._read = max(self._read, place)
+
+
+def _is_used(subject: Subject, brought: set[str], known: _Known, place: int) -> bool:
+    """Whether the model wrote a word of a result at `place` that was not known from anybody; or soon, of
+    words that it had not written itself, several, or a name with a number that it was not asked with."""
     of_model = subject.written
     soon = 0
     for word in brought:
         first, last = of_model.get(word, (-1, -1))
-        if last > place and word not in known:
+        if last > place and word not in known.all:
             return True
-        soon += place < first <= place + _SOON
+        if place < first <= place + _SOON:
+            soon += 1
+            if word not in known.asked and _NAME.fullmatch(word):
+                return True
     return soon >= _SEVERAL
 
 
@@ -66,7 +100,7 @@ def _read_again(subject: Subject) -> Iterator[Hit]:
                 "the same",
                 tokens=waste,
                 parts=[use.result for use in uses],
-                mend=subject.mend(spare),
+                mend=subject.mend(spare, "duplicates"),
             )
 
 
@@ -107,7 +141,7 @@ def _without(subject: Subject, parts: Sequence[SentPart], pairs: dict[int, ToolU
     """How to go on without these; a call goes with its result, and a caller is never left alone."""
     if any(part.card is not None and part.card.tool_calls for part in parts):
         return subject.fit(parts)
-    return subject.mend([pairs.get(id(part), part) for part in parts])
+    return subject.mend([pairs.get(id(part), part) for part in parts], "duplicates")
 
 
 def _alike(uses: Iterator[ToolUse] | Sequence[ToolUse]) -> Iterator[list[ToolUse]]:

@@ -18,12 +18,15 @@ from cardbox_cli.model.layers import CHECKPOINT
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """A request of a series in `provider`'s format, and the step of a turn that sent it where one did."""
+    """A request of a series in `provider`'s format, and the step of a turn that sent it where one did.
+
+    `behind` are the messages that came after it in the box that it was made of."""
 
     request: Request
     provider: str = DEFAULT
     agent_turn_id: str | None = None
     step_id: str | None = None
+    behind: Sequence[Message] = ()
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +65,11 @@ def conversation(request: Request, provider: str = DEFAULT) -> list[Sent]:
     if not asked or roles[-1] != "assistant":
         asked.append(len(roles))
     return [
-        Sent(provider=provider, request=_cut(request, [*messages[: start + length], *messages[end:]]))
+        Sent(
+            provider=provider,
+            request=_cut(request, [*messages[: start + length], *messages[end:]]),
+            behind=messages[start + length : end],
+        )
         for length in asked
     ]
 

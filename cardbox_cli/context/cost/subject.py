@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.cost.account import Account, SentPart
-from cardbox_cli.context.cost.mending import Mend
+from cardbox_cli.context.cost.mending import GoesFirst, Mend
+from cardbox_cli.context.inspection.costs import Costs
 from cardbox_cli.context.tool_calls import arguments_of, arguments_text
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT
@@ -19,11 +20,14 @@ from cardbox_cli.model.pairing import Pairer
 # What tells a text from others: words, pieces of names, and numbers.
 _WORD = re.compile(r"[^\W_]{3,}|\d{2}")
 
+# No note that stands for a result takes more tokens.
+_NOTE = 60
+
 
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
     """A call of a tool and its result. Arguments that say the same are the same text here.
 
-    `is_alone`: its card makes this call and no other.
+    `is_alone`: its card makes this call and no other, and says nothing beside it.
     """
 
     caller: SentPart
@@ -34,14 +38,14 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
     is_alone: bool
 
     @property
+    def spare(self) -> list[SentPart]:
+        """What can be left out and nothing else: the result, and the call where its card says no more."""
+        return [self.caller, self.result] if self.is_alone else [self.result]
+
+    @property
     def text(self) -> str:
         """What the tool answered."""
         return said(self.result)
-
-    @property
-    def parts(self) -> list[SentPart]:
-        """What can be left out without tearing a call from its result: both, if they are a pair."""
-        return [self.caller, self.result]
 
 
 def said(part: SentPart) -> str:
@@ -113,7 +117,7 @@ class Subject:
             name=function["name"],
             arguments=_spelled(arguments_text(function.get("arguments"))),
             failed=_failed(answer.card),
-            is_alone=len(caller.card.tool_calls or ()) == 1,
+            is_alone=len(caller.card.tool_calls or ()) == 1 and not said(caller).strip(),
         )
 
     @cached_property
@@ -128,19 +132,21 @@ class Subject:
                     found[word] = (found[word][0] if word in found else place, place)
         return found
 
-    def mend(self, uses_or_parts: Sequence[ToolUse | SentPart]) -> Mend | None:
-        """How to go on without these: by leaving them out where that tears nothing, else by fitting."""
+    def mend(self, uses_or_parts: Sequence[ToolUse | SentPart], first: GoesFirst = "oldest") -> Mend | None:
+        """How to go on without these: by leaving them out of the box that has them, else by fitting, with
+        this going `first`. What a card says or calls beside an unwanted call stays."""
         uses = [each for each in uses_or_parts if isinstance(each, ToolUse)]
         parts = [each for each in uses_or_parts if isinstance(each, SentPart)]
-        parts += [part for use in uses for part in use.parts]
+        parts += [part for use in uses for part in use.spare]
         if self.chat is not None:
             return self.afresh(self.chat, parts)
-        boxes = {part.box_id for part in parts}
+        boxes = {part.box_id for part in parts} | {use.caller.box_id for use in uses}
         box_id = next(iter(boxes), None)
-        if not box_id or len(boxes) > 1 or not all(use.is_alone for use in uses):
-            return self.fit(parts)
+        if not box_id or len(boxes) > 1:
+            return self.fit(parts, first)
         ids = [part.message.card_id for part in parts if part.message.card_id]
-        return Mend(how="without", name=box_id, card_ids=ids)
+        whole = all(use.is_alone for use in uses)
+        return Mend(how="without" if whole else "without-results", name=box_id, card_ids=ids)
 
     def afresh(self, chat: ChatSubject, parts: Sequence[SentPart]) -> Mend | None:
         """How a chat goes on without these: only its active context is sent again, and no other box becomes
@@ -150,20 +156,39 @@ class Subject:
         return Mend(how="afresh", name=chat.key)
 
     def compress(self, part: SentPart) -> Mend | None:
-        """How to go on with a summary in the place of what is long."""
+        """How to go on with a summary in the place of what is long, and of all before it; where the user said
+        nothing since, with a note in its place. What is left after a summary begins with the user."""
         if self.chat is not None:
             return self.afresh(self.chat, [part])
-        return None if not part.box_id else Mend(how="compress", name=part.box_id)
+        if not part.box_id or not self.account.series:
+            return None
+        later = [each for each in self.parts[self.parts.index(part) + 1 :] if each.box_id == part.box_id]
+        asked = next((place for place, each in enumerate(later) if _is_user(each)), None)
+        if asked is not None:
+            keep = len(later) - asked + len(self.account.series[-1].behind)
+            return Mend(how="compress", name=part.box_id, keep=keep)
+        is_result = part.card is not None and part.card.type == TOOL_RESULT
+        return self.fit([part], "largest-results") if is_result and later else None
 
-    def fit(self, parts: Sequence[SentPart]) -> Mend | None:
-        """How to go on in a smaller request: as small as the last one would be without these."""
+    def fit(self, parts: Sequence[SentPart], first: GoesFirst = "oldest") -> Mend | None:
+        """How to go on in a smaller request: as small as the next one would be with notes for these."""
         if self.chat is not None:
             return self.afresh(self.chat, parts)
         box_id = next((part.box_id for part in parts if part.box_id), None)
         if box_id is None or not self.account.steps:
             return None
-        last = self.account.steps[-1].tokens - sum({id(part): part.tokens for part in parts}.values())
-        return Mend(how="fit", name=box_id, tokens=max(last, 1))
+        last, sent = self.account.steps[-1], self.account.series[-1]
+        costs = Costs(sent.request.model)
+        now = last.tokens + sum(costs.of_message(message).tokens for message in sent.behind)
+        spared = sum(max(part.tokens - _NOTE, 0) for part in {id(part): part for part in parts}.values())
+        tokens = max(now - spared, 1)
+        if last.agent_turn_id is None:
+            return Mend(how="fit", name=box_id, tokens=tokens, first=first)
+        return Mend(how="fit-turn", name=last.agent_turn_id, tokens=tokens, first=first)
+
+
+def _is_user(part: SentPart) -> bool:
+    return part.card is not None and part.card.role == "user" and part.card.type != TOOL_RESULT
 
 
 def words(text: str) -> set[str]:

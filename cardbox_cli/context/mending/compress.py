@@ -4,15 +4,16 @@ Pure. The card (`context.compression`) names the cards that it covers and the pl
 the box is had again to the digest, with what was appended meanwhile behind it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 
+from cardbox_cli.context.inspection.costs import Costs
 from cardbox_cli.context.mending.units import Unit, begins_late, brought_by_arguments, is_user, units_of
 from cardbox_cli.context.messages import never_a_message
-from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.context.request import Encode, RequestEntry, request_of
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import SUMMARY, TOOL_CALL
@@ -30,6 +31,14 @@ class Covered(msgspec.Struct, frozen=True):
     cards: list[Card]
 
 
+class Budget(msgspec.Struct, frozen=True):
+    """What may be left beside a summary: so many tokens of the request that the box makes, by its model."""
+
+    most: int
+    model: str | None
+    encode: Encode
+
+
 def covered(entries: Sequence[RequestEntry], keep: int, awaited: Collection[str] = ()) -> Covered:
     """What stands before the last `keep` messages and belongs to none of them.
 
@@ -37,17 +46,54 @@ def covered(entries: Sequence[RequestEntry], keep: int, awaited: Collection[str]
     result, `awaited` ones too. What is left begins with what the user says, for which more may stay. Raises
     InvalidInput where nothing could be covered.
     """
-    slots = [entry.slot for entry in entries]
-    cards = _messages(slots)
-    last = len(cards) - keep
-    units = units_of(cards, brought_by_arguments(entries))
-    going = [unit for unit in units if not _stays(unit, cards, last, awaited)]
-    gone = {place for unit in _before_a_question(going, cards) for place in unit.places}
-    if not gone:
+    cards = _messages(entry.slot for entry in entries)
+    going = _before_a_question(_going(entries, cards, len(cards) - keep, awaited), cards)
+    if not going:
         raise InvalidInput(
             f"nothing stands before the last {keep} messages that a summary could stand for",
             hint="keep fewer; system text, what was asked last and open calls always stay",
         )
+    return _covered(entries, cards, going)
+
+
+def covered_to_fit(entries: Sequence[RequestEntry], budget: Budget, awaited: Collection[str] = ()) -> Covered:
+    """The oldest that must go for the rest to have no more tokens than the budget: nothing where it has not.
+
+    What stays is as with `covered`, but for a number of messages. Raises InvalidInput where it is more.
+    """
+    cards = _messages(entry.slot for entry in entries)
+    costs, request = Costs(budget.model), request_of(entries, encode=budget.encode)
+    of_card = {message.card_id: costs.of_message(message).tokens for message in request.messages}
+    left = sum(of_card.values()) + sum(costs.of_tool(tool).tokens for tool in request.tools)
+    left += costs.reply.tokens if request.messages else 0
+    if left <= budget.most:
+        return Covered([], [])
+    going: list[Unit] = []
+    for unit in _going(entries, cards, len(cards), awaited):
+        going.append(unit)
+        left -= sum(of_card.get(cards[place].card_id, 0) for place in unit.places)
+        gone = {place for each in going for place in each.places}
+        if left <= budget.most and begins_late(cards, gone) is None:
+            return _covered(entries, cards, going)
+    raise InvalidInput(
+        f"what no summary stands for takes {left} tokens, and {budget.most} are allowed",
+        hint="allow more; system text, what was asked last and open calls always stay",
+        details={"tokens": left, "max_tokens": budget.most},
+    )
+
+
+def _going(
+    entries: Sequence[RequestEntry], cards: Sequence[Card], last: int, awaited: Collection[str]
+) -> list[Unit]:
+    """What may go of the messages before the place `last`, the oldest first."""
+    units = units_of(cards, brought_by_arguments(entries))
+    return [unit for unit in units if not _stays(unit, cards, last, awaited)]
+
+
+def _covered(entries: Sequence[RequestEntry], cards: Sequence[Card], going: Sequence[Unit]) -> Covered:
+    """These units as places of the box, and with them what else tells of their calls."""
+    slots = [entry.slot for entry in entries]
+    gone = {place for unit in going for place in unit.places}
     ids = {cards[place].card_id for place in gone}
     called = {call_id for place in gone for call_id in call_ids(cards[place])}
     places = [slot.position for slot in slots if slot.card_id in ids or _schedules(slot.card, called)]
@@ -119,7 +165,7 @@ def _fit(places: list[Any], covers: Sequence[str], rest: Sequence[str], at: int)
     return ascending and in_list and places[0] == at
 
 
-def _messages(slots: Sequence[Slot]) -> list[Card]:
+def _messages(slots: Iterable[Slot]) -> list[Card]:
     """The cards of the conversation, each once."""
     seen: set[str] = set()
     cards: list[Card] = []

@@ -12,7 +12,13 @@ import msgspec
 from cardbox_cli.context.request import profile_of
 from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.handlers import handler_tools
-from cardbox_cli.execution.requests.request import Source, TurnBoxes, offered_tools, present_cards
+from cardbox_cli.execution.requests.request import (
+    Source,
+    TurnBoxes,
+    offered_tools,
+    present_cards,
+    tool_definitions,
+)
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.identity import Tool, allowed_handlers
@@ -85,6 +91,14 @@ def known_tools(
     """
     registered = ToolStore(database, project_id).all() if "resource.tools" in database.tables else []
     return _with_handlers(registered, profile, context)
+
+
+def offered_definitions(
+    database: Database, project_id: str, profile: Sequence[Card], context: Iterable[Card]
+) -> list[dict[str, Any]]:
+    """The tools that a worker would offer beside the cards of a profile's box, as they are sent."""
+    tools = known_tools(database, project_id, profile_of(profile), context)
+    return tool_definitions(profile, tools)
 
 
 def _with_handlers(

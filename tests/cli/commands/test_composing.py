@@ -201,3 +201,15 @@ class TestMaxTokens:
             "render", "--profile", "clerk", "--box", packed["context_box_id"], "--stats", "-o", "json"
         )
         assert sum(share["tokens"] for share in again.json()) <= 80
+
+    def test_the_tools_that_a_worker_would_offer_count_where_it_is_packed(
+        self, cbx: Cbx, profiles: ProfileStore
+    ) -> None:
+        succeed(cbx("tool", "add", "look", "--exec", "cat", "--description", self.LONG))
+        words = ["pack", "--handover", "delegate", "--arg", "instruction=Now", "--max-tokens", "80"]
+        for name, tools, code in (("idle", [], 0), ("clerk", ["look"], 4)):
+            profiles.save(
+                {"name": name, "worker_target": "w", "tags": [], "allowed_tools": tools}, author_id="t"
+            )
+            packed = cbx(*words, "--arg", f"profile_name={name}")
+            assert (packed.code, "what never goes of the request takes" in packed.err) == (code, code == 4)

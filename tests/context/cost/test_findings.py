@@ -6,6 +6,10 @@ from cardbox_cli.context.cost.finding import CostFinding
 from cardbox_cli.context.cost.mending import Mend
 from cardbox_cli.context.cost.series import Sent, conversation
 from cardbox_cli.context.cost.subject import ChatSubject, Subject
+from cardbox_cli.context.mending.fit import fit
+from cardbox_cli.context.providers.registry import provider_named
+from cardbox_cli.context.request import RequestEntry, request_of
+from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
 from tests.context.cost.test_account import request, series
 from tests.context.lint.cards import call, profile, result, thought, tools, user
@@ -56,6 +60,19 @@ def test_a_result_of_which_a_word_was_used_is_none() -> None:
     assert "unused-result" not in used | once
 
 
+def test_a_name_that_the_model_took_of_a_result_is_a_use_of_it() -> None:
+    listed = "flight HAT252 leaves at one " * 40
+    cards = [user("Which?", card_id="0"), *use("1", listed), *use("2", f"{listed}!", "search")]
+    assert "unused-result" not in findings(*cards, *rounds(4, "Take HAT252."))
+    asked = [user("Is it HAT252?", card_id="0"), *cards[1:], *rounds(4, "Take HAT252.")]
+    assert "unused-result" in findings(*asked)
+
+
+def test_what_a_call_answered_once_more_is_used_where_it_was_before() -> None:
+    cards = [*use("1", LONG), *rounds(1, "It says gamma."), *use("2", LONG), *rounds(4)]
+    assert "unused-result" not in findings(user("Look.", card_id="x"), *cards)
+
+
 def test_what_was_read_again_unchanged() -> None:
     same = [*use("1", LONG), *use("2", LONG, arguments='{ "path":"a" }'), *rounds(2, "gamma")]
     again = findings(user("Look.", card_id="0"), *same)["read-again"]
@@ -90,8 +107,31 @@ def test_a_call_is_never_torn_from_its_result() -> None:
     cards = [both, result("1", LONG, card_id="r1"), result("2", "x", card_id="r2"), *rounds(4)]
     unused = findings(user("Look.", card_id="0"), *cards)["unused-result"]
     assert unused.mend is not None
-    assert unused.mend.how == "fit"
-    assert unused.mend.line().startswith("cbx render --box box --max-tokens ")
+    assert unused.mend.line() == (
+        "cbx box show box -o csv --columns full-id --no-header | grep -vxF -e r1 | cbx box edit box --file - "
+        "-o id | xargs cbx box repair --drop-orphans -o id"
+    )
+
+
+def test_what_is_said_with_a_call_stays() -> None:
+    said = thought(call("1", "read"), text="I shall look.", card_id="said")
+    found = findings(user("Look.", card_id="0"), said, result("1", LONG, card_id="r1"), *rounds(4))
+    assert found["unused-result"].mend == Mend(how="without-results", name="box", card_ids=["r1"])
+
+
+def test_what_two_boxes_have_is_fitted_with_room_for_notes_and_for_the_last_answer() -> None:
+    cards = [user("Look.", card_id="0"), *use("1", LONG), *use("2", LONG), *use("3", LONG), *rounds(2)]
+    entries = [
+        RequestEntry(slot=Slot(place, card.card_id, card, "present"), box_id="a" if place < 3 else "b")
+        for place, card in enumerate(cards)
+    ]
+    encode = provider_named("openai").encode
+    made = request_of(entries, encode=encode)
+    [found] = [each for each in check(Subject(account_of(conversation(made)))) if each.code == "read-again"]
+    assert found.mend is not None
+    assert found.mend.line().endswith(f" --max-tokens {found.mend.tokens} --fit duplicates")
+    fitted = fit(made, found.mend.tokens, "duplicates", encode=encode, author_id="sys.operator")
+    assert [change.kind for change in fitted.changes] == ["rewritten"] * 2
 
 
 def test_tools_that_nobody_called() -> None:
@@ -108,8 +148,28 @@ def test_a_card_that_takes_much_of_the_room() -> None:
     large = findings(user(LONG * 10, card_id="a"), *rounds(2))["large-card"]
     assert [each.card_id for each in large.evidence] == ["a"]
     assert large.mend is not None
-    assert large.mend.line() == "cbx box compress box --summary @summary.md"
+    assert large.mend.line() == "cbx box compress box --keep 4 --summary @summary.md"
     assert "large-card" not in findings(user(LONG, card_id="a"), *rounds(2))
+
+
+def test_a_large_result_of_which_the_user_said_nothing_since_becomes_a_note() -> None:
+    cards = [
+        user("Look.", card_id="0"),
+        *use("1", LONG * 10),
+        *use("2", "ok"),
+        thought(text="Done.", card_id="d"),
+    ]
+    made = request(*cards)
+    [large] = check(Subject(account_of(conversation(made))))
+    assert large.mend is not None
+    fitted = fit(
+        made,
+        large.mend.tokens,
+        large.mend.first,
+        encode=provider_named("openai").encode,
+        author_id="sys.operator",
+    )
+    assert [(change.kind, change.card_id) for change in fitted.changes] == [("rewritten", "result-1")]
 
 
 def test_a_broken_cache() -> None:

@@ -7,13 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cardbox_cli.context.inspection.explain import explain
 from cardbox_cli.context.mending.compress import (
+    Budget,
     compressed,
     covered,
+    covered_to_fit,
     expanded,
     summary_card,
 )
-from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.context.providers.registry import provider_named
+from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.boxes import digest
 from cardbox_cli.model.cards import Card, card_of
@@ -67,6 +71,22 @@ def test_what_comes_back_has_the_digest(cards: list[Card], keep: int, doubles: l
     pairs = pair_calls([entry.slot.card for entry in first_places(entries)])
     for answer, caller in pairs.results.items():
         assert (answer in gone) == (caller in gone)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cards=CARDS, most=st.integers(1, 60))
+def test_what_stays_beside_a_summary_has_so_many_tokens(cards: list[Card], most: int) -> None:
+    entries, encode = places(*cards), provider_named("openai").encode
+    try:
+        gone = covered_to_fit(entries, Budget(most, None, encode)).places
+    except InvalidInput:
+        return
+    rest = [entry for entry in entries if entry.slot.position not in gone]
+    assert explain(request_of(rest, encode=encode)).tokens <= most
+    if gone:
+        assert explain(request_of(entries, encode=encode)).tokens > most
+        roles = [entry.slot.card.role for entry in rest if entry.slot.card is not None]
+        assert next((role for role in roles if role != "system"), "user") == "user"
 
 
 def first_places(entries: list[RequestEntry]) -> list[Any]:

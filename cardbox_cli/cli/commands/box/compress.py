@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from cardbox_cli.cli.commands.box.mended import emit_mended, tell_turns
-from cardbox_cli.cli.parameters import working
+from cardbox_cli.cli.parameters import composing, working
 from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.parameters.options import MOST, BoxId
 from cardbox_cli.cli.parameters.programs import check_command
@@ -22,12 +22,13 @@ from cardbox_cli.model.text.visible_text import one_entry
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.worker.commands.command import Ran
-    from cardbox_cli.mending.mend import Covering
+    from cardbox_cli.mending.mend import Covering, MaxTokens
 
 
 @verb(
     "cbx box compress 8b1f22c0 --summary 'The order was refunded twice' --keep 4",
     "cbx box compress 8b1f22c0 --summary @summary.md --dry-run",
+    "cbx box compress 8b1f22c0 --summary @summary.md --max-tokens 8000 --model gpt-4o",
     "cbx box compress 8b1f22c0 --summary-cmd 'llm -s \"Sum up\"' --env OPENAI_API_KEY",
 )
 def command(
@@ -38,8 +39,20 @@ def command(
         Option(metavar="CMD", help="What makes it: reads the messages that go as text, prints the summary."),
     ] = None,
     keep: Annotated[
-        int, Option(metavar="N", min=0, max=MOST, help="The last so many messages stay as they are.")
-    ] = 10,
+        int | None,
+        Option(metavar="N", min=0, max=MOST, help="The last so many messages stay as they are. Default: 10."),
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        Option(
+            metavar="N",
+            min=1,
+            max=MOST,
+            help="Instead: sum up only what is too much. What stays beside the summary has at most so many "
+            "tokens; a box that has no more is left as it is.",
+        ),
+    ] = None,
+    model: composing.Model = None,
     env: working.Variables = None,
     timeout: Annotated[
         float, Option(click_type=Seconds(min=0), help="Stop CMD after so many seconds.")
@@ -53,19 +66,23 @@ def command(
     Calls and results go together. System text stays, and so do calls without a result and what the user said
     last. The summary is a layer of the request (compression__context).
     """
-    from cardbox_cli.mending.mend import compress_box, read_covering
+    from cardbox_cli.mending.mend import compress_box, read_covering, unchanged
 
     if (summary is None) == (summary_cmd is None):
         raise UsageError(
             "a summary is brought by one of --summary and --summary-cmd",
             hint="give the text, or the command that makes it",
         )
+    wanted = _wanted(keep, max_tokens, model)
     if summary_cmd is not None:
         check_command(summary_cmd, "--summary-cmd")
     refuse_inside_turn("let a summary stand for cards")
     with session().stores() as (_, boxes):
         box_id = boxes.resolve(box)
-        covering = read_covering(boxes.database, session().project_id, box_id, keep=keep)
+        covering = read_covering(boxes.database, session().project_id, box_id, keep=wanted)
+    if not covering.places:
+        emit_mended(unchanged(covering), dry_run=dry_run)
+        return
     if summary is not None:
         text = read_text(summary[1:]) if summary.startswith("@") else summary
     else:
@@ -80,6 +97,17 @@ def command(
     emit_mended(made, dry_run=dry_run, facts=[("summary", f"~{made.tokens_summary} tokens for {saved}")])
     for note in notes:
         announce(note)
+
+
+def _wanted(keep: int | None, max_tokens: int | None, model: str | None) -> "int | MaxTokens":
+    """What shall stay as it is. Raises UsageError for what does not go together."""
+    from cardbox_cli.mending.mend import MaxTokens
+
+    if keep is not None and max_tokens is not None:
+        raise UsageError("--keep and --max-tokens both say what stays", hint="leave one of them out")
+    if model is not None and max_tokens is None:
+        raise UsageError("--model is for --max-tokens", hint="add --max-tokens N, or leave --model out")
+    return MaxTokens(max_tokens, model) if max_tokens is not None else _KEPT if keep is None else keep
 
 
 def _made_by(command: str, covering: "Covering", names: list[str], timeout: float) -> str:
@@ -107,6 +135,8 @@ def _made_by(command: str, covering: "Covering", names: list[str], timeout: floa
     )
 
 
+# How many messages stay where nobody says what.
+_KEPT = 10
 # Characters of what a command that failed wrote on stderr.
 _SHOWN = 500
 

@@ -1,21 +1,26 @@
 """What `cbx turn replay` and `cbx turn fork` have in common: turns are run here, or awaited, and compared."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import uuid6
 from typer import Option
 
+from cardbox_cli.cli.auditing import actor
 from cardbox_cli.cli.runtime import connecting, wired
 from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.stopping import stopped_by_signals
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
 from cardbox_cli.cli.terminal.turns import refuse
 from cardbox_cli.cli.terminal.word_diff import compared
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import DEFAULT_OPTIONS
-from cardbox_cli.errors import Findings
+from cardbox_cli.errors import Conflict, Findings
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.command_lines import command_line
+from cardbox_cli.model.text.quantities import count
 from cardbox_cli.settings import settings_from
 
 if TYPE_CHECKING:
@@ -84,8 +89,52 @@ def ask(run: "Runtime", turn_id: str, again: "Again") -> list[str]:
     return [each.result.agent_turn_id or "" for each in asked]
 
 
-def run_here(worker_target: str, program: "Program") -> None:
-    """Run the turns of a target until none is due. Announces what happens."""
+def run_here(run: "Runtime", turn_ids: Sequence[str], worker_target: str, program: "Program") -> None:
+    """Run these turns of a target until none is due. Announces what happens.
+
+    No other worker has that target: whatever ends this early, a signal too, stops the turns that are left.
+    """
+    try:
+        with stopped_by_signals(_interrupt):
+            _work(worker_target, program)
+    except BaseException:
+        _stop(run, turn_ids)
+        raise
+    _tell_open(run, turn_ids, worker_target)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def _stop(run: "Runtime", turn_ids: Sequence[str]) -> None:
+    """Stop those that have not ended, those that wait before those that run."""
+    from cardbox_cli.execution.recovery import fixes
+
+    stopped = 0
+    for turn_id in reversed(turn_ids):
+        with suppress(Conflict):
+            fixes.stop(run, turn_id, actor=actor(run.database), reason="its replay ended early")
+            stopped += 1
+    if stopped:
+        announce(f"note: {count(stopped, 'turn')} stopped")
+
+
+def _tell_open(run: "Runtime", turn_ids: Sequence[str], worker_target: str) -> None:
+    """Say how turns go on that wait for somebody's answer to a call."""
+    from cardbox_cli.store.views.turns import TurnViews
+
+    views = TurnViews(run.database, run.project_id)
+    waiting = [turn_id for turn_id in turn_ids if views.get(turn_id).status != "ended"]
+    if waiting:
+        go_on = command_line(["worker", "run"], "--target", worker_target)
+        announce(
+            f"note: {count(len(waiting), 'turn')} to be answered: `cbx why {waiting[0]}` says what, and then "
+            f"`{go_on} --exec CMD --drain` goes on"
+        )
+
+
+def _work(worker_target: str, program: "Program") -> None:
     from cardbox_cli.execution.notifications.listener import Listener
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
@@ -154,7 +203,7 @@ def _tokens(outcome: "TurnOutcome") -> str:
 
 
 def _tools(outcome: "TurnOutcome") -> str:
-    return ", ".join(f"{name} {count}" for name, count in outcome.tools.items()) or NOTHING
+    return ", ".join(f"{name} {times}" for name, times in outcome.tools.items()) or NOTHING
 
 
 # Items are pairs of an outcome and how it compares with the first; None for the first itself.

@@ -57,7 +57,7 @@ def command(
         wanted = Again(profile_name=profile, worker_target=target, at=at, instruction=instruction)
         asked = again.ask(run, turn_id, wanted)
         if program is not None and target is not None:
-            again.run_here(target, program)
+            again.run_here(run, asked, target, program)
             again.print_compared(turns, turn_id, asked)
         else:
             output.emit(

@@ -58,7 +58,7 @@ def command(
             )
         asked = again.ask(run, turn_id, Again(times=times, profile_name=profile, worker_target=target))
         if program is not None and target is not None:
-            again.run_here(target, program)
+            again.run_here(run, asked, target, program)
         elif no_wait:
             output.emit({"agent_turn_ids": asked}, table=lambda: output.print_lines(asked), ids=asked)
             return
