@@ -103,6 +103,10 @@ class InboxStore(ProjectStore):
         """The place of a queued row among those of its agent, from 1."""
         return int(self.database.value("queue_position", **msgspec.structs.asdict(row)))
 
+    def count_queued(self, agent_id: str) -> int:
+        """How many turns are queued for an agent."""
+        return int(self._value("count_queued", agent_id=agent_id))
+
     def move(
         self,
         inbox_ids: Sequence[str],

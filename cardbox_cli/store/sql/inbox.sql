@@ -52,6 +52,10 @@ FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.status = 'queued'
     AND i.message_type = 'turn' AND (i.created_at, i.inbox_id) <= (%(created_at)s::timestamptz, %(inbox_id)s)
 
+-- name: count_queued
+-- How many turns are queued for an agent.
+SELECT count(*) FROM {queued_of_agent}
+
 -- name: move_inbox
 -- Changes the state of rows that are in one of the states that the change may come from. Finished ones are dated.
 UPDATE state.agent_inbox AS i
