@@ -42,6 +42,12 @@ CREATE INDEX IF NOT EXISTS idx_cards_turn ON public.cards (tenant_id, (metadata 
     WHERE metadata ->> 'agent_turn_id' IS NOT NULL;
 -- Equal keys share their place in a page: this one costs little. Without it a rare type is looked for everywhere.
 CREATE INDEX IF NOT EXISTS idx_cards_type ON public.cards (tenant_id, (metadata ->> 'type'));
+-- What a step, a trace or an author wrote.
+CREATE INDEX IF NOT EXISTS idx_cards_step ON public.cards (tenant_id, (metadata ->> 'step_id'))
+    WHERE metadata ->> 'step_id' IS NOT NULL;
+CREATE INDEX IF NOT EXISTS idx_cards_trace ON public.cards (tenant_id, (metadata ->> 'trace_id'))
+    WHERE metadata ->> 'trace_id' IS NOT NULL;
+CREATE INDEX IF NOT EXISTS idx_cards_author ON public.cards (tenant_id, (metadata ->> 'author_id'));
 CREATE INDEX IF NOT EXISTS idx_cards_expiry ON public.cards (tenant_id, expires_at) WHERE expires_at IS NOT NULL;
 
 -- part: public.card_boxes
@@ -178,6 +184,10 @@ CREATE INDEX IF NOT EXISTS idx_inbox_open ON state.agent_inbox
     WHERE status IN ('queued', 'pending', 'deferred', 'processing');
 CREATE INDEX IF NOT EXISTS idx_inbox_dead ON state.agent_inbox (project_id, created_at, inbox_id)
     WHERE status = 'error';
+CREATE INDEX IF NOT EXISTS idx_inbox_skipped ON state.agent_inbox (project_id, created_at, inbox_id)
+    WHERE status = 'skipped';
+-- What an agent ever had.
+CREATE INDEX IF NOT EXISTS idx_inbox_agent ON state.agent_inbox (project_id, agent_id, created_at, inbox_id);
 CREATE INDEX IF NOT EXISTS idx_inbox_turn ON state.agent_inbox (project_id, agent_turn_id);
 CREATE INDEX IF NOT EXISTS idx_inbox_created ON state.agent_inbox (project_id, created_at, inbox_id);
 
@@ -604,4 +614,18 @@ CREATE TABLE IF NOT EXISTS cbx.schema_version (
     version    integer PRIMARY KEY,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
-INSERT INTO cbx.schema_version (version) VALUES (15) ON CONFLICT DO NOTHING;
+-- The characters and the pairs of characters of a text that is written without spaces: Han, kana, Hangul; nothing of
+-- the rest. A character is its code point, a pair the first one's times 2^21 and the second's.
+CREATE OR REPLACE FUNCTION cbx.bigrams(written text) RETURNS bigint[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+SELECT CASE WHEN written ~ '[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff]'
+THEN (
+    SELECT array_agg(DISTINCT gram.code)
+    FROM (SELECT string_to_array(regexp_replace(written,
+        '[^\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff]+',
+        ' ', 'g'), NULL) AS characters) AS spelled,
+    unnest(characters, characters[2:]) AS pair (one, other),
+    LATERAL (VALUES (ascii(one)::bigint), (ascii(one)::bigint << 21 | ascii(nullif(other, ' ')))) AS gram (code)
+    WHERE one <> ' ' AND gram.code IS NOT NULL)
+END $$;
+INSERT INTO cbx.schema_version (version) VALUES (16) ON CONFLICT DO NOTHING;

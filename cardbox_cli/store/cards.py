@@ -4,8 +4,7 @@ Writes are replays or conflicts, never silent changes; reads show what is neithe
 Methods take part in the caller's transaction; alone, each is its own.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -16,10 +15,10 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, check_draft, decode_card
 from cardbox_cli.model.ids import as_box_id, unique
 from cardbox_cli.model.text.command_lines import command_line
+from cardbox_cli.store.card_search import FINDERS, finder, text_search
 from cardbox_cli.store.card_use import CardUseStore, Force
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import COUNTED, Dated, Further, ProjectStore, paged, place
-from cardbox_cli.store.connection.queries import query
 from cardbox_cli.store.connection.short_ids import like_escape, shown_beginning, the_one
 from cardbox_cli.store.projects import check_first_write
 
@@ -30,11 +29,6 @@ _PAGE = 1000
 _COUNTED_IN_SEARCH = 1000
 # To sort so many costs less than to look, newest first, for matches that are rarer.
 _FEW = 10_000
-# Scripts that are written without spaces, where a word search finds nothing: kana, Han, Hangul, fullwidth.
-_UNSPACED = (
-    "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
-)
-
 _NO_CARD = "`cbx card list` shows the newest cards"
 
 
@@ -195,7 +189,7 @@ class CardStore(ProjectStore):
         """What a search for `text` finds among the cards of these types in these boxes, newest first."""
         rows = self._rows(
             "list_cards_of_boxes",
-            **_text_search(text),
+            **text_search(text),
             types=list(types),
             box_ids=[box_id for box_id in map(as_box_id, box_ids) if box_id],
             now=self.database.now(),
@@ -225,19 +219,24 @@ class CardStore(ProjectStore):
 
     def _page(self, where: CardFilter, after: Card | None, size: int) -> list[Card]:
         asked = _query(where, after, size)
-        if self._may_be_few(where, asked):
+        listing = self._listing_of_few(where)
+        if listing is not None:
             with self.database.aside():
                 self.database.run("plan_for_few")
-                rows = self._rows("list_few_cards", **asked, few=_FEW)
+                rows = self._rows(listing, **asked, few=_FEW)
             if not rows or rows[0][1] <= _FEW:
                 return [decode_card(row) for row, _ in rows]
         return [decode_card(row) for (row,) in self._rows("list_cards", **asked)]
 
-    def _may_be_few(self, where: CardFilter, asked: dict[str, Any]) -> bool:
-        """Whether an index finds just what `where` allows, and that is likely to be little."""
+    def _listing_of_few(self, where: CardFilter) -> str | None:
+        """The query by an index that finds just what `where` allows, where that is likely to be little."""
         if where.card_ids is not None or where.agent_turn_id is not None or where.tool_call_id is not None:
-            return True
-        return asked["words"] is not None and bool(self.database.value("text_index_exists"))
+            return "list_few_cards"
+        wanted = [FINDERS[field] for field in FINDERS if getattr(where, field) is not None]
+        if where.text is not None and (of_texts := finder(where.text)):
+            wanted.append(of_texts)
+        there = (each for each in wanted if self.database.value("index_exists", index=each.name))
+        return next((each.listing for each in there), None)
 
     def _conflict(self, card_id: str, tool_call_id: str | None, *, held: bool, deleted: bool) -> CbxError:
         if deleted:
@@ -255,17 +254,10 @@ class CardStore(ProjectStore):
         return CardConflict(f"the card id {card_id!r} is taken", hint=hint)
 
 
-def index_text(database: Database, announce: Callable[[str], None] = lambda text: None) -> None:
-    """Build the index behind word searches, without blocking writers; replaces a broken attempt."""
-    from cardbox_cli.store.migrations.upgrade import build_index
-
-    build_index(database, "public.idx_cards_text", "public.cards", query("index_text"), announce)
-
-
 def _query(where: CardFilter, after: Card | None, limit: int) -> dict[str, Any]:
     return {
         **place(where, after, limit, key="card_id"),
-        **_text_search(where.text),
+        **text_search(where.text),
         "types": None if where.types is None else list(where.types),
         "card_ids": None if where.card_ids is None else list(where.card_ids),
     }
@@ -296,19 +288,3 @@ def _incoming_rows(
             exact_json.encode(draft.metadata).decode(),
             draft.created_at,
         )
-
-
-def _text_search(text: str | None) -> dict[str, Any]:
-    """Words where words are spaced; else each piece of `text`, as a string and its JSON hold it."""
-    nothing = {"words": None, "patterns": None, "json_patterns": None}
-    if text is None:
-        return nothing
-    if not re.search(_UNSPACED, text):
-        return {**nothing, "words": text}
-    pieces = text.split()
-    in_json = [exact_json.encode(piece).decode()[1:-1] for piece in pieces]
-    return {**nothing, "patterns": _substrings(pieces), "json_patterns": _substrings(in_json)}
-
-
-def _substrings(pieces: list[str]) -> list[str]:
-    return [f"%{like_escape(piece)}%" for piece in pieces]

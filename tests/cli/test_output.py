@@ -219,6 +219,7 @@ class TestPromisedKeys:
             "pooler",
             "keeps_plans",
             "text_index",
+            "bigram_index",
             "size_bytes",
             "table_sizes",
             "project",
@@ -242,7 +243,10 @@ class TestPromisedKeys:
             "dry_run": False,
             "sql": "",
         }
-        assert shop.json("db", "index-text") == {"index": "idx_cards_text"}
+        assert shop.json("db", "index-text") == {
+            "index": "idx_cards_text",
+            "bigram_index": "idx_cards_bigrams",
+        }
         collected = shop.json("db", "gc", "--yes")
         assert list(collected) == ["dry_run", "purged", "dangling"]
         assert list(collected["purged"]) == ["expired", "deleted", "box_info", "logs"]

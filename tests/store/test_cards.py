@@ -11,7 +11,8 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import digest_line
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import JsonContent, TextContent
-from cardbox_cli.store.cards import CardFilter, CardStore, Counts, index_text
+from cardbox_cli.store.card_search import index_text
+from cardbox_cli.store.cards import CardFilter, CardStore, Counts
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from tests import jsonb_values
@@ -301,15 +302,29 @@ class TestFewCards:
 
     @pytest.mark.parametrize("few", [1, 4, 5, 100])
     @pytest.mark.parametrize(
-        "where", [CardFilter(text="blue"), CardFilter(agent_turn_id="t"), CardFilter(tool_call_id="c")]
+        "where",
+        [
+            CardFilter(text="blue"),
+            CardFilter(text="蓝色"),
+            CardFilter(agent_turn_id="t"),
+            CardFilter(step_id="s"),
+            CardFilter(trace_id="r"),
+            CardFilter(tool_call_id="c"),
+        ],
     )
     def test_however_many_they_are(
         self, cards: CardStore, where: CardFilter, few: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         index_text(cards.database)
-        turn = {"metadata": {"agent_turn_id": "t"}, "tool_call_id": "c"}
+        turn = {"metadata": {"agent_turn_id": "t", "step_id": "s", "trace_id": "r"}, "tool_call_id": "c"}
         for number in range(10):
-            cards.add(text("blue" if number % 2 else "red", f"{number}", **(turn if number % 2 else {})))
+            cards.add(
+                text(
+                    "blue 天是蓝色的" if number % 2 else "red 蓝的色",
+                    f"{number}",
+                    **(turn if number % 2 else {}),
+                )
+            )
         monkeypatch.setattr("cardbox_cli.store.cards._FEW", few)
         monkeypatch.setattr("cardbox_cli.store.cards._PAGE", 2)
         assert [card.card_id for card in cards.newest(where)] == ["9", "7", "5", "3", "1"]

@@ -14,7 +14,8 @@ import pytest
 from cardbox_cli.errors import AmbiguousId
 from cardbox_cli.store.box_reads import BoxFilter
 from cardbox_cli.store.boxes import BoxStore
-from cardbox_cli.store.cards import CardFilter, CardStore, index_text
+from cardbox_cli.store.card_search import index_text
+from cardbox_cli.store.cards import CardFilter, CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.gc import Collector
 from cardbox_cli.store.views import completion
@@ -26,10 +27,11 @@ FILL = """
 INSERT INTO cards (tenant_id, card_id, content, tool_call_id, metadata, created_at)
 SELECT 'p', lpad(n::text, 32, '0'),
     jsonb_build_object('__type__', 'TextContent', 'text', 'Order ' || n || repeat(' and so on', 30)
-                       || CASE WHEN n % 1000 = 0 THEN ' heliotrope' ELSE '' END),
+                       || CASE WHEN n % 1000 = 0 THEN ' heliotrope 结算超时' ELSE ' 超出时间' END),
     'call_' || n,
     jsonb_build_object('type', CASE WHEN n % 1000 = 0 THEN 'context.compression' ELSE 'tool.result' END,
-                       'agent_turn_id', 'turn-' || n / 40),
+                       'agent_turn_id', 'turn-' || n / 40, 'step_id', 'step-' || n / 4, 'trace_id', 'trace-' || n / 500,
+                       'author_id', CASE WHEN n % 1000 = 0 THEN 'auditor' ELSE 'agent-' || n % 3 END),
     now() - (20000 - n) * interval '15 seconds'
 FROM generate_series(1, 20000) AS n;
 INSERT INTO card_boxes (tenant_id, box_id, card_ids, updated_at)
@@ -113,6 +115,13 @@ HOT = {
     "a rare type": (listed(types=["context.compression"]), "list_cards", {"idx_cards_type"}),
     "no such type": (listed(types=["sys.profile"]), "list_cards", {"idx_cards_type"}),
     "a turn": (listed(agent_turn_id="turn-100"), "list_few_cards", {"idx_cards_turn"}),
+    "a step": (listed(step_id="step-100"), "list_few_cards", {"idx_cards_step"}),
+    "a trace": (listed(trace_id="trace-10"), "list_few_cards", {"idx_cards_trace"}),
+    "a frequent author": (listed(author_id="agent-1"), "list_cards", {"idx_cards_created"}),
+    "a rare author": (listed(author_id="auditor"), "list_cards", {"idx_cards_author"}),
+    "nobody's": (listed(author_id="nobody"), "list_cards", {"idx_cards_author"}),
+    "a rare piece of Chinese": (listed(text="算超"), "list_few_cards_by_bigrams", {"idx_cards_bigrams"}),
+    "no such piece": (listed(text="超算"), "list_few_cards_by_bigrams", {"idx_cards_bigrams"}),
     "a tool call": (listed(tool_call_id="call_5"), "list_few_cards", {"idx_cards_tool_call"}),
     "a rare word": (listed(text="heliotrope"), "list_few_cards", {"idx_cards_text"}),
     "no such word": (listed(text="nowhere"), "list_few_cards", {"idx_cards_text"}),

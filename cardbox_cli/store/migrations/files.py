@@ -9,7 +9,7 @@ from cardbox_cli.store.migrations.version import FOLDER, numbered
 
 _TABLE = re.compile(r"^-- part: ([\w.]+)\n", re.MULTILINE)
 _PART = re.compile(r"^-- (makes|changes): ([\w.]+)\n", re.MULTILINE)
-_INDEX = re.compile(r"^-- no-transaction: ([\w.]+)$", re.MULTILINE)
+_INDEXES = re.compile(r"^-- no-transaction: ([\w. ]+)$", re.MULTILINE)
 
 
 class Part(NamedTuple):
@@ -21,11 +21,11 @@ class Part(NamedTuple):
 
 
 class Migration(NamedTuple):
-    """A numbered file. `builds` is its index, if it builds one outside of transactions."""
+    """A numbered file. `builds` are its indexes, if it builds some outside of transactions."""
 
     name: str
     number: int
-    builds: str | None
+    builds: tuple[str, ...]
     parts: list[Part]
 
 
@@ -51,5 +51,5 @@ def _read(name: str, number: int) -> Migration:
         Part(table, verb == "makes", statements(text))
         for verb, table, text in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True)
     ]
-    index = _INDEX.search(head)
-    return Migration(name, number, index and index[1], parts)
+    builds = tuple(index for line in _INDEXES.findall(head) for index in line.split())
+    return Migration(name, number, builds, parts)

@@ -4,6 +4,7 @@ First a plan of SQL, which `--dry-run` shows, then its steps; where a run dies, 
 no table that another program made.
 """
 
+from collections.abc import Iterable
 from contextlib import nullcontext
 from time import sleep
 from typing import TYPE_CHECKING
@@ -34,7 +35,7 @@ def plan_upgrade(database: "Database") -> Plan:
     pending = migrations(after=before)
     made = {part.table for migration in pending for part in migration.parts}
     ours: dict[str, bool] = dict(database.rows("table_makers", names=[*made, *tables()]))
-    broken = _broken(database, *(migration.builds for migration in pending if migration.builds))
+    broken = _broken(database, *(index for migration in pending for index in migration.builds))
     steps = [_step(database, migration, ours, broken) for migration in pending]
     lost = [
         each
@@ -55,9 +56,9 @@ def _step(database: "Database", migration: Migration, ours: dict[str, bool], bro
             ours[part.table] = True
             todo += [*part.statements, *_spreading(database, part.table)]
         elif not part.makes and ours.get(part.table):
-            todo += _build(migration.builds, part, broken) if migration.builds else part.statements
+            todo += _build(migration.builds, part, broken)
     record = _RECORD.format(migration.number).as_string()
-    return Step(migration.name, migration.builds is None, [*todo, record])
+    return Step(migration.name, not migration.builds, [*todo, record])
 
 
 def _spreading(database: "Database", table: str) -> list[str]:
@@ -66,10 +67,18 @@ def _spreading(database: "Database", table: str) -> list[str]:
     return distributing(table, column) if database.sharded and column else []
 
 
-def _build(index: str, part: Part, broken: set[str]) -> list[str]:
-    drop = [f"DROP INDEX CONCURRENTLY {index};"] if index in broken else []
+def _build(indexes: Iterable[str], part: Part, broken: set[str]) -> list[str]:
+    """A part's statements; where it builds some of these indexes, behind what is left of broken attempts."""
+    built = [index for index in indexes if any(_builds(text, index) for text in part.statements)]
+    if not built:
+        return part.statements
+    drops = [f"DROP INDEX CONCURRENTLY {index};" for index in built if index in broken]
     # The planner passes a new index on an expression over until it has statistics of it.
-    return [*drop, *part.statements, f"ANALYZE {part.table};"]
+    return [*drops, *part.statements, f"ANALYZE {part.table};"]
+
+
+def _builds(statement: str, index: str) -> bool:
+    return f" {index.rpartition('.')[2]} ON " in statement
 
 
 def _broken(database: "Database", *indexes: str) -> set[str]:
@@ -116,5 +125,5 @@ def build_index(
     `statement` is a CREATE INDEX CONCURRENTLY IF NOT EXISTS. Behind a pooler nothing keeps two from trying.
     """
     with alone(database, announce) if database.direct else nullcontext():
-        todo = _build(index, Part(table, False, [statement]), _broken(database, index))
+        todo = _build([index], Part(table, False, [statement]), _broken(database, index))
         take(database, Step(index, False, todo), announce)

@@ -217,13 +217,26 @@ WITH found AS MATERIALIZED (
     FROM public.cards AS c
     WHERE c.tenant_id = %(project_id)s AND {card_matches} AND {card_is_in_range}
     LIMIT %(few)s::integer + 1
-), page AS (
+), {page_of_found}
+
+-- fragment: page_of_found
+page AS (
     SELECT f.card_id FROM found AS f ORDER BY f.created_at DESC, f.card_id DESC LIMIT %(limit)s
 )
 SELECT {card_json}, (SELECT count(*) FROM found)
 FROM page
 JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = page.card_id
 ORDER BY c.created_at DESC, c.card_id DESC
+
+-- name: list_few_cards_by_bigrams
+-- `list_few_cards` of pieces of a text without spaces: among the cards that have all their pairs of characters.
+WITH found AS MATERIALIZED (
+    SELECT c.created_at, c.card_id
+    FROM public.cards AS c
+    WHERE c.tenant_id = %(project_id)s AND {text_bigrams} @> cbx.bigrams(%(text)s)
+        AND {card_matches} AND {card_is_in_range}
+    LIMIT %(few)s::integer + 1
+), {page_of_found}
 
 -- name: count_further_cards
 -- Of the next so many cards after a place: how many a list would hold, and how many there were to look at.
@@ -256,6 +269,18 @@ AND (SELECT bool_and(EXISTS (
 -- The opt-in index behind a search for words; outside any transaction, so that writers go on.
 -- across-projects: an index is of a whole table
 CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_text ON public.cards USING gin (({text_vector}));
+
+-- fragment: text_bigrams
+cbx.bigrams(coalesce(content::text, '') || ' ' || coalesce(tool_calls::text, ''))
+
+-- name: knows_bigrams
+-- Whether the function is there that the index behind a search for pieces of a text is made of.
+SELECT to_regprocedure('cbx.bigrams(text)') IS NOT NULL
+
+-- name: index_bigrams
+-- The opt-in index behind a search in a script that is written without spaces, built likewise.
+-- across-projects: an index is of a whole table
+CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_bigrams ON public.cards USING gin (({text_bigrams}));
 
 -- name: find_card_ids
 -- Up to six ids that are `wanted`, or else begin or end with it, or whose last 8 characters begin with it; that

@@ -24,6 +24,11 @@ ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 SELECT {inbox_json} FROM state.agent_inbox AS i WHERE i.status = 'error' AND {inbox_matches}
 ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 
+-- name: list_skipped_inbox
+-- `list_inbox` of what was skipped.
+SELECT {inbox_json} FROM state.agent_inbox AS i WHERE i.status = 'skipped' AND {inbox_matches}
+ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
+
 -- name: count_further_inbox
 -- How many rows there are after a place, up to a limit.
 SELECT count(*) FROM (SELECT 1 FROM state.agent_inbox AS i WHERE {inbox_matches} LIMIT %(limit)s) AS further

@@ -34,11 +34,6 @@ ORDER BY named.name
 -- Whether an index is there, and whole.
 SELECT coalesce((SELECT i.indisvalid FROM pg_index AS i WHERE i.indexrelid = to_regclass(%(index)s)), false)
 
--- name: text_index_exists
--- Whether the index behind a search for words is there, and whole.
-SELECT coalesce(
-    (SELECT i.indisvalid FROM pg_index AS i WHERE i.indexrelid = to_regclass('public.idx_cards_text')), false)
-
 -- name: count_cards
 -- The project's cards: all, those that have expired, those that were deleted.
 SELECT count(*),

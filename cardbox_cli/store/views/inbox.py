@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from cardbox_cli.model.execution.turns import ERROR, OPEN, InboxRow
+from cardbox_cli.model.execution.turns import ERROR, OPEN, SKIPPED, InboxRow
 from cardbox_cli.store.connection.project_store import Further, Paged, ProjectStore, paged, place
 from cardbox_cli.store.connection.short_ids import like_escape, the_one
 
@@ -41,11 +41,12 @@ class InboxViews(ProjectStore):
         return the_one("inbox row", wanted, found, self.project_id)
 
     def _page(self, where: InboxFilter, after: InboxRow | None, size: int) -> list[InboxRow]:
-        return self._all(InboxRow, _list(where), **place(where, after, size, key="inbox_id"))
+        return self._all(
+            InboxRow,
+            _LISTS.get(where.status or "", "list_inbox"),
+            **place(where, after, size, key="inbox_id"),
+        )
 
 
-def _list(where: InboxFilter) -> str:
-    """The query that an index of its own serves, where there is one."""
-    if where.status == ERROR:
-        return "list_dead_inbox"
-    return "list_open_inbox" if where.status in OPEN else "list_inbox"
+# By the status that few rows have, the query that an index of its own serves.
+_LISTS = {**dict.fromkeys(OPEN, "list_open_inbox"), ERROR: "list_dead_inbox", SKIPPED: "list_skipped_inbox"}

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from psycopg import sql
 
+from cardbox_cli.store.card_search import BIGRAM_INDEX, WORD_INDEX
 from cardbox_cli.store.connection import driver_errors
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target, hide_password
@@ -94,7 +95,8 @@ def _contents(database: Database, project_id: str, exact: bool) -> dict[str, Any
         "role": "replica" if database.is_replica else "primary",
         "pooler": not database.direct,
         "keeps_plans": database.keeps_plans,
-        "text_index": bool(database.value("text_index_exists")),
+        "text_index": bool(database.value("index_exists", index=WORD_INDEX)),
+        "bigram_index": bool(database.value("index_exists", index=BIGRAM_INDEX)),
         "size_bytes": database.value("database_size"),
         "table_sizes": tables,
         "project": _project_size(database, project_id, {size.table: size.exact for size in tables}),

@@ -11,21 +11,21 @@ from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.views.inbox import InboxFilter, InboxViews
 from cardbox_cli.store.views.turns import TurnFilter, TurnViews
 from tests.conftest import PROJECT
-from tests.store.test_plans import Explaining
+from tests.store.test_plans import Explaining, indexes
 
 TURN = "turn_00000000000000000000000000004321"
 BOX = "00000000-0000-7000-8000-000000004321"
 FILL = """
 INSERT INTO state.agent_inbox (project_id, inbox_id, agent_id, message_type, correlation_id, agent_turn_id, payload,
     status, created_at)
-SELECT 'p', turn_id, 'agent-' || n % 200, 'turn', turn_id, turn_id,
+SELECT 'p', turn_id, CASE WHEN n % 1000 = 0 THEN 'seldom' ELSE 'agent-' || n % 200 END, 'turn', turn_id, turn_id,
     jsonb_build_object('context_box_id', box_id, 'output_box_id', box_id, 'profile_box_id', box_id),
-    CASE WHEN n > 19990 THEN 'queued' ELSE 'consumed' END, now() - (20000 - n) * interval '15 seconds'
+    CASE WHEN n > 19990 THEN 'queued' WHEN n % 1000 = 1 THEN 'skipped' ELSE 'consumed' END, now() - (20000 - n) * interval '15 seconds'
 FROM generate_series(1, 20000) AS n,
     LATERAL (SELECT 'turn_' || lpad(n::text, 32, '0'), '00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))
         AS made (turn_id, box_id);
 INSERT INTO cbx.turns (project_id, agent_turn_id, agent_id, end_status)
-SELECT i.project_id, i.agent_turn_id, i.agent_id, CASE WHEN i.status = 'consumed' THEN 'success' END
+SELECT i.project_id, i.agent_turn_id, i.agent_id, CASE WHEN i.status <> 'queued' THEN 'success' END
 FROM state.agent_inbox AS i;
 INSERT INTO state.execution_edges (project_id, edge_id, primitive, edge_phase, target_agent_id,
     target_agent_turn_id, correlation_id, recursion_depth, trace_id)
@@ -73,3 +73,25 @@ def test_nothing_reads_all_rows(explaining: Explaining) -> None:
     assert "idx_inbox_created" in explaining.plans["list_turns"]
     assert "idx_inbox_dead" in explaining.plans["list_dead_inbox"]
     assert "idx_execution_edges_trace" in explaining.plans["turns_of_trace"]
+
+
+def test_what_an_agent_had_and_what_was_skipped_has_an_index(explaining: Explaining) -> None:
+    turns, inbox = TurnViews(explaining, PROJECT), InboxViews(explaining, PROJECT)
+    for agent, limit in (("seldom", 50), ("agent-7", 20), ("nobody", 20)):
+        list(turns.newest(TurnFilter(agent_id=agent), limit=limit))
+        assert by_agent(explaining.plans["list_turns"])
+        list(inbox.newest(InboxFilter(agent_id=agent, status="consumed"), limit=limit))
+        assert by_agent(explaining.plans["list_inbox"])
+    assert len(list(inbox.newest(InboxFilter(status="skipped")))) == 20
+    assert indexes(explaining.plans["list_skipped_inbox"]) == {"idx_inbox_skipped"}
+    explaining.rows("why_turn_of_agent", project_id=PROJECT, agent_id="seldom")
+    assert by_agent(explaining.plans["why_turn_of_agent"])
+
+
+def by_agent(plan: str) -> bool:
+    """Whether the rows are found by their agent, and nothing goes through those of others."""
+    return (
+        "idx_inbox_agent" in indexes(plan)
+        and "idx_inbox_created" not in indexes(plan)
+        and "Seq Scan on agent_inbox" not in plan
+    )

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from cardbox_cli.errors import DatabaseUnavailable, UsageError
-from cardbox_cli.store.cards import index_text
+from cardbox_cli.store.card_search import index_text
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.notifications import Listener, notify, wanted
 from cardbox_cli.store.connection.target import Target
@@ -136,7 +136,7 @@ def test_behind_a_pooler_nothing_is_upgraded_and_an_index_is_built(server: Embed
         assert refused.value.hint == "name the server itself with --database-url"
         assert plan_upgrade(database).steps == []
         index_text(database)
-        assert database.value("text_index_exists")
+        assert database.value("index_exists", index="public.idx_cards_text")
 
 
 def test_on_a_replica_it_is_announced(server: EmbeddedServer, listen: Listen, announced: list[str]) -> None:

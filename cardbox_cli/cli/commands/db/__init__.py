@@ -11,7 +11,7 @@ VERBS = {
     "init": "Add the tables that are missing, or print their SQL.",
     "upgrade": "Bring an older database to this cbx's schema version.",
     "distribute": "Spread the tables over the nodes of a Citus cluster, by project.",
-    "index-text": "Build the index that makes searching for words fast.",
+    "index-text": "Build the indexes that make searching fast.",
     "gc": "Purge expired cards for ever.",
     "destroy": "Stop the embedded server and delete all of its data.",
 }

@@ -7,9 +7,14 @@ from cardbox_cli.cli.verb import verb
 
 @verb("cbx db index-text")
 def command() -> None:
-    """Build the index that makes searching for words fast. It slows imports down."""
-    from cardbox_cli.store.cards import index_text as build
+    """Build the indexes that make searching fast. They slow imports down.
+
+    One is of words, the other of pairs of characters in Chinese, Japanese and Korean.
+    """
+    from cardbox_cli.store.card_search import index_text as build
 
     with session().database() as database:
-        build(database, announce)
-    output.emit({"index": "idx_cards_text"}, table=lambda: output.print_text("idx_cards_text is there"))
+        built = build(database, announce)
+    there = f"{' and '.join(built)} {'is' if len(built) == 1 else 'are'} there"
+    names = dict(zip(("index", "bigram_index"), [*built, None], strict=False))
+    output.emit(names, table=lambda: output.print_text(there))

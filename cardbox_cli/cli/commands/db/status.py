@@ -62,6 +62,10 @@ def _number(rows: int | None, exact: bool) -> str:
     return str(rows) if exact else f"~{rows}"
 
 
+def _index(there: bool) -> str:
+    return "yes" if there else "no; `cbx db index-text` builds it"
+
+
 _NAMES = {"size_bytes": "size"}
 
 
@@ -76,7 +80,8 @@ _SHOWN: dict[str, Callable[[Any], str | None]] = {
     ),
     "pooler": lambda there: "yes; plans are not kept, and workers hear no notifications" if there else "no",
     "keeps_plans": lambda kept: "yes, by workers" if kept else "no",
-    "text_index": lambda there: "yes" if there else "no; `cbx db index-text` builds it",
+    "text_index": _index,
+    "bigram_index": _index,
     "size_bytes": byte_size,
     "project": _project,
     # They have a table of their own.
