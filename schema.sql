@@ -186,8 +186,9 @@ CREATE INDEX IF NOT EXISTS idx_inbox_dead ON state.agent_inbox (project_id, crea
     WHERE status = 'error';
 CREATE INDEX IF NOT EXISTS idx_inbox_skipped ON state.agent_inbox (project_id, created_at, inbox_id)
     WHERE status = 'skipped';
--- What an agent ever had.
-CREATE INDEX IF NOT EXISTS idx_inbox_agent ON state.agent_inbox (project_id, agent_id, created_at, inbox_id);
+-- What an agent ever had; with the type, turns are counted by the index alone.
+CREATE INDEX IF NOT EXISTS idx_inbox_agent ON state.agent_inbox
+    (project_id, agent_id, created_at, inbox_id) INCLUDE (message_type);
 CREATE INDEX IF NOT EXISTS idx_inbox_turn ON state.agent_inbox (project_id, agent_turn_id);
 CREATE INDEX IF NOT EXISTS idx_inbox_created ON state.agent_inbox (project_id, created_at, inbox_id);
 

@@ -12,7 +12,7 @@ CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_author ON public.cards (tenant
 
 -- changes: state.agent_inbox
 CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_inbox_agent ON state.agent_inbox
-    (project_id, agent_id, created_at, inbox_id);
+    (project_id, agent_id, created_at, inbox_id) INCLUDE (message_type);
 CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_inbox_skipped ON state.agent_inbox (project_id, created_at, inbox_id)
     WHERE status = 'skipped';
 

@@ -83,7 +83,7 @@ SELECT {turn_json} FROM {turns} WHERE {turn_matches} ORDER BY i.created_at DESC,
 
 -- name: count_further_turns
 -- How many turns there are after a place, up to a limit.
-SELECT count(*) FROM (SELECT 1 FROM {turns} WHERE {turn_matches} LIMIT %(limit)s) AS further
+SELECT count(*) FROM (SELECT 1 FROM state.agent_inbox AS i WHERE {turn_matches} LIMIT %(limit)s) AS further
 
 -- name: list_unfinished_turns
 -- `list_turns` of those that have not ended, all or those in one state: found among what is open and active,
