@@ -12,6 +12,8 @@ from cardbox_cli.pictures.steps import DrawnCard, DrawnStep, colours_of, of_step
 
 # Steps that are drawn at most: the last ones.
 _MOST_STEPS = 100
+# Findings that are shown at once.
+_UNFOLDED = 5
 
 
 class CostPicture(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,10 +76,20 @@ def _shares(name: Grouping, account: Account, colours: Mapping[str, str]) -> Ele
         ]
         for each in shares
     ]
-    return table(f"By {name}", (name.title(), "In all", "Share", "In the last"), rows)
+    numbers = ("In all", "Share", "In the last")
+    return table(f"By {name}", (name.title(), *numbers), rows, numbers=numbers)
 
 
-def _findings(picture: CostPicture) -> Iterator[Element]:
+def _findings(picture: CostPicture) -> list[Element]:
+    """The dearest; the others are folded."""
+    made = list(_articles(picture))
+    more = made[_UNFOLDED:]
+    if not more:
+        return made
+    return [*made[:_UNFOLDED], element("details", element("summary", f"{len(more)} more"), *more)]
+
+
+def _articles(picture: CostPicture) -> Iterator[Element]:
     for found, command in picture.findings:
         tokens = f"{told(found.tokens, picture.account.exact)} tokens, {found.share:.1%} of all"
         cards = ", ".join(short_id(each.card_id) for each in found.evidence[:8] if each.card_id)
