@@ -249,13 +249,14 @@ class TestBudget:
         assert cbx("cost", conversation, "--model", "gpt-4o", "--fail-over", "50%").code == 0
         over = cbx("cost", conversation, "--model", "gpt-4o", "--fail-over", "0.1%")
         assert over.code == 8
+        assert over.err.strip().endswith("over the budget of 128, 0.1% of what gpt-4o holds")
         unknown = cbx("cost", conversation, "--fail-over", "50%")
         assert (unknown.code, unknown.err.splitlines()[-2]) == (
             4,
             "error: --fail-over: nobody knows how many tokens the model 'unknown' holds",
         )
 
-    @pytest.mark.parametrize("budget", ["", "0%", "101%", "-1", "1e3", "many", "٣"])
+    @pytest.mark.parametrize("budget", ["", "0%", "101%", "-1", "1e3", "many", "٣", "٣%"])
     def test_that_is_none(self, budget: str, cbx: Cbx, conversation: str) -> None:
         refused = cbx("cost", conversation, "--fail-over", budget)
         assert (refused.code, refused.out) == (2, "")
