@@ -146,4 +146,6 @@ def _why(ran: "Ran", timeout: float) -> str:
         return f"took more than {timeout:g} seconds"
     if ran.too_long:
         return f"printed more than {RESULT_SIZE}"
+    if ran.exit_code < 0:
+        return f"was ended by signal {-ran.exit_code}"
     return "printed nothing" if ran.succeeded else f"failed with exit code {ran.exit_code}"
