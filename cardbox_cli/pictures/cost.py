@@ -43,14 +43,15 @@ def cost_page(picture: CostPicture) -> str:
 def drawn_account(account: Account) -> list[DrawnStep]:
     """The last requests of a series, as drawings have them."""
     shown = account.steps[-_MOST_STEPS:]
-    cards: list[list[DrawnCard]] = [[] for _ in account.steps]
+    begin = len(account.steps) - len(shown)
+    cards: list[list[DrawnCard]] = [[] for _ in shown]
     for part in account.parts:
-        if part.card_id is not None:
+        if part.card_id is not None and part.first + part.sends > begin:
             card = DrawnCard(card_id=part.card_id, about=part.type, layer=part.layer, tokens=part.tokens)
-            for step in range(part.first, part.first + part.sends):
-                cards[step].append(card)
+            for step in range(max(part.first, begin), part.first + part.sends):
+                cards[step - begin].append(card)
     order = [share.name for share in account.by["layer"]]
-    return [_step(step, order, cards[step.number - 1]) for step in shown]
+    return [_step(step, order, held) for step, held in zip(shown, cards, strict=True)]
 
 
 def _step(step: StepCost, order: Sequence[str], cards: Sequence[DrawnCard]) -> DrawnStep:

@@ -20,7 +20,7 @@ from cardbox_cli.model.layers import CHECKPOINT
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
     """A request of a series in `provider`'s format, and the step of a turn that sent it where one did.
 
-    `behind` are the messages that came after it in the box that it was made of."""
+    `behind` are, of the last one, the messages that came after it in the box that it was made of."""
 
     request: Request
     provider: str = DEFAULT
@@ -68,7 +68,7 @@ def conversation(request: Request, provider: str = DEFAULT) -> list[Sent]:
         Sent(
             provider=provider,
             request=_cut(request, [*messages[: start + length], *messages[end:]]),
-            behind=messages[start + length : end],
+            behind=messages[start + length : end] if length == asked[-1] else (),
         )
         for length in asked
     ]

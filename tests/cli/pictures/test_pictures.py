@@ -139,6 +139,15 @@ def test_the_page_of_costs_has_what_the_command_says(cbx: Cbx, costs: Path) -> N
     assert len(titles) == sum(card["sends"] for card in told["by"]["card"])
 
 
+def test_of_many_requests_the_last_are_drawn(cbx: Cbx, feed: Callable[[str], None]) -> None:
+    """The first of them has all that was sent by then."""
+    talk = [{"role": role, "content": "word"} for role in ("user", "assistant")] * 105
+    feed(json.dumps(talk))
+    box = succeed(cbx("card", "import", "-", "-o", "id")).strip()
+    cells = re.findall(r"<title>card [^<]*, request (\d+):", succeed(cbx("cost", box, "--format", "html")))
+    assert (min(map(int, cells)), max(map(int, cells)), cells.count("6")) == (6, 105, 11)
+
+
 @pytest.fixture
 def pages(cbx: Cbx, turn: str, page: Path, costs: Path) -> list[Path]:
     """A page of each kind."""
