@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _PAGE = 200
 
 
-@verb("cbx card search 'payment timeout'", "cbx card search 超时 --type tool.result", pages=True)
+@verb("cbx card search 'payment timeout'", "cbx card search 超时 --type tool.result", pages=True, reads=True)
 def command(
     words: Annotated[
         list[str],
