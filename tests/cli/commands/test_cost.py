@@ -1,6 +1,7 @@
 """`cbx cost`: of turns, agents and boxes; its contract, its budget, its prices, and what it refuses."""
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -211,6 +212,26 @@ class TestBoxes:
         saved = answer["tokens"] - later["tokens"]
         assert saved >= again["tokens"] + caller["tokens"]
         assert "read-again" not in [each["code"] for each in later["findings"]]
+
+    def test_a_turn_that_waits_gets_the_box_that_was_mended_for_it(
+        self, cbx: Cbx, conversation: str, ran: Ran, feed: Callable[[str], None]
+    ) -> None:
+        """By the commands that are printed, also by that of a box that came of the mended one."""
+        asked = ("dispatch", "--agent", "clerk", "--context-box", conversation, "-o", "id")
+        turn = succeed(cbx(*asked)).strip()
+        before = cbx("cost", turn, "-o", "json").json()
+        [again] = [each for each in before["findings"] if each["code"] == "read-again"]
+        first, grep, edit = [shlex.split(piece) for piece in again["fix"].split(" | ")]
+        feed("\n".join(card for card in lines(cbx(*first[1:])) if card not in grep[3::2]))
+        made = cbx(*edit[1:])
+        assert f"note: it is the context box of turn {turn}: `cbx turn rebox" in made.err
+        shorter = cbx("box", "compress", made.out.strip(), "--summary", "Gamma.", "--keep", "1")
+        found = re.search(rf"note: it came of the context box of turn {turn}: `cbx ([^`]+)`", shorter.err)
+        assert found is not None, shorter.err
+        succeed(cbx(*shlex.split(found[1])))
+        after = cbx("cost", turn, "-o", "json").json()
+        assert before["tokens"] - after["tokens"] > again["tokens"]
+        assert "read-again" not in [each["code"] for each in after["findings"]]
 
     @pytest.mark.parametrize("by", ["layer", "type", "tool", "card"])
     def test_are_told_by(self, by: str, cbx: Cbx, conversation: str) -> None:

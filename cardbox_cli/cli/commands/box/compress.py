@@ -92,7 +92,7 @@ def command(
         made = compress_box(
             database, session().project_id, covering, text, author_id=OPERATOR, dry_run=dry_run
         )
-        notes = tell_turns(database, made, "box compress")
+        notes = tell_turns(database, made.box_id, made.from_box_id, "box compress")
         session().made(card_id=made.summary_card_id, box_id=made.box_id)
     saved = f"~{made.tokens_covered} tokens of {count(len(covering.cards), 'message')}"
     emit_mended(made, dry_run=dry_run, facts=[("summary", f"~{made.tokens_summary} tokens for {saved}")])

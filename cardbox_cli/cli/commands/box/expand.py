@@ -29,7 +29,7 @@ def command(
     with session().stores() as (cards, boxes):
         made = expand_box(boxes.database, session().project_id, boxes.resolve(box), dry_run=dry_run)
         gone = cards.absent([change.card_id for change in made.changes if change.kind == "added"])
-        notes = tell_turns(boxes.database, made, "box expand")
+        notes = tell_turns(boxes.database, made.box_id, made.from_box_id, "box expand")
         session().made(box_id=made.box_id)
     emit_mended(made, dry_run=dry_run)
     for card_id in gone:
