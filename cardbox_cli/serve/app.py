@@ -59,7 +59,7 @@ _health = APIRouter()
 
 
 @_health.get("/health")
-def health() -> dict[str, str]:
+async def health() -> dict[str, str]:
     """Whether the server is there."""
     return {"status": "ok"}
 

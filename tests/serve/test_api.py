@@ -193,6 +193,16 @@ def test_nothing_can_be_written(serve: Serve, database: Database) -> None:
                 lent.connection.execute(statement)
 
 
+def test_nor_where_one_statement_needs_no_transaction(serve: Serve, cards: CardStore) -> None:
+    cards.add(draft_card("agent.thought", "text", card_id="one"))
+    client = serve()
+    with client.app.state.lending.glance() as lent:  # type: ignore[attr-defined]  # a FastAPI app has a state
+        assert lent.idle
+        with pytest.raises(Exception, match="read-only"):
+            lent.connection.execute("DELETE FROM public.cards")
+        assert lent.idle
+
+
 def test_a_statement_takes_no_longer_than_it_may(serve: Serve) -> None:
     client = serve(statement_timeout=0.05)
     lending = client.app.state.lending  # type: ignore[attr-defined]  # a FastAPI app has a state

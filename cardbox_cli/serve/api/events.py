@@ -16,7 +16,7 @@ from cardbox_cli.errors import CbxError
 from cardbox_cli.model import exact_json
 from cardbox_cli.serve.errors import Refused
 from cardbox_cli.serve.following import Following
-from cardbox_cli.serve.reading import Read, read_project
+from cardbox_cli.serve.reading import Asker
 from cardbox_cli.store.views.changes import ChangeViews, Standing
 
 routes = APIRouter(tags=["events"])
@@ -73,9 +73,5 @@ def _is_full(request: Request) -> bool:
 def _look(request: Request, project: str) -> Standing:
     """How the project stands. Raises Refused once the asker may not look any more."""
     following: Following = request.app.state.following
-    looking = read_project(request, project)
-    read: Read = next(looking)
-    try:
+    with Asker(request, project).glance() as read, read.database.snapshot():
         return following.look(ChangeViews(read.database, read.project_id))
-    finally:
-        looking.close()  # type: ignore[attr-defined]  # it is a generator

@@ -10,9 +10,10 @@ from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.api.lists import Most, paged
 from cardbox_cli.serve.listing import Behind, mark_of
 from cardbox_cli.serve.reading import Read
+from cardbox_cli.serve.routing import ReadingRoute
 from cardbox_cli.store.cards import CardFilter, CardStore
 
-routes = APIRouter(tags=["search"])
+routes = APIRouter(tags=["search"], route_class=ReadingRoute)
 
 
 @routes.get("/search", responses=answers(list[Card]))

@@ -10,12 +10,12 @@ from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from cardbox_cli.errors import CbxError
 from cardbox_cli.serve.errors import Refused, told
 from cardbox_cli.serve.page.templating import plain_page
+from cardbox_cli.serve.routing import ReadingRoute
 
 _LOG = logging.getLogger("cbx.serve")
 
@@ -29,7 +29,7 @@ _TITLES = {
 }
 
 
-class PageRoute(APIRoute):
+class PageRoute(ReadingRoute):
     """A route whose failures are pages."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
