@@ -21,6 +21,7 @@ from cardbox_cli.serve.options import ServeOptions, is_loopback
 from cardbox_cli.serve.page.routes import routes as pages
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.lending import Lending
+from cardbox_cli.store.connection.target import find_listen_target
 
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
@@ -29,13 +30,16 @@ API = (boxes, cards, turns, requests, batches, chats, search, events)
 
 
 def make_app(options: ServeOptions) -> FastAPI:
-    """The app that these options ask for. It connects to the database when it is first asked."""
+    """The app that these options ask for. It connects to the database when it is first asked.
+
+    Raises UsageError for a CBX_LISTEN_URL that is no address.
+    """
     app = FastAPI(
         title="cbx", version=version("cardbox-cli"), lifespan=_lifespan, docs_url=None, redoc_url=None
     )
     app.state.options = options
     app.state.streams = 0
-    app.state.following = Following()
+    app.state.following = Following(find_listen_target(options.target), pause=options.pause)
     app.state.doorkeeper = Doorkeeper(
         Cookies(is_secure=options.behind_tls), asks_for_tokens=options.asks_for_tokens
     )
@@ -88,4 +92,5 @@ def _guard(app: FastAPI, options: ServeOptions) -> None:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
+    app.state.following.close()
     app.state.lending.close()

@@ -16,7 +16,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     `hosts` are the names that requests may be sent to, `origins` those of pages of others that may ask.
     `asks_for_tokens`: whoever asks must show a token of the project. `behind_tls`: a proxy before this server
-    speaks TLS with browsers.
+    speaks TLS with browsers. `pause`: between two looks for what has changed and was not notified of.
     """
 
     target: Target
@@ -31,6 +31,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 8
     statement_timeout: float = 30
     streams: int = 64
+    pause: float = 1
 
     @property
     def address(self) -> str:

@@ -1,10 +1,11 @@
 """Who may read what: every address of the app, with no token, a wrong one, another project's, a revoked one."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
+import httpx
 import pytest
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
@@ -134,6 +135,20 @@ def test_a_revoked_token_opens_nothing_from_then_on(cbx: Cbx, guarded: TestClien
     assert cbx("token", "revoke", "nope").code == 3
     actions = [row["action"] for row in cbx("audit", "-o", "json").json()]
     assert actions == ["token revoke", "token create"]
+
+
+def test_who_follows_by_a_token_is_left_when_it_is_revoked(
+    cbx: Cbx, start: Callable[..., str], token: str
+) -> None:
+    headers = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=start(asks_for_tokens=True, pause=0.1), headers=headers) as client:
+        with client.stream("GET", f"/projects/{PROJECT}/events") as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "retry: 3000"
+            [known] = cbx("token", "list", "-o", "json").json()
+            assert cbx("token", "revoke", known["token_id"]).code == 0
+            assert [line for line in lines if line] == []
+        assert client.get(f"/projects/{PROJECT}/events").status_code == 401
 
 
 def test_one_that_has_expired_opens_nothing(

@@ -81,13 +81,14 @@ def command(
         statement_timeout=statement_timeout,
     )
     _check_database(options)
+    app = make_app(options)
     with closing(listen(options)) as listening:
         chosen = listening.getsockname()[1]
         address = options.address if port else options.address.replace(":0/", f":{chosen}/")
         output.print_text(f"{address}inspect/{quote(session().project_id, safe='')}")
         # Whoever waits for it in a pipe waits for no second line.
         sys.stdout.flush()
-        serve(make_app(options), listening, options)
+        serve(app, listening, options)
 
 
 def _require_packages() -> None:
