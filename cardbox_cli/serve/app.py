@@ -12,6 +12,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from cardbox_cli.serve.access import login
 from cardbox_cli.serve.access.cookies import Cookies
 from cardbox_cli.serve.access.doorkeeper import Doorkeeper
+from cardbox_cli.serve.addresses import Slashes
 from cardbox_cli.serve.api import batches, boxes, cards, chats, events, requests, search, turns
 from cardbox_cli.serve.api.document import document
 from cardbox_cli.serve.bounds import Bounds
@@ -35,7 +36,12 @@ def make_app(options: ServeOptions) -> FastAPI:
     Raises UsageError for a CBX_LISTEN_URL that is no address.
     """
     app = FastAPI(
-        title="cbx", version=version("cardbox-cli"), lifespan=_lifespan, docs_url=None, redoc_url=None
+        title="cbx",
+        version=version("cardbox-cli"),
+        lifespan=_lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
     )
     app.state.options = options
     app.state.streams = 0
@@ -74,6 +80,7 @@ def _document(app: FastAPI, options: ServeOptions) -> Callable[[], dict[str, obj
 
 def _guard(app: FastAPI, options: ServeOptions) -> None:
     """What stands before every answer. The last one added is asked first."""
+    app.add_middleware(Slashes)
     app.add_middleware(Bounds)
     if options.origins:
         app.add_middleware(

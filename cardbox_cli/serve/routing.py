@@ -16,6 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 
+from cardbox_cli.serve.addresses import named
 from cardbox_cli.serve.errors import Refused
 from cardbox_cli.serve.reading import Asker
 
@@ -36,7 +37,13 @@ class ReadingRoute(APIRoute):
         """FastAPI's; a body is read without it, whose way takes longer than a hundred cards."""
         endpoint = inspect.unwrap(self.endpoint)
         asked = inspect.signature(endpoint).parameters.get("asked")
-        return super().get_route_handler() if asked is None else _with_body(endpoint, asked.annotation)
+        answer = super().get_route_handler() if asked is None else _with_body(endpoint, asked.annotation)
+
+        async def handle(request: Request) -> Response:
+            request.scope["path_params"] = named(request.path_params)
+            return await answer(request)
+
+        return handle
 
 
 def _with_body(endpoint: Callable[..., Response], kind: type[BaseModel]) -> Handler:

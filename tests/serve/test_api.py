@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import httpx
@@ -293,3 +294,35 @@ def test_however_many_follow_a_project_it_is_looked_at_once(
         assert following._projects == {}
 
     anyio.run(several)
+
+
+ODD = "a/b ü/日本?%2F"
+
+
+def test_names_of_any_signs_have_addresses(api: TestClient, database: Database) -> None:
+    base = f"/projects/{quote(ODD, safe='')}"
+    for number in range(3):
+        database.connection.execute(
+            "INSERT INTO public.cards (tenant_id, card_id, content, metadata) VALUES (%s, %s, '{}', '{}')",
+            [ODD, f"c/{number}?"],
+        )
+    assert api.get(f"{base}/cards/c%2f1%3F").json()["card_id"] == "c/1?"
+    assert api.get(f"{base}/cards/c%2F1").status_code == 404
+    assert api.get(f"/projects/{quote(ODD)}/cards/c%2F1%3F").status_code == 404
+    found = api.post(f"{base}/cards/batch", json={"card_ids": ["c/2?"]}).json()
+    assert [card["project_id"] for card in found["cards"]] == [ODD]
+    assert api.get(f"{base}/agents/a%2Fb/why").json()["detail"]["error_message"].startswith("no agent 'a/b'")
+
+
+def test_so_do_their_lists_and_pages(api: TestClient, database: Database) -> None:
+    address = f"/projects/{quote(ODD, safe='')}/search?text=find&limit=1"
+    for number in range(3):
+        CardStore(database, ODD).add(draft_card("agent.thought", "find it", card_id=str(number)))
+    found = []
+    while address:
+        answer = api.get(address)
+        found += [card["card_id"] for card in answer.json()]
+        address = answer.links.get("next", {}).get("url", "")
+    assert sorted(found) == ["0", "1", "2"]
+    page = api.get(f"/inspect/{quote(ODD, safe='')}?status=running")
+    assert f'hx-get="/inspect/{quote(ODD, safe="")}?status=running"' in page.text

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from cardbox_cli.errors import InvalidInput
+from cardbox_cli.serve.addresses import address_of
 from cardbox_cli.serve.page.links import Links
 from cardbox_cli.serve.reading import Asker, Reading
 
@@ -27,8 +28,7 @@ class Look(Reading):
     @property
     def here(self) -> str:
         """The address of this page, without its host."""
-        url = self.request.url
-        return f"{url.path}?{url.query}" if url.query else url.path
+        return address_of(self.request.scope)
 
 
 class Looker(Asker):
