@@ -41,7 +41,7 @@ def named(parts: Mapping[str, Any]) -> dict[str, Any]:
 def path_of(scope: Scope) -> str:
     """The path of an address as it was asked for, quoted: nothing in it acts on a terminal or ends a line."""
     raw: bytes = scope.get("raw_path") or b""
-    return "".join(chr(byte) if 0x20 < byte < 0x7F else f"%{byte:02X}" for byte in raw)
+    return "".join(chr(byte) if 0x20 < byte < 0x7F and byte != 0x22 else f"%{byte:02X}" for byte in raw)
 
 
 def address_of(scope: Scope) -> str:

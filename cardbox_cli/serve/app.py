@@ -12,6 +12,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from cardbox_cli.serve.access import login
 from cardbox_cli.serve.access.cookies import Cookies
 from cardbox_cli.serve.access.doorkeeper import Doorkeeper
+from cardbox_cli.serve.access_log import AccessLog
 from cardbox_cli.serve.addresses import Slashes
 from cardbox_cli.serve.api import batches, boxes, cards, chats, events, requests, search, turns
 from cardbox_cli.serve.api.document import document
@@ -94,6 +95,8 @@ def _guard(app: FastAPI, options: ServeOptions) -> None:
     if hosts:
         # A page of others cannot have its own name lead here, and read what it gets.
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
+    if options.log is not None:
+        app.add_middleware(AccessLog, write=options.log)
 
 
 @asynccontextmanager

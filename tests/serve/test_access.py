@@ -327,3 +327,21 @@ class TestHosts:
 def test_a_form_from_elsewhere_is_refused(guarded: TestClient, origin: str) -> None:
     response = guarded.post("/login", data={"token": "x"}, headers={"Origin": origin})
     assert response.status_code == 403
+
+
+def test_a_line_for_each_request_has_no_query_and_no_token(serve: Serve, token: str) -> None:
+    lines: list[str] = []
+    client = serve(asks_for_tokens=True, log=lines.append)
+    asked(client, "GET", f"/projects/{PROJECT}/search?text=secret", token)
+    asked(client, "GET", "/projects/a%0Ab%22/agents?x", None)
+    client.get("/health", headers={"Host": "evil.example"})
+    client.post("/login", data={"token": token}, follow_redirects=False)
+    shape = r'testclient - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d \+0000\] "(.*)" (\d+) \d+ \d+\.\d{3}'
+    found = [re.fullmatch(shape, line) for line in lines]
+    assert [each and each.groups() for each in found] == [
+        (f"GET /projects/{PROJECT}/search HTTP/1.1", "200"),
+        ("GET /projects/a%0Ab%22/agents HTTP/1.1", "401"),
+        ("GET /health HTTP/1.1", "400"),
+        ("POST /login HTTP/1.1", "303"),
+    ]
+    assert all("secret" not in line and token.rpartition(".")[2] not in line for line in lines)
