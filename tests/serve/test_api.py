@@ -56,6 +56,7 @@ class TestAsCommandsAnswer:
             ("/batches", ("batch", "list")),
             ("/chats", ("chat", "list")),
             ("/cost?turn={turn}", ("cost", "{turn}")),
+            ("/search?text=cause", ("card", "search", "cause")),
         ],
     )
     def test_the_answer_is_that_of_the_command(
