@@ -75,6 +75,9 @@ SETTINGS = {
 # Seconds in which some turn must end, or the fleet hangs.
 _PATIENCE = 120.0
 
+_AWAY = "trying again until it is back"
+_BACK = "the database is back"
+
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
     """How much of everything. `seconds` is the limit for all turns to end."""
@@ -372,6 +375,14 @@ class Fleet:
         return sum(text in log.read_text(errors="replace") for log in self._logs)
 
     # --- waiting
+
+    def wait_until_away(self) -> None:
+        """Until a worker has said that the database is gone."""
+        self.wait_until(lambda: self.said(_AWAY) > 0)
+
+    def wait_until_back(self) -> None:
+        """Until all workers that said so have said that it is back."""
+        self.wait_until(lambda: self.said(_AWAY) == self.said(_BACK))
 
     def wait_until(self, is_so: Callable[[], bool]) -> None:
         """Raises Hangs where it does not become so in time."""

@@ -201,8 +201,15 @@ class Statements:
             return query(name), parameters
         if not self.sharded:
             return query_by_server(name, wanted), parameters
-        times = {clock: self.now() if clock == "now" else self.moment() for clock in wanted}
+        times = {clock: self._told(clock, parameters.get("delay")) for clock in wanted}
         return query(name), {**parameters, **times}
+
+    def _told(self, clock: str, delay: timedelta | None) -> datetime | None:
+        if clock == "moment":
+            return self.moment()
+        if clock == "now":
+            return self.now()
+        return None if delay is None else self.now() + delay
 
     def _cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
         # A caller's connection may have a row factory of its own.

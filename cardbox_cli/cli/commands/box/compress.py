@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     "cbx box compress 8b1f22c0 --summary @summary.md --dry-run",
     "cbx box compress 8b1f22c0 --summary @summary.md --max-tokens 8000 --model gpt-4o",
     "cbx box compress 8b1f22c0 --summary-cmd 'llm -s \"Sum up\"' --env OPENAI_API_KEY",
+    reads="dry_run",
 )
 def command(
     box: BoxId,

@@ -10,7 +10,11 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx box expand 8b1f22c0", "cbx box diff $OLD $(cbx box expand $COMPRESSED -o id) && echo equal")
+@verb(
+    "cbx box expand 8b1f22c0",
+    "cbx box diff $OLD $(cbx box expand $COMPRESSED -o id) && echo equal",
+    reads="dry_run",
+)
 def command(
     box: BoxId,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the changes, write nothing.")] = False,

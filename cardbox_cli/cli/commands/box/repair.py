@@ -21,6 +21,7 @@ from cardbox_cli.model.ids import unique
     "cbx box repair 8b1f22c0 --synthesize",
     "cbx box repair 8b1f22c0 --for anthropic --drop-orphans --dry-run",
     "cbx box repair $OUTPUT --after $CONTEXT --synthesize -o id",
+    reads="dry_run",
 )
 def command(
     box: BoxId,

@@ -18,7 +18,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 
 
-@verb("cbx card search 'payment timeout'", "cbx card search 超时 --type tool.result", pages=True)
+@verb("cbx card search 'payment timeout'", "cbx card search 超时 --type tool.result", pages=True, reads=True)
 def command(
     words: Annotated[
         list[str],
