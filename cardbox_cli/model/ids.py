@@ -20,7 +20,7 @@ MIN_SHORT = 4
 # import a new one.
 _DERIVED = bytes.fromhex("794528fa3e1f5c5f9a8ffc3a07af78f1")
 
-_CANONICAL = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_CANONICAL = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 def new_card_id() -> str:
@@ -82,6 +82,11 @@ def as_box_id(text: str) -> str | None:
         return str(UUID(text))
     except ValueError:
         return None
+
+
+def are_box_ids(texts: Iterable[str]) -> bool:
+    """Whether all are ids of boxes in their canonical form."""
+    return re.fullmatch(f"(?:{_CANONICAL},)+", ",".join([*texts, ""])) is not None
 
 
 def fault_of_new_id(text: str) -> str | None:

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 from cardbox_cli import errors
 from cardbox_cli.errors import CbxError
+from cardbox_cli.serve.addresses import path_of
 
 _LOG = logging.getLogger("cbx.serve")
 
@@ -60,7 +61,7 @@ def answer_errors(app: FastAPI) -> None:
         return answer(status, code, message, exc.headers if isinstance(exc, Refused) else None)
 
     async def unexpected(request: Request, exc: Exception) -> JSONResponse:
-        _LOG.error("%s %s failed", request.method, request.url.path, exc_info=exc)
+        _LOG.error("%s %s failed", request.method, path_of(request.scope), exc_info=exc)
         return answer(*told(exc))
 
     async def invalid(_: Request, exc: Exception) -> JSONResponse:

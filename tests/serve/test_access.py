@@ -1,10 +1,11 @@
 """Who may read what: every address of the app, with no token, a wrong one, another project's, a revoked one."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
+import httpx
 import pytest
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
@@ -134,6 +135,20 @@ def test_a_revoked_token_opens_nothing_from_then_on(cbx: Cbx, guarded: TestClien
     assert cbx("token", "revoke", "nope").code == 3
     actions = [row["action"] for row in cbx("audit", "-o", "json").json()]
     assert actions == ["token revoke", "token create"]
+
+
+def test_who_follows_by_a_token_is_left_when_it_is_revoked(
+    cbx: Cbx, start: Callable[..., str], token: str
+) -> None:
+    headers = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=start(asks_for_tokens=True, pause=0.1), headers=headers) as client:
+        with client.stream("GET", f"/projects/{PROJECT}/events") as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "retry: 3000"
+            [known] = cbx("token", "list", "-o", "json").json()
+            assert cbx("token", "revoke", known["token_id"]).code == 0
+            assert [line for line in lines if line] == []
+        assert client.get(f"/projects/{PROJECT}/events").status_code == 401
 
 
 def test_one_that_has_expired_opens_nothing(
@@ -312,3 +327,21 @@ class TestHosts:
 def test_a_form_from_elsewhere_is_refused(guarded: TestClient, origin: str) -> None:
     response = guarded.post("/login", data={"token": "x"}, headers={"Origin": origin})
     assert response.status_code == 403
+
+
+def test_a_line_for_each_request_has_no_query_and_no_token(serve: Serve, token: str) -> None:
+    lines: list[str] = []
+    client = serve(asks_for_tokens=True, log=lines.append)
+    asked(client, "GET", f"/projects/{PROJECT}/search?text=secret", token)
+    asked(client, "GET", "/projects/a%0Ab%22/agents?x", None)
+    client.get("/health", headers={"Host": "evil.example"})
+    client.post("/login", data={"token": token}, follow_redirects=False)
+    shape = r'testclient - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d \+0000\] "(.*)" (\d+) \d+ \d+\.\d{3}'
+    found = [re.fullmatch(shape, line) for line in lines]
+    assert [each and each.groups() for each in found] == [
+        (f"GET /projects/{PROJECT}/search HTTP/1.1", "200"),
+        ("GET /projects/a%0Ab%22/agents HTTP/1.1", "401"),
+        ("GET /health HTTP/1.1", "400"),
+        ("POST /login HTTP/1.1", "303"),
+    ]
+    assert all("secret" not in line and token.rpartition(".")[2] not in line for line in lines)

@@ -10,12 +10,13 @@ from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from cardbox_cli.errors import CbxError
+from cardbox_cli.serve.addresses import address_of, path_of
 from cardbox_cli.serve.errors import Refused, told
 from cardbox_cli.serve.page.templating import plain_page
+from cardbox_cli.serve.routing import ReadingRoute
 
 _LOG = logging.getLogger("cbx.serve")
 
@@ -29,7 +30,7 @@ _TITLES = {
 }
 
 
-class PageRoute(APIRoute):
+class PageRoute(ReadingRoute):
     """A route whose failures are pages."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -55,7 +56,7 @@ def error_page(request: Request, exc: Exception) -> Response:
     else:
         status, _, message = told(exc)
     if status == 500:
-        _LOG.error("%s %s failed", request.method, request.url.path, exc_info=exc)
+        _LOG.error("%s %s failed", request.method, path_of(request.scope), exc_info=exc)
     return plain_page(
         request,
         "login.html" if status == 401 else "error.html",
@@ -66,9 +67,5 @@ def error_page(request: Request, exc: Exception) -> Response:
         message=message,
         hint=hint,
         trouble=None,
-        here=_here(request),
+        here=address_of(request.scope),
     )
-
-
-def _here(request: Request) -> str:
-    return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path

@@ -97,3 +97,7 @@ SELECT to_regclass('public.uniq_cards_tool_result_call') IS NOT NULL
 -- name: keep_plans
 -- What is prepared is planned once, whatever its parameters are.
 SET plan_cache_mode = 'force_generic_plan'
+
+-- name: only_read
+-- Every transaction of the session can only read, unless it says otherwise.
+SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY
