@@ -26,7 +26,7 @@ def read_project(request: Request, project: str) -> Iterator[Reading]:
     """The project that an address names. Raises Refused for one that the request may not read."""
     lending: Lending = request.app.state.lending
     doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    with lending.snapshot() as database:
+    with doorkeeper.at_the_door(request, project), lending.snapshot() as database:
         doorkeeper.admit(request, database, project)
         yield Reading(request, database, project)
 

@@ -252,3 +252,20 @@ def test_however_many_follow_a_project_it_is_looked_at_once(
     now[0] += 1
     [(kind, head)] = following.look(views).news(first)
     assert (kind, head.agent_id, head.status) == ("head", "clerk", "dispatched")
+
+
+def test_what_nobody_expected_is_logged_once_and_says_nothing(
+    api: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr("cardbox_cli.serve.api.cards.ApiViews", fail)
+    # What is raised again, the server would log again.
+    answer = TestClient(api.app, base_url="http://localhost").get(f"{BASE}/cards/%1b%0A")
+    assert (answer.status_code, answer.json()["detail"]["error_code"]) == (500, "internal_error")
+    assert "secret" not in answer.text
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == [
+        f"GET '{BASE}/cards/\\x1b\\n' failed"
+    ]

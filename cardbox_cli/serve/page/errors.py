@@ -3,7 +3,6 @@
 Routes of pages are of the class below; all others answer failures as JSON.
 """
 
-import logging
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any
@@ -14,10 +13,8 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from cardbox_cli.errors import CbxError
-from cardbox_cli.serve.errors import Refused, told
+from cardbox_cli.serve.errors import Refused, logged, told
 from cardbox_cli.serve.page.templating import plain_page
-
-_LOG = logging.getLogger("cbx.serve")
 
 _TITLES = {
     400: "The address says nothing that can be shown",
@@ -55,7 +52,7 @@ def error_page(request: Request, exc: Exception) -> Response:
     else:
         status, _, message = told(exc)
     if status == 500:
-        _LOG.error("%s %s failed", request.method, request.url.path, exc_info=exc)
+        logged(request.method, request.url.path, exc)
     return plain_page(
         request,
         "login.html" if status == 401 else "error.html",
