@@ -69,6 +69,9 @@ class Connection(HttpToolsProtocol):
         self._quiet_since = self.loop.time()
         super().on_response_complete()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: an asker would fill the log, with advice that helps nobody."""
+
     @property
     def _is_at_work(self) -> bool:
         """Whether an answer is being made to a request that is whole."""
