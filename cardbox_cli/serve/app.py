@@ -7,11 +7,11 @@ from importlib.metadata import version
 
 from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from cardbox_cli.serve.access import login
 from cardbox_cli.serve.access.cookies import Cookies
 from cardbox_cli.serve.access.doorkeeper import Doorkeeper
+from cardbox_cli.serve.access.hosts import Hosts
 from cardbox_cli.serve.access_log import AccessLog
 from cardbox_cli.serve.addresses import Slashes
 from cardbox_cli.serve.api import batches, boxes, cards, chats, events, requests, search, turns
@@ -82,7 +82,6 @@ def _document(app: FastAPI, options: ServeOptions) -> Callable[[], dict[str, obj
 def _guard(app: FastAPI, options: ServeOptions) -> None:
     """What stands before every answer. The last one added is asked first."""
     app.add_middleware(Slashes)
-    app.add_middleware(Bounds)
     if options.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -93,8 +92,8 @@ def _guard(app: FastAPI, options: ServeOptions) -> None:
         )
     hosts = [*options.hosts] or ([*_LOCAL] if is_loopback(options.host) else [])
     if hosts:
-        # A page of others cannot have its own name lead here, and read what it gets.
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
+        app.add_middleware(Hosts, names=hosts)
+    app.add_middleware(Bounds)
     if options.log is not None:
         app.add_middleware(AccessLog, write=options.log)
 

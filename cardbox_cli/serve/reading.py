@@ -50,7 +50,8 @@ class Asker:
 
         Raises Refused where the request may not read it.
         """
-        with self._lending.glance() as database:
+        at_the_door = self._doorkeeper.at_the_door(self.request, self.project_id)
+        with at_the_door, self._lending.glance() as database:
             self._doorkeeper.admit(self.request, database, self.project_id)
             yield Reading(self.request, database, self.project_id)
 

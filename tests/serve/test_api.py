@@ -327,3 +327,20 @@ def test_so_do_their_lists_and_pages(api: TestClient, database: Database) -> Non
     assert sorted(found) == ["0", "1", "2"]
     page = api.get(f"/inspect/{quote(ODD, safe='')}?status=running")
     assert f'hx-get="/inspect/{quote(ODD, safe="")}?status=running"' in page.text
+
+
+def test_what_nobody_expected_is_logged_once_and_says_nothing(
+    api: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr("cardbox_cli.serve.api.cards.ApiViews", fail)
+    # What is raised again, the server would log again.
+    answer = TestClient(api.app, base_url="http://localhost").get(f"{BASE}/cards/%1b%0A")
+    assert (answer.status_code, answer.json()["detail"]["error_code"]) == (500, "internal_error")
+    assert "secret" not in answer.text
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == [
+        f"GET {BASE}/cards/%1b%0A failed"
+    ]

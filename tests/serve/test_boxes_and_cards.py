@@ -225,3 +225,27 @@ def test_a_body_that_cannot_be_meant_is_told(api: TestClient, body: bytes, kind:
     status, code, text = told(response)
     assert (status, code) == (422, "invalid_request")
     assert text.startswith(message)
+
+
+class TestTooMuch:
+    @pytest.fixture
+    def box_id(self, cards: CardStore, database: Database) -> str:
+        """A box of 101 cards, which are read in two pieces."""
+        drafts = [draft_card("agent.thought", f"text {number}") for number in range(101)]
+        cards.add_many(drafts)
+        return BoxStore(database, PROJECT).create([draft.card_id for draft in drafts]).box_id
+
+    def test_cards_of_boxes_come_in_pieces(self, api: TestClient, box_id: str) -> None:
+        found = api.get(f"/projects/{PROJECT}/boxes/{box_id}/cards").json()
+        assert [card["content"]["text"] for card in found] == [f"text {number}" for number in range(101)]
+
+    def test_they_have_a_bound_together(
+        self, api: TestClient, box_id: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("cardbox_cli.serve.api.boxes.MOST_BYTES", 5000)
+        base = f"/projects/{PROJECT}/boxes"
+        wanted = {"box_ids": [box_id], "hydrate": True}
+        for answer in (api.get(f"{base}/{box_id}/cards"), api.post(f"{base}/batch", json=wanted)):
+            assert told(answer)[:2] == (400, "bad_request")
+            assert "ask for fewer" in answer.text
+        assert api.get(f"{base}/{box_id}/cards?limit=2").status_code == 200

@@ -13,8 +13,8 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from tests.execution.fleet import Fleet, Scale
 from tests.execution.judging import judge_rows
+from tests.sharded.cluster import CRASH
 
-_CRASH = "CBX_TEST_CITUS_CRASH"
 _PROJECTS = tuple(f"tenant {number}" for number in range(10))
 _SCALE = Scale(workers=4, concurrency=4, agents=100, turns=2000, dispatchers=4, troubles=40, seconds=2400)
 
@@ -23,9 +23,9 @@ _SCALE = Scale(workers=4, concurrency=4, agents=100, turns=2000, dispatchers=4, 
 def test_every_turn_of_ten_projects_ends_once_though_a_node_crashes(
     target: Target, database: Database, seed: str, tmp_path: Path
 ) -> None:
-    command = os.environ.get(_CRASH)
+    command = os.environ.get(CRASH)
     if not command:
-        pytest.skip(f"{_CRASH} names no command that crashes a node of the cluster")
+        pytest.skip(f"{CRASH} names no command that crashes a node of the cluster")
     fleet = Fleet(target, target, _SCALE, seed, tmp_path, _PROJECTS)
 
     def crash(fleet: Fleet) -> None:

@@ -3,7 +3,6 @@
 Routes of pages are of the class below; all others answer failures as JSON.
 """
 
-import logging
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any
@@ -13,12 +12,10 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from cardbox_cli.errors import CbxError
-from cardbox_cli.serve.addresses import address_of, path_of
-from cardbox_cli.serve.errors import Refused, told
+from cardbox_cli.serve.addresses import address_of
+from cardbox_cli.serve.errors import Refused, logged, told
 from cardbox_cli.serve.page.templating import plain_page
 from cardbox_cli.serve.routing import ReadingRoute
-
-_LOG = logging.getLogger("cbx.serve")
 
 _TITLES = {
     400: "The address says nothing that can be shown",
@@ -56,7 +53,7 @@ def error_page(request: Request, exc: Exception) -> Response:
     else:
         status, _, message = told(exc)
     if status == 500:
-        _LOG.error("%s %s failed", request.method, path_of(request.scope), exc_info=exc)
+        logged(request.scope, exc)
     return plain_page(
         request,
         "login.html" if status == 401 else "error.html",
