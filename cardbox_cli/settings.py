@@ -108,6 +108,14 @@ DATABASE_URL = Variable(
     option="--database-url",
     key="database_url",
 )
+READ_URL = Variable(
+    "CBX_READ_URL",
+    "address",
+    None,
+    "A replica of the database: commands that only read ask it.",
+    option="--read-url",
+    key="read_url",
+)
 LISTEN_URL = Variable(
     "CBX_LISTEN_URL", "address", None, "Where to LISTEN, if the database's address leads through a pooler."
 )
@@ -251,7 +259,18 @@ _OF_EXECUTION = (
 )
 EXECUTION = {variable.name.removeprefix("CBX_").lower(): variable for variable in _OF_EXECUTION}
 PLACES = (
-    *(PROJECT, DATABASE_URL, LISTEN_URL, NATS_URL, HOME, DATA_HOME, CONFIG, CONFIG_HOME, RUNTIME_DIR),
+    *(
+        PROJECT,
+        DATABASE_URL,
+        READ_URL,
+        LISTEN_URL,
+        NATS_URL,
+        HOME,
+        DATA_HOME,
+        CONFIG,
+        CONFIG_HOME,
+        RUNTIME_DIR,
+    ),
     *(SERVER_USER, HANDOVERS, PRICES, OWNER),
 )
 TERMINAL = (OUTPUT, PAGER, EDITOR, NO_COLOR, TERM)

@@ -1,12 +1,12 @@
 """What every command gets besides its own arguments: project, database, output format, debugging.
 
-The four options are accepted before and after the subcommand; the later one wins.
+The options are accepted before and after the subcommand; the later one wins.
 """
 
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -15,7 +15,7 @@ import click
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.text.escaping import printable
 from cardbox_cli.model.text.visible_text import one_entry
-from cardbox_cli.settings import DATABASE_URL, OUTPUT, PROJECT
+from cardbox_cli.settings import DATABASE_URL, OUTPUT, PROJECT, READ_URL, Variable
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.config_file import ConfigFile, Configured
@@ -85,13 +85,14 @@ class ProcessContext:
 class Session:
     """The settings of one run, and the way to its database. `pages`: whether it may start a pager.
 
-    `committed`: whether it wrote something that stays. `given` are those
-    of the options below that the command line has. `usual_project` is the one without them.
+    `reads`: whether the command only reads. `committed`: whether it wrote something that stays. `given` are
+    those of the options below that the command line has. `usual_project` is the one without them.
     """
 
     project_id: str = field(default_factory=PROJECT.value)
     usual_project: str = field(default_factory=PROJECT.value, compare=False)
     database_url: str | None = None
+    read_url: str | None = None
     output: str = "table"
     color: str = "auto"
     sort: str | None = None
@@ -99,6 +100,7 @@ class Session:
     null: bool = False
     debug: bool = False
     pages: bool = field(default=True, repr=False, compare=False)
+    reads: bool = field(default=False, repr=False, compare=False)
     config: "ConfigFile | None" = field(default=None, repr=False, compare=False)
     given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     process: ProcessContext = field(default_factory=ProcessContext, repr=False, compare=False)
@@ -141,11 +143,27 @@ class Session:
         return None if self.config is None else self.config.columns.get(command)
 
     def target(self) -> "Target":
-        """The database that this run talks to."""
+        """The database that this run talks to, or a replica of it where the command only reads."""
         from cardbox_cli.store.connection.target import find_target
 
-        configured = None if self.config is None else self.config.get(DATABASE_URL)
-        return find_target(self.database_url, announce=announce, configured=configured)
+        configured = self._configured(DATABASE_URL)
+        target = find_target(self.database_url, announce=announce, configured=configured)
+        return self.read_target(target) if self.reads else target
+
+    def read_target(self, database: "Target") -> "Target":
+        """The replica of this database that commands ask which only read, if one is named; else itself."""
+        from cardbox_cli.store.connection.target import find_read_target
+
+        configured = self._configured(DATABASE_URL)
+        return find_read_target(
+            database,
+            self.read_url,
+            configured=self._configured(READ_URL),
+            is_configured=configured is not None and database.named_by == configured.place,
+        )
+
+    def _configured(self, variable: Variable) -> "Configured | None":
+        return None if self.config is None else self.config.get(variable)
 
     @contextmanager
     def database(self) -> "Iterator[Database]":
@@ -155,11 +173,19 @@ class Session:
             before, self._opened = self._opened, database
             commits = database.commits
             try:
-                yield database
+                with self._reading(database):
+                    yield database
             finally:
                 self._opened = before
                 self.committed = self.committed or database.commits > commits
             self._remember(database)
+
+    def _reading(self, database: "Database") -> "AbstractContextManager[None]":
+        if database.target.stands_for is None:
+            return nullcontext()
+        from cardbox_cli.cli.replicas import lag_is_told
+
+        return lag_is_told(database)
 
     @contextmanager
     def stores(self) -> "Iterator[tuple[CardStore, BoxStore]]":
@@ -280,6 +306,12 @@ def common_options() -> list[click.Option]:
             "--database-url",
             metavar="URL",
             help="Database. Default: CBX_DATABASE_URL, libpq's, the config file, else the embedded one.",
+        ),
+        _stored(
+            "read_url",
+            "--read-url",
+            metavar="URL",
+            help="A replica of it, asked by commands that only read. Default: CBX_READ_URL, the config file.",
         ),
         _stored(
             "output",

@@ -16,9 +16,13 @@ from cardbox_cli.errors import UsageError
 
 
 class Verb(Signed, typer.core.TyperCommand):
-    """What a function does. `pages`: whether long answers go through a pager; those of --watch never end."""
+    """What a function does. `pages`: whether long answers go through a pager; those of --watch never end.
+
+    `reads`: whether it only reads, so that a replica can be asked; the name of the flag that makes it so.
+    """
 
     pages = False
+    reads: bool | str = False
     renamed: Mapping[str, str] = {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -36,6 +40,7 @@ class Verb(Signed, typer.core.TyperCommand):
 
     def invoke(self, ctx: click.Context) -> Any:
         session().configure(cast(LazyGroup, ctx.find_root().command).verbs)
+        session().reads = bool(ctx.params[self.reads] if isinstance(self.reads, str) else self.reads)
         self._refuse_format()
         with paged() if self.pages and session().pages and not ctx.params.get("watch") else nullcontext():
             return super().invoke(ctx)
@@ -57,13 +62,14 @@ class Verb(Signed, typer.core.TyperCommand):
 def verb(
     *examples: str,
     pages: bool = False,
+    reads: bool | str = False,
     takes_unknown_options: bool = False,
     renamed: Mapping[str, str] = {},
 ) -> Callable[[Callable[..., Any]], Verb]:
     """Make a command of a function: its docstring is the help, its parameters are typer's.
 
-    `examples` are command lines, for the end of the help. `renamed` are earlier names of options, which still
-    work, by today's.
+    `examples` are command lines, for the end of the help. `pages` and `reads` are as in `Verb`. `renamed` are
+    earlier names of options, which still work, by today's.
     """
 
     def make(function: Callable[..., Any]) -> Verb:
@@ -78,6 +84,7 @@ def verb(
         command = typer.main.get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
         assert isinstance(command, Verb)
         command.pages = pages
+        command.reads = reads
         command.renamed = renamed
         for parameter in command.params:
             if isinstance(parameter, click.Argument) and parameter.metavar is None:

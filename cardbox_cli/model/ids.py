@@ -24,7 +24,7 @@ _BETWEEN = b"\x1f"
 # A digit with the two bits of a UUID's variant in the place of its first two.
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
-_CANONICAL = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_CANONICAL = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 def new_card_id() -> str:
@@ -87,6 +87,11 @@ def as_box_id(text: str) -> str | None:
         return str(UUID(text))
     except ValueError:
         return None
+
+
+def are_box_ids(texts: Iterable[str]) -> bool:
+    """Whether all are ids of boxes in their canonical form."""
+    return re.fullmatch(f"(?:{_CANONICAL},)+", ",".join([*texts, ""])) is not None
 
 
 def fault_of_new_id(text: str) -> str | None:

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.errors import BadRequest, Conflict, CorrelationConflict
+from cardbox_cli.execution.dispatch.asked import result_of
 from cardbox_cli.execution.dispatch.caller import Caller
-from cardbox_cli.execution.dispatch.dispatch import result_of
 from cardbox_cli.execution.dispatch.request import DispatchResult
 from cardbox_cli.execution.queue.messages import TURN
 from cardbox_cli.execution.runtime import Runtime

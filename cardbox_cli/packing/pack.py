@@ -12,7 +12,7 @@ import msgspec
 
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.errors import NotFound
-from cardbox_cli.model.boxes import Provenance, digest, slot_of
+from cardbox_cli.model.boxes import Provenance, Slot, digest, slot_of
 from cardbox_cli.model.cards import OPERATOR, Card, card_of
 from cardbox_cli.packing import plan as planning
 from cardbox_cli.packing.plan import InheritedBox, LeftOut, Plan, PlannedCard
@@ -41,7 +41,8 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
     """A packed context box; after a dry run `context_box_id` is None and nothing was written.
 
     `cards` are the inherited cards that exist, by id, as they were read for the digest; without it, none are.
-    `fitted` is what was done to fit a number of tokens, if that was asked for.
+    `fitted` is what was done to fit a number of tokens, if that was asked for. `provenance` is kept with the
+    box.
     """
 
     context_box_id: str | None
@@ -50,6 +51,7 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan
     digest: str | None
     cards: dict[str, Card]
+    provenance: Provenance
     fitted: "Fitted | None" = None
 
 
@@ -98,11 +100,11 @@ def pack(
             from cardbox_cli.context.lint.check import check as lint
 
             check(lint(_entries(database, project_id, profile.profile_box_id, plan)))
+        provenance = Provenance(
+            recipe=recipe_name, recipe_digest=recipe.digest(), digest=contents, rules=plan.rules()
+        )
         box_id = None
         if not dry_run:
-            provenance = Provenance(
-                recipe=recipe_name, recipe_digest=recipe.digest(), digest=contents, rules=plan.rules()
-            )
             box_id = _write(database, project_id, plan, provenance, f"{recipe_name} for {profile.name}")
     return Packed(
         context_box_id=box_id,
@@ -111,6 +113,7 @@ def pack(
         plan=plan,
         digest=contents,
         cards=inherited,
+        provenance=provenance,
         fitted=fitted,
     )
 
@@ -195,15 +198,19 @@ def _read(database: Database, project_id: str, plan: Plan) -> dict[str, Card]:
 
 def _entries(database: Database, project_id: str, profile_box_id: str, plan: Plan) -> list[RequestEntry]:
     """The places of the profile's box, then those of the context box to be."""
-    boxes = BoxStore(database, project_id)
-    entries = [RequestEntry(slot=slot, box_id=profile_box_id) for slot in boxes.slots(profile_box_id)]
-    known = boxes.known(plan.inherited_ids)
-    known |= {draft.card_id: (card_of(draft, project_id), "present") for draft in plan.drafts}
-    card_ids = plan.card_ids
-    return entries + [
-        RequestEntry(slot=slot_of(position, card_ids, known), box_id="", rule=place.rule)
-        for position, place in enumerate(plan.cards)
+    profile = BoxStore(database, project_id).slots(profile_box_id)
+    planned = zip(planned_slots(database, project_id, plan), plan.cards, strict=True)
+    return [
+        *(RequestEntry(slot=slot, box_id=profile_box_id) for slot in profile),
+        *(RequestEntry(slot=slot, box_id="", rule=place.rule) for slot, place in planned),
     ]
+
+
+def planned_slots(database: Database, project_id: str, plan: Plan) -> list[Slot]:
+    """The places of the context box to be, with the cards of the plan that are not written."""
+    known = BoxStore(database, project_id).known(plan.inherited_ids)
+    known |= {draft.card_id: (card_of(draft, project_id), "present") for draft in plan.drafts}
+    return [slot_of(position, plan.card_ids, known) for position in range(len(plan.cards))]
 
 
 def _write(database: Database, project_id: str, plan: Plan, provenance: Provenance, title: str) -> str:

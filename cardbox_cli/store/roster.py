@@ -115,6 +115,11 @@ class RosterStore(ProjectStore):
         self._require(_HEADS, "state.agent_inbox", "state.agent_steps")
         self._run("insert_first_head", agent_id=agent.agent_id, profile_box_id=agent.profile_box_id)
 
+    def can_begin_head(self, agent_id: str) -> bool:
+        """Whether `begin_head` would give an agent without a head one."""
+        self._require(_HEADS, "state.agent_inbox", "state.agent_steps")
+        return bool(self._value("never_did_anything", agent_id=agent_id))
+
     def record(self, action: Literal["provision", "update"], agent: Agent, *, source_agent_id: str) -> None:
         """Write the identity edge: what `source_agent_id` made of the agent."""
         self._require("state.identity_edges")

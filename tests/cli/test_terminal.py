@@ -187,7 +187,8 @@ class TestThePager:
     def test_one_that_cannot_start_is_named_once(
         self, pager: str, reason: str, on_terminal: ON_TERMINAL, long_card: str
     ) -> None:
-        typist = on_terminal("card", "show", long_card, CBX_PAGER=pager)
+        # A folder of PATH that may not be entered would be the reason instead.
+        typist = on_terminal("card", "show", long_card, CBX_PAGER=pager, PATH=os.defpath)
         assert typist.end() == 0
         assert typist.seen.count("warning") == 1
         assert f"warning: cannot start the pager {pager!r}: {reason}\ncard  " in typist.seen

@@ -1,5 +1,6 @@
 """An agent that can be asked, and what asks it."""
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -30,6 +31,14 @@ class Heard:
 
     def __init__(self) -> None:
         self.wakeups: list[Wakeup] = []
+
+
+@pytest.fixture
+def seed() -> str:
+    """Of a fleet; printed, so that a run that failed can be repeated."""
+    seed = os.environ.get("CBX_FLEET_SEED") or os.urandom(4).hex()
+    print(f"CBX_FLEET_SEED={seed}")
+    return seed
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ ACTIONS = (
     "cbx audit --turn 1d5c8f72 -o json | jq -r '.[] | .actor + \": \" + .action'",
     "cbx audit --action 'card delete' --limit 0 -o csv",
     pages=True,
+    reads=True,
 )
 def command(
     limit: Limit = 50,

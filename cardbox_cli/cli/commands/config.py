@@ -50,8 +50,8 @@ def command(
     """Show the value of every setting and where it comes from: option, variable, config file or default.
 
     Hides passwords. Exits 2 where a value cannot be, as the commands that need it do. The config file is
-    TOML: project, database_url and output, each a text, and a table of columns with a key for each list, such
-    as "card list" = "id,created,preview".
+    TOML: project, database_url, read_url and output, each a text, and a table of columns with a key for each
+    list, such as "card list" = "id,created,preview".
     """
     if name is not None:
         one = _in_force(_named(name))
@@ -117,6 +117,12 @@ def _looked_up(variable: settings.Variable, source: str) -> tuple[Any, str]:
         from cardbox_cli.execution.notifications.nats import parse_servers
 
         return ", ".join(server.address for server in parse_servers(variable.text())), source
+    if variable is settings.READ_URL:
+        target = session().read_target(session().target())
+        if target.stands_for is None:
+            # What names one may not count: it is none of this database.
+            return None, DEFAULT
+        return hide_password(target.conninfo or ""), target.named_by
     if variable is settings.DATABASE_URL or (variable is settings.LISTEN_URL and source != DEFAULT):
         target = session().target()
         if variable is settings.LISTEN_URL:

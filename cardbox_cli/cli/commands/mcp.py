@@ -12,7 +12,7 @@ from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import settings_from
 
 
-@verb("cbx mcp", "cbx --project shop mcp")
+@verb("cbx mcp", "cbx --project shop mcp", reads=True)
 def command(
     statement_timeout: Annotated[
         float, Option(metavar="SECONDS", min=0.1, max=3600, help="How long one statement may take.")

@@ -6,6 +6,7 @@ from typer import Argument, Option
 
 from cardbox_cli.cli.last import LAST, recall
 from cardbox_cli.cli.parameters.types import AGENT, TURN
+from cardbox_cli.cli.replicas import lag_note
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.shown import Shown
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     "cbx why --all",
     "cbx why --all -o json | jq -r '.[].fix | select(. != null)'",
     pages=True,
+    reads=True,
 )
 def command(
     turn: Annotated[
@@ -56,6 +58,8 @@ def command(
     from cardbox_cli.store.projects import require_known
 
     with session().database() as database:
+        for note in lag_note(database):
+            announce(note)
         diagnoser = Diagnoser(database, session().project_id, settings_from())
         if all_:
             survey = diagnoser.survey()

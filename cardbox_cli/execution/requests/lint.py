@@ -12,8 +12,8 @@ from cardbox_cli.context.lint.check import lint, provider_for
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.request import ComposeOptions, profile_of
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
-from cardbox_cli.execution.requests.request import TurnBoxes, present_cards, turn_request
-from cardbox_cli.execution.requests.source import known_tools, read_source
+from cardbox_cli.execution.requests.request import Source, TurnBoxes, present_cards, turn_request
+from cardbox_cli.execution.requests.source import known_tools
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.turns import Head
 from cardbox_cli.store.connection.database import Database
@@ -42,25 +42,20 @@ def lint_turn(
 
 def lint_turn_to_be(
     runtime: Runtime,
-    head: Head,
+    head: Head | None,
     runtime_config: Mapping[str, Any],
     *,
-    is_packed: bool,
-    profile_box_id: str,
-    context_box_id: str,
-    output_box_id: str,
+    profile: Source,
+    context: Source,
+    output: Source,
 ) -> list[LintFinding]:
-    """`lint_turn` of the first request of the turn that is asked for, whose agent's head is held.
+    """`lint_turn` of the first request of a turn that is asked for, of the agent with this head.
 
-    A context box that is packed in this transaction, `is_packed`, counts as one that has no id yet.
+    A context box that is only planned, or packed in this transaction, has no id yet.
     """
-    context = read_source(runtime.boxes, context_box_id)
-    if is_packed:
-        context = msgspec.structs.replace(context, box_id="")
-    output = read_source(runtime.boxes, output_box_id)
-    written = output.slots[: _output_start(runtime, head, output_box_id)]
+    written = output.slots[: _output_start(runtime, head, output.box_id)]
     boxes = TurnBoxes(
-        profile=read_source(runtime.boxes, profile_box_id),
+        profile=profile,
         context=context,
         output=msgspec.structs.replace(output, slots=written),
         output_start=len(written),
@@ -68,9 +63,9 @@ def lint_turn_to_be(
     return lint_turn(runtime.database, runtime.project_id, boxes, runtime_config)
 
 
-def _output_start(runtime: Runtime, head: Head, output_box_id: str) -> int | None:
+def _output_start(runtime: Runtime, head: Head | None, output_box_id: str) -> int | None:
     """How many cards the output box held before the turn that writes to it now; None where none does."""
-    if head.active_agent_turn_id is None or head.output_box_id != output_box_id:
+    if head is None or head.active_agent_turn_id is None or head.output_box_id != output_box_id:
         return None
     record = runtime.turns.record(head.active_agent_turn_id)
     return None if record is None else record.output_start

@@ -201,10 +201,7 @@ class Database(Statements, AbstractContextManager["Database"]):
     @property
     def address(self) -> str:
         """Which database this is, without any secret: the same for all connections that lead to it."""
-        if self.target.embedded:
-            return f"embedded {self.target.home}"
-        info = self.connection.info
-        return f"{info.host}:{info.port}/{info.dbname}"
+        return self.target.address
 
     def require(self, table: str) -> None:
         """Raise SchemaMissing unless `table` exists, MissingRight where our role may not read it."""

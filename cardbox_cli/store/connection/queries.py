@@ -1,9 +1,10 @@
 """The named queries of `sql/*.sql`.
 
 A file holds parts that begin with `-- name: NAME` (a query) or `-- fragment: NAME` (text that queries take
-in by writing `{NAME}`, or `{NAME(SQL)}` where the text says `{1}`). Parameters are psycopg's `%(name)s`. This
-module reads them, once, and nothing more. Indentation and comments stay here: the driver keeps what it found
-out about a query of up to 4,096 characters, and looks for the parameters of a longer one each time.
+in by writing `{NAME}`, or `{NAME(SQL; SQL)}` where the text says `{1}` and `{2}`). Parameters are psycopg's
+`%(name)s`. This module reads them, once, and nothing more. Indentation and comments stay here: the driver
+keeps what it found out about a query of up to 4,096 characters, and looks for the parameters of a longer one
+each time.
 """
 
 import re
@@ -42,9 +43,9 @@ def query(name: str) -> LiteralString:
 
 @cache
 def clocks(name: str) -> frozenset[str]:
-    """Which times the query `name` takes: `now`, the transaction's; `moment`, at which it is sent."""
+    """Which times of `clock.sql` the query `name` takes."""
     text = query(name)
-    return frozenset(clock for clock in ("now", "moment") if f"%({clock})s" in text)
+    return frozenset(clock for clock in ("now", "moment", "later") if f"%({clock})s" in text)
 
 
 @cache
@@ -63,4 +64,7 @@ def query_by_server(name: str, times: frozenset[str]) -> LiteralString:
 
 
 def _included(found: re.Match[str]) -> str:
-    return _parts()["fragment"][found[1]].replace("{1}", found[2] or "")
+    text = _parts()["fragment"][found[1]]
+    for number, sql in enumerate((found[2] or "").split(";"), 1):
+        text = text.replace(f"{{{number}}}", sql.strip())
+    return text

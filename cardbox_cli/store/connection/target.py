@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.errors import UsageError
 from cardbox_cli.home import default_home
-from cardbox_cli.settings import CHAT_RUN, DATABASE_URL, HOME, LISTEN_URL, TURN_ID
+from cardbox_cli.settings import CHAT_RUN, DATABASE_URL, HOME, LISTEN_URL, READ_URL, TURN_ID
 
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded import EmbeddedServer
@@ -29,13 +29,15 @@ def silent(_: str) -> None:
 class Target:
     """A database to connect to. `conninfo` is None for the embedded server of `home`.
 
-    `named_by` says where the choice came from, for `cbx db status` and error messages.
+    `named_by` says where the choice came from, for `cbx db status` and error messages. `stands_for` is the
+    database itself where this is a replica of it, to be read.
     """
 
     conninfo: str | None
     named_by: str
     home: Path
     announce: Callable[[str], None] = silent
+    stands_for: "Target | None" = None
 
     @property
     def embedded(self) -> bool:
@@ -47,6 +49,17 @@ class Target:
         """Whether nobody else can write to it: not where root lends the embedded server an account, whose
         processes are its superusers, or serves the home of another user."""
         return self.embedded and os.geteuid() != 0
+
+    @property
+    def address(self) -> str:
+        """Which database is meant, without any secret: the same whether it or a replica of it is asked."""
+        if self.stands_for is not None:
+            return self.stands_for.address
+        if self.conninfo is None:
+            return f"embedded {self.home}"
+        named = {**_defaults(), **_parts(self.conninfo)}
+        host = named.get("host") or named.get("hostaddr") or named.get("service") or "local"
+        return f"{host}:{named.get('port') or 5432}/{named.get('dbname') or named.get('user')}"
 
     def server(self) -> "EmbeddedServer":
         """The embedded server of this target's home."""
@@ -114,6 +127,40 @@ def _refuse_strange(environ: Mapping[str, str]) -> None:
         raise UsageError(what, hint=f"let the chat be run {hint}")
 
 
+def find_read_target(
+    database: Target,
+    url: str | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    configured: tuple[str, str] | None = None,
+    is_configured: bool = False,
+) -> Target:
+    """Where to read what `database` holds: `url`, else what the environment, else what `configured` names.
+
+    That is an address and the place where it stands. A replica is of one database: what names it counts where
+    the database is not named by something stronger, and is not the embedded one. `is_configured`: the same
+    file names the database.
+    """
+    named, by_option = READ_URL.text(environ), database.named_by == "--database-url"
+    if url is not None:
+        address, place = url, "--read-url"
+    elif named and not by_option:
+        address, place = named, READ_URL.name
+    elif configured is not None and (is_configured or database.embedded):
+        address, place = configured
+    else:
+        return database
+    _refuse_broken(place, address)
+    if not address.strip():
+        raise UsageError(f"{place} is empty", hint="leave it out to read the database itself")
+    if database.embedded:
+        what = f"{place} names a replica, and nothing names the database that it follows"
+        raise UsageError(what, hint=f"name it with --database-url or {DATABASE_URL.name}")
+    if url is not None and has_password(url):
+        database.announce(_SEEN.replace("--database-url", place).replace(DATABASE_URL.name, READ_URL.name))
+    return Target(address, place, database.home, database.announce, stands_for=database)
+
+
 def find_listen_target(target: Target, *, environ: Mapping[str, str] = os.environ) -> Target:
     """Where to LISTEN for the notifications of `target`: what CBX_LISTEN_URL names, else `target` itself."""
     url = LISTEN_URL.text(environ)
@@ -167,6 +214,14 @@ def hide_password(conninfo: str) -> str:
 def has_password(conninfo: str) -> bool:
     """Whether `hide_password` leaves anything out."""
     return any(secret in _parts(conninfo) for secret in _SECRETS)
+
+
+def _defaults() -> dict[str, str]:
+    """What libpq takes from the environment, and its own defaults."""
+    from psycopg.pq import Conninfo
+
+    options = Conninfo.get_defaults()
+    return {option.keyword.decode(): option.val.decode(errors="replace") for option in options if option.val}
 
 
 def _parts(conninfo: str) -> dict[str, Any]:

@@ -60,12 +60,16 @@ class DispatchStore(ProjectStore):
         correlation_id: str | None,
         source_agent_id: str,
         parent_turn_id: str | None,
+        hold: bool,
     ) -> DispatchSituation | None:
-        """What decides on a request for a turn, its locks had; None for an unknown agent. Ids are UUIDs."""
-        known = _PROJECTS in self.database.tables
+        """What decides on a request for a turn; None for an unknown agent. Ids are UUIDs.
+
+        With `hold` its locks are had, otherwise none is taken.
+        """
+        name = "dispatch_situation" if hold else "dispatch_outlook"
         return self._situation(
             DispatchSituation,
-            "dispatch_situation" if known else "dispatch_situation_without_projects",
+            name if _PROJECTS in self.database.tables else f"{name}_without_projects",
             agent_id=agent_id,
             context_box_id=context_box_id,
             output_box_id=output_box_id,

@@ -29,8 +29,9 @@ WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.status =
 coalesce(nullif(i.agent_turn_id, ''), nullif(i.correlation_id, ''), i.inbox_id)
 
 -- fragment: dispatch_facts
--- Locks the head, then the context box, then the output box. What other transactions committed while this one
--- waited for a lock is not seen: whoever writes looks whether it still holds.
+-- Locks the head, then the context box, then the output box: {1} is the lock of what may be written, {2} of what is
+-- read. What other transactions committed while this one waited for a lock is not seen: whoever writes looks whether
+-- it still holds.
 agent AS (
     SELECT r.worker_target, r.profile_box_id
     FROM resource.project_agents AS r
@@ -39,19 +40,19 @@ agent AS (
     SELECT coalesce(h.status, 'idle') AS status, coalesce(h.turn_epoch, 0) AS turn_epoch, h.active_agent_turn_id
     FROM state.agent_state_head AS h
     WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
-    FOR UPDATE
+    {1}
 ), context AS MATERIALIZED (
     SELECT b.box_id
     FROM public.card_boxes AS b
     WHERE b.tenant_id = %(project_id)s AND b.box_id = %(context_box_id)s::uuid
         AND (SELECT count(*) FROM head) >= 0
-    FOR SHARE
+    {2}
 ), output AS MATERIALIZED (
     SELECT b.box_id, b.card_ids
     FROM public.card_boxes AS b
     WHERE b.tenant_id = %(project_id)s AND b.box_id = %(output_box_id)s::uuid
         AND (SELECT count(*) FROM context) >= 0
-    FOR UPDATE
+    {1}
 ), profile AS (
     SELECT b.box_id, b.card_ids
     FROM public.card_boxes AS b
@@ -97,17 +98,30 @@ agent AS (
 )
 SELECT {moment}, found.situation FROM found
 
+-- fragment: known_project
+project AS (
+    SELECT p.status FROM public.projects AS p WHERE p.project_id = %(project_id)s
+)
+
+-- fragment: no_project
+-- Where nothing is kept of projects.
+project AS (
+    SELECT NULL::text AS status
+)
+
 -- name: dispatch_situation
 -- All that decides on a request for a turn, and the time when the locks were had; no row for an unknown agent.
-WITH project AS (
-    SELECT p.status FROM public.projects AS p WHERE p.project_id = %(project_id)s
-), {dispatch_facts}
+WITH {known_project}, {dispatch_facts(FOR UPDATE; FOR SHARE)}
 
 -- name: dispatch_situation_without_projects
--- The same where nothing is kept of projects.
-WITH project AS (
-    SELECT NULL::text AS status
-), {dispatch_facts}
+WITH {no_project}, {dispatch_facts(FOR UPDATE; FOR SHARE)}
+
+-- name: dispatch_outlook
+-- The same without any lock, which a replica answers, too.
+WITH {known_project}, {dispatch_facts(;)}
+
+-- name: dispatch_outlook_without_projects
+WITH {no_project}, {dispatch_facts(;)}
 
 -- fragment: assigned_head
 status = 'dispatched', active_agent_turn_id = %(agent_turn_id)s, turn_epoch = coalesce(h.turn_epoch, 0) + 1,
@@ -162,7 +176,7 @@ free AS MATERIALIZED (
 -- fragment: turn_written
 SELECT EXISTS (SELECT FROM free), EXISTS (SELECT FROM written),
     (SELECT count(*) + 1 FROM {queued_of_agent}
-        AND (i.created_at, i.inbox_id) <= (%(now)s::timestamptz, %(inbox_id)s))
+        AND (i.created_at, i.inbox_id) < (%(now)s::timestamptz, %(inbox_id)s))
 
 -- name: write_turn
 -- Every row of a turn that is asked for, whose agent is assigned to it if it may be: whether that was still so,

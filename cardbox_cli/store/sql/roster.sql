@@ -108,19 +108,26 @@ WITH r AS (
 )
 SELECT {agent_json} FROM r
 
+-- fragment: never_did_anything
+NOT EXISTS (
+    SELECT FROM state.agent_inbox AS i
+    WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s
+        AND i.status IN ('queued', 'pending', 'deferred', 'processing'))
+AND NOT EXISTS (
+    SELECT FROM state.agent_steps AS s
+    WHERE s.project_id = %(project_id)s AND s.agent_id = %(agent_id)s)
+
+-- name: never_did_anything
+-- Whether an agent without a head never had one.
+SELECT {never_did_anything}
+
 -- name: insert_first_head
 -- The idle head of an agent that never did anything. One that was lost is rebuilt, not begun anew.
 INSERT INTO state.agent_state_head AS h (project_id, agent_id, status, turn_epoch, profile_box_id, updated_at)
 SELECT r.project_id, r.agent_id, 'idle', 0, %(profile_box_id)s::uuid, {now}
 FROM resource.project_agents AS r
 WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
-    AND NOT EXISTS (
-        SELECT FROM state.agent_inbox AS i
-        WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s
-            AND i.status IN ('queued', 'pending', 'deferred', 'processing'))
-    AND NOT EXISTS (
-        SELECT FROM state.agent_steps AS s
-        WHERE s.project_id = %(project_id)s AND s.agent_id = %(agent_id)s)
+    AND {never_did_anything}
 ON CONFLICT DO NOTHING
 
 -- name: insert_identity_edge

@@ -6,6 +6,15 @@ SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'citus'
 -- Whether the server follows another one.
 SELECT pg_is_in_recovery()
 
+-- name: replica_lag
+-- How far a replica is behind, null where it cannot know; no row on a primary.
+SELECT CASE
+    WHEN EXISTS (SELECT FROM pg_stat_wal_receiver) AND pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn()
+    THEN interval '0'
+    ELSE clock_timestamp() - pg_last_xact_replay_timestamp()
+END
+WHERE pg_is_in_recovery()
+
 -- name: database_size
 -- The bytes of the whole database.
 SELECT pg_database_size(current_database())

@@ -17,6 +17,7 @@ from cardbox_cli.cli.verb import verb
     "cbx agent list --worker-target gpu -o id",
     "cbx agent list --columns agent,status,turn,epoch",
     pages=True,
+    reads=True,
 )
 def command(
     limit: Limit = 50,

@@ -16,7 +16,13 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.execution.batches import BATCH_STATUSES
 
 
-@verb("cbx batch list", "cbx batch list --status running -o id", "cbx batch list --watch", pages=True)
+@verb(
+    "cbx batch list",
+    "cbx batch list --status running -o id",
+    "cbx batch list --watch",
+    pages=True,
+    reads=True,
+)
 def command(
     limit: Limit = 50,
     status: Annotated[

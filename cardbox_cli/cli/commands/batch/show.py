@@ -6,7 +6,12 @@ from cardbox_cli.cli.terminal.batches import print_batch, resolved
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx batch show 5e1f0a27", "cbx batch show 5e1f0a27 -o json | jq -r '.results[].summary'", pages=True)
+@verb(
+    "cbx batch show 5e1f0a27",
+    "cbx batch show 5e1f0a27 -o json | jq -r '.results[].summary'",
+    pages=True,
+    reads=True,
+)
 def command(batch: BatchId) -> None:
     """Show a batch and, in the order of its tasks, what its children delivered."""
     from cardbox_cli.orchestration.batches.view import batch_view, foreign_view

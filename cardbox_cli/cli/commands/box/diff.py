@@ -36,6 +36,7 @@ _MOST_TEXTS = 500
     "cbx box diff 8b1f22c0 77ab01de -o json | jq .patch",
     "cbx box diff 8b1f22c0 77ab01de -o id | xargs cbx card show",
     pages=True,
+    reads=True,
 )
 def command(
     a: Annotated[str, Argument(click_type=BOX, help="The old box: an id, or a beginning or end of one.")],

@@ -25,6 +25,7 @@ from cardbox_cli.model.text.quantities import count
     "cbx box list --since 2h --columns full-id,updated,title",
     "cbx box list --watch",
     pages=True,
+    reads=True,
 )
 def command(
     limit: Limit = 50,

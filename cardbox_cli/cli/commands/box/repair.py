@@ -21,6 +21,7 @@ from cardbox_cli.model.ids import unique
     "cbx box repair 8b1f22c0 --synthesize",
     "cbx box repair 8b1f22c0 --for anthropic --drop-orphans --dry-run",
     "cbx box repair $OUTPUT --after $CONTEXT --synthesize -o id",
+    reads="dry_run",
 )
 def command(
     box: BoxId,
@@ -76,7 +77,7 @@ def command(
             turn=own_turn(),
             dry_run=dry_run,
         )
-        notes = tell_turns(database, mended, "box repair")
+        notes = tell_turns(database, mended.box_id, mended.from_box_id, "box repair")
         if mended.changes and mended.box_id is not None:
             session().made(box_id=mended.box_id)
     if left:

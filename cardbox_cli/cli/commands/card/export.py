@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     "cbx card export --box 8b1f22c0 --to openai > chat.json",
     "cbx card export --box 8b1f22c0 --to claude-code > session.jsonl",
     pages=True,
+    reads=True,
 )
 def command(
     box: Annotated[

@@ -19,6 +19,7 @@ from cardbox_cli.cli.verb import verb
     "cbx card list --since 2h --columns id,created,author,preview",
     "cbx card list --watch",
     pages=True,
+    reads=True,
 )
 def command(
     limit: Limit = 50,

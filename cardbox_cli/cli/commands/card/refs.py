@@ -15,7 +15,10 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
-    "cbx card refs 5f0c2a91", "cbx card refs 5f0c2a91 --limit 0 -o id | xargs -n1 cbx box verify", pages=True
+    "cbx card refs 5f0c2a91",
+    "cbx card refs 5f0c2a91 --limit 0 -o id | xargs -n1 cbx box verify",
+    pages=True,
+    reads=True,
 )
 def command(
     card_id: Annotated[

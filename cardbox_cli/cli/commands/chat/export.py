@@ -20,6 +20,7 @@ from cardbox_cli.model.text.escaping import spelled
 @verb(
     "cbx chat export telegram-chat-42 ~/bot",
     "cbx chat export telegram-chat-42 backup --replace -o json | jq '.changed'",
+    reads=True,
 )
 def command(
     key: ChatKey,

@@ -22,6 +22,7 @@ from cardbox_cli.model.text.quantities import age
     "cbx chat list telegram-chat-42",
     "cbx chat list telegram-chat-42 -o json | jq -r '.[].title'",
     pages=True,
+    reads=True,
 )
 def command(
     key: Annotated[

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     "cbx chat transcript telegram-chat-42",
     "cbx chat transcript telegram-chat-42 --limit 0 -o jsonl",
     pages=True,
+    reads=True,
 )
 def command(key: ChatKey, limit: Limit = 30, columns: ColumnNames = None) -> None:
     """Print the last entries of a chat's transcript, in order: what users said, and what was really sent."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     "cbx chat why telegram-chat-42-topic-7",
     "cbx chat why telegram-chat-42-topic-7 -o json | jq -r '.near[].chat_key'",
     pages=True,
+    reads=True,
 )
 def command(key: ChatKey) -> None:
     """Explain what the next run of a chat carries with it; and where that is nothing, why.

@@ -28,6 +28,7 @@ from cardbox_cli.settings import PRICES
     "cbx cost $CONTEXT_BOX --profile writer --fail-over 60%",
     "cbx cost @last -o json | jq -r '.findings[].fix | select(. != null)'",
     pages=True,
+    reads=True,
 )
 def command(
     source: Annotated[

@@ -13,7 +13,9 @@ from cardbox_cli.cli.verb import verb
 Recipe = Annotated[str, Argument(click_type=RECIPE, help="A recipe file, the name of one, or - for stdin.")]
 
 
-@verb("cbx handover show delegate", "cbx handover show delegate > handovers/mine.yaml", pages=True)
+@verb(
+    "cbx handover show delegate", "cbx handover show delegate > handovers/mine.yaml", pages=True, reads=True
+)
 def command(recipe: Recipe) -> None:
     """Show a recipe as it is written, and what arguments it takes."""
     loaded = load_recipe(recipe)

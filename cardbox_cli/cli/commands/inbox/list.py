@@ -29,6 +29,7 @@ def _types() -> list[str]:
     "cbx inbox list --dead --columns full-id,agent,tries,why",
     "cbx inbox list --watch",
     pages=True,
+    reads=True,
 )
 def command(
     limit: Limit = 50,

@@ -12,7 +12,12 @@ from cardbox_cli.errors import NotFound
 from cardbox_cli.model import exact_json
 
 
-@verb("cbx profile show researcher", "cbx profile show researcher -o yaml > researcher.yaml", pages=True)
+@verb(
+    "cbx profile show researcher",
+    "cbx profile show researcher -o yaml > researcher.yaml",
+    pages=True,
+    reads=True,
+)
 def command(
     name: Annotated[str, Argument(click_type=PROFILE, help="The profile's name, in any case.")],
 ) -> None:

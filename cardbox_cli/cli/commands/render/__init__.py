@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     "cbx render --profile writer --diff 8b1f22c0 77ab01de",
     "cbx render --chat telegram-chat-42 --explain",
     pages=True,
+    reads=True,
 )
 def command(
     box: Annotated[

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     "cbx turn list --end failed --since 2h -o id",
     "cbx turn list --watch",
     pages=True,
+    reads=True,
 )
 def command(
     limit: Limit = 50,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     "cbx turn logs 1d5c8f72 --step 2",
     "cbx turn logs @last -o json | jq -r '.[] | select(.exit_code != 0).stderr'",
     pages=True,
+    reads=True,
 )
 def command(
     turn: TurnId,

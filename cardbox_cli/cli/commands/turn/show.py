@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.options import LastTurnId
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.replicas import lag_note
+from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns.shared import short_or_nothing
 from cardbox_cli.cli.terminal.columns.turns import EVENT, INBOX, TURN
@@ -30,12 +31,15 @@ if TYPE_CHECKING:
     "cbx turn show 1d5c8f72",
     "cbx turn show @last -o json | jq -r '.timeline[] | \"\\(.at) \\(.text)\"'",
     pages=True,
+    reads=True,
 )
 def command(turn: LastTurnId = LAST) -> None:
     """Show one turn on one page: its state, rows, steps, tool calls, boxes, edges and what happened when."""
     from cardbox_cli.execution.views.turn_page import view
 
     with session().turns() as turns, turns.database.snapshot():
+        for note in lag_note(turns.database):
+            announce(note)
         stored = turns.story(turns.resolve(turn))
     seen = view(stored)
     output.emit(seen, table=lambda: _print_text(stored, seen), ids=[seen.agent_turn_id])

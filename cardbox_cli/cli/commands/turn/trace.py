@@ -25,6 +25,7 @@ SVG = "svg"
     "cbx turn trace @last --format html > trace.html",
     "cbx turn trace @last -o json | jq '.turns[].children'",
     pages=True,
+    reads=True,
 )
 def command(
     turn: TurnId,

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     "cbx box show 8b1f22c0 --columns '#,created,author,tool,preview'",
     "cbx pack --handover delegate --args task.yaml -o id | xargs cbx box show --why",
     pages=True,
+    reads=True,
 )
 def command(
     box_ids: Annotated[
