@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, BinaryIO
 
 from benchmarks.measure import Row, Side, at_most
 from benchmarks.workbench import PROJECT, Workbench
@@ -19,7 +19,7 @@ from cardbox_cli.conversations.importing import drafts_of
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import Source
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import Card, card_of
+from cardbox_cli.model.cards import Card, CardDraft, card_of
 
 _EXCHANGES = 250
 # Words of a message, and of what a tool answers.
@@ -66,33 +66,47 @@ def _span() -> bytes:
     return json.dumps({"attributes": {"gen_ai.input.messages": messages}}).encode()
 
 
-def _cards(data: bytes) -> list[Card]:
-    """The cards that importing a file makes, which is taken as whatever it is."""
+@contextmanager
+def _file(data: bytes) -> Iterator[BinaryIO]:
     with TemporaryFile() as file:
         file.write(data)
         file.flush()
-        os.lseek(file.fileno(), 0, os.SEEK_SET)
-        documents = Documents(Source(file, "file"))
-        found = choose_format(None, documents).format
-        return [
-            card_of(draft, PROJECT)
-            for conversation in found.read(documents)
-            for drafted in drafts_of(conversation, PROJECT)
-            for draft in drafted.cards
-        ]
+        yield file
+
+
+def _drafts(file: BinaryIO) -> list[CardDraft]:
+    """The cards that importing a file writes, which is taken as whatever it is."""
+    documents = Documents(Source(file, "file"))
+    found = choose_format(None, documents).format
+    return [
+        draft
+        for conversation in found.read(documents)
+        for drafted in drafts_of(conversation, PROJECT)
+        for draft in drafted.cards
+    ]
+
+
+def _cards(data: bytes) -> list[Card]:
+    with _file(data) as file:
+        return [card_of(draft, PROJECT) for draft in _drafts(file)]
+
+
+def _plainly(file: BinaryIO) -> Any:
+    return json.loads(os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0))
 
 
 @contextmanager
 def _importing(_: Workbench, made: Callable[[], bytes]) -> Iterator[tuple[Side, Side]]:
-    data = made()
-    yield Side(run=lambda: _cards(data)), Side(run=lambda: json.loads(data))
+    with _file(made()) as file:
+        yield Side(run=lambda: _drafts(file)), Side(run=lambda: _plainly(file))
 
 
 @contextmanager
 def _exporting(_: Workbench, name: str) -> Iterator[tuple[Side, Side]]:
     data = _exported(name)
     cards, export = _cards(data), exporter_named(name)
-    yield Side(run=lambda: "".join(export(cards))), Side(run=lambda: json.loads(data))
+    with _file(data) as file:
+        yield Side(run=lambda: "".join(export(cards))), Side(run=lambda: _plainly(file))
 
 
 _WRITTEN = ("openai", "openai-responses", "gemini", "bedrock-converse", "langchain")

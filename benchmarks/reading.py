@@ -1,17 +1,18 @@
-"""The read API's batches of 100 ids, asked over a connection that stays, against the same SQL run bare."""
+"""Batches of 100 ids, asked of a server over a connection that stays, against the same SQL; and a page."""
 
 import json
+import os
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from http.client import HTTPConnection
 from typing import Any, LiteralString
 from urllib.parse import urlsplit
 
 from benchmarks.material import drafts
 from benchmarks.measure import Row, Side, at_most
-from benchmarks.workbench import PROJECT, Workbench, settle
+from benchmarks.workbench import PROJECT, Workbench, cbx, settle
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
@@ -20,26 +21,42 @@ from cardbox_cli.store.connection.queries import clocks, query_by_server
 _CARDS = 10_000
 _IDS = 100
 _ROUNDS = 200
+_SHORT = 100
 
 
 @contextmanager
-def _served(database: Database) -> Iterator[HTTPConnection]:
-    """A connection to a server of its own process."""
-    command = [sys.executable, "-m", "cardbox_cli", "--database-url", database.target.conninfo or "", "serve"]
-    with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
+def served(bench: Workbench, database: Database, *, cores: Sequence[int] = ()) -> Iterator[str]:
+    """Where a server of its own process answers, on these cores, or on any."""
+    process = subprocess.Popen(
+        cbx("serve", "--port", "0"),
+        stdout=subprocess.PIPE,
+        text=True,
+        env=bench.environment(database),
+        preexec_fn=partial(os.sched_setaffinity, 0, cores) if cores else None,
+    )
+    with process:
         assert process.stdout is not None
         address = urlsplit(process.stdout.readline().strip())
-        asking = HTTPConnection(address.hostname or "", address.port)
         try:
-            asking.connect()
-            yield asking
+            yield f"http://{address.netloc}"
         finally:
-            asking.close()
             process.terminate()
+
+
+@contextmanager
+def _asking(bench: Workbench, database: Database) -> Iterator[HTTPConnection]:
+    """A connection to a server that stays."""
+    with served(bench, database) as address, closing(HTTPConnection(urlsplit(address).netloc)) as asking:
+        asking.connect()
+        yield asking
 
 
 def _ask(asking: HTTPConnection, what: str, body: bytes) -> bytes:
     asking.request("POST", f"/projects/{PROJECT}/{what}/batch", body, {"Content-Type": "application/json"})
+    return _answer(asking)
+
+
+def _answer(asking: HTTPConnection) -> bytes:
     answer = asking.getresponse()
     text = answer.read()
     if answer.status != 200:
@@ -55,9 +72,9 @@ def _sql(name: str) -> LiteralString:
 @contextmanager
 def _cards(bench: Workbench) -> Iterator[tuple[Side, Side]]:
     with bench.database() as database, bench.connect(database) as other:
-        ids = [card.card_id for card in _stored(database)][:: _CARDS // _IDS]
+        ids = [card.card_id for card in stored(database)][:: _CARDS // _IDS]
         body, asked = json.dumps({"card_ids": ids}).encode(), {"project_id": PROJECT, "card_ids": ids}
-        with _served(database) as asking:
+        with _asking(bench, database) as asking:
             yield (
                 Side(run=lambda: _ask(asking, "cards", body)),
                 Side(run=lambda: other.execute(_sql("api_cards"), asked).fetchall()),
@@ -67,11 +84,11 @@ def _cards(bench: Workbench) -> Iterator[tuple[Side, Side]]:
 @contextmanager
 def _boxes(bench: Workbench) -> Iterator[tuple[Side, Side]]:
     with bench.database() as database, bench.connect(database) as other:
-        cards = [card.card_id for card in _stored(database)]
+        cards = [card.card_id for card in stored(database)]
         store = BoxStore(database, PROJECT)
         ids = [store.create(cards[first : first + 20]).box_id for first in range(0, 20 * _IDS, 20)]
         body, asked = json.dumps({"box_ids": ids}).encode(), {"project_id": PROJECT, "box_ids": ids}
-        with _served(database) as asking:
+        with _asking(bench, database) as asking:
             yield (
                 Side(run=lambda: _ask(asking, "boxes", body)),
                 Side(run=lambda: other.execute(_sql("api_boxes"), asked).fetchall()),
@@ -81,22 +98,39 @@ def _boxes(bench: Workbench) -> Iterator[tuple[Side, Side]]:
 @contextmanager
 def _one_by_one(bench: Workbench) -> Iterator[tuple[Side, Side]]:
     with bench.database() as database, bench.connect(database) as other:
-        ids = [card.card_id for card in _stored(database)][:: _CARDS // _IDS]
+        ids = [card.card_id for card in stored(database)][:: _CARDS // _IDS]
         body = json.dumps({"card_ids": ids}).encode()
 
         def each() -> None:
             for card_id in ids:
                 other.execute("SELECT * FROM public.cards WHERE card_id = %s", [card_id]).fetchone()
 
-        with _served(database) as asking:
+        with _asking(bench, database) as asking:
             yield Side(run=lambda: _ask(asking, "cards", body)), Side(run=each)
 
 
-def _stored(database: Database) -> list[Any]:
+def stored(database: Database) -> list[Any]:
+    """The cards that are read, as they were written."""
     cards = drafts(_CARDS)
     CardStore(database, PROJECT).add_many(cards)
     settle(database)
     return cards
+
+
+@contextmanager
+def _pages(bench: Workbench) -> Iterator[tuple[Side, Side]]:
+    with bench.database() as database:
+        cards = [card.card_id for card in stored(database)]
+        store = BoxStore(database, PROJECT)
+        long, short = (store.create(cards[:size]).box_id for size in (_CARDS, _SHORT))
+        settle(database)
+        with _asking(bench, database) as asking:
+            yield Side(run=lambda: _open(asking, long)), Side(run=lambda: _open(asking, short))
+
+
+def _open(asking: HTTPConnection, box_id: str) -> bytes:
+    asking.request("GET", f"/inspect/{PROJECT}/boxes/{box_id}")
+    return _answer(asking)
 
 
 ROWS = [
@@ -123,5 +157,13 @@ ROWS = [
         prepare=_one_by_one,
         target=None,
         rounds=_ROUNDS,
+    ),
+    Row(
+        name="inspect-long-box",
+        what=f"the page of a box of {_CARDS:,} cards",
+        against=f"that of a box of {_SHORT}",
+        target=at_most(2),
+        rounds=40,
+        prepare=_pages,
     ),
 ]

@@ -33,6 +33,27 @@ def open_to_read(path: str | Path) -> BinaryIO:
     return Path(path).open("rb")
 
 
+def open_within(path: str | Path) -> BinaryIO:
+    """A file of a folder that somebody else may have filled: the one that stands there, through no link.
+
+    Raises OSError, also for whatever is no file, without waiting for it.
+    """
+    return open(path, "rb", opener=_plainly)
+
+
+def _plainly(path: str, flags: int) -> int:
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as exc:
+        if exc.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a link, which is not followed") from exc
+        raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is no file")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[TextIO]:
     """A stream whose text becomes the file `path` once it is whole; until then a reader sees the old one.

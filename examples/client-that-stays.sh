@@ -7,6 +7,10 @@ echo '{"ready": true}'
 while read -r line; do
     case $line in
     '{"cancel"'*) ;;
-    *) printf '{"answer": "The request had %s characters."}\n' "${#line}" ;;
+    *)
+        # A request begins with its id: {"id":1,
+        id=${line#'{"id":'}
+        printf '{"id": %s, "answer": "The request had %s characters."}\n' "${id%%,*}" "${#line}"
+        ;;
     esac
 done

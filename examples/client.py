@@ -33,7 +33,8 @@ def serve(call: list | None) -> None:
         asked = json.loads(line)
         # Nobody waits any more, and this client is never at work on more than one request.
         if "cancel" not in asked:
-            print(json.dumps({"answer": completion(asked["request"], call)}), flush=True)
+            answer = {"id": asked["id"], "answer": completion(asked["request"], call)}
+            print(json.dumps(answer), flush=True)
 
 
 def completion(body: dict, call: list | None) -> dict:

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from benchmarks.__main__ import ROWS, main, run
-from benchmarks.measure import Row, Side, Target, at_least, at_most, interleaved
+from benchmarks.measure import Missing, Row, Side, Target, at_least, at_most, interleaved
 from benchmarks.workbench import Workbench
 
 ROOT = Path(__file__).parents[1]
@@ -71,6 +71,23 @@ def test_a_missed_target_is_told_and_is_the_exit_code(
     assert captured.err == said
     assert ("MISSED" in captured.out) == bool(code)
     assert f"{CHEAP.what} : {CHEAP.against}" in captured.out
+
+
+def test_a_row_that_cannot_be_measured_here_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    @contextmanager
+    def prepare(_: Workbench) -> Iterator[tuple[Side, Side]]:
+        raise Missing("no program")
+        yield
+
+    assert run([msgspec.structs.replace(CHEAP, prepare=prepare)], rounds=1) == 0
+    assert capsys.readouterr().err == f"{CHEAP.name} was not measured: no program\n"
+
+
+def test_a_side_may_tell_its_time() -> None:
+    ours, peer = interleaved(
+        Side(run=lambda: 0.5, tells=True), Side(run=lambda: 0.25, tells=True, units=9), rounds=2
+    )
+    assert (ours, peer) == ([0.5, 0.5], [0.25, 0.25])
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ class TestTheTable:
         pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "cardbox_cli").rglob("*.py")]
         named = {name for page in pages for name in re.findall(NAME, page.read_text(encoding="utf-8"))}
         assert {"CBX_LEASE", "CBX_HOME"} <= named
-        assert named <= NAMES | {cluster.URL}
+        assert named <= NAMES | {cluster.URL, cluster.CRASH}
 
     def test_the_page_is_made_of_it(self) -> None:
         printed = subprocess.run(

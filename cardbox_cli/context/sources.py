@@ -10,14 +10,15 @@
 Owns the keys and the reading of them; what they mean in a message stands in the formats of `providers/`.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.card_types import REASONING
-from cardbox_cli.model.cards import IMPORTER, Card, CardDraft, draft_card
-from cardbox_cli.model.content import Content
+from cardbox_cli.model.card_types import CARD_TYPES, REASONING
+from cardbox_cli.model.cards import IMPORTER, Card, CardDraft
+from cardbox_cli.model.content import Content, TextContent
 
 AUTHOR = IMPORTER
 FORMAT = "source_format"
@@ -30,9 +31,31 @@ GROUP = "source_group"
 FUNCTION_NAME = "function_name"
 
 
-def imported_card(card_type: str, content: Content | str, **parts: Any) -> CardDraft:
-    """A draft by the importer; its id is a placeholder until its conversation is known."""
-    return draft_card(card_type, content, author_id=AUTHOR, card_id="?", **parts)
+def imported_card(
+    card_type: str,
+    content: Content | str,
+    *,
+    role: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    tool_calls: list[Any] | None = None,
+    tool_call_id: str | None = None,
+) -> CardDraft:
+    """A draft by the importer, as `draft_card` makes them; its id is a placeholder until its conversation is
+    known.
+
+    It is made of parts of a value that is known to be storable, and not checked once more.
+    """
+    role = role or CARD_TYPES[card_type].role
+    named = {"type": card_type, "author_id": AUTHOR}
+    if role is not None:
+        named["role"] = role
+    return CardDraft(
+        card_id="?",
+        content=TextContent(content) if isinstance(content, str) else content,
+        metadata={**metadata, **named} if metadata else named,
+        tool_calls=tool_calls,
+        tool_call_id=tool_call_id,
+    )
 
 
 def keep(card: CardDraft, source_format: str, **source: Any) -> CardDraft:
@@ -68,5 +91,5 @@ def originals(card: Card) -> list[str]:
 
 
 def same_json(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON, where Python's `==` takes True for 1."""
+    """Whether two values that can be stored are the same JSON, where Python's `==` takes True for 1."""
     return exact_json.are_same(one, other)

@@ -21,7 +21,7 @@ def arguments_of(arguments: Any) -> dict[str, Any] | None:
     if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
         return {}
     try:
-        value = exact_json.read(arguments) if isinstance(arguments, str) else arguments
+        value = exact_json.read_soon(arguments) if isinstance(arguments, str) else arguments
         exact_json.check_storable(value)
     except ValueError:
         return None

@@ -23,7 +23,7 @@ class Rereadable(Generic[_Item]):
         return self._read()
 
 
-class FileEntry(msgspec.Struct, frozen=True):
+class FileEntry(msgspec.Struct, frozen=True, gc=False):
     """What a format writes at a time, such as a message: its JSON value.
 
     `position` tells it from the other entries of its conversation, `place` is for error messages.
@@ -105,5 +105,5 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
 
 def indented(value: Any, columns: int = 0) -> str:
     """A value as indented JSON; of several lines all but the first begin with so many blanks."""
-    text = msgspec.json.format(exact_json.encode(value).decode(), indent=2)
-    return text.replace("\n", "\n" + " " * columns)
+    text = msgspec.json.format(exact_json.encode(value), indent=2).decode()
+    return text.replace("\n", "\n" + " " * columns) if columns else text

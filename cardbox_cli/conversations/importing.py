@@ -20,7 +20,7 @@ from cardbox_cli.conversations.formats import format_named
 from cardbox_cli.conversations.tool_ids import remapped
 from cardbox_cli.errors import InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import CardDraft, card_text, written_by
+from cardbox_cli.model.cards import CardDraft, card_text, check_draft, written_by
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.ids import DerivedIds, derived_from, derived_id
 from cardbox_cli.store.cards import Counts
@@ -28,7 +28,7 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.imports import ImportStore, Wanted
 
 _TITLE_LENGTH = 60
-# How many characters of a conversation are kept while it is read twice: for its id, and for its cards.
+# How many bytes of a conversation are kept while it is read twice: for its id, and for its cards.
 _HELD = 4 << 20
 # What Claude Code writes into what a user says: commands and what they printed, and reminders.
 _NOTED = re.compile(r"<(command-[a-z]+|local-command-[a-z]+|system-reminder)>.*?</\1>", re.DOTALL)
@@ -55,14 +55,13 @@ class ImportedBox(msgspec.Struct, frozen=True):
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """What an import did: a box for each conversation in order, and the last card of the last one.
 
-    `replaced_characters` counts the bad ones that it replaced, `negative_zeros` the numbers that lost their
-    sign, since JSONB has one zero, `empty` the conversations that say nothing, which make no box.
+    `replaced_characters` counts the bad ones that it replaced, `empty` the conversations that say nothing,
+    which make no box.
     """
 
     boxes: list[ImportedBox]
     last_card_id: str | None
     replaced_characters: int
-    negative_zeros: int = 0
     empty: int = 0
 
 
@@ -101,7 +100,6 @@ def import_conversations(
         boxes=boxes,
         last_card_id=reading.last_card_id,
         replaced_characters=reading.replaced_characters,
-        negative_zeros=reading.negative_zeros,
         empty=reading.empty,
     )
 
@@ -112,7 +110,7 @@ def _imported_box(conversation: Wanted, place: str, box_id: str, counts: Mapping
     return ImportedBox(label, place, box_id, conversation.title, count.total, count.inserted)
 
 
-class Drafted(msgspec.Struct, frozen=True):
+class Drafted(msgspec.Struct, frozen=True, gc=False):
     """An entry, the cards that importing it would make, and what is wrong with it where there are none."""
 
     entry: FileEntry
@@ -128,7 +126,7 @@ def drafts_of(conversation: Conversation, project_id: str) -> Iterator[Drafted]:
     ids = _Ids(DerivedIds(project_id, *key), DerivedIds(*key))
     for each in reading.stored(conversation):
         try:
-            cards = _drafted(source_format, each.entry)
+            cards = _drafted(source_format, each)
         except InvalidConversation as exc:
             yield Drafted(each.entry, [], exc.message.removeprefix(f"{each.entry.place}: "))
             continue
@@ -136,13 +134,16 @@ def drafts_of(conversation: Conversation, project_id: str) -> Iterator[Drafted]:
         yield Drafted(each.entry, list(_with_ids(cards, ids, name)))
 
 
-class _StoredEntry(msgspec.Struct, frozen=True):
-    """An entry as it will be stored, its canonical JSON, and how many bad characters and -0.0 it held."""
+class _StoredEntry(msgspec.Struct, frozen=True, gc=False):
+    """An entry as it will be stored, its canonical JSON, and how many bad characters it held.
+
+    `is_simple`: nothing that is made of its parts need be checked.
+    """
 
     entry: FileEntry
-    canonical: str
-    replaced: int
-    negative_zeros: int = 0
+    canonical: bytes
+    replaced: int = 0
+    is_simple: bool = False
 
 
 class _Reading:
@@ -161,7 +162,6 @@ class _Reading:
         self.places: dict[int, str] = {}
         self.last_card_id: str | None = None
         self.replaced_characters = 0
-        self.negative_zeros = 0
         self.empty = 0
         self._only = only
         self._project_id = project_id
@@ -228,12 +228,11 @@ class _Reading:
             cards = source_format.draft_request(each.entry)
             yield from _with_ids(cards, ids, (each.entry.position, each.canonical))
         for each in map(self._counted, self.stored(conversation)):
-            cards = _drafted(source_format, each.entry)
+            cards = _drafted(source_format, each)
             yield from _with_ids(cards, ids, (each.entry.position, each.canonical), each.entry.created_at)
 
     def _counted(self, stored: _StoredEntry) -> _StoredEntry:
         self.replaced_characters += stored.replaced
-        self.negative_zeros += stored.negative_zeros
         return stored
 
     def stored(self, conversation: Conversation) -> Iterator[_StoredEntry]:
@@ -255,11 +254,10 @@ class _Reading:
 
     def _stored(self, entry: FileEntry) -> _StoredEntry:
         if exact_json.is_simple(entry.value):
-            return _StoredEntry(entry, exact_json.canonical_of_simple(entry.value).decode(), 0)
+            return _StoredEntry(entry, exact_json.canonical_of_simple(entry.value), is_simple=True)
         value, replaced = self._storable(entry.value, entry.place)
-        text = exact_json.canonical(exact_json.encode(value)).decode()
-        zeros = exact_json.negative_zeros(value)
-        return _StoredEntry(msgspec.structs.replace(entry, value=value), text, replaced, zeros)
+        text = exact_json.canonical(exact_json.encode(value), signed=True)
+        return _StoredEntry(msgspec.structs.replace(entry, value=value), text, replaced)
 
     def _storable(self, value: Any, place: str) -> tuple[Any, int]:
         """`value` and how many bad characters were replaced in it. Raises InvalidCard naming `place`."""
@@ -292,12 +290,16 @@ def _first_words(draft: CardDraft) -> str | None:
     return words if len(words) <= _TITLE_LENGTH else words[: _TITLE_LENGTH - 1] + "…"
 
 
-def _drafted(source_format: Format, entry: FileEntry) -> list[CardDraft]:
+def _drafted(source_format: Format, stored: _StoredEntry) -> list[CardDraft]:
     """The cards of an entry. Raises InvalidConversation naming its place."""
     try:
-        return source_format.draft(entry)
+        cards = source_format.draft(stored.entry)
+        if not stored.is_simple:
+            for card in cards:
+                check_draft(card)
+        return cards
     except InvalidCard as exc:
-        raise InvalidConversation(f"{entry.place}: {exc.message}", hint=exc.hint) from exc
+        raise InvalidConversation(f"{stored.entry.place}: {exc.message}", hint=exc.hint) from exc
 
 
 class _Ids(NamedTuple):
@@ -308,7 +310,10 @@ class _Ids(NamedTuple):
 
 
 def _with_ids(
-    cards: Sequence[CardDraft], ids: _Ids, name: Sequence[str], created_at: datetime | None = None
+    cards: Sequence[CardDraft],
+    ids: _Ids,
+    name: tuple[str | bytes, ...],
+    created_at: datetime | None = None,
 ) -> Iterator[CardDraft]:
     """The cards of one entry with their ids and their time; several get a group."""
     group = {"source_group": ids.groups.hex(*name)} if len(cards) > 1 else {}

@@ -14,8 +14,12 @@ import msgspec
 
 from cardbox_cli.conversations.json_window import Cursor, Mark, Source
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.exact_json import negative_zeros
 
 _BOM = b"\xef\xbb\xbf"
+# So many bytes tell of most files whether they are blank, and whether their first line is a value.
+_HEAD = 4096
+_UNREAD = object()
 
 
 class Document(NamedTuple):
@@ -28,6 +32,9 @@ class Document(NamedTuple):
 class Documents:
     """The values of a file in order. Raises the source's refusal, naming the place, for what is no JSON."""
 
+    # The one value of the file, where looking for lines has read it.
+    _whole: Any = _UNREAD
+
     def __init__(self, source: Source) -> None:
         self.name = source.name
         self._source = source
@@ -38,6 +45,8 @@ class Documents:
     @property
     def is_blank(self) -> bool:
         """Whether the file has nothing to read."""
+        if self._source.read(self._begin, _HEAD).strip():
+            return False
         head = self._source.read(self._begin, self._source.window)
         return not head.strip() and self._begin + self._source.window >= self._source.size
 
@@ -46,16 +55,22 @@ class Documents:
         """Whether the file is JSON lines: its first line is a value, and more follows on another line."""
         if self.is_blank:
             raise self._source.refuse_with(f"{self.name} is empty", hint=self._source.hint)
-        head = self._source.read(self._begin, self._source.window).lstrip()
-        line, ends, rest = head.partition(b"\n")
+        line, ends, _ = self._source.read(self._begin, _HEAD).lstrip().partition(b"\n")
+        if ends and not _is_value(line):
+            return False
+        line, ends, rest = self._source.read(self._begin, self._source.window).lstrip().partition(b"\n")
         if ends:
             more = rest.strip() != b"" or self._begin + self._source.window < self._source.size
             return more and _is_value(line)
         cursor = Cursor(self._source, Mark(self._begin, 1, 1))
         cursor.peek()
         first_line = cursor.mark.line
-        cursor.value(whole=False)
-        return cursor.mark.line == first_line and cursor.peek() != "" and cursor.mark.line > first_line
+        value = cursor.value(whole=False)
+        is_in_one_line = cursor.mark.line == first_line
+        if cursor.peek() == "":
+            self._whole = value
+            return False
+        return is_in_one_line and cursor.mark.line > first_line
 
     def __iter__(self) -> Iterator[Document]:
         if self.in_lines:
@@ -94,6 +109,8 @@ class Documents:
     @cached_property
     def _single(self) -> Document:
         """The one document of a file, which is in memory but for its large lists."""
+        if self._whole is not _UNREAD:
+            return Document(self.name, self._whole)
         cursor = Cursor(self._source, Mark(self._begin, 1, 1))
         value = cursor.value(whole=False)
         cursor.end()
@@ -101,7 +118,8 @@ class Documents:
 
     def _document(self, line: bytes, number: int) -> Document:
         place = f"{self.name}:{number}"
-        if self._is_checked:  # what the first pass let in can be read faster
+        # What the first pass let in can be read faster, but for what that would not read the same.
+        if self._is_checked and not negative_zeros.may_be_in(line):
             with suppress(msgspec.DecodeError, ValueError, RecursionError):
                 return Document(place, exact_json.decode(line))
         return Document(place, self._strictly(line, place))

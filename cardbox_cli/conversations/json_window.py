@@ -231,6 +231,8 @@ class Cursor:
         except UnicodeDecodeError as exc:
             message = f"{self._source.name} is not UTF-8 (byte {before + exc.start})"
             raise self._source.refuse_with(message, hint="convert it") from exc
+        if not more and self._ended:
+            return False  # what was read stays as it is
         self._mark = self.mark
         self._text = self._text[self._at :] + more
         self._at = self._marked_at = 0

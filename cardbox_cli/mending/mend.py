@@ -175,9 +175,10 @@ def unchanged(covering: Covering) -> Summed:
 
 
 def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: bool = False) -> Mended:
-    """A new box with everything in its place that summaries of the box stand for.
+    """A new box with everything in its place that summaries of the box stand for, and the ids of cards that
+    are gone meanwhile, as the box has them that was compressed.
 
-    Raises InvalidInput where no summary names what it covers.
+    Raises InvalidInput where no summary names what it covers, or one stands for itself.
     """
     with database.snapshot() if dry_run else database.transaction():
         boxes = BoxStore(database, project_id)
@@ -188,7 +189,7 @@ def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: boo
                 f"box {box.box_id} holds no summary that names what it covers",
                 hint="`cbx box compress` makes such; `cbx box show` tells which boxes it came from",
             )
-        made = None if dry_run else _write(database, boxes, box, [], card_ids).box_id
+        made = None if dry_run else boxes.derive(box, card_ids, may_be_gone=card_ids).box_id
     return Mended(
         box_id=made,
         from_box_id=box.box_id,
@@ -198,10 +199,9 @@ def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: boo
 
 def _expanded(boxes: BoxStore, box: Box) -> tuple[list[str], list[Card]]:
     """The list without summaries, those within summaries too, and the summaries, the last made first."""
-    card_ids = list(box.card_ids)
+    card_ids, known = list(box.card_ids), boxes.known(box.card_ids)
     found: list[Card] = []
     while True:
-        known = boxes.known(card_ids)
         slots = [
             Slot(place, card_id, *known.get(card_id, (None, "dangling")))
             for place, card_id in enumerate(card_ids)
@@ -209,8 +209,16 @@ def _expanded(boxes: BoxStore, box: Box) -> tuple[list[str], list[Card]]:
         summaries = compressing.summaries(slots)
         if not summaries:
             return card_ids, found
-        card_ids = compressing.expanded(card_ids, summaries[0])
-        found.append(summaries[0])
+        summary = summaries[0]
+        if summary in found:
+            raise InvalidInput(
+                f"the summary {summary.card_id!r} of box {box.box_id} stands for itself",
+                hint="cbx writes no such; `cbx card show` shows what its metadata says that it covers",
+            )
+        before = set(card_ids)
+        card_ids = compressing.expanded(card_ids, summary)
+        known |= boxes.known(card_id for card_id in card_ids if card_id not in before)
+        found.append(summary)
 
 
 def _read(boxes: BoxStore, box_id: str, *, dry_run: bool) -> Box:

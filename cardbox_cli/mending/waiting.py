@@ -10,8 +10,10 @@ import msgspec
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.execution.turns import DISPATCHED, SUSPENDED
+from cardbox_cli.model.ids import as_box_id, unique
 from cardbox_cli.model.pairing import call_ids
 from cardbox_cli.store.box_use import BoxUseStore
+from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.execution.heads import HeadStore
 from cardbox_cli.store.execution.turns import TurnStore
@@ -26,11 +28,11 @@ class ActiveUser(msgspec.Struct, frozen=True):
     waits: bool
 
 
-def active_users(database: Database, project_id: str, box_id: str) -> list[ActiveUser]:
-    """The turns that agents are at, and that read or write this box."""
+def active_users(database: Database, project_id: str, box_ids: Sequence[str]) -> list[ActiveUser]:
+    """The turns that agents are at, and that read or write one of these boxes."""
     heads = HeadStore(database, project_id)
     found = []
-    for use, turn_id, agent_id in BoxUseStore(database, project_id).active_turns(box_id):
+    for use, turn_id, agent_id in BoxUseStore(database, project_id).active_turns(box_ids):
         head = heads.get(agent_id)
         if head is not None and head.active_agent_turn_id == turn_id:
             waits = head.status in (DISPATCHED, SUSPENDED)
@@ -38,10 +40,24 @@ def active_users(database: Database, project_id: str, box_id: str) -> list[Activ
     return found
 
 
+def line_of(database: Database, project_id: str, box_id: str) -> list[str]:
+    """The box and those that it came of, the nearest first, 20 at most: mending goes on from box to box."""
+    boxes = BoxStore(database, project_id)
+    found, level = list[str](), [box_id]
+    while level and len(found) < _MOST:
+        found += level
+        parents = (each for box in boxes.get_many(level).boxes for each in map(as_box_id, box.parent_ids))
+        level = unique(each for each in parents if each is not None and each not in found)
+    return found[:_MOST]
+
+
+_MOST = 20
+
+
 def awaited_calls(database: Database, project_id: str, box_id: str, slots: Sequence[Slot]) -> frozenset[str]:
     """The calls of the box whose results are to come: those of the active turn that writes it."""
     writers = {
-        user.agent_turn_id for user in active_users(database, project_id, box_id) if user.use == "output"
+        user.agent_turn_id for user in active_users(database, project_id, [box_id]) if user.use == "output"
     }
     if not writers:
         return frozenset()

@@ -19,8 +19,12 @@ MIN_SHORT = 4
 # The namespace of all derived ids, itself uuid5(NAMESPACE_URL, "cbx"). Changing it would make every
 # import a new one.
 _DERIVED = bytes.fromhex("794528fa3e1f5c5f9a8ffc3a07af78f1")
+# What stands between the parts that an id is derived from.
+_BETWEEN = b"\x1f"
+# A digit with the two bits of a UUID's variant in the place of its first two.
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
-_CANONICAL = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_CANONICAL = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 def new_card_id() -> str:
@@ -42,13 +46,16 @@ def derived_id(*parts: str) -> "UUID":
     return derived_from(parts)
 
 
-def derived_from(parts: Iterable[str]) -> "UUID":
-    """`derived_id` of any number of parts, one in memory at a time."""
+def derived_from(parts: Iterable[str | bytes]) -> "UUID":
+    """`derived_id` of any number of parts, one in memory at a time; bytes are UTF-8."""
     from uuid import UUID
 
     name = hashlib.sha1(_DERIVED, usedforsecurity=False)
-    for index, part in enumerate(parts):
-        name.update(b"\x1f" * (index > 0) + part.encode())
+    add, between = name.update, b""
+    for part in parts:
+        add(between)
+        add(part if type(part) is bytes else str(part).encode())
+        between = _BETWEEN
     return UUID(bytes=name.digest()[:16], version=5)
 
 
@@ -59,17 +66,15 @@ class DerivedIds:
         self._begin = hashlib.sha1(_DERIVED, usedforsecurity=False)
         self._begin.update("\x1f".join(begin).encode())
 
-    def hex(self, *parts: str) -> str:
-        """The id of these parts after the first ones, which are at least one."""
+    def hex(self, *parts: str | bytes) -> str:
+        """The id of these parts after the first ones, which are at least one; bytes are UTF-8."""
         name = self._begin.copy()
         for part in parts:
-            name.update(b"\x1f")
-            name.update(part.encode())
-        found = bytearray(name.digest()[:16])
+            name.update(_BETWEEN)
+            name.update(part if type(part) is bytes else str(part).encode())
+        digits = name.hexdigest()
         # RFC 9562, 5.5: the version and the variant.
-        found[6] = found[6] & 0x0F | 0x50
-        found[8] = found[8] & 0x3F | 0x80
-        return found.hex()
+        return f"{digits[:12]}5{digits[13:16]}{_VARIANT[digits[16]]}{digits[17:32]}"
 
 
 def as_box_id(text: str) -> str | None:
@@ -82,6 +87,11 @@ def as_box_id(text: str) -> str | None:
         return str(UUID(text))
     except ValueError:
         return None
+
+
+def are_box_ids(texts: Iterable[str]) -> bool:
+    """Whether all are ids of boxes in their canonical form."""
+    return re.fullmatch(f"(?:{_CANONICAL},)+", ",".join([*texts, ""])) is not None
 
 
 def fault_of_new_id(text: str) -> str | None:

@@ -52,7 +52,7 @@ def ask_again(runtime: Runtime, agent_turn_id: str, again: Again) -> list[Dispat
     """Ask for a turn again, in one transaction; a refusal, the first of them, is the last of the answers.
 
     Raises NotFound for a turn that nobody asked for, whose boxes are gone or whose step is not there, and
-    InvalidInput for a step whose beginning nobody noted.
+    InvalidInput for a step whose beginning nobody noted, or a blank instruction.
     """
     runtime.database.require_execution()
     with runtime.transaction():
@@ -126,6 +126,10 @@ def _first(box: Source, count: int) -> list[str]:
 def _instruction(runtime: Runtime, text: str | None) -> list[str]:
     if text is None:
         return []
+    if not text.strip():
+        raise InvalidInput(
+            "the instruction is blank", hint="is the shell variable set? say what to do, or leave it out"
+        )
     draft = draft_card(INSTRUCTION, text, author_id=OPERATOR)
     return [runtime.cards.add(draft).card.card_id]
 

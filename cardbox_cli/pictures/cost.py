@@ -12,6 +12,8 @@ from cardbox_cli.pictures.steps import DrawnCard, DrawnStep, colours_of, of_step
 
 # Steps that are drawn at most: the last ones.
 _MOST_STEPS = 100
+# Findings that are shown at once.
+_UNFOLDED = 5
 
 
 class CostPicture(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,14 +43,15 @@ def cost_page(picture: CostPicture) -> str:
 def drawn_account(account: Account) -> list[DrawnStep]:
     """The last requests of a series, as drawings have them."""
     shown = account.steps[-_MOST_STEPS:]
-    cards: list[list[DrawnCard]] = [[] for _ in account.steps]
+    begin = len(account.steps) - len(shown)
+    cards: list[list[DrawnCard]] = [[] for _ in shown]
     for part in account.parts:
-        if part.card_id is not None:
+        if part.card_id is not None and part.first + part.sends > begin:
             card = DrawnCard(card_id=part.card_id, about=part.type, layer=part.layer, tokens=part.tokens)
-            for step in range(part.first, part.first + part.sends):
-                cards[step].append(card)
+            for step in range(max(part.first, begin), part.first + part.sends):
+                cards[step - begin].append(card)
     order = [share.name for share in account.by["layer"]]
-    return [_step(step, order, cards[step.number - 1]) for step in shown]
+    return [_step(step, order, held) for step, held in zip(shown, cards, strict=True)]
 
 
 def _step(step: StepCost, order: Sequence[str], cards: Sequence[DrawnCard]) -> DrawnStep:
@@ -74,10 +77,20 @@ def _shares(name: Grouping, account: Account, colours: Mapping[str, str]) -> Ele
         ]
         for each in shares
     ]
-    return table(f"By {name}", (name.title(), "In all", "Share", "In the last"), rows)
+    numbers = ("In all", "Share", "In the last")
+    return table(f"By {name}", (name.title(), *numbers), rows, numbers=numbers)
 
 
-def _findings(picture: CostPicture) -> Iterator[Element]:
+def _findings(picture: CostPicture) -> list[Element]:
+    """The dearest; the others are folded."""
+    made = list(_articles(picture))
+    more = made[_UNFOLDED:]
+    if not more:
+        return made
+    return [*made[:_UNFOLDED], element("details", element("summary", f"{len(more)} more"), *more)]
+
+
+def _articles(picture: CostPicture) -> Iterator[Element]:
     for found, command in picture.findings:
         tokens = f"{told(found.tokens, picture.account.exact)} tokens, {found.share:.1%} of all"
         cards = ", ".join(short_id(each.card_id) for each in found.evidence[:8] if each.card_id)

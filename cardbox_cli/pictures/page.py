@@ -1,27 +1,35 @@
 """A page of one file: its head, its looks, and the elements that pages are made of.
 
-Text becomes markup in one place, the standard library's serializer, which escapes it. No page has a script;
-its policy allows its own style and nothing else, so that whatever a card says stays text.
+Text becomes markup in one place, the standard library's serializer, which escapes it; characters that hide
+or turn round what is read are spelled out before. No page has a script; its policy allows its own style and
+nothing else, so that whatever a card says stays text.
 """
 
 import hashlib
+import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import resources
 from xml.etree import ElementTree as ET
+
+from cardbox_cli.model.text.escaping import printable
 
 Element = ET.Element
 Child = Element | str | None
 
 SVG = "http://www.w3.org/2000/svg"
 
+# What neither HTML nor XML may hold, and `printable` leaves.
+_NO_CHARACTER = re.compile("[\ufffe\uffff]")
+# Lines of a long text that are shown at once.
+_LINES = 12
 _POLICY = "default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'"
 
 
 def element(tag: str, *children: Child, **attributes: object) -> Element:
     """An element. A `_` behind an attribute's name is dropped, others are dashes; None leaves one out."""
     named = {
-        name.rstrip("_").replace("_", "-"): str(value)
+        name.rstrip("_").replace("_", "-"): _shown(str(value))
         for name, value in attributes.items()
         if value is not None
     }
@@ -30,7 +38,7 @@ def element(tag: str, *children: Child, **attributes: object) -> Element:
         if isinstance(child, Element):
             made.append(child)
         elif child:
-            _add_text(made, child)
+            _add_text(made, _shown(child))
     return made
 
 
@@ -85,10 +93,19 @@ def swatch(colour: str) -> Element:
     return element("svg", square, viewBox="0 0 10 10", class_="swatch", aria_hidden="true")
 
 
-def table(label: str, names: Iterable[str], rows: Iterable[Iterable[Child]]) -> Element:
-    """A table that scrolls sideways where it is too wide."""
-    head = element("tr", *(element("th", name, scope="col") for name in names))
-    body = (element("tr", *(element("td", cell) for cell in row)) for row in rows)
+def table(
+    label: str, names: Sequence[str], rows: Iterable[Iterable[Child]], *, numbers: Collection[str] = ()
+) -> Element:
+    """A table that scrolls sideways where it is too wide; the columns in `numbers` hold numbers."""
+    classes = ["number" if name in numbers else None for name in names]
+    head = element(
+        "tr",
+        *(element("th", name, scope="col", class_=each) for name, each in zip(names, classes, strict=True)),
+    )
+    body = (
+        element("tr", *(element("td", cell, class_=each) for cell, each in zip(row, classes, strict=True)))
+        for row in rows
+    )
     return scrolled(label, element("table", element("thead", head), element("tbody", *body)))
 
 
@@ -117,11 +134,17 @@ def box(x: float, y: float, width: float, height: float, class_: str, tip: str) 
 
 
 def folded(text: str, shown: int) -> Element:
-    """A text; of one longer than `shown` characters its beginning, until somebody unfolds it."""
-    if len(text) <= shown:
+    """A text; of one longer than `shown` characters or some lines the beginning, until it is unfolded."""
+    beginning = "\n".join(text[:shown].split("\n", _LINES)[:_LINES]).rstrip()
+    if len(text.rstrip()) <= len(beginning):
         return element("pre", text, tabindex=0)
-    summary = element("summary", text[:shown].rstrip() + f" … ({len(text):,} characters)")
+    summary = element("summary", element("span", beginning), f" … ({len(text):,} characters)")
     return element("details", summary, element("pre", text, tabindex=0))
+
+
+def _shown(text: str) -> str:
+    """The text without what hides or turns round what is read, and what no markup may hold."""
+    return _NO_CHARACTER.sub(lambda found: found[0].encode("unicode_escape").decode(), printable(text))
 
 
 def _add_text(to: Element, text: str) -> None:

@@ -93,6 +93,7 @@ def layers_bar(layers: Sequence[LayerShare], account: Explanation, colours: Mapp
 
 
 def _layers(layers: Sequence[LayerShare], colours: Mapping[str, str]) -> Element:
+    numbers = ("Tokens", "Share", "Messages")
     rows: list[list[Child]] = [
         [
             element("span", swatch(colours[each.layer]), f" {each.layer}"),
@@ -102,7 +103,7 @@ def _layers(layers: Sequence[LayerShare], colours: Mapping[str, str]) -> Element
         ]
         for each in layers
     ]
-    return table("Layers", ("Layer", "Tokens", "Share", "Messages"), rows)
+    return table("Layers", ("Layer", *numbers), rows, numbers=numbers)
 
 
 def icicle(account: Explanation, colours: Mapping[str, str]) -> Element:

@@ -74,7 +74,8 @@ def growth(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Element:
 
 def _numbers(steps: Sequence[DrawnStep]) -> Element:
     rows = [[step.name, f"{step.messages:,}", told(step.tokens, step.exact)] for step in steps]
-    return table("Steps", ("Step", "Messages", "Tokens"), rows)
+    numbers = ("Messages", "Tokens")
+    return table("Steps", ("Step", *numbers), rows, numbers=numbers)
 
 
 def heat(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Element:

@@ -29,7 +29,7 @@ def trace_page(trace_id: str | None, tops: "Sequence[Branch]") -> str:
     return page(
         f"Trace {trace_id or 'unknown'}",
         section("Turns over time", scrolled("Turns over time", timeline(tops))),
-        section("Turns", table("Turns", ("Agent", "Outcome", "Took", "Turn"), rows)),
+        section("Turns", table("Turns", ("Agent", "Outcome", "Took", "Turn"), rows, numbers=("Took",))),
     )
 
 

@@ -7,11 +7,13 @@ from importlib.metadata import version
 
 from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from cardbox_cli.serve.access import login
 from cardbox_cli.serve.access.cookies import Cookies
 from cardbox_cli.serve.access.doorkeeper import Doorkeeper
+from cardbox_cli.serve.access.hosts import Hosts
+from cardbox_cli.serve.access_log import AccessLog
+from cardbox_cli.serve.addresses import Slashes
 from cardbox_cli.serve.api import batches, boxes, cards, chats, events, requests, search, turns
 from cardbox_cli.serve.api.document import document
 from cardbox_cli.serve.bounds import Bounds
@@ -21,6 +23,7 @@ from cardbox_cli.serve.options import ServeOptions, is_loopback
 from cardbox_cli.serve.page.routes import routes as pages
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.lending import Lending
+from cardbox_cli.store.connection.target import find_listen_target
 
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
@@ -29,13 +32,21 @@ API = (boxes, cards, turns, requests, batches, chats, search, events)
 
 
 def make_app(options: ServeOptions) -> FastAPI:
-    """The app that these options ask for. It connects to the database when it is first asked."""
+    """The app that these options ask for. It connects to the database when it is first asked.
+
+    Raises UsageError for a CBX_LISTEN_URL that is no address.
+    """
     app = FastAPI(
-        title="cbx", version=version("cardbox-cli"), lifespan=_lifespan, docs_url=None, redoc_url=None
+        title="cbx",
+        version=version("cardbox-cli"),
+        lifespan=_lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
     )
     app.state.options = options
     app.state.streams = 0
-    app.state.following = Following()
+    app.state.following = Following(find_listen_target(options.target), pause=options.pause)
     app.state.doorkeeper = Doorkeeper(
         Cookies(is_secure=options.behind_tls), asks_for_tokens=options.asks_for_tokens
     )
@@ -59,7 +70,7 @@ _health = APIRouter()
 
 
 @_health.get("/health")
-def health() -> dict[str, str]:
+async def health() -> dict[str, str]:
     """Whether the server is there."""
     return {"status": "ok"}
 
@@ -70,7 +81,7 @@ def _document(app: FastAPI, options: ServeOptions) -> Callable[[], dict[str, obj
 
 def _guard(app: FastAPI, options: ServeOptions) -> None:
     """What stands before every answer. The last one added is asked first."""
-    app.add_middleware(Bounds)
+    app.add_middleware(Slashes)
     if options.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -81,11 +92,14 @@ def _guard(app: FastAPI, options: ServeOptions) -> None:
         )
     hosts = [*options.hosts] or ([*_LOCAL] if is_loopback(options.host) else [])
     if hosts:
-        # A page of others cannot have its own name lead here, and read what it gets.
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
+        app.add_middleware(Hosts, names=hosts)
+    app.add_middleware(Bounds)
+    if options.log is not None:
+        app.add_middleware(AccessLog, write=options.log)
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
+    app.state.following.close()
     app.state.lending.close()

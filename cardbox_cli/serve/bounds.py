@@ -1,9 +1,11 @@
-"""What a request may be: so long, and sent in such a time. And what every answer says of itself."""
+"""What a request may be: so long, and sent in such a time. What every answer says of itself, also where the
+server fails.
+"""
 
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cardbox_cli.serve.errors import answer
+from cardbox_cli.serve.errors import answer, logged, told
 
 MOST = 1 << 20
 """Bytes of a request's body."""
@@ -31,8 +33,12 @@ class Bounds:
             await self._app(scope, receive, send)
             return
 
+        has_begun = False
+
         async def marked(message: Message) -> None:
+            nonlocal has_begun
             if message["type"] == "http.response.start":
+                has_begun = True
                 message["headers"] = [*message.get("headers", []), *_SAID]
             await send(message)
 
@@ -58,7 +64,12 @@ class Bounds:
             is_read = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await self._app(scope, held, marked)
+        try:
+            await self._app(scope, held, marked)
+        except Exception as exc:
+            logged(scope, exc)
+            if not has_begun:
+                await answer(*told(exc))(scope, receive, marked)
 
 
 async def _body(receive: Receive) -> bytes | None:

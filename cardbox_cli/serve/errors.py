@@ -8,9 +8,11 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from cardbox_cli import errors
 from cardbox_cli.errors import CbxError
+from cardbox_cli.serve.addresses import path_of
 
 _LOG = logging.getLogger("cbx.serve")
 
@@ -52,16 +54,17 @@ def told(exc: Exception) -> tuple[int, str, str]:
     return 500, "internal_error", "the server failed; its log says why"
 
 
+def logged(scope: Scope, exc: Exception) -> None:
+    """Log a failure that nobody expected, once."""
+    _LOG.error("%s %s failed", scope["method"], path_of(scope), exc_info=exc)
+
+
 def answer_errors(app: FastAPI) -> None:
-    """Have an app answer failures so."""
+    """Have an app answer failures so. Those that nobody expected are `bounds.py`'s."""
 
     async def failed(_: Request, exc: Exception) -> JSONResponse:
         status, code, message = told(exc)
         return answer(status, code, message, exc.headers if isinstance(exc, Refused) else None)
-
-    async def unexpected(request: Request, exc: Exception) -> JSONResponse:
-        _LOG.error("%s %s failed", request.method, request.url.path, exc_info=exc)
-        return answer(*told(exc))
 
     async def invalid(_: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, RequestValidationError)
@@ -76,7 +79,6 @@ def answer_errors(app: FastAPI) -> None:
     app.add_exception_handler(CbxError, failed)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(Exception, unexpected)
 
 
 def _code(status: int) -> str:

@@ -32,6 +32,8 @@ from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardFilter, CardStore
 from cardbox_cli.store.connection.lending import Lending
 from cardbox_cli.store.projects import require_known
+from cardbox_cli.store.views.boxes import BoxViews
+from cardbox_cli.store.views.found_cards import found_cards, found_pattern
 from cardbox_cli.store.views.turns import TurnFilter, TurnViews
 
 _LOG = logging.getLogger("cbx.mcp")
@@ -187,7 +189,9 @@ def _of_cards(read: Reader) -> list[Callable[..., list[str]]]:
 
         def ask(project: Project) -> Any:
             where = CardFilter(text=text, types=[type] if type else None)
-            return list(CardStore(project.database, project.project_id).newest(where, limit=limit))
+            cards = CardStore(project.database, project.project_id).newest(where, limit=limit)
+            boxes = BoxViews(project.database, project.project_id)
+            return list(found_cards(cards, boxes, found_pattern(text)))
 
         return read(ask, "card", "search", text, narrower="Ask for fewer, or show_card one.")
 

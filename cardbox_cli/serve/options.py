@@ -1,7 +1,7 @@
 """What a server of `cbx serve` is told: where it listens, who may ask, how long a request may take."""
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -16,7 +16,8 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     `hosts` are the names that requests may be sent to, `origins` those of pages of others that may ask.
     `asks_for_tokens`: whoever asks must show a token of the project. `behind_tls`: a proxy before this server
-    speaks TLS with browsers.
+    speaks TLS with browsers. `pause`: between two looks for what has changed and was not notified of.
+    `log` is told a line for each request.
     """
 
     target: Target
@@ -31,6 +32,8 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 8
     statement_timeout: float = 30
     streams: int = 64
+    pause: float = 1
+    log: Callable[[str], None] | None = None
 
     @property
     def address(self) -> str:

@@ -1,8 +1,10 @@
 """What an answer is read from: one project, by one request that may read it, in one snapshot."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
+from anyio import to_thread
 from fastapi import Depends, Request
 
 from cardbox_cli.serve.access.doorkeeper import Doorkeeper
@@ -22,14 +24,48 @@ class Reading(Project):
         self.options = options
 
 
-def read_project(request: Request, project: str) -> Iterator[Reading]:
-    """The project that an address names. Raises Refused for one that the request may not read."""
-    lending: Lending = request.app.state.lending
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    with lending.snapshot() as database:
-        doorkeeper.admit(request, database, project)
-        yield Reading(request, database, project)
+class Asker:
+    """A request that wants to read a project."""
+
+    def __init__(self, request: Request, project_id: str) -> None:
+        self.request = request
+        self.project_id = project_id
+        self._lending: Lending = request.app.state.lending
+        self._doorkeeper: Doorkeeper = request.app.state.doorkeeper
+
+    async def admitted(self) -> None:
+        """Raise Refused where the request may not read the project."""
+        if self._doorkeeper.asks_for_tokens:
+            await to_thread.run_sync(self._check)
+
+    @contextmanager
+    def look(self) -> Iterator[Reading]:
+        """One snapshot of the project, for who has been admitted. In a thread that may wait."""
+        with self._lending.snapshot() as database:
+            yield Reading(self.request, database, self.project_id)
+
+    @contextmanager
+    def glance(self) -> Iterator[Reading]:
+        """The project, for one statement; for more, open a snapshot of its database.
+
+        Raises Refused where the request may not read it.
+        """
+        at_the_door = self._doorkeeper.at_the_door(self.request, self.project_id)
+        with at_the_door, self._lending.glance() as database:
+            self._doorkeeper.admit(self.request, database, self.project_id)
+            yield Reading(self.request, database, self.project_id)
+
+    def _check(self) -> None:
+        with self.glance():
+            pass
 
 
-Read = Annotated[Reading, Depends(read_project, scope="function")]
-"""Within one snapshot, which is over when the answer is made, and before it is sent."""
+async def admitted(request: Request, project: str) -> Asker:
+    """The asker for the project that an address names, before anything else of the request is looked at."""
+    asker = Asker(request, project)
+    await asker.admitted()
+    return asker
+
+
+Read = Annotated[Reading, Depends(admitted)]
+"""What a route of `routing.py` reads from: one snapshot, which is over before the answer is sent."""

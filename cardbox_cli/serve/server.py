@@ -6,6 +6,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from cardbox_cli.errors import UsageError
+from cardbox_cli.serve.connections import MOST, PATIENCE, Connection
 from cardbox_cli.serve.options import ServeOptions
 
 # Seconds that answers which are being sent have once the server shall end.
@@ -31,16 +32,21 @@ def listen(options: ServeOptions) -> socket.socket:
 
 def serve(app: FastAPI, listening: socket.socket, options: ServeOptions) -> None:
     """Answer requests until SIGINT or SIGTERM. No address with its query is ever logged."""
-    config = uvicorn.Config(
+    uvicorn.Server(configured(app, options)).run(sockets=[listening])
+
+
+def configured(app: FastAPI, options: ServeOptions) -> uvicorn.Config:
+    """How uvicorn serves it."""
+    return uvicorn.Config(
         app,
+        http=Connection,
+        ws="none",
         log_level="warning",
         access_log=False,
         server_header=False,
         date_header=True,
         proxy_headers=options.behind_tls,
         timeout_graceful_shutdown=_GRACE,
-        timeout_keep_alive=30,
-        h11_max_incomplete_event_size=1 << 16,
-        limit_concurrency=512,
+        timeout_keep_alive=int(PATIENCE),
+        limit_concurrency=MOST,
     )
-    uvicorn.Server(config).run(sockets=[listening])

@@ -83,6 +83,11 @@ class BoxReads(ProjectStore):
         if not self.existing([box_id]):
             raise self._absent("box", box_id, NO_BOX)
 
+    def length(self, box_id: str) -> int:
+        """How many places a box has. Raises NotFound."""
+        length = self._value("box_length", box_id=as_uuid(box_id))
+        return int(self._found(length, "box", box_id, NO_BOX))
+
     def share(self, box_id: str) -> bool:
         """Keep the box from changes until the end of the transaction; False for an unknown box."""
         return bool(self._value("share_box", box_id=as_uuid(box_id)))

@@ -81,9 +81,9 @@ class BoxUseStore(ProjectStore):
             found.setdefault(box_id, []).append(BoxTurn(turn_id, agent_id, use))
         return found
 
-    def active_turns(self, box_id: str) -> list[tuple[str, str, str]]:
-        """The turns that agents are at and that name the box: as what, the turn, the agent."""
-        return [(use, turn, agent) for _, use, turn, agent, active in self._turns([box_id]) if active]
+    def active_turns(self, box_ids: Sequence[str]) -> list[tuple[str, str, str]]:
+        """The turns that agents are at and that name one of the boxes: as what, the turn, the agent."""
+        return [(use, turn, agent) for _, use, turn, agent, active in self._turns(box_ids) if active]
 
     def _turns(self, box_ids: Sequence[str]) -> list[tuple[Any, ...]]:
         if not box_ids or not self.database.tables.issuperset(_TABLES):

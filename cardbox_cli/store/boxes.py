@@ -4,7 +4,7 @@ Boxes hold ids and never cards. Writes to one box are serial: each locks its row
 caller's transaction; alone, each is its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC
 from typing import TYPE_CHECKING
 
@@ -141,12 +141,12 @@ class BoxStore(BoxReads):
             box = self.get(box_id)
             return self.derive(msgspec.structs.replace(box, title=title or box.title), box.card_ids)
 
-    def derive(self, box: Box, card_ids: Sequence[str]) -> Box:
+    def derive(self, box: Box, card_ids: Sequence[str], *, may_be_gone: Collection[str] = ()) -> Box:
         """A new box of these ids, with the title and the provenance of `box`, which is its parent.
 
-        Raises NotFound for ids that are no cards here, unless `box` holds them.
+        Raises NotFound for ids that are no cards here, unless `box` holds them or they `may_be_gone`.
         """
-        held = set(box.card_ids)
+        held = {*box.card_ids, *may_be_gone}
         with self.database.transaction():
             self._cards.refuse_absent([card_id for card_id in card_ids if card_id not in held])
             provenance = self.provenance(box.box_id)

@@ -41,7 +41,7 @@ def back(entries: list[RequestEntry], name: str) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    return exact_json.canonical(exact_json.encode(one)) == exact_json.canonical(exact_json.encode(other))
+    return exact_json.are_same(one, other)
 
 
 def sent(entries: list[RequestEntry], provider: str) -> dict[str, Any]:

@@ -74,6 +74,22 @@ def test_pack_within_a_budget(stage: MakeStage) -> None:
     assert "insert_box:1" in points
 
 
+def test_rebox(stage: MakeStage) -> None:
+    other = "5e3f0c1a-0000-4000-8000-000000000002"
+
+    def waiting(scene: Scene) -> None:
+        office(scene)
+        ask(scene)
+        execute(scene, "INSERT INTO card_boxes (tenant_id, box_id, card_ids) VALUES ('p', %s, '[]')", other)
+
+    made = stage(files=FILES, prepare=waiting)
+    with made.scene() as scene:
+        turn = str(look(scene, "SELECT agent_turn_id FROM cbx.turns"))
+    why = ("--expect-epoch", "1", "--reason", "mended")
+    points = explore(made, "turn", "rebox", turn, *why, "--context-box", other, "--output-box", other)
+    assert {"point_head:1", "reset_output_start:1", "write_audit:1"} <= set(points)
+
+
 def done(scene: Scene) -> None:
     """A turn of one step that came to its end."""
     office(scene)

@@ -1,13 +1,17 @@
-"""What must be true when all turns of a fleet have ended, by what triggers of the database wrote down."""
+"""What must be true when all turns of a fleet have ended: by the rows that are left, and by what happened to them.
 
-from collections import Counter
+What happened was written down by triggers of the database. Shards have none: there the rows alone are judged.
+"""
+
+from collections.abc import Iterable
+from itertools import groupby
 from typing import Any
 
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.store.connection.database import Database
-from tests.conftest import PROJECT
 from tests.execution import history
-from tests.execution.fleet import Fleet, Kind
+from tests.execution.fleet import Fleet
+from tests.execution.fleet.people import Kind
 
 # What a turn of each kind leaves in its output box.
 CALLED = ["agent.thought", "tool.call", "tool.result", "agent.thought", "task.deliverable"]
@@ -28,8 +32,14 @@ def judge(database: Database, fleet: Fleet) -> None:
     asked, ended = history.asked_and_ended(events)
     assert asked == ended
     assert sorted(turn for turns in asked.values() for turn in turns) == sorted(fleet.asked)
+    judge_rows(database, fleet)
+    _check_order(database, fleet, asked)
+
+
+def judge_rows(database: Database, fleet: Fleet) -> None:
+    """What is promised of a fleet whose turns have all ended, as far as the rows show it that are left."""
     _check_ends(database, fleet)
-    _check_boxes(database, fleet, asked)
+    _check_boxes(database, fleet)
     _check_that_nothing_is_left(database)
 
 
@@ -54,18 +64,41 @@ def _check_ends(database: Database, fleet: Fleet) -> None:
     assert sorted(deliverables) == sorted((turn, card) for turn, _, card in ends)
 
 
-def _check_boxes(database: Database, fleet: Fleet, asked: dict[str, list[str]]) -> None:
-    """Each output box holds what its turns were to leave, turn after turn, and every card once."""
-    boxes = Runtime(database, PROJECT).boxes
-    expected: dict[str, list[tuple[str, str]]] = {}
-    for turn in (turn for turns in asked.values() for turn in turns):
-        known = fleet.asked[turn]
-        expected.setdefault(known.output_box_id, []).extend((turn, type) for type in LEFT[known.kind])
-    assert any(len({turn for turn, _ in cards}) > 1 for cards in expected.values())
-    for box_id, cards in expected.items():
-        slots = [slot.card for slot in boxes.slots(box_id)]
-        assert [(card.metadata["agent_turn_id"], card.type) for card in slots if card] == cards
-        assert max(Counter(card.card_id for card in slots if card).values()) == 1
+def _check_boxes(database: Database, fleet: Fleet) -> None:
+    """Each output box holds what its turns were to leave, one turn behind another, and every card once."""
+    expected: dict[tuple[str, str], set[str]] = {}
+    for turn, known in fleet.asked.items():
+        expected.setdefault((known.project, known.output_box_id), set()).add(turn)
+    assert any(len(turns) > 1 for turns in expected.values())
+    for (project, box_id), turns in expected.items():
+        cards = _cards(database, project, box_id)
+        assert len({card_id for _, card_id, _ in cards}) == len(cards)
+        left = [
+            (turn, [type for *_, type in of_turn]) for turn, of_turn in groupby(cards, lambda card: card[0])
+        ]
+        assert dict(left) == {turn: LEFT[fleet.asked[turn].kind] for turn in turns}
+        assert len(left) == len(turns)
+
+
+def _check_order(database: Database, fleet: Fleet, asked: dict[str, list[str]]) -> None:
+    """The turns of an agent stand in its box in the order in which they were asked for."""
+    for turns in asked.values():
+        for box_id, of_box in _by_box(fleet, turns).items():
+            cards = _cards(database, fleet.asked[of_box[0]].project, box_id)
+            assert list(dict.fromkeys(turn for turn, *_ in cards)) == of_box
+
+
+def _by_box(fleet: Fleet, turns: Iterable[str]) -> dict[str, list[str]]:
+    boxes: dict[str, list[str]] = {}
+    for turn in turns:
+        boxes.setdefault(fleet.asked[turn].output_box_id, []).append(turn)
+    return boxes
+
+
+def _cards(database: Database, project: str, box_id: str) -> list[tuple[str, str, str]]:
+    """The cards of a box, each as (turn, card, type)."""
+    cards = [slot.card for slot in Runtime(database, project).boxes.slots(box_id)]
+    return [(card.metadata["agent_turn_id"], card.card_id, card.type) for card in cards if card]
 
 
 def _check_that_nothing_is_left(database: Database) -> None:

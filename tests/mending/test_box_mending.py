@@ -108,6 +108,10 @@ class TestRepair:
         assert row_counts() == before
         assert cbx("box", "repair", old, "--synthesize").code == 0
 
+    def test_what_several_providers_say_is_said_once(self, cbx: Cbx, box: Box) -> None:
+        answer = cbx("box", "repair", box(), "--synthesize")
+        assert (answer.code, answer.err.count("no-messages: ")) == (8, 1), answer
+
     def test_behind_another_box_it_need_not_begin_with_the_user(self, cbx: Cbx, box: Box) -> None:
         context, output = box(ASKED), box(CALLED)
         words = ("box", "repair", output, "--after", context, "--synthesize", "-o", "json")
@@ -178,6 +182,31 @@ class TestCompress:
         wanted = [each.card_id for each in (ASKED, SAID, AGAIN, CALLED)]
         assert boxes.get(back).card_ids == wanted
 
+    def test_of_a_card_that_is_gone_the_id_comes_back(
+        self, cbx: Cbx, box: Box, boxes: BoxStore, cards: CardStore
+    ) -> None:
+        old = box(ASKED, SAID, AGAIN)
+        new = cbx("box", "compress", old, "--summary", "s", "--keep", "1", "-o", "id").out.strip()
+        cards.delete([SAID.card_id])
+        back = cbx("box", "expand", new, "-o", "id")
+        assert back.code == 0, back.err
+        assert boxes.get(back.out.strip()).card_ids == boxes.get(old).card_ids
+        assert back.err.strip() == f"warning: card {SAID.card_id} is gone; its id is back in its place"
+
+    @pytest.mark.parametrize("others", [["s1"], ["s2", "s3"]], ids=["itself", "another that covers it"])
+    def test_summaries_of_another_program_that_go_round_come_to_an_end(
+        self, cbx: Cbx, box: Box, row_counts: Callable[[], Any], others: list[str]
+    ) -> None:
+        def summary(card_id: str, covers: list[str]) -> CardDraft:
+            return draft_card("context.compression", "s", card_id=card_id, metadata={"covers": covers})
+
+        box(summary("s2", ["s1"]), summary("s3", ["s2"]))
+        round_and_round = box(summary("s1", others))
+        before = row_counts()
+        refused = cbx("box", "expand", round_and_round)
+        assert (refused.code, "stands for itself" in refused.err) == (4, True), refused
+        assert row_counts() == before
+
     def test_by_a_command_that_reads_what_goes(self, cbx: Cbx, box: Box, boxes: BoxStore) -> None:
         old = box(ASKED, SAID, AGAIN)
         words = ("box", "compress", old, "--summary-cmd", "tr a-z A-Z", "--keep", "1", "-o", "json")
@@ -188,6 +217,7 @@ class TestCompress:
         ("command", "why"),
         [
             ("echo key sk-ant-REDACTED >&2; exit 3", "failed with exit code 3"),
+            ("kill -9 $$", "was ended by signal 9"),
             ("cat > /dev/null", "printed nothing"),
             ("sleep 60", "took more than 0.2 seconds"),
         ],

@@ -7,6 +7,7 @@ from hypothesis import given
 
 from cardbox_cli.limits import NUMBER_GROWTH
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.exact_json import negative_zeros
 from tests import jsonb_values
 
 TOO_LONG = "is a number of more than 1000 digits, written out without an exponent"
@@ -14,8 +15,47 @@ TOO_LONG = "is a number of more than 1000 digits, written out without an exponen
 
 @pytest.mark.parametrize("text", ["1.10", "1e400", "0.1", "123456789012345678901234567890", "-0.0", "1E-7"])
 def test_a_number_comes_out_as_it_went_in(text: str) -> None:
-    for read in (exact_json.read, exact_json.decode):
+    for read in (exact_json.read, exact_json.read_soon, exact_json.decode):
         assert Decimal(exact_json.encode(read(text)).decode()) == Decimal(text)
+
+
+@pytest.mark.parametrize("text", ["-0", "-0.0", "-0.00", "0", "0.0", '[-0,{"a":-0.0}]'])
+def test_zeros_are_read_with_their_sign(text: str) -> None:
+    for read in (exact_json.read, exact_json.read_soon):
+        assert exact_json.encode(read(text)).decode() == text
+        assert exact_json.canonical_text(read(text)) == text
+    assert exact_json.canonical(text.encode()).decode() == text.replace("-", "")
+
+
+def test_the_places_of_negative_zeros_give_them_back() -> None:
+    text = b'{"a":[0,-0,[-0.0,0.0]],"b":{"c~/":-0.00,"d":"-0"},"e":-0.5}'
+    places = negative_zeros.places(exact_json.read(text.decode()))
+    assert places == [["a", 1], ["a", 2, 0], ["b", "c~/"]]
+    stored = exact_json.read(
+        text.decode().replace("-0.00", "0.00").replace("-0.0", "0.0").replace("-0,", "0,")
+    )
+    negative_zeros.restore(stored, places)
+    assert exact_json.encode(stored) == text
+
+
+def test_places_where_there_is_no_zero_change_nothing() -> None:
+    value = {"a": [1, "0", False, None], "b": {}}
+    odd = [
+        ["a", 0],
+        ["a", 1],
+        ["a", 2],
+        ["a", 3],
+        ["a", 9],
+        ["a", -1],
+        ["b", "x"],
+        ["a", "0"],
+        [0],
+        [],
+        "a",
+        None,
+    ]
+    negative_zeros.restore(value, odd)
+    assert value == {"a": [1, "0", False, None], "b": {}}
 
 
 @pytest.mark.parametrize(
@@ -177,7 +217,7 @@ def test_what_needs_a_second_look_is_not_simple(value: object) -> None:
 
 def test_what_is_nested_deeply_is_not_simple() -> None:
     deep: object = 1
-    for _ in range(exact_json._SIMPLE_DEPTH + 1):
+    for _ in range(41):
         deep = [deep]
     assert not exact_json.is_simple(deep)
 
@@ -206,5 +246,5 @@ _NEAR = [
 def test_two_values_are_the_same_where_their_canonical_forms_are(one: object) -> None:
     for other in (*_NEAR, Decimal(2**70)):
         for a, b in ((one, other), ([one], [other]), ({"k": one, "l": 2}, {"l": 2, "k": other})):
-            forms = [exact_json.canonical(exact_json.encode(each)) for each in (a, b)]
+            forms = [exact_json.canonical(exact_json.encode(each), signed=True) for each in (a, b)]
             assert exact_json.are_same(a, b) == (forms[0] == forms[1])

@@ -127,6 +127,7 @@ def test_another_profile_is_the_one_that_is_seen(
         (["replay", "{turn}", "--exec", "/no/such/program"], 2, "there is no program"),
         (["replay", "{turn}", "--times", "0", "--no-wait"], 2, "--times"),
         (["fork", "{turn}", "--at", "9"], 3, "has no step '9'"),
+        (["fork", "{turn}", "--at", "2", "--instruction", " "], 4, "the instruction is blank"),
     ],
 )
 def test_what_cannot_be_repeated_writes_nothing(

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import uvicorn
-from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from cardbox_cli.serve.app import make_app
 from cardbox_cli.serve.options import ServeOptions
+from cardbox_cli.serve.server import configured
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.target import Target
 from tests.conftest import PROJECT
@@ -49,15 +49,14 @@ def start(target: Target) -> Iterator[Callable[..., str]]:
 
         def start(**options: Any) -> str:
             told = ServeOptions(target=target, settings=Settings(), usual_project=PROJECT, **options)
-            return stack.enter_context(_serving(make_app(told)))
+            return stack.enter_context(_serving(configured(make_app(told), told)))
 
         yield start
 
 
 @contextmanager
-def _serving(app: FastAPI) -> Iterator[str]:
+def _serving(config: uvicorn.Config) -> Iterator[str]:
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

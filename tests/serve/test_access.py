@@ -1,10 +1,12 @@
 """Who may read what: every address of the app, with no token, a wrong one, another project's, a revoked one."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import httpx
 import pytest
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
@@ -15,6 +17,7 @@ from cardbox_cli.serve.app import API
 from cardbox_cli.serve.options import is_loopback
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 from tests.cli.conftest import lines
 from tests.conftest import PROJECT, Cbx
 from tests.execution.fixtures import Asked
@@ -134,6 +137,20 @@ def test_a_revoked_token_opens_nothing_from_then_on(cbx: Cbx, guarded: TestClien
     assert cbx("token", "revoke", "nope").code == 3
     actions = [row["action"] for row in cbx("audit", "-o", "json").json()]
     assert actions == ["token revoke", "token create"]
+
+
+def test_who_follows_by_a_token_is_left_when_it_is_revoked(
+    cbx: Cbx, start: Callable[..., str], token: str
+) -> None:
+    headers = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=start(asks_for_tokens=True, pause=0.1), headers=headers) as client:
+        with client.stream("GET", f"/projects/{PROJECT}/events") as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "retry: 3000"
+            [known] = cbx("token", "list", "-o", "json").json()
+            assert cbx("token", "revoke", known["token_id"]).code == 0
+            assert [line for line in lines if line] == []
+        assert client.get(f"/projects/{PROJECT}/events").status_code == 401
 
 
 def test_one_that_has_expired_opens_nothing(
@@ -256,6 +273,34 @@ def test_so_many_wrong_tokens_are_answered_and_no_more(guarded: TestClient, toke
     assert asked(guarded, "GET", address, token)[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("shown", "status"),
+    [(None, 401), ("x", 401), (new_token(OTHER), 403), (new_token(PROJECT), 503)],
+    ids=["none", "no token", "another project's", "perhaps in force"],
+)
+def test_the_database_is_asked_for_what_may_be_a_token_alone(
+    serve: Serve, tmp_path: Path, shown: str | None, status: int
+) -> None:
+    """Else who has no token could borrow its connections, and leave none to others."""
+    away = serve(asks_for_tokens=True, target=Target("host=127.0.0.1 port=1", "a test", tmp_path))
+    assert asked(away, "GET", f"/projects/{PROJECT}/agents", shown)[0] == status
+
+
+def test_after_many_wrong_tokens_unknown_ones_are_looked_up_one_at_a_time(
+    guarded: TestClient, token: str
+) -> None:
+    address = f"/projects/{PROJECT}/agents"
+    assert asked(guarded, "GET", address, token)[0] == 200
+    for _ in range(21):
+        asked(guarded, "GET", address, new_token(PROJECT))
+    doorkeeper = guarded.app.state.doorkeeper  # type: ignore[attr-defined]  # an app of ours
+    with doorkeeper.trying(new_token(PROJECT)):
+        assert asked(guarded, "GET", address, new_token(PROJECT))[0] == 429
+        assert guarded.post("/login", data={"token": new_token(PROJECT)}).status_code == 429
+        # One that was good before does not wait for others.
+        assert asked(guarded, "GET", address, token)[0] == 200
+
+
 def test_attempts_come_back_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("cardbox_cli.serve.access.attempts.time.monotonic", lambda: now[0])
@@ -271,15 +316,35 @@ class TestHosts:
         assert api.get("/health", headers={"Host": host}).status_code == 200
 
     @pytest.mark.parametrize(
-        "host", ["evil.example", "evil.example:8099", "localhost.evil.example", "", "[::2]"]
+        "host",
+        [
+            "evil.example",
+            "evil.example:8099",
+            "localhost.evil.example",
+            "",
+            "[::2]",
+            "localhost:x",
+            "a@localhost",
+        ],
     )
     def test_and_by_no_other(self, api: TestClient, host: str) -> None:
-        assert api.get(f"/projects/{PROJECT}/agents", headers={"Host": host}).status_code == 400
+        refused = api.get(f"/projects/{PROJECT}/agents", headers={"Host": host})
+        assert refused.status_code == 400
+        assert refused.json()["detail"]["error_code"] == "bad_request"
+        assert refused.headers["x-content-type-options"] == "nosniff"
 
     def test_other_names_are_those_that_are_told(self, serve: Serve) -> None:
         client = serve(hosts=["cbx.example.org"], asks_for_tokens=True)
         assert client.get("/health", headers={"Host": "cbx.example.org"}).status_code == 200
         assert client.get("/health", headers={"Host": "localhost"}).status_code == 400
+
+    def test_a_star_stands_for_names_below_one(self, serve: Serve) -> None:
+        client = serve(hosts=["*.example.org"], asks_for_tokens=True)
+        statuses = [
+            client.get("/health", headers={"Host": host}).status_code
+            for host in ("a.Example.org:80", "example.org", "aexample.org", "localhost")
+        ]
+        assert statuses == [200, 400, 400, 400]
 
     def test_pages_of_others_may_not_read_unless_they_are_told(self, serve: Serve, api: TestClient) -> None:
         asking = {"Origin": "https://a.example"}
@@ -312,3 +377,21 @@ class TestHosts:
 def test_a_form_from_elsewhere_is_refused(guarded: TestClient, origin: str) -> None:
     response = guarded.post("/login", data={"token": "x"}, headers={"Origin": origin})
     assert response.status_code == 403
+
+
+def test_a_line_for_each_request_has_no_query_and_no_token(serve: Serve, token: str) -> None:
+    lines: list[str] = []
+    client = serve(asks_for_tokens=True, log=lines.append)
+    asked(client, "GET", f"/projects/{PROJECT}/search?text=secret", token)
+    asked(client, "GET", "/projects/a%0Ab%22/agents?x", None)
+    client.get("/health", headers={"Host": "evil.example"})
+    client.post("/login", data={"token": token}, follow_redirects=False)
+    shape = r'testclient - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d \+0000\] "(.*)" (\d+) \d+ \d+\.\d{3}'
+    found = [re.fullmatch(shape, line) for line in lines]
+    assert [each and each.groups() for each in found] == [
+        (f"GET /projects/{PROJECT}/search HTTP/1.1", "200"),
+        ("GET /projects/a%0Ab%22/agents HTTP/1.1", "401"),
+        ("GET /health HTTP/1.1", "400"),
+        ("POST /login HTTP/1.1", "303"),
+    ]
+    assert all("secret" not in line and token.rpartition(".")[2] not in line for line in lines)

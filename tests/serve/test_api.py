@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import httpx
 import pytest
+from starlette.requests import Request
 from starlette.testclient import TestClient
 from starlette.types import Message
 
@@ -17,10 +20,12 @@ from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.serve import bounds
 from cardbox_cli.serve.following import Following
+from cardbox_cli.serve.reading import Asker
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.notifications import notify
 from cardbox_cli.store.views.changes import ChangeViews
 from tests.cli.conftest import succeed
 from tests.conftest import PROJECT, Cbx
@@ -51,6 +56,7 @@ class TestAsCommandsAnswer:
             ("/batches", ("batch", "list")),
             ("/chats", ("chat", "list")),
             ("/cost?turn={turn}", ("cost", "{turn}")),
+            ("/search?text=cause", ("card", "search", "cause")),
         ],
     )
     def test_the_answer_is_that_of_the_command(
@@ -193,6 +199,16 @@ def test_nothing_can_be_written(serve: Serve, database: Database) -> None:
                 lent.connection.execute(statement)
 
 
+def test_nor_where_one_statement_needs_no_transaction(serve: Serve, cards: CardStore) -> None:
+    cards.add(draft_card("agent.thought", "text", card_id="one"))
+    client = serve()
+    with client.app.state.lending.glance() as lent:  # type: ignore[attr-defined]  # a FastAPI app has a state
+        assert lent.idle
+        with pytest.raises(Exception, match="read-only"):
+            lent.connection.execute("DELETE FROM public.cards")
+        assert lent.idle
+
+
 def test_a_statement_takes_no_longer_than_it_may(serve: Serve) -> None:
     client = serve(statement_timeout=0.05)
     lending = client.app.state.lending  # type: ignore[attr-defined]  # a FastAPI app has a state
@@ -238,17 +254,93 @@ def test_those_who_follow_are_so_many_and_leave_their_places(start: Callable[...
         until(is_open)
 
 
-def test_however_many_follow_a_project_it_is_looked_at_once(
-    ask: Asked, database: Database, monkeypatch: pytest.MonkeyPatch
+def test_what_is_notified_shows_without_a_pause(
+    start: Callable[..., str], ask: Asked, database: Database
 ) -> None:
-    now = [100.0]
-    monkeypatch.setattr("cardbox_cli.serve.following.time.monotonic", lambda: now[0])
-    following = Following()
-    views, others = ChangeViews(database, PROJECT), ChangeViews(database, "other")
-    first = following.look(views)
-    ask("clerk")
-    assert following.look(views) is first
-    assert following.look(others).heads == {}
-    now[0] += 1
-    [(kind, head)] = following.look(views).news(first)
-    assert (kind, head.agent_id, head.status) == ("head", "clerk", "dispatched")
+    with httpx.Client(base_url=start(pause=3600)) as client, client.stream("GET", f"{BASE}/events") as stream:
+        lines = stream.iter_lines()
+        assert next(lines) == "retry: 3000"
+        ask("clerk")
+        notify(database, (PROJECT, "worker_generic"))
+        assert next(line for line in lines if line) == "event: head"
+        assert '"status":"dispatched"' in next(lines)
+
+
+def test_however_many_follow_a_project_it_is_looked_at_once(
+    serve: Serve, ask: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    look = ChangeViews.look
+    monkeypatch.setattr(ChangeViews, "look", lambda self: looks.append(self.project_id) or look(self))
+    app = serve(pause=3600).app
+    following: Following = app.state.following  # type: ignore[attr-defined]  # a FastAPI app has a state
+    monkeypatch.setattr(following, "_listen", lambda: None)
+
+    async def several() -> None:
+        request = Request({"type": "http", "app": app})
+        async with AsyncExitStack() as stack:
+            many = [
+                await stack.enter_async_context(following.follow(Asker(request, name)))
+                for name in (PROJECT, PROJECT, "other")
+            ]
+            first = [await follower.look() for follower in many]
+            assert (looks, first[0] is first[1]) == ([PROJECT, "other"], True)
+            ask("clerk")
+            assert await many[0].look() is first[0]
+            following._may_have_changed()
+            assert [await follower.changed() for follower in many] == [True, True, True]
+            [(kind, head)] = (await many[0].look()).news(first[0])
+            assert (kind, head.agent_id, head.status) == ("head", "clerk", "dispatched")
+            assert (await many[1].look(), looks) == (await many[0].look(), [PROJECT, "other", PROJECT])
+        assert following._projects == {}
+
+    anyio.run(several)
+
+
+ODD = "a/b ü/日本?%2F"
+
+
+def test_names_of_any_signs_have_addresses(api: TestClient, database: Database) -> None:
+    base = f"/projects/{quote(ODD, safe='')}"
+    for number in range(3):
+        database.connection.execute(
+            "INSERT INTO public.cards (tenant_id, card_id, content, metadata) VALUES (%s, %s, '{}', '{}')",
+            [ODD, f"c/{number}?"],
+        )
+    assert api.get(f"{base}/cards/c%2f1%3F").json()["card_id"] == "c/1?"
+    assert api.get(f"{base}/cards/c%2F1").status_code == 404
+    assert api.get(f"/projects/{quote(ODD)}/cards/c%2F1%3F").status_code == 404
+    found = api.post(f"{base}/cards/batch", json={"card_ids": ["c/2?"]}).json()
+    assert [card["project_id"] for card in found["cards"]] == [ODD]
+    assert api.get(f"{base}/agents/a%2Fb/why").json()["detail"]["error_message"].startswith("no agent 'a/b'")
+
+
+def test_so_do_their_lists_and_pages(api: TestClient, database: Database) -> None:
+    address = f"/projects/{quote(ODD, safe='')}/search?text=find&limit=1"
+    for number in range(3):
+        CardStore(database, ODD).add(draft_card("agent.thought", "find it", card_id=str(number)))
+    found = []
+    while address:
+        answer = api.get(address)
+        found += [card["card_id"] for card in answer.json()]
+        address = answer.links.get("next", {}).get("url", "")
+    assert sorted(found) == ["0", "1", "2"]
+    page = api.get(f"/inspect/{quote(ODD, safe='')}?status=running")
+    assert f'hx-get="/inspect/{quote(ODD, safe="")}?status=running"' in page.text
+
+
+def test_what_nobody_expected_is_logged_once_and_says_nothing(
+    api: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr("cardbox_cli.serve.api.cards.ApiViews", fail)
+    # What is raised again, the server would log again.
+    answer = TestClient(api.app, base_url="http://localhost").get(f"{BASE}/cards/%1b%0A")
+    assert (answer.status_code, answer.json()["detail"]["error_code"]) == (500, "internal_error")
+    assert "secret" not in answer.text
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == [
+        f"GET {BASE}/cards/%1b%0A failed"
+    ]

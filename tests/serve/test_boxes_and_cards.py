@@ -184,3 +184,68 @@ def test_an_id_that_is_no_text_is_refused(api: TestClient, kind: str, name: str)
         f"/projects/{PROJECT}/{kind}/batch", content=body, headers={"Content-Type": "application/json"}
     )
     assert told(response) == (400, "bad_request", f"{name} holds an id with half a surrogate pair")
+
+
+@pytest.mark.parametrize("card_id", ['a"b', "a\\b", "{a,b}", "NULL", " ", "a','b"])
+def test_an_id_of_any_signs_is_found(api: TestClient, database: Database, card_id: str) -> None:
+    database.connection.execute(
+        "INSERT INTO public.cards (tenant_id, card_id, content, metadata) VALUES (%s, %s, '{}', '{}')",
+        [PROJECT, card_id],
+    )
+    asked = {"card_ids": ["x", card_id, "null"]}
+    found = api.post(f"/projects/{PROJECT}/cards/batch", json=asked).json()
+    assert [card["card_id"] for card in found["cards"]] == [card_id]
+    assert found["missing_ids"] == ["x", "null"]
+
+
+def test_boxes_are_found_by_every_spelling_of_their_ids(api: TestClient, boxes: BoxStore) -> None:
+    one, two = boxes.create([]).box_id, boxes.create([]).box_id
+    asked = {"box_ids": [one.upper(), two, two.replace("-", "")]}
+    found = api.post(f"/projects/{PROJECT}/boxes/batch", json=asked).json()
+    assert [box["box_id"] for box in found["boxes"]] == asked["box_ids"]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "message"),
+    [
+        (b'{"card_ids": []}', "text/plain", "body: Content-Type must be application/json"),
+        (b'{"card_ids": []}', "", "body: Content-Type must be application/json"),
+        (b"{", "application/json", "body: JSON decode error"),
+        (b'{"card_ids": ["\xff"]}', "application/json", "body: JSON decode error"),
+        (b"[" * 100_000, "application/json", "body: JSON decode error"),
+        (b"", "application/json; charset=utf-8", "body: JSON decode error"),
+        (b"{}", "application/vnd.cbx+json", "body.card_ids: Field required"),
+        (b'{"card_ids": [1]}', "application/json", "body.card_ids.0: Input should be a valid string"),
+    ],
+)
+def test_a_body_that_cannot_be_meant_is_told(api: TestClient, body: bytes, kind: str, message: str) -> None:
+    response = api.post(
+        f"/projects/{PROJECT}/cards/batch", content=body, headers={"Content-Type": kind} if kind else {}
+    )
+    status, code, text = told(response)
+    assert (status, code) == (422, "invalid_request")
+    assert text.startswith(message)
+
+
+class TestTooMuch:
+    @pytest.fixture
+    def box_id(self, cards: CardStore, database: Database) -> str:
+        """A box of 101 cards, which are read in two pieces."""
+        drafts = [draft_card("agent.thought", f"text {number}") for number in range(101)]
+        cards.add_many(drafts)
+        return BoxStore(database, PROJECT).create([draft.card_id for draft in drafts]).box_id
+
+    def test_cards_of_boxes_come_in_pieces(self, api: TestClient, box_id: str) -> None:
+        found = api.get(f"/projects/{PROJECT}/boxes/{box_id}/cards").json()
+        assert [card["content"]["text"] for card in found] == [f"text {number}" for number in range(101)]
+
+    def test_they_have_a_bound_together(
+        self, api: TestClient, box_id: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("cardbox_cli.serve.api.boxes.MOST_BYTES", 5000)
+        base = f"/projects/{PROJECT}/boxes"
+        wanted = {"box_ids": [box_id], "hydrate": True}
+        for answer in (api.get(f"{base}/{box_id}/cards"), api.post(f"{base}/batch", json=wanted)):
+            assert told(answer)[:2] == (400, "bad_request")
+            assert "ask for fewer" in answer.text
+        assert api.get(f"{base}/{box_id}/cards?limit=2").status_code == 200

@@ -19,6 +19,7 @@ from cardbox_cli.store.migrations.files import tables
 from cardbox_cli.store.migrations.upgrade import add_missing_tables
 
 URL = "CBX_TEST_CITUS_URL"
+CRASH = "CBX_TEST_CITUS_CRASH"
 WITHOUT = f"no Citus cluster: {URL} names none (CI has none, for no package of Debian's brings one)"
 
 EXCLUSIONS: dict[str, str] = tomllib.loads(

@@ -1,5 +1,6 @@
 import threading
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -43,7 +44,19 @@ def test_what_jsonb_can_hold_survives(cards: CardStore, data: dict[str, Any], ex
 
 
 def normal(value: Any) -> bytes:
-    return exact_json.canonical(exact_json.encode(value))
+    return exact_json.canonical(exact_json.encode(value), signed=True)
+
+
+def test_a_card_that_is_repaired_with_plain_zeros_has_no_signs(cards: CardStore) -> None:
+    signed = draft_card("x", JsonContent({"n": [-0.0, 0]}), metadata={"m": Decimal("-0")})
+    stored = cards.add(signed).card
+    assert exact_json.encode(stored.content) == exact_json.encode(signed.content)
+    assert stored.metadata["negative_zeros"] == [["content", "data", "n", 0], ["metadata", "m"]]
+    plain = {key: stored.metadata[key] for key in ("type", "role", "negative_zeros")} | {"m": 0}
+    draft = CardDraft(card_id=stored.card_id, content=JsonContent({"n": [0.0, 0]}), metadata=plain)
+    repaired = cards.add(draft, repair=True).card
+    assert "negative_zeros" not in repaired.metadata
+    assert exact_json.encode(repaired.content) == exact_json.encode(draft.content)
 
 
 def test_a_card_knows_its_project_and_time(cards: CardStore) -> None:

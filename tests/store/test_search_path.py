@@ -55,6 +55,27 @@ def test_what_others_made_in_public_is_not_run(trapped: psycopg.Connection[tuple
     assert caught(trapped) == before
 
 
+def test_a_trigger_that_names_no_schema_is_told_with_what_mends_it(target: Target, cbx: Cbx) -> None:
+    with psycopg.connect(target.conninfo or "", autocommit=True) as connection:
+        connection.execute(
+            "CREATE TABLE public.seen (id text);"
+            " CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN INSERT INTO seen VALUES (new.card_id); RETURN new; END $$;"
+            " CREATE TRIGGER note AFTER INSERT ON public.cards FOR EACH ROW EXECUTE FUNCTION public.note()"
+        )
+        add = ("card", "add", "--type", "agent.thought", "--text", "hi")
+        failed = cbx(*add)
+        assert (failed.code, failed.err.splitlines()[0]) == (
+            7,
+            "error: the function public.note(), which others made in the database, failed: "
+            'relation "seen" does not exist',
+        )
+        assert "SET search_path = public" in failed.err
+        connection.execute("ALTER FUNCTION public.note() SET search_path = public")
+        assert cbx(*add).code == 0
+        assert connection.execute("SELECT count(*) FROM public.seen").fetchone() == (1,)
+
+
 def test_it_costs_no_statement_of_its_own(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
     monkeypatch.setattr("cardbox_cli.store.connection.statements.passing", ran.append)

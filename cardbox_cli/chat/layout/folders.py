@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cardbox_cli.chat.layout import names, writing
 from cardbox_cli.errors import Conflict, InvalidInput, NotFound
-from cardbox_cli.files import replacing, sweep_files
+from cardbox_cli.files import open_within, replacing, sweep_files
 from cardbox_cli.limits import INPUT_SIZE
 from cardbox_cli.model import exact_json
 
@@ -82,18 +82,11 @@ def _names(folder: Path) -> list[str]:
 
 def _read(path: Path) -> bytes:
     most = INPUT_SIZE.value << 20
-    with _reading(path), open(path, "rb", opener=_plainly) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise InvalidInput(f"{str(path)!r} is no file", hint="take it out of the folder")
+    with _reading(path), open_within(path) as file:
         data = file.read(most + 1)
     if len(data) > most:
         raise InvalidInput(f"{path} is larger than {INPUT_SIZE}", hint="split it")
     return data
-
-
-def _plainly(path: str, flags: int) -> int:
-    """Open a file; not blocked by a named pipe, and not led elsewhere by a link."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 @contextmanager

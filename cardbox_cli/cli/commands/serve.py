@@ -46,6 +46,10 @@ def command(
     behind_tls: Annotated[
         bool, Option("--behind-tls", help="A proxy before it speaks TLS: cookies are for TLS alone.")
     ] = False,
+    access_log: Annotated[
+        bool,
+        Option("--access-log", help="Print a line for each request to stderr: without queries and tokens."),
+    ] = False,
     connections: Annotated[
         int, Option(metavar="N", min=1, max=100, help="Connections to the database at most.")
     ] = 8,
@@ -79,15 +83,17 @@ def command(
         behind_tls=behind_tls,
         connections=connections,
         statement_timeout=statement_timeout,
+        log=announce if access_log else None,
     )
     _check_database(options)
+    app = make_app(options)
     with closing(listen(options)) as listening:
         chosen = listening.getsockname()[1]
         address = options.address if port else options.address.replace(":0/", f":{chosen}/")
         output.print_text(f"{address}inspect/{quote(session().project_id, safe='')}")
         # Whoever waits for it in a pipe waits for no second line.
         sys.stdout.flush()
-        serve(make_app(options), listening, options)
+        serve(app, listening, options)
 
 
 def _require_packages() -> None:

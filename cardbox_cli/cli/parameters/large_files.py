@@ -12,6 +12,7 @@ from tempfile import TemporaryFile
 from typing import IO, BinaryIO, cast
 
 from cardbox_cli.cli.parameters.inputs import opened, source_name
+from cardbox_cli.cli.session import announce
 from cardbox_cli.conversations.containers import folders, zstandard
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.limits import FOLDER_FILES, PIPE_SIZE
@@ -97,7 +98,7 @@ def _within(path: str, suffixes: Sequence[str]) -> Iterator[str]:
     for folder, below, names in os.walk(path):
         below.sort()
         events = Path(folder, folders.EVENTS)
-        if folders.is_of_events(events):
+        if folders.is_of_events(events) and not events.is_symlink():
             below.clear()
             yield str(events)
             continue
@@ -107,12 +108,23 @@ def _within(path: str, suffixes: Sequence[str]) -> Iterator[str]:
                 f"the folder {path!r} holds more than {FOLDER_FILES}",
                 hint="name the folder in it that has the conversations",
             )
-        yield from (str(each) for name in sorted(names) if _is_wanted(each := Path(folder, name), suffixes))
+        for each in (Path(folder, name) for name in sorted(names)):
+            if not _is_wanted(each, suffixes):
+                continue
+            if _leads_out(each, path):
+                announce(f"{each} is a link that leads out of the folder, and is left out")
+            else:
+                yield str(each)
 
 
 def _is_wanted(path: Path, suffixes: Sequence[str]) -> bool:
     plain = path.name.removesuffix(".gz").removesuffix(".zst")
     return plain.endswith(tuple(suffixes)) and os.path.isfile(path)
+
+
+def _leads_out(path: Path, folder: str) -> bool:
+    """Whether it is a link to what is not in the folder: whoever packed that decides what of ours is read."""
+    return path.is_symlink() and not path.resolve().is_relative_to(Path(folder).resolve())
 
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:

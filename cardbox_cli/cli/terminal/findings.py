@@ -7,7 +7,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below, print_table
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.model.text.quantities import count
 
 if TYPE_CHECKING:
@@ -23,13 +23,18 @@ def answer(findings: "list[LintFinding]") -> None:
 
 
 def tell(findings: "list[LintFinding]") -> None:
-    """Print the findings on stderr: as JSON where the answer is JSON, else a line each."""
+    """Print the findings on stderr: as JSON where the answer is JSON, else a line for what is said, by
+    however many providers."""
     if session().output in ("json", "jsonl"):
         announce(exact_json.encode(findings).decode())
         return
-    for found in findings:
-        remedy = f" ({found.remedy})" if found.remedy else ""
-        announce(f"{found.severity}: {found.rule}{_place(found)}: {found.message}{remedy}")
+    for line in unique(map(_line, findings)):
+        announce(line)
+
+
+def _line(found: "LintFinding") -> str:
+    remedy = f" ({found.remedy})" if found.remedy else ""
+    return f"{found.severity}: {found.rule}{_place(found)}: {found.message}{remedy}"
 
 
 class Gate:

@@ -6,7 +6,7 @@ at a series looks at each message once.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import msgspec
 
@@ -52,35 +52,48 @@ def changes(series: Iterable[Sent]) -> Iterable[Change]:
         before = sent.request
 
 
-def conversation(request: Request, provider: str = DEFAULT) -> list[Sent]:
+def conversation(request: Request, provider: str = DEFAULT) -> Sequence[Sent]:
     """The requests that the answers in a request's history were given to, and the request itself where
     its history does not end with an answer; of a request without answers, itself.
 
     An answer is a run of messages of the model. The layers are those of the request.
     """
     start, end = history_of(request.messages)
-    messages = request.messages
-    roles = [message.body.get("role") for message in messages[start:end]]
+    roles = [message.body.get("role") for message in request.messages[start:end]]
     asked = [place for place in range(1, len(roles)) if _is_asked(roles, place)]
     if not asked or roles[-1] != "assistant":
         asked.append(len(roles))
-    return [
-        Sent(
-            provider=provider,
-            request=_cut(request, [*messages[: start + length], *messages[end:]]),
-            behind=messages[start + length : end],
-        )
-        for length in asked
-    ]
+    return _Asked(request, provider, [start + length for length in asked], end)
+
+
+class _Asked(Sequence[Sent]):
+    """A request up to each of some places of its history, and with what stands behind that: each made when it
+    is asked for, since the lists of all together grow with the square of the history."""
+
+    def __init__(self, request: Request, provider: str, places: Sequence[int], end: int) -> None:
+        self._request, self._provider = request, provider
+        self._places, self._end = places, end
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, at: int) -> Sent: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Sent]: ...
+
+    def __getitem__(self, at: int | slice) -> Sent | Sequence[Sent]:
+        if isinstance(at, slice):
+            return _Asked(self._request, self._provider, self._places[at], self._end)
+        messages, place = self._request.messages, self._places[at]
+        asked = msgspec.structs.replace(self._request, messages=[*messages[:place], *messages[self._end :]])
+        return Sent(provider=self._provider, request=asked, behind=messages[place : self._end])
 
 
 def _is_asked(roles: Sequence[Any], place: int) -> bool:
     """Whether an answer begins at this place of a history."""
     return bool(roles[place] == "assistant" and roles[place - 1] != "assistant")
-
-
-def _cut(request: Request, messages: list[Message]) -> Request:
-    return msgspec.structs.replace(request, messages=messages)
 
 
 def history_of(messages: Sequence[Message]) -> tuple[int, int]:

@@ -5,7 +5,6 @@ result, a thought, parts that only this format knows. A card keeps its parts onl
 hold them (`context/sources`). What the parts mean stands in the format's own folder, as a value of `Parting`.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -50,6 +49,8 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
     an image says how closely to look; `names_results`: a result names its tool.
 
     `lost` says what the chat form leaves out of a part that is neither thinking nor known here alone.
+    `text` is the text that a part of a role's message is and nothing else, None for any other: such a part is
+    what `make` gives of the text alone.
     """
 
     name: str
@@ -65,16 +66,26 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
     has_detail: bool = False
     names_results: bool = False
     lost: Callable[[Part], Iterable[str]] = lambda _: ()
+    text: Callable[[str, Part], str | None] = lambda role, part: None
+
+
+def text_alone(role: str, part: Part) -> str | None:
+    """The text of a part that is an object with no other key than `text`; None where it is blank, too."""
+    if type(part) is not dict or len(part) != 1:
+        return None
+    text = part.get("text")
+    return text if type(text) is str and not text.isspace() and text else None
 
 
 # --- from messages to cards
 
 
 class _Sorted(NamedTuple):
-    """A part, the type of the card that it makes, and the call that it is or answers."""
+    """A part, the type of the card that it makes, its text, and the call that it is or answers."""
 
     sort: str
     part: Part
+    text: str = ""
     call: dict[str, Any] | None = None
     answers: str | None = None
 
@@ -83,6 +94,8 @@ def draft_parts(parting: Parting, role: str, parts: Sequence[Part]) -> list[Card
     """The cards that hold a message's parts, one at least."""
     if not parts:
         return [imported_card(_TYPES[role], "", role=role)]
+    if len(parts) == 1 and (text := parting.text(role, parts[0])) is not None:
+        return [imported_card(_TYPES[role], text, role=role)]
     return [_stretch_card(parting, role, run) for run in _stretches(_sorted(parting, role, parts))]
 
 
@@ -91,26 +104,29 @@ def _sorted(parting: Parting, role: str, parts: Sequence[Part]) -> Iterator[_Sor
 
     The nearest call of that name is the one that is answered; of two in one message each has its own.
     """
-    times: Counter[str] = Counter()
+    times: dict[str, int] = {}
 
     def identified(call_id: str, name: str) -> str:
         if call_id:
             return call_id
-        times[name] += 1
+        times[name] = times.get(name, 0) + 1
         return name if times[name] == 1 else f"{name}_{times[name]}"
 
     for part in parts:
+        if (text := parting.text(role, part)) is not None:
+            yield _Sorted(_TYPES[role], part, text)
+            continue
         call = parting.call(part) if role == "assistant" else None
         answered = parting.answered(part) if role == "user" else None
         if call is not None:
             name = call.get("function", {}).get("name", "")
             yield _Sorted(THOUGHT, part, call={**call, "id": identified(call["id"], name)})
         elif answered is not None:
-            yield _Sorted(TOOL_RESULT, part, answers=identified(*answered))
+            yield _Sorted(TOOL_RESULT, part, parting.words(part), answers=identified(*answered))
         elif role != "assistant" or parting.is_plain(part):
-            yield _Sorted(_TYPES[role], part)
+            yield _Sorted(_TYPES[role], part, parting.words(part))
         else:
-            yield _Sorted(REASONING if parting.is_thought(part) else ASIDE, part)
+            yield _Sorted(REASONING if parting.is_thought(part) else ASIDE, part, parting.words(part))
 
 
 def _stretches(parts: Iterable[_Sorted]) -> Iterator[list[_Sorted]]:
@@ -124,7 +140,7 @@ def _stretches(parts: Iterable[_Sorted]) -> Iterator[list[_Sorted]]:
 
 def _stretch_card(parting: Parting, role: str, run: Sequence[_Sorted]) -> CardDraft:
     first, parts = run[0], [each.part for each in run]
-    text = "\n".join(filter(None, (parting.words(each.part) for each in run if each.call is None)))
+    text = first.text if len(run) == 1 else "\n".join(filter(None, (each.text for each in run)))
     card = imported_card(
         first.sort,
         text,

@@ -80,12 +80,18 @@ class PartedFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     def envelope_of(self, role: str) -> Body:
         """What stands around the parts of a message that has nothing else."""
-        return {"role": self.assistant if role == "assistant" else role, self.parts_key: []}
+        return {"role": self._role_of(role), self.parts_key: []}
+
+    def _role_of(self, role: str) -> str:
+        return self.assistant if role == "assistant" else role
 
     def keep_around(self, message: Body, role: str, cards: list[CardDraft]) -> list[CardDraft]:
         """The cards of a message, the first of which keeps what else than the usual stands around it."""
         parts = message.get(self.parts_key)
-        around = {**message, self.parts_key: []} if isinstance(parts, list) else message
+        is_list = isinstance(parts, list)
+        if parts and is_list and len(message) == 2 and message.get("role") == self._role_of(role):
+            return cards
+        around = {**message, self.parts_key: []} if is_list else message
         if parts and same_json(around, self.envelope_of(role)):
             return cards
         return [keep(cards[0], self.parting.name, source_message=around), *cards[1:]]
@@ -124,7 +130,7 @@ class PartedFiles(msgspec.Struct, frozen=True, kw_only=True):
         around = self._around(cards[0])
         if around is not None:
             return {**around, self.parts_key: parts} if around.get(self.parts_key) == [] else around
-        if isinstance(encode(self.parting, cards[0]), NoMessage) and not parts:
+        if not parts and isinstance(encode(self.parting, cards[0]), NoMessage):
             return None
         return {**self.envelope_of(role_of(cards[0])), self.parts_key: parts}
 

@@ -103,7 +103,7 @@ def _write_log(archive: _Archive, log: IO[bytes]) -> None:
 
 def _eval_of(archive: _Archive, header: str) -> bytes:
     """What the header says of the evaluation, as JSON."""
-    text = b""
+    text = bytearray()
     for piece in archive.pieces(header):
         text += piece
         if len(text) > _LONGEST_HEADER:

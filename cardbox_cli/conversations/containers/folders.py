@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cardbox_cli.errors import InvalidInput
+from cardbox_cli.files import open_within
 
 EVENTS = "events"
 _EVENT = re.compile(r"(?:event-)?(\d+)(?:-[0-9A-Za-z-]+)?\.json")
@@ -37,10 +38,12 @@ def pieces(path: str | Path) -> Iterator[bytes]:
     for _, each in sorted((int(found[1]), each) for found, each in numbered):
         yield lead
         try:
-            with each.open("rb") as file:
+            with open_within(each) as file:
                 yield from iter(lambda file=file: file.read(_BLOCK), b"")  # type: ignore[misc]
         except OSError as exc:
-            raise InvalidInput(f"{each} cannot be read: {exc.strerror}", hint="check its rights") from exc
+            raise InvalidInput(
+                f"{each} cannot be read: {exc.strerror}", hint="take it out, or check its rights"
+            ) from exc
         lead = b",\n"
     yield b"]\n"
 

@@ -21,7 +21,7 @@ from cardbox_cli.execution.worker.card_lines import RefusedCard, looks_like_a_ca
 from cardbox_cli.limits import ANSWER_PARTS, CALLED_NAME
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import DELIVERABLE, THOUGHT
-from cardbox_cli.model.cards import CardDraft, card_text, draft_card
+from cardbox_cli.model.cards import CardDraft, card_text, check_draft, draft_card
 from cardbox_cli.model.ids import new_card_id
 from cardbox_cli.settings import MAX_TOOL_CALLS
 
@@ -235,6 +235,8 @@ def _of_message(
     content = message.get("content")
     _check_parts(len(content) if isinstance(content, list) else 1)
     drafts = own.draft(message, new_ids)
+    for draft in drafts:
+        check_draft(draft)
     return _finished(_thoughts(drafts, author), author, usage)
 
 

@@ -40,8 +40,8 @@ Values = Mapping[str, Value]
 def read_tasks(text: str, source: str, *, folder: Path, limit: int, lines: bool = False) -> ForkJoin:
     """What a file asks for, its matrix carried out; with `lines` it is JSON lines.
 
-    `folder` is where its patterns begin. Raises InvalidInput with every problem at its place, BadRequest for
-    more tasks than `limit`.
+    `folder` is where its patterns begin. Raises InvalidInput with every problem at its place, or for tasks
+    that a matrix makes larger together than INPUT_SIZE, BadRequest for more tasks than `limit`.
     """
     document = _of_lines(text, source) if lines else read_yaml(text, source)
     asked = fit(TasksFile, document, refuse_with=InvalidInput, hint=_HINT)
@@ -81,6 +81,7 @@ class _Matrix:
         self._limit = limit
         self._problems: list[Problem] = []
         self._texts: dict[str, str] = {}
+        self._left = INPUT_SIZE.value << 20
 
     def tasks(self) -> list[Task]:
         """Each task for each combination, in the order of the file; the last variable changes first."""
@@ -166,9 +167,19 @@ class _Matrix:
         def value(match: re.Match[str]) -> str:
             if match["escaped"]:
                 return match[0][1:]
-            return self._value(match["name"], match["part"], where, values)
+            return self._counted(self._value(match["name"], match["part"], where, values))
 
-        return _VARIABLE.sub(value, text)
+        return _VARIABLE.sub(value, self._counted(text))
+
+    def _counted(self, text: str) -> str:
+        """A text that becomes part of a task: a short file may ask for more than any memory holds."""
+        self._left -= len(text)
+        if self._left < 0:
+            raise InvalidInput(
+                f"the tasks of {self._document.source} are larger than {INPUT_SIZE} together",
+                hint="name files in them instead of their texts, or make several batches",
+            )
+        return text
 
     def _value(self, name: str, part: str | None, where: Where, values: Values) -> str:
         if name not in values:

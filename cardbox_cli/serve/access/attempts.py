@@ -18,10 +18,20 @@ class Attempts:
     def failed(self) -> bool:
         """Count a failure; False where there have been too many."""
         with self._lock:
-            now = time.monotonic()
-            self._left = min(_AT_ONCE, self._left + (now - self._at) * _EACH_SECOND)
-            self._at = now
+            self._fill()
             if self._left < 1:
                 return False
             self._left -= 1
             return True
+
+    @property
+    def are_spent(self) -> bool:
+        """Whether the next failure is one too many."""
+        with self._lock:
+            self._fill()
+            return self._left < 1
+
+    def _fill(self) -> None:
+        now = time.monotonic()
+        self._left = min(_AT_ONCE, self._left + (now - self._at) * _EACH_SECOND)
+        self._at = now

@@ -27,7 +27,7 @@ def log_in(request: Request, token: Annotated[str, Form()], next: Annotated[str,
     doorkeeper: Doorkeeper = request.app.state.doorkeeper
     lending: Lending = request.app.state.lending
     try:
-        with lending.snapshot() as database:
+        with doorkeeper.trying(token.strip()), lending.snapshot() as database:
             project_id, cookie = doorkeeper.exchange(database, token.strip())
     except Refused as exc:
         return _form(request, next, trouble=exc.message, status=exc.status)

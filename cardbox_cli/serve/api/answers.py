@@ -16,6 +16,8 @@ _JSON = "application/json"
 
 MOST = 100
 """Ids of one request."""
+MOST_BYTES = 64 << 20
+"""Characters of the cards of boxes that one answer holds."""
 
 
 def answered(request: Request, body: bytes | str) -> Response:

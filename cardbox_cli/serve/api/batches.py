@@ -10,10 +10,11 @@ from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.api.lists import Most, paged
 from cardbox_cli.serve.listing import Behind, mark_of
 from cardbox_cli.serve.reading import Read
+from cardbox_cli.serve.routing import ReadingRoute
 from cardbox_cli.store.execution.batches import BatchFilter
 from cardbox_cli.store.views.batches import BatchRow, BatchViews
 
-routes = APIRouter(tags=["batches"])
+routes = APIRouter(tags=["batches"], route_class=ReadingRoute)
 
 
 @routes.get("/batches", responses=answers(list[BatchRow]))

@@ -1,5 +1,6 @@
 """Boxes and their cards, as clients of existing deployments read them, cards in the order of the box."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -7,15 +8,16 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from cardbox_cli.errors import NotFound
+from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.model.ids import unique
-from cardbox_cli.serve.api.answers import answered, array, at_most, quoted
+from cardbox_cli.serve.api.answers import MOST, MOST_BYTES, answered, array, at_most, quoted
 from cardbox_cli.serve.api.cards import ApiCard
 from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.reading import Read
+from cardbox_cli.serve.routing import ReadingRoute
 from cardbox_cli.store.views.api import ApiViews
 
-routes = APIRouter(tags=["boxes"])
+routes = APIRouter(tags=["boxes"], route_class=ReadingRoute)
 
 Limit = Annotated[int, Query(ge=1, le=500, description="At most so many cards: the last ones.")]
 
@@ -49,6 +51,25 @@ class AskedBoxes(BaseModel):
     limit: int = Field(200, ge=1, le=500)
 
 
+@routes.post("/boxes/batch", responses=answers(FoundBoxes, tagged=False))
+def boxes(request: Request, read: Read, asked: AskedBoxes) -> Response:
+    """Boxes by their ids, each once, in the order of the request."""
+    wanted = at_most(asked.box_ids, "box_ids")
+    views = ApiViews(read.database, read.project_id)
+    if not asked.hydrate:
+        lists = views.boxes(wanted)
+        texts = [_box(each, lists[each]) for each in wanted if each in lists]
+        return _found(request, texts, missing=[each for each in wanted if each not in lists])
+    with read.database.snapshot():
+        lists = views.boxes(wanted)
+        tails = {box_id: _ids(text)[-asked.limit :] for box_id, text in lists.items()}
+        tailing = unique(card_id for tail in tails.values() for card_id in tail)
+        found = _cards(views, tailing)
+    texts = [_hydrated(_box(each, lists[each]), tails[each], found) for each in wanted if each in lists]
+    lost = [card_id for card_id in tailing if card_id not in found]
+    return _found(request, texts, missing=[each for each in wanted if each not in lists], lost=lost)
+
+
 @routes.get("/boxes/{box_id}", responses=answers(ApiBox))
 def box(request: Request, read: Read, box_id: str) -> Response:
     """A box."""
@@ -59,24 +80,29 @@ def box(request: Request, read: Read, box_id: str) -> Response:
 def cards_of_box(request: Request, read: Read, box_id: str, limit: Limit = 200) -> Response:
     """The last cards of a box, in order. Ids that lead to none are left out."""
     wanted = _ids(_listed(read, box_id))[-limit:]
-    found = ApiViews(read.database, read.project_id).cards(unique(wanted))
+    found = _cards(ApiViews(read.database, read.project_id), unique(wanted))
     return answered(request, array(found[card_id] for card_id in wanted if card_id in found))
 
 
-@routes.post("/boxes/batch", responses=answers(FoundBoxes, tagged=False))
-def boxes(request: Request, read: Read, asked: AskedBoxes) -> Response:
-    """Boxes by their ids, each once, in the order of the request."""
-    wanted = at_most(asked.box_ids, "box_ids")
-    views = ApiViews(read.database, read.project_id)
-    lists = views.boxes(wanted)
-    tails = {box_id: _ids(text)[-asked.limit :] for box_id, text in lists.items()} if asked.hydrate else {}
-    tailing = unique(card_id for tail in tails.values() for card_id in tail)
-    found = views.cards(tailing)
-    texts = [_hydrated(_box(each, lists[each]), tails.get(each), found) for each in wanted if each in lists]
-    missing = quoted([box_id for box_id in wanted if box_id not in lists])
-    lost = quoted([card_id for card_id in tailing if card_id not in found])
-    body = f'{{"boxes":{array(texts)},"missing_box_ids":{missing},"missing_card_ids":{lost}}}'
-    return answered(request, body)
+def _found(
+    request: Request, boxes: list[str], *, missing: Sequence[str], lost: Sequence[str] = ()
+) -> Response:
+    """The answer of these boxes, which are JSON, and of the ids of boxes and cards that there are not."""
+    absent = f'"missing_box_ids":{quoted(missing)},"missing_card_ids":{quoted(lost)}'
+    return answered(request, f'{{"boxes":{array(boxes)},{absent}}}')
+
+
+def _cards(views: ApiViews, card_ids: list[str]) -> dict[str, str]:
+    """The JSON of cards by id, read in pieces. Raises InvalidInput where they are too long for one answer."""
+    found: dict[str, str] = {}
+    left = MOST_BYTES
+    for begin in range(0, len(card_ids), MOST):
+        piece = views.cards(card_ids[begin : begin + MOST])
+        left -= sum(map(len, piece.values()))
+        if left < 0:
+            raise InvalidInput(f"the cards are longer than {MOST_BYTES >> 20} MiB together: ask for fewer")
+        found |= piece
+    return found
 
 
 def _listed(read: Read, box_id: str) -> str:
@@ -95,8 +121,6 @@ def _box(box_id: str, card_ids: str) -> str:
     return f'{{"box_id":{quoted(box_id)},"card_ids":{card_ids}}}'
 
 
-def _hydrated(box: str, tail: list[str] | None, found: dict[str, str]) -> str:
-    """A box with its last cards, where they are wanted."""
-    if tail is None:
-        return box
+def _hydrated(box: str, tail: list[str], found: dict[str, str]) -> str:
+    """A box with its last cards."""
     return f'{box[:-1]},"hydrated_cards":{array(found[card_id] for card_id in tail if card_id in found)}}}'

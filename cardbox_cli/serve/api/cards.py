@@ -11,9 +11,10 @@ from cardbox_cli.errors import NotFound
 from cardbox_cli.serve.api.answers import answered, array, at_most, quoted
 from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.reading import Read
+from cardbox_cli.serve.routing import ReadingRoute
 from cardbox_cli.store.views.api import ApiViews
 
-routes = APIRouter(tags=["cards"])
+routes = APIRouter(tags=["cards"], route_class=ReadingRoute)
 
 
 class ApiCard(msgspec.Struct):
@@ -44,15 +45,6 @@ class AskedCards(BaseModel):
     card_ids: list[str]
 
 
-@routes.get("/cards/{card_id}", responses=answers(ApiCard))
-def card(request: Request, read: Read, card_id: str) -> Response:
-    """A card, which never changes; it may be deleted, and expire."""
-    found = ApiViews(read.database, read.project_id).cards([card_id])
-    if card_id not in found:
-        raise NotFound("card not found")
-    return answered(request, found[card_id])
-
-
 @routes.post("/cards/batch", responses=answers(FoundCards, tagged=False))
 def cards(request: Request, read: Read, asked: AskedCards) -> Response:
     """Cards by their ids, each once, in the order of the request."""
@@ -61,3 +53,12 @@ def cards(request: Request, read: Read, asked: AskedCards) -> Response:
     texts = array(found[card_id] for card_id in wanted if card_id in found)
     missing = quoted([card_id for card_id in wanted if card_id not in found])
     return answered(request, f'{{"cards":{texts},"missing_ids":{missing}}}')
+
+
+@routes.get("/cards/{card_id}", responses=answers(ApiCard))
+def card(request: Request, read: Read, card_id: str) -> Response:
+    """A card, which never changes; it may be deleted, and expire."""
+    found = ApiViews(read.database, read.project_id).cards([card_id])
+    if card_id not in found:
+        raise NotFound("card not found")
+    return answered(request, found[card_id])

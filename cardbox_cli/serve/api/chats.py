@@ -11,8 +11,9 @@ from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.api.lists import Most, paged
 from cardbox_cli.serve.listing import BehindId
 from cardbox_cli.serve.reading import Read
+from cardbox_cli.serve.routing import ReadingRoute
 
-routes = APIRouter(tags=["chats"])
+routes = APIRouter(tags=["chats"], route_class=ReadingRoute)
 
 
 @routes.get("/chats", responses=answers(list[Chat]))

@@ -9,6 +9,7 @@ from fastapi import Query, Request
 from fastapi.responses import Response
 
 from cardbox_cli.model import exact_json
+from cardbox_cli.serve.addresses import path_of
 from cardbox_cli.serve.api.answers import answered, array
 from cardbox_cli.serve.listing import following
 
@@ -24,7 +25,7 @@ def paged(
     behind = following(found, key, time, size=most)
     if behind is not None:
         known = {name: value for name, value in request.query_params.items() if name != "behind"}
-        address = f"{request.url.path}?{urlencode({**known, 'behind': behind})}"
+        address = f"{path_of(request.scope)}?{urlencode({**known, 'behind': behind})}"
         response.headers["Link"] = f'<{address}>; rel="next"'
     return response
 

@@ -11,8 +11,9 @@ from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.costs import costed
 from cardbox_cli.serve.reading import Read
 from cardbox_cli.serve.requests import RenderAnswer, rendered
+from cardbox_cli.serve.routing import ReadingRoute
 
-routes = APIRouter(tags=["requests"])
+routes = APIRouter(tags=["requests"], route_class=ReadingRoute)
 
 Named = Annotated[str | None, Query(min_length=1, max_length=400)]
 

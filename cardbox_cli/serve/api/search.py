@@ -5,17 +5,19 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from cardbox_cli.model.cards import Card
 from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.api.lists import Most, paged
 from cardbox_cli.serve.listing import Behind, mark_of
 from cardbox_cli.serve.reading import Read
+from cardbox_cli.serve.routing import ReadingRoute
 from cardbox_cli.store.cards import CardFilter, CardStore
+from cardbox_cli.store.views.boxes import BoxViews
+from cardbox_cli.store.views.found_cards import FoundCard, found_cards, found_pattern
 
-routes = APIRouter(tags=["search"])
+routes = APIRouter(tags=["search"], route_class=ReadingRoute)
 
 
-@routes.get("/search", responses=answers(list[Card]))
+@routes.get("/search", responses=answers(list[FoundCard]))
 def search(
     request: Request,
     read: Read,
@@ -24,7 +26,8 @@ def search(
     limit: Most = 50,
     behind: Behind = None,
 ) -> Response:
-    """The newest cards that say a text, in any case."""
+    """The newest cards that say a text, in any case, each with what it says there and a box that holds it."""
     where = CardFilter(text=text, types=[type] if type else None, behind=mark_of(behind))
-    found = CardStore(read.database, read.project_id).newest(where, limit=limit + 1)
+    cards = CardStore(read.database, read.project_id).newest(where, limit=limit + 1)
+    found = found_cards(cards, BoxViews(read.database, read.project_id), found_pattern(text))
     return paged(request, found, limit, key="card_id")

@@ -12,11 +12,12 @@ from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.api.lists import Most, paged
 from cardbox_cli.serve.listing import Behind, BehindId, mark_of
 from cardbox_cli.serve.reading import Read
+from cardbox_cli.serve.routing import ReadingRoute
 from cardbox_cli.store.roster import AgentFilter, RosterStore
 from cardbox_cli.store.views.inbox import InboxFilter, InboxViews
 from cardbox_cli.store.views.turns import TurnFilter, TurnViews
 
-routes = APIRouter(tags=["turns"])
+routes = APIRouter(tags=["turns"], route_class=ReadingRoute)
 
 
 @routes.get("/agents", responses=answers(list[RosterEntry]))

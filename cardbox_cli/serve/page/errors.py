@@ -3,21 +3,19 @@
 Routes of pages are of the class below; all others answer failures as JSON.
 """
 
-import logging
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from cardbox_cli.errors import CbxError
-from cardbox_cli.serve.errors import Refused, told
+from cardbox_cli.serve.addresses import address_of
+from cardbox_cli.serve.errors import Refused, logged, told
 from cardbox_cli.serve.page.templating import plain_page
-
-_LOG = logging.getLogger("cbx.serve")
+from cardbox_cli.serve.routing import ReadingRoute
 
 _TITLES = {
     400: "The address says nothing that can be shown",
@@ -29,7 +27,7 @@ _TITLES = {
 }
 
 
-class PageRoute(APIRoute):
+class PageRoute(ReadingRoute):
     """A route whose failures are pages."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -55,7 +53,7 @@ def error_page(request: Request, exc: Exception) -> Response:
     else:
         status, _, message = told(exc)
     if status == 500:
-        _LOG.error("%s %s failed", request.method, request.url.path, exc_info=exc)
+        logged(request.scope, exc)
     return plain_page(
         request,
         "login.html" if status == 401 else "error.html",
@@ -66,9 +64,5 @@ def error_page(request: Request, exc: Exception) -> Response:
         message=message,
         hint=hint,
         trouble=None,
-        here=_here(request),
+        here=address_of(request.scope),
     )
-
-
-def _here(request: Request) -> str:
-    return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path

@@ -1,13 +1,16 @@
 """What a page stands on: one project, as one request sees it, with the addresses of its pages."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import Depends
+from fastapi import Depends, Request
 
 from cardbox_cli.errors import InvalidInput
+from cardbox_cli.serve.addresses import address_of
 from cardbox_cli.serve.page.links import Links
-from cardbox_cli.serve.reading import Read, Reading
+from cardbox_cli.serve.reading import Asker, Reading
 
 
 class Look(Reading):
@@ -25,16 +28,25 @@ class Look(Reading):
     @property
     def here(self) -> str:
         """The address of this page, without its host."""
-        url = self.request.url
-        return f"{url.path}?{url.query}" if url.query else url.path
+        return address_of(self.request.scope)
 
 
-def look_at(reading: Read) -> Look:
+class Looker(Asker):
+    """A request for a page of a project."""
+
+    @contextmanager
+    def look(self) -> Iterator[Look]:
+        with super().look() as reading:
+            yield Look(reading)
+
+
+async def look_at(request: Request, project: str) -> Looker:
     """The project that an address names. Raises Refused for one that the request may not read."""
-    url = reading.request.url
-    if "\0" in url.path or "%00" in url.query:
+    looker = Looker(request, project)
+    await looker.admitted()
+    if "\0" in request.url.path or "%00" in request.url.query:
         raise InvalidInput("the address holds a NUL character, and no name and no text here does")
-    return Look(reading)
+    return looker
 
 
 Looking = Annotated[Look, Depends(look_at)]

@@ -1,5 +1,6 @@
 """The one place where errors of the database driver become errors of cbx, by SQLSTATE and constraint name."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,10 @@ from cardbox_cli.errors import CbxError, Conflict, DatabaseUnavailable
 from cardbox_cli.model.text.addresses import without_credentials
 
 _SCHEMA_HINT = "`cbx db init` adds what is missing, `cbx db upgrade` brings an older database up to date"
+_PATH_HINT = (
+    "on connections of cbx names without a schema are those of pg_catalog: name the schema in the function, "
+    "or `ALTER FUNCTION` with `SET search_path = public`"
+)
 _RETRY_HINT = "run the command again; nothing was written"
 _ROOM_HINT = "make room there, then run the command again; nothing was written"
 
@@ -30,6 +35,9 @@ def translate(exc: psycopg.Error) -> CbxError:
     if state == "23505":
         return _taken(exc.diag.constraint_name or "")
     if state in ("42P01", "3F000", "42703", "42883"):
+        if (routine := _routine(exc)) is not None:
+            what = f"the function {routine}, which others made in the database, failed: {text}"
+            return errors.SchemaMissing(what, hint=_PATH_HINT)
         what = f"the database lacks something that this command needs: {text}"
         return errors.SchemaMissing(what, hint=_SCHEMA_HINT)
     if state == "42501":
@@ -82,6 +90,16 @@ def _taken(constraint: str) -> CbxError:
     if "profile" in constraint:
         return Conflict("a profile of that name was made at the same moment", hint=_RETRY_HINT)
     return Conflict(f"something exists already (constraint {constraint!r})", hint=_RETRY_HINT)
+
+
+# Postgres names the function of a trigger, or of whatever else ran within a statement of ours.
+_CONTEXT = re.compile(r'^(?:PL/pgSQL function (.+\)) line \d+|SQL function "([^"\n]+)")', re.MULTILINE)
+
+
+def _routine(exc: psycopg.Error) -> str | None:
+    """The function in which a statement of ours failed; none of ours is called by one."""
+    found = _CONTEXT.search(exc.diag.context or "")
+    return None if found is None else found[1] or found[2]
 
 
 def _first_line(exc: psycopg.Error) -> str:

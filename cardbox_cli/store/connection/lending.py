@@ -34,15 +34,37 @@ class Lending:
         Raises DatabaseUnavailable where none can be had. One that has broken meanwhile is replaced before
         anything is read.
         """
+        with self._lent() as database, self._snapshot_of(database):
+            yield database
+
+    @contextmanager
+    def glance(self) -> Iterator[Database]:
+        """A connection for one statement, which needs no transaction around it; for more open a snapshot.
+
+        Raises as `snapshot` does. Behind a pooler it is within a snapshot: the session is not ours there.
+        """
+        with self._lent() as database:
+            if database.direct:
+                yield database
+                return
+            with self._snapshot_of(database):
+                yield database
+
+    @contextmanager
+    def _snapshot_of(self, database: Database) -> Iterator[None]:
+        with database.snapshot():
+            if not database.direct:
+                database.limit_statements(self._longest, once=True)
+            yield
+
+    @contextmanager
+    def _lent(self) -> Iterator[Database]:
         if not self._places.acquire(timeout=self._patience):
             raise DatabaseUnavailable("every connection of the server is at work", hint="ask again later")
         try:
             database = self._taken()
             try:
-                with database.snapshot():
-                    if not database.direct:
-                        database.limit_statements(self._longest, once=True)
-                    yield database
+                yield database
             finally:
                 self._give_back(database)
         finally:
@@ -65,6 +87,7 @@ class Lending:
         database.keep_plans()
         if database.direct:
             database.limit_statements(self._longest, once=False)
+        database.only_read()
         return database
 
     def _pop(self) -> Database | None:

@@ -43,9 +43,9 @@ def query(name: str) -> LiteralString:
 
 @cache
 def clocks(name: str) -> frozenset[str]:
-    """Which times the query `name` takes: `now`, the transaction's; `moment`, at which it is sent."""
+    """Which times of `clock.sql` the query `name` takes."""
     text = query(name)
-    return frozenset(clock for clock in ("now", "moment") if f"%({clock})s" in text)
+    return frozenset(clock for clock in ("now", "moment", "later") if f"%({clock})s" in text)
 
 
 @cache

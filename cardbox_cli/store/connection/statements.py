@@ -22,6 +22,7 @@ from cardbox_cli.store.connection.queries import clocks, query, query_by_server
 from cardbox_cli.store.connection.tables import ESSENTIAL, KNOWN, SHARDING
 
 _STREAMED_AT_ONCE = 500
+_SNAPSHOT = (IsolationLevel.REPEATABLE_READ, True)
 _cursor_numbers = count(1)
 
 
@@ -113,14 +114,21 @@ class Statements:
             yield
             return
         before = connection.isolation_level, connection.read_only
-        connection.isolation_level, connection.read_only = IsolationLevel.REPEATABLE_READ, True
+        if before != _SNAPSHOT:
+            connection.isolation_level, connection.read_only = _SNAPSHOT
         try:
             with driver_errors.translated(), self._clocked(True), connection.transaction():
                 yield
         finally:
             # What was interrupted amid a statement, or closed, nobody uses again.
-            if self.idle:
+            if before != _SNAPSHOT and self.idle:
                 connection.isolation_level, connection.read_only = before
+
+    def only_read(self) -> None:
+        """From now on nothing here can write. Behind a pooler this holds for what is within a transaction."""
+        self.connection.isolation_level, self.connection.read_only = _SNAPSHOT
+        if self.direct:
+            self.run("only_read")
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -193,8 +201,15 @@ class Statements:
             return query(name), parameters
         if not self.sharded:
             return query_by_server(name, wanted), parameters
-        times = {clock: self.now() if clock == "now" else self.moment() for clock in wanted}
+        times = {clock: self._told(clock, parameters.get("delay")) for clock in wanted}
         return query(name), {**parameters, **times}
+
+    def _told(self, clock: str, delay: timedelta | None) -> datetime | None:
+        if clock == "moment":
+            return self.moment()
+        if clock == "now":
+            return self.now()
+        return None if delay is None else self.now() + delay
 
     def _cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
         # A caller's connection may have a row factory of its own.

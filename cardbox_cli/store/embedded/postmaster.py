@@ -26,8 +26,9 @@ _START_SECONDS = 30
 _STOP_SECONDS = 60.0
 # An empty lock file of this age was left by a crash; a younger one may be about to be written.
 _EMPTY_SECONDS = 2.0
-# Ends by itself: backends of a killed postmaster go away, another start of this server comes through.
-_PASSING = re.compile(r"pre-existing shared memory block|lock file \"")
+# Ends by itself: backends of a killed postmaster go away, another start of this server comes through, or was
+# killed before it wrote who it is.
+_PASSING = re.compile(r"pre-existing shared memory block|lock file \"|PID file \".*\" is empty")
 _FATAL = re.compile(r"\b(FATAL|PANIC): ")
 _PREFIX = re.compile(r"^\d{4}-\d\d-\d\d \S+ \S+ \[\d+\] ")
 

@@ -59,7 +59,11 @@ class InboxStore(ProjectStore):
         """Write a row; None where its id, or its type and correlation id, are taken."""
         values = msgspec.structs.asdict(row)
         values["payload"], values["context_headers"] = jsonb(row.payload), jsonb(row.context_headers)
-        return self._one(InboxRow, "insert_inbox", **values)
+        stamped = self._row("insert_inbox", **values)
+        if stamped is None:
+            return None
+        due_at, created_at = stamped
+        return msgspec.structs.replace(row.written(self.project_id, created_at), next_retry_at=due_at)
 
     def get(self, inbox_id: str) -> InboxRow:
         """The row of this id. Raises NotFound."""
@@ -143,7 +147,8 @@ class InboxStore(ProjectStore):
     def point(self, agent_turn_id: str, *, context_box_id: str | None, output_box_id: str | None) -> None:
         """Replace the boxes that a turn's row points to; None keeps one."""
         boxes = {"context_box_id": context_box_id, "output_box_id": output_box_id}
-        self._run("point_inbox", agent_turn_id=agent_turn_id, **boxes)
+        pointers = {name: box_id for name, box_id in boxes.items() if box_id is not None}
+        self._run("point_inbox", agent_turn_id=agent_turn_id, pointers=jsonb(pointers))
 
     def point_report(self, inbox_id: str, payload: dict[str, Any]) -> InboxRow | None:
         """Lead a report to another result, due at once; None where it cannot be claimed."""
@@ -162,15 +167,38 @@ class InboxStore(ProjectStore):
         self, *, target: str | None, owner: str, limit: int, lease: timedelta
     ) -> list[tuple[InboxRow, Lease]]:
         """Claim up to `limit` due rows, one of each agent that serves under `target` (None: under any)."""
-        named = {"owner": owner, "lease": lease}
-        claimed = self._all(InboxRow, "claim_due", target=target, limit=limit, **named)
-        if len(claimed) < limit and self._value("more_due"):
-            served, left = [row.agent_id for row in claimed], limit - len(claimed)
+        if not self.database.sharded:
+            taken = self._take("claim_due", "claim_due_by_agent", target, limit, owner=owner, delay=lease)
+            return [(row, _new_lease(row, owner, lease)) for row in taken]
+        with self.database.transaction(savepoint=False):
+            taken = self._take("take_due", "take_due_by_agent", target, limit)
+            self._lease(taken, owner, lease)
+        return [(row, _new_lease(row, owner, lease)) for row in taken]
+
+    def _take(
+        self, due: str, by_agent: str, target: str | None, limit: int, **leasing: Any
+    ) -> list[InboxRow]:
+        """What these two queries take, the second of what the first did not look at."""
+        taken = self._all(InboxRow, due, target=target, limit=limit, **leasing)
+        if len(taken) < limit and self._value("more_due"):
+            served, left = [row.agent_id for row in taken], limit - len(taken)
             # Some may be of agents whose heads others hold.
             asked = {"target": target, "served": served, "now": self.database.now()}
-            due = self._column("due_by_agent", **asked, limit=left + _SPARE)
-            claimed += self._all(InboxRow, "claim_due_by_agent", inbox_ids=due, limit=left, **named)
-        return [(row, _new_lease(row, owner, lease)) for row in claimed]
+            found = self._column("due_by_agent", **asked, limit=left + _SPARE)
+            taken += self._all(InboxRow, by_agent, inbox_ids=found, limit=left, **leasing)
+        return taken
+
+    def _lease(self, rows: Sequence[InboxRow], owner: str, lease: timedelta) -> None:
+        if rows:
+            self._run(
+                "insert_leases",
+                inbox_ids=[row.inbox_id for row in rows],
+                agent_ids=[row.agent_id for row in rows],
+                agent_turn_ids=[row.agent_turn_id for row in rows],
+                turn_epochs=[row.turn_epoch for row in rows],
+                owner=owner,
+                delay=lease,
+            )
 
     def consume(self, inbox_ids: Sequence[str], *, owner: str) -> list[str]:
         """Consume those of these rows that `owner` has claimed; their ids."""
@@ -207,7 +235,7 @@ class InboxStore(ProjectStore):
 
     def extend(self, inbox_ids: Sequence[str], *, owner: str, lease: timedelta) -> dict[str, int]:
         """Extend the leases of this owner, after `hold_agents`; the epoch of each that he still has."""
-        return dict(self._rows("extend_leases", inbox_ids=list(inbox_ids), owner=owner, lease=lease))
+        return dict(self._rows("extend_leases", inbox_ids=list(inbox_ids), owner=owner, delay=lease))
 
     def expired(self, *, limit: int) -> list[Lease]:
         """Leases whose time is over, or whose row is not claimed any more."""

@@ -22,4 +22,4 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
 -- The cards of these ids that a reader sees, in no order: the id, and the card's JSON.
 SELECT c.card_id, {api_card}
 FROM public.cards AS c
-WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s) AND {visible}
+WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s::text[]) AND {visible}

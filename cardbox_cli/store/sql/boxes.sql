@@ -1,6 +1,3 @@
--- fragment: moment
-%(moment)s::timestamptz
-
 -- fragment: ids
 CASE WHEN jsonb_typeof(b.card_ids) = 'array' THEN b.card_ids ELSE '[]' END
 

@@ -1,6 +1,3 @@
--- fragment: now
-%(now)s::timestamptz
-
 -- fragment: visible
 c.deleted_at IS NULL AND (c.expires_at IS NULL OR c.expires_at > {now})
 

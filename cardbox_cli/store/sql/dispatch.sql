@@ -176,7 +176,7 @@ free AS MATERIALIZED (
 -- fragment: turn_written
 SELECT EXISTS (SELECT FROM free), EXISTS (SELECT FROM written),
     (SELECT count(*) + 1 FROM {queued_of_agent}
-        AND (i.created_at, i.inbox_id) <= (%(now)s::timestamptz, %(inbox_id)s))
+        AND (i.created_at, i.inbox_id) < (%(now)s::timestamptz, %(inbox_id)s))
 
 -- name: write_turn
 -- Every row of a turn that is asked for, whose agent is assigned to it if it may be: whether that was still so,

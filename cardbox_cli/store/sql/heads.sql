@@ -71,7 +71,7 @@ WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
 -- name: extend_deadline
 -- The deadline of a suspended turn has been acted on: when to look at it again.
 UPDATE state.agent_state_head AS h
-SET resume_deadline = {now} + %(delay)s::interval, updated_at = {now}
+SET resume_deadline = {later}, updated_at = {now}
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
     AND h.active_agent_turn_id = %(agent_turn_id)s AND h.turn_epoch = %(turn_epoch)s
 

@@ -8,7 +8,7 @@ VALUES
      %(correlation_id)s, %(agent_turn_id)s, %(turn_epoch)s, %(context_headers)s, %(payload)s, %(status)s,
      {now}, {moment})
 ON CONFLICT DO NOTHING
-RETURNING {inbox_json}
+RETURNING i.next_retry_at, i.created_at
 
 -- name: inbox_row
 -- The row of this id.
@@ -58,19 +58,23 @@ SELECT count(*) FROM {queued_of_agent}
 
 -- name: move_inbox
 -- Changes the state of rows that are in one of the states that the change may come from. Finished ones are dated.
-UPDATE state.agent_inbox AS i
-SET status = %(target)s,
-    turn_epoch = coalesce(%(turn_epoch)s, i.turn_epoch),
-    retry_count = i.retry_count + %(attempts)s,
-    next_retry_at = CASE WHEN %(delay)s::interval IS NULL THEN i.next_retry_at ELSE {now} + %(delay)s END,
-    last_error = coalesce(%(error)s, i.last_error),
-    defer_reason = CASE WHEN %(target)s = 'deferred' THEN %(error)s ELSE i.defer_reason END,
-    processed_at = CASE WHEN %(target)s IN ('pending', 'deferred', 'queued') THEN NULL
-                        WHEN %(target)s = 'consumed' THEN coalesce(i.processed_at, {now})
-                        ELSE i.processed_at END,
-    archived_at = CASE WHEN %(target)s IN ('consumed', 'error', 'skipped') THEN coalesce(i.archived_at, {now}) END
-WHERE i.project_id = %(project_id)s AND i.inbox_id = ANY(%(inbox_ids)s) AND i.status = ANY(%(sources)s)
-RETURNING {inbox_json}
+WITH i AS (
+    UPDATE state.agent_inbox AS i
+    SET status = %(target)s,
+        turn_epoch = coalesce(%(turn_epoch)s, i.turn_epoch),
+        retry_count = i.retry_count + %(attempts)s,
+        next_retry_at = coalesce({later}, i.next_retry_at),
+        last_error = coalesce(%(error)s, i.last_error),
+        defer_reason = CASE WHEN %(target)s = 'deferred' THEN %(error)s ELSE i.defer_reason END,
+        processed_at = CASE WHEN %(target)s IN ('pending', 'deferred', 'queued') THEN NULL
+                            WHEN %(target)s = 'consumed' THEN coalesce(i.processed_at, {now})
+                            ELSE i.processed_at END,
+        archived_at = CASE WHEN %(target)s IN ('consumed', 'error', 'skipped')
+                           THEN coalesce(i.archived_at, {now}) END
+    WHERE i.project_id = %(project_id)s AND i.inbox_id = ANY(%(inbox_ids)s) AND i.status = ANY(%(sources)s)
+    RETURNING i.*
+)
+SELECT {inbox_json} FROM i
 
 -- name: close_inbox_of_turn
 -- What is still open of a turn that has ended is done: nobody need process it.
@@ -112,36 +116,46 @@ EXISTS (
             WHERE b.project_id = %(project_id)s AND b.agent_id = asked.agent_id
                 AND b.status = 'processing' AND b.message_type = 'turn')
 
--- fragment: claim_picked
--- Takes the rows of `picked`, whose heads are held: they are in processing then, with a lease. In one statement,
--- since a transaction of two, with the time as a parameter, makes a claim of one row take half as long again.
+-- fragment: claimed
+-- Takes the rows of `picked`, whose heads are held: they are in processing then.
 claimed AS (
     UPDATE state.agent_inbox AS i
     SET status = 'processing', processed_at = clock.now
     FROM picked, clock
     WHERE i.project_id = %(project_id)s AND i.inbox_id = picked.inbox_id AND i.status IN ('pending', 'deferred')
     RETURNING i.*
-), leased AS (
+)
+
+-- fragment: new_lease
+-- Whoever had the row before has lost it.
+ON CONFLICT (project_id, inbox_id) DO UPDATE
+SET owner = excluded.owner, turn_epoch = excluded.turn_epoch, claimed_at = excluded.claimed_at,
+    heartbeat_at = excluded.heartbeat_at, expires_at = excluded.expires_at
+
+-- fragment: leased
+-- Their leases, where one server has them all: a transaction of two statements makes a claim of one row take half as
+-- long again.
+leased AS (
     INSERT INTO cbx.leases AS l
         (project_id, inbox_id, agent_id, agent_turn_id, turn_epoch, owner, claimed_at, heartbeat_at, expires_at)
     SELECT %(project_id)s, i.inbox_id, i.agent_id, i.agent_turn_id, i.turn_epoch, %(owner)s, clock.now, clock.now,
-        clock.now + %(lease)s::interval
+        {later}
     FROM claimed AS i, clock
-    ON CONFLICT (project_id, inbox_id) DO UPDATE
-    SET owner = excluded.owner, turn_epoch = excluded.turn_epoch, claimed_at = excluded.claimed_at,
-        heartbeat_at = excluded.heartbeat_at, expires_at = excluded.expires_at
+    {new_lease}
 )
+
+-- fragment: rows_claimed
 SELECT {inbox_json} FROM claimed AS i ORDER BY i.created_at, i.inbox_id
 
 -- fragment: window
 -- No parameter: the planner counts on it, also in a plan that is kept.
 1000
 
--- name: claim_due
+-- fragment: due_picked
 -- Up to `limit` due rows of agents of a target, one of each, the oldest. Agents whose row is due for the longest
 -- time come first; those whose head another transaction holds are passed over. Looks at the `window` rows of the
 -- project that are due for the longest time and no further, so that its cost does not grow with what waits.
-WITH {clock}, picked AS MATERIALIZED (
+{clock}, picked AS MATERIALIZED (
     SELECT seen.inbox_id
     FROM (
         SELECT i.agent_id, i.inbox_id, i.next_retry_at, i.created_at
@@ -161,7 +175,26 @@ WITH {clock}, picked AS MATERIALIZED (
     ORDER BY seen.next_retry_at, seen.created_at, seen.inbox_id
     LIMIT %(limit)s
     FOR UPDATE OF h SKIP LOCKED
-), {claim_picked}
+)
+
+-- name: claim_due
+-- Takes them, and leases them to their owner.
+WITH {due_picked}, {claimed}, {leased}
+{rows_claimed}
+
+-- name: take_due
+-- Takes them, on shards, which want the leases in a statement of their own.
+WITH {due_picked}, {claimed}
+{rows_claimed}
+
+-- name: insert_leases
+-- The leases of rows that were just taken.
+INSERT INTO cbx.leases AS l
+    (project_id, inbox_id, agent_id, agent_turn_id, turn_epoch, owner, claimed_at, heartbeat_at, expires_at)
+SELECT %(project_id)s, g.inbox_id, g.agent_id, g.agent_turn_id, g.turn_epoch, %(owner)s, {now}, {now}, {later}
+FROM unnest(%(inbox_ids)s::text[], %(agent_ids)s::text[], %(agent_turn_ids)s::text[], %(turn_epochs)s::bigint[])
+    AS g (inbox_id, agent_id, agent_turn_id, turn_epoch)
+{new_lease}
 
 -- name: more_due
 -- Whether there are more due rows in the project than a claim has looked at.
@@ -205,10 +238,10 @@ WHERE asked.agent_id <> ALL(%(served)s::text[])
 ORDER BY oldest.next_retry_at, oldest.created_at, oldest.inbox_id
 LIMIT %(limit)s
 
--- name: claim_due_by_agent
+-- fragment: named_picked
 -- Up to `limit` of these rows, as far as they are due still, those that are due for the longest time first; those
 -- of agents whose head another transaction holds are passed over.
-WITH {clock}, picked AS MATERIALIZED (
+{clock}, picked AS MATERIALIZED (
     SELECT asked.inbox_id
     FROM state.agent_inbox AS asked
     JOIN state.agent_state_head AS h ON h.project_id = %(project_id)s AND h.agent_id = asked.agent_id
@@ -218,7 +251,17 @@ WITH {clock}, picked AS MATERIALIZED (
     ORDER BY asked.next_retry_at, asked.created_at, asked.inbox_id
     LIMIT %(limit)s
     FOR UPDATE OF h SKIP LOCKED
-), {claim_picked}
+)
+
+-- name: claim_due_by_agent
+-- Takes them, and leases them to their owner.
+WITH {named_picked}, {claimed}, {leased}
+{rows_claimed}
+
+-- name: take_due_by_agent
+-- Takes them, on shards.
+WITH {named_picked}, {claimed}
+{rows_claimed}
 
 -- name: consume_claimed
 -- The claimed rows of an owner are done. The heads are locked first, as by everybody, and in their order.
@@ -324,19 +367,19 @@ WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s)
 -- other systems look at are touched too. The heads are held already.
 WITH held AS (
     UPDATE cbx.leases AS l
-    SET heartbeat_at = {now}, expires_at = {now} + %(lease)s::interval
+    SET heartbeat_at = {now}, expires_at = {later}
     WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s
-    RETURNING l.project_id, l.inbox_id, l.agent_id, l.turn_epoch
+    RETURNING l.inbox_id, l.agent_id, l.turn_epoch
 ), rows AS (
     UPDATE state.agent_inbox AS i
     SET processed_at = {now}
     FROM held
-    WHERE i.project_id = held.project_id AND i.inbox_id = held.inbox_id AND i.status = 'processing'
+    WHERE i.project_id = %(project_id)s AND i.inbox_id = held.inbox_id AND i.status = 'processing'
 ), heads AS (
     UPDATE state.agent_state_head AS h
     SET updated_at = {now}
     FROM held
-    WHERE h.project_id = held.project_id AND h.agent_id = held.agent_id AND h.turn_epoch = held.turn_epoch
+    WHERE h.project_id = %(project_id)s AND h.agent_id = held.agent_id AND h.turn_epoch = held.turn_epoch
         AND h.status = 'running'
 )
 SELECT inbox_id, turn_epoch FROM held
@@ -364,16 +407,18 @@ LIMIT %(limit)s
 
 -- name: stamp_inbox
 -- A row carries its turn on at a new epoch.
-UPDATE state.agent_inbox AS i
-SET turn_epoch = %(turn_epoch)s
-WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s
-RETURNING {inbox_json}
+WITH i AS (
+    UPDATE state.agent_inbox AS i
+    SET turn_epoch = %(turn_epoch)s
+    WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s
+    RETURNING i.*
+)
+SELECT {inbox_json} FROM i
 
 -- name: point_inbox
--- Replaces box pointers of the row of a turn; null keeps one.
+-- Replaces box pointers of the row of a turn.
 UPDATE state.agent_inbox AS i
-SET payload = i.payload || jsonb_strip_nulls(jsonb_build_object(
-    'context_box_id', %(context_box_id)s::text, 'output_box_id', %(output_box_id)s::text))
+SET payload = i.payload || %(pointers)s::jsonb
 WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s AND i.message_type = 'turn'
 
 -- name: point_report

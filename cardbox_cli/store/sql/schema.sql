@@ -1,21 +1,3 @@
--- fragment: clock_offset
--- What the database's clock is moved by, where somebody looks at another time than the present one.
-coalesce(nullif(current_setting('cbx.clock_offset', true), ''), '0')::interval
-
--- fragment: server_now
-(now() + {clock_offset})
-
--- fragment: server_moment
-(clock_timestamp() + {clock_offset})
-
--- name: clock
--- The time by which rows are stamped: that of the transaction's begin.
-SELECT now() + {clock_offset}
-
--- name: moment
--- The time now, which goes on within a transaction.
-SELECT clock_timestamp() + {clock_offset}
-
 -- name: limit_pause
 -- How long a transaction may lie idle: this one once, or every one of the session.
 SELECT set_config('idle_in_transaction_session_timeout',
@@ -115,3 +97,7 @@ SELECT to_regclass('public.uniq_cards_tool_result_call') IS NOT NULL
 -- name: keep_plans
 -- What is prepared is planned once, whatever its parameters are.
 SET plan_cache_mode = 'force_generic_plan'
+
+-- name: only_read
+-- Every transaction of the session can only read, unless it says otherwise.
+SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY

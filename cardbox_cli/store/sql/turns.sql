@@ -13,11 +13,14 @@ WHERE t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s
 
 -- name: end_turn_record
 -- The end of a turn, once: no row where it has ended already.
-UPDATE cbx.turns AS t
-SET end_status = %(end_status)s, end_epoch = %(end_epoch)s, deliverable_card_id = %(deliverable_card_id)s,
-    error_code = %(error_code)s, error = %(error)s, ended_at = {moment}
-WHERE t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s AND t.end_status IS NULL
-RETURNING {record_json}
+WITH t AS (
+    UPDATE cbx.turns AS t
+    SET end_status = %(end_status)s, end_epoch = %(end_epoch)s, deliverable_card_id = %(deliverable_card_id)s,
+        error_code = %(error_code)s, error = %(error)s, ended_at = {moment}
+    WHERE t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s AND t.end_status IS NULL
+    RETURNING t.*
+)
+SELECT {record_json} FROM t
 
 -- name: reset_output_start
 -- Where the turn's own cards begin, in a box that replaces its output box.
@@ -119,28 +122,37 @@ ORDER BY w.created_at, w.tool_call_id
 
 -- name: receive_waiting_tool
 -- The result of a call is there.
-UPDATE state.turn_waiting_tools AS w
-SET wait_status = 'received', tool_result_card_id = %(card_id)s, received_at = {now}, updated_at = {now}
-WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
-    AND w.tool_call_id = %(tool_call_id)s AND w.wait_status = 'waiting'
-RETURNING {waiting_json}
+WITH w AS (
+    UPDATE state.turn_waiting_tools AS w
+    SET wait_status = 'received', tool_result_card_id = %(card_id)s, received_at = {now}, updated_at = {now}
+    WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
+        AND w.tool_call_id = %(tool_call_id)s AND w.wait_status = 'waiting'
+    RETURNING w.*
+)
+SELECT {waiting_json} FROM w
 
 -- name: apply_waiting_tool
 -- The result of a call is in the output box; no row where it was there already.
-UPDATE state.turn_waiting_tools AS w
-SET wait_status = 'applied', tool_result_card_id = %(card_id)s, received_at = coalesce(w.received_at, {now}),
-    applied_at = {now}, updated_at = {now}
-WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
-    AND w.tool_call_id = %(tool_call_id)s AND w.wait_status IN ('waiting', 'received')
-RETURNING {waiting_json}
+WITH w AS (
+    UPDATE state.turn_waiting_tools AS w
+    SET wait_status = 'applied', tool_result_card_id = %(card_id)s, received_at = coalesce(w.received_at, {now}),
+        applied_at = {now}, updated_at = {now}
+    WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
+        AND w.tool_call_id = %(tool_call_id)s AND w.wait_status IN ('waiting', 'received')
+    RETURNING w.*
+)
+SELECT {waiting_json} FROM w
 
 -- name: drop_waiting_tools
 -- Nobody waits for these calls any more.
-UPDATE state.turn_waiting_tools AS w
-SET wait_status = 'dropped', updated_at = {now}
-WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
-    AND w.wait_status IN ('waiting', 'received')
-RETURNING {waiting_json}
+WITH w AS (
+    UPDATE state.turn_waiting_tools AS w
+    SET wait_status = 'dropped', updated_at = {now}
+    WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
+        AND w.wait_status IN ('waiting', 'received')
+    RETURNING w.*
+)
+SELECT {waiting_json} FROM w
 
 -- name: lock_waiting_tool
 -- What a turn last waited for under this call id, held until the end of the transaction.

@@ -1,6 +1,7 @@
 """`cbx cost`: of turns, agents and boxes; its contract, its budget, its prices, and what it refuses."""
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -212,6 +213,26 @@ class TestBoxes:
         assert saved >= again["tokens"] + caller["tokens"]
         assert "read-again" not in [each["code"] for each in later["findings"]]
 
+    def test_a_turn_that_waits_gets_the_box_that_was_mended_for_it(
+        self, cbx: Cbx, conversation: str, ran: Ran, feed: Callable[[str], None]
+    ) -> None:
+        """By the commands that are printed, also by that of a box that came of the mended one."""
+        asked = ("dispatch", "--agent", "clerk", "--context-box", conversation, "-o", "id")
+        turn = succeed(cbx(*asked)).strip()
+        before = cbx("cost", turn, "-o", "json").json()
+        [again] = [each for each in before["findings"] if each["code"] == "read-again"]
+        first, grep, edit = [shlex.split(piece) for piece in again["fix"].split(" | ")]
+        feed("\n".join(card for card in lines(cbx(*first[1:])) if card not in grep[3::2]))
+        made = cbx(*edit[1:])
+        assert f"note: it is the context box of turn {turn}: `cbx turn rebox" in made.err
+        shorter = cbx("box", "compress", made.out.strip(), "--summary", "Gamma.", "--keep", "1")
+        found = re.search(rf"note: it came of the context box of turn {turn}: `cbx ([^`]+)`", shorter.err)
+        assert found is not None, shorter.err
+        succeed(cbx(*shlex.split(found[1])))
+        after = cbx("cost", turn, "-o", "json").json()
+        assert before["tokens"] - after["tokens"] > again["tokens"]
+        assert "read-again" not in [each["code"] for each in after["findings"]]
+
     @pytest.mark.parametrize("by", ["layer", "type", "tool", "card"])
     def test_are_told_by(self, by: str, cbx: Cbx, conversation: str) -> None:
         page = succeed(cbx("cost", conversation, "--by", by, "--top", "3"))
@@ -249,13 +270,14 @@ class TestBudget:
         assert cbx("cost", conversation, "--model", "gpt-4o", "--fail-over", "50%").code == 0
         over = cbx("cost", conversation, "--model", "gpt-4o", "--fail-over", "0.1%")
         assert over.code == 8
+        assert over.err.strip().endswith("over the budget of 128, 0.1% of what gpt-4o holds")
         unknown = cbx("cost", conversation, "--fail-over", "50%")
         assert (unknown.code, unknown.err.splitlines()[-2]) == (
             4,
             "error: --fail-over: nobody knows how many tokens the model 'unknown' holds",
         )
 
-    @pytest.mark.parametrize("budget", ["", "0%", "101%", "-1", "1e3", "many", "٣"])
+    @pytest.mark.parametrize("budget", ["", "0%", "101%", "-1", "1e3", "many", "٣", "٣%"])
     def test_that_is_none(self, budget: str, cbx: Cbx, conversation: str) -> None:
         refused = cbx("cost", conversation, "--fail-over", budget)
         assert (refused.code, refused.out) == (2, "")

@@ -98,6 +98,23 @@ def test_a_summary_in_the_place_of_a_large_card(cbx: Cbx, boxes: list[str], plac
     assert answer["steps"][-1]["tokens"] - later["steps"][-1]["tokens"] > card["tokens"]
 
 
+def test_of_a_session_of_coding(cbx: Cbx, real_data: Path) -> None:
+    """A tree of all files (7) is most of the last request; the note that the command puts in its place keeps
+    what it promises. The list of a folder (9) said nothing that the tree had not: all of its names that the
+    answer has were known."""
+    file = real_data / "claude-code_session_5c0375b4.jsonl"
+    *_, box = lines(cbx("card", "import", str(file), "-o", "id"))
+    found = cbx("cost", box, "-o", "json").json()["findings"]
+    assert [(each["code"], [card["position"] for card in each["evidence"]]) for each in found] == [
+        ("large-card", [7]),
+        ("unused-result", [9]),
+    ]
+    words = shlex.split(found[0]["fix"])[1:]
+    assert words[-2:] == ["--fit", "largest-results"]
+    fitted = cbx(*words, "--explain", "-o", "json").json()["explanation"]["tokens"]
+    assert fitted <= int(words[words.index("--max-tokens") + 1]) < found[0]["evidence"][0]["tokens"]
+
+
 def words_said(cbx: Cbx, box: str) -> list[str]:
     """What the assistant told the user."""
     messages = json.loads(succeed(cbx("render", "--box", box)))["messages"]

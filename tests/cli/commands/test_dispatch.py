@@ -301,7 +301,7 @@ class TestReport:
             (["--status", "failed"], 2, "needs an --error"),
             (["--status", "odd", "--error", "x"], 2, "unknown status 'odd'"),
             (["--error", " "], 2, "--error is empty"),
-            (["--result", "@/nowhere"], 3, "no file '/nowhere'"),
+            (["--result", "@/proc/nowhere"], 3, "no file '/proc/nowhere'"),
             (["--result", "@/dev/zero"], 4, "it is a device or a socket, no file"),
             (["--result", "1", "--result-text", "1"], 2, "exclude each other"),
             (["--result-text", "…"], 2, "--result-text … stands for the answer"),

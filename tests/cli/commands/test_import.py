@@ -15,6 +15,7 @@ import pytest
 
 from cardbox_cli.cli.parameters import large_files
 from cardbox_cli.limits import Limit
+from cardbox_cli.model import exact_json
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from tests.cli.conftest import PATIENCE, Shell, lines, succeed
@@ -432,13 +433,30 @@ def test_what_is_gone_from_a_folder_meanwhile_is_left_out(
     assert len(lines(cbx("card", "import", str(tmp_path), "-o", "id"))) == 1
 
 
-def test_zeros_that_lose_their_sign_are_counted(cbx: Cbx, tmp_path: Path) -> None:
-    (tmp_path / "f.json").write_text(
-        '{"model": "m", "temperature": -0.0, "messages": [{"role": "user", "content": "-0.0", "n": [-0.0, 0.0, -1.5]}, '
+def test_zeros_keep_their_sign(cbx: Cbx, tmp_path: Path) -> None:
+    file = tmp_path / "f.json"
+    file.write_text(
+        '{"model": "m", "temperature": -0.0, "messages": [{"role": "user", "content": "-0.0", "n": [-0.0, 0.0, -1.5, -0]}, '
         '{"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function", '
         '"function": {"name": "f", "arguments": "{\\"x\\":-0.0}"}}]}]}'
     )
-    result = cbx("card", "import", str(tmp_path / "f.json"), "-o", "id")
-    assert "2 numbers -0.0 stored as 0.0" in result.err
-    exported = cbx("card", "export", "--box", result.out.strip(), "--to", "openai").out
-    assert (exported.count("-0.0"), exported.count("-1.5")) == (2, 1)  # in the texts, where they stay
+    box = cbx("card", "import", str(file), "-o", "id").out.strip()
+    exported = cbx("card", "export", "--box", box, "--to", "openai").out
+    assert exact_json.are_same(exact_json.read(exported), exact_json.read(file.read_text()))
+    rendered = exact_json.read(cbx("render", "--box", box, "--format", "openai").out)
+    assert str(rendered["temperature"]) == "-0.0"
+    assert ", 0 new" in cbx("card", "import", str(file), "-o", "table").err
+
+
+def test_a_zero_that_gets_a_sign_makes_another_message(cbx: Cbx, tmp_path: Path) -> None:
+    file, boxes = tmp_path / "f.json", set()
+    for zero in ("0", "-0", "0.0", "-0.0"):
+        arguments = {"x": exact_json.read(zero)}
+        parts = [{"functionCall": {"name": "f", "args": arguments}}]
+        file.write_bytes(exact_json.encode({"contents": [{"role": "model", "parts": parts}]}))
+        box = cbx("card", "import", str(file), "-o", "id").out.strip()
+        assert f'"x": {zero}\n' in cbx("card", "export", "--box", box, "--to", "gemini").out
+        [message] = exact_json.read(cbx("card", "export", "--box", box, "--to", "openai").out)["messages"]
+        assert message["tool_calls"][0]["function"]["arguments"] == exact_json.encode(arguments).decode()
+        boxes.add(box)
+    assert len(boxes) == 4

@@ -129,3 +129,18 @@ def test_cards_are_as_old_as_their_lines_and_a_command_is_no_title(cbx: Cbx, tmp
     created = sorted(card["created_at"] for card in cards)
     assert created[0].startswith("2025-03-01T10:00:00")
     assert not created[1].startswith("9000")  # nothing is written in the future
+
+
+def test_links_that_lead_out_of_a_folder_are_left_out(cbx: Cbx, folder: Path, tmp_path: Path) -> None:
+    """Whoever packed it would choose which of our files are read."""
+    (folder / "b.jsonl").unlink()
+    (tmp_path / "ours.json").write_text(json.dumps(chat("private")))
+    (folder / "x.json").symlink_to(tmp_path / "ours.json")
+    (folder / "y.json").symlink_to("a.json")
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "0.json").write_text('{"id": 0, "source": "user", "action": "message"}')
+    (folder / "deep" / "events").symlink_to(tmp_path / "events")
+    result = cbx("card", "import", str(folder), "-o", "json")
+    titles = [box["title"] for box in json.loads(succeed(result))["boxes"]]
+    assert titles == ["one", "two", "one", "two", "three"]
+    assert f"{folder}/x.json is a link that leads out of the folder, and is left out" in result.err

@@ -4,8 +4,8 @@ import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -13,9 +13,9 @@ import pytest
 from cardbox_cli.execution.dispatch.request import DispatchResult
 from cardbox_cli.execution.worker.runner import Outcome
 from tests.cli.conftest import succeed
-from tests.cli.pictures.browser import dom, faults
 from tests.conftest import Cbx
 from tests.orchestration.conftest import says
+from tests.serve.page.conftest import Visitor
 
 HOSTILE = (
     '</pre></style><script>document.title = "hit"</script><img src="http://example.org/x" onerror="alert(1)">'
@@ -106,26 +106,6 @@ def test_a_trace_is_a_page_and_a_drawing(cbx: Cbx, turn: str) -> None:
     assert [title.split(",")[0] for title in titles] == [turn]
 
 
-def test_a_browser_runs_nothing_of_what_cards_say(page: Path) -> None:
-    free = page.with_name("free.html")
-    free.write_text(re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text()))
-    shown = dom(free)
-    assert "<title>hit</title>" not in shown
-    assert "<script" not in shown
-    assert "&lt;script&gt;document.title" in shown
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_serious_fault(page: Path, cbx: Cbx, turn: str, scheme: str) -> None:
-    options: list[Any] = ["--window-size=390,844"]
-    if scheme == "dark":
-        options.append("--blink-settings=preferredColorScheme=0")
-    assert faults(page, *options) == []
-    trace = page.with_name("trace.html")
-    trace.write_text(cbx("turn", "trace", turn, "--format", "html").out)
-    assert faults(trace, *options) == []
-
-
 @pytest.fixture
 def costs(cbx: Cbx, feed: Callable[[str], None], tmp_path: Path) -> Path:
     """The page of a conversation in which a tool with a hostile name gave the same twice."""
@@ -154,15 +134,73 @@ def test_the_page_of_costs_has_what_the_command_says(cbx: Cbx, costs: Path) -> N
         assert found["code"] in read.text
         assert found["fix"] is None or found["fix"] in read.text
     assert "read-again" in read.text
-    assert f"~{told['tokens']} in all" in read.text
+    assert f"~{told['tokens']:,} in all" in read.text
     titles = re.findall(r"card [^<>]*, (?:agent|tool|task)[^<>]*request \d", costs.read_text())
     assert len(titles) == sum(card["sends"] for card in told["by"]["card"])
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_serious_fault_in_costs(costs: Path, scheme: str) -> None:
-    dark = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
-    assert faults(costs, "--window-size=390,844", *dark) == []
+def test_of_many_requests_the_last_are_drawn(cbx: Cbx, feed: Callable[[str], None]) -> None:
+    """The first of them has all that was sent by then."""
+    talk = [{"role": role, "content": "word"} for role in ("user", "assistant")] * 105
+    feed(json.dumps(talk))
+    box = succeed(cbx("card", "import", "-", "-o", "id")).strip()
+    cells = re.findall(r"<title>card [^<]*, request (\d+):", succeed(cbx("cost", box, "--format", "html")))
+    assert (min(map(int, cells)), max(map(int, cells)), cells.count("6")) == (6, 105, 11)
+
+
+@pytest.fixture
+def pages(cbx: Cbx, turn: str, page: Path, costs: Path) -> list[Path]:
+    """A page of each kind."""
+    trace = page.with_name("trace.html")
+    trace.write_text(succeed(cbx("turn", "trace", turn, "--format", "html")))
+    return [page, costs, trace]
+
+
+def test_a_browser_finds_nothing_amiss(pages: list[Path], visit: Callable[..., Visitor]) -> None:
+    """Not even without its policy does a page ask for anything, run a script, or go beyond the screen's edge."""
+    for width, scheme in product((390, 1366), ("light", "dark")):
+        visitor = visit(width, scheme, at=pages[0].parent.as_uri(), bypass_csp=True)
+        for page in pages:
+            visitor.go(f"/{page.name}")
+            assert visitor.page.locator("h1").inner_text() == visitor.page.title() != "hit"
+            assert visitor.page.locator("script, img").count() == 0
+            assert (visitor.overflows(), visitor.faults()) == (0, []), (page.name, width, scheme)
+
+
+def test_the_policy_lets_the_own_style_in(pages: list[Path], visit: Callable[..., Visitor]) -> None:
+    visitor = visit(scheme="dark", at=pages[0].parent.as_uri())
+    for page in pages:
+        visitor.go(f"/{page.name}")
+        ground = visitor.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert ground == "rgb(13, 17, 23)"
+
+
+def test_a_drawing_of_its_own_asks_for_nothing(
+    cbx: Cbx, turn: str, tmp_path: Path, visit: Callable[..., Visitor]
+) -> None:
+    (tmp_path / "trace.svg").write_text(succeed(cbx("turn", "trace", turn, "--format", "svg")))
+    visitor = visit(at=tmp_path.as_uri())
+    visitor.go("/trace.svg")
+    assert visitor.page.locator("text").text_content() == "clerk (ended success)"
+
+
+def test_what_hides_or_turns_round_is_spelled_out(cbx: Cbx, feed: Callable[[str], None]) -> None:
+    feed(json.dumps([{"role": "user", "content": "a\u202eb\x1b[31mc\u200bd\ufffee"}]))
+    box = succeed(cbx("card", "import", "-", "-o", "id")).strip()
+    shown = Reader(succeed(cbx("render", "--box", box, "--format", "html"))).text
+    assert r"a\u202eb\x1b[31mc\u200bd\ufffee" in shown
+
+
+def test_a_text_of_many_lines_is_folded(cbx: Cbx, feed: Callable[[str], None]) -> None:
+    """Its beginning is what is seen, and is gone where the whole is unfolded."""
+    lines = "\n".join(str(number) for number in range(40))
+    feed(json.dumps([{"role": "user", "content": lines}, {"role": "user", "content": "short"}]))
+    box = succeed(cbx("card", "import", "-", "-o", "id")).strip()
+    shown = succeed(cbx("render", "--box", box, "--format", "html"))
+    [details] = re.findall(r"<details>.*?</details>", shown, re.DOTALL)
+    beginning = "\n".join(str(number) for number in range(12))
+    assert f"<summary><span>{beginning}</span> … (109 characters)</summary>" in details
+    assert f">{lines}</pre>" in details
 
 
 def test_an_empty_box_costs_a_page_too(cbx: Cbx) -> None:

@@ -82,6 +82,7 @@ def test_the_sums_are_the_tokens_of_the_requests(
 def test_a_box_is_what_its_answers_were_asked_with(drawn: list[tuple[str, str]]) -> None:
     cards = [card_of(kind, text, number) for number, (kind, text) in enumerate(drawn) if kind in "uatr"]
     found = conversation(request(*cards))
+    assert list(found[1:]) == list(found)[1:]
     for sent in found:
         length = len(sent.request.messages)
         assert sent.request.messages == request(*cards[:length]).messages

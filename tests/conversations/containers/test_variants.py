@@ -1,6 +1,7 @@
 """What files of agents may be besides the usual: older versions, folders, other packers, messages of odd kinds."""
 
 import json
+import os
 import sys
 import zipfile
 from pathlib import Path
@@ -182,12 +183,29 @@ def test_a_folder_of_events_is_one_conversation_that_grows(cbx: Cbx, tmp_path: P
     assert last == {"role": "assistant", "content": "I look twice.\nDone."}
 
 
+@pytest.mark.parametrize(("odd", "message"), [("pipe", "it is no file"), ("link", "it is a link")])
+def test_a_folder_that_somebody_else_filled_leads_nowhere(
+    cbx: Cbx, tmp_path: Path, odd: str, message: str
+) -> None:
+    """A named pipe would never end, a link would bring in what only we may read."""
+    events = tmp_path / "abc" / "events"
+    written(events, "0.json", json.dumps(EVENTS[0]))
+    if odd == "pipe":
+        os.mkfifo(events / "1.json")
+    else:
+        written(tmp_path, "ours.json", json.dumps(EVENTS[1]))
+        (events / "1.json").symlink_to(tmp_path / "ours.json")
+    refused = cbx("card", "import", str(events))
+    assert refused.code == 4
+    assert f"{events}/1.json cannot be read: {message}" in refused.err
+
+
 def test_an_event_that_cannot_be_read_is_named(cbx: Cbx, tmp_path: Path) -> None:
     (tmp_path / "events" / "1.json").mkdir(parents=True)
     result = cbx("card", "import", str(tmp_path))
     assert (result.code, result.err.splitlines()[0]) == (
         4,
-        f"error: {tmp_path / 'events' / '1.json'} cannot be read: Is a directory",
+        f"error: {tmp_path / 'events' / '1.json'} cannot be read: it is no file",
     )
 
 

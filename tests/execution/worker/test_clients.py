@@ -154,13 +154,21 @@ def test_one_that_does_not_begin_fails_the_request(start: Start, program: str, m
     assert message in failed.stderr
 
 
-@pytest.mark.parametrize("line", ["done", "[1]", '{"answer": ', '{"error": 1}', ""])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("done", "[1]", '{"answer": ', '{"error": 1}', "", '{"id": "1", "answer": 1}'),
+        # Deeper than anybody reads, and a text with half a surrogate pair.
+        pytest.param('{"answer": ' + "[" * 20_000, id="deep"),
+        '{"answer": "\\ud800"}',
+    ],
+)
 def test_a_line_of_another_kind_is_named_and_its_client_replaced(start: Start, line: str) -> None:
     ask = start(f"print({line!r}, flush=True) if request == 'odd' else say(answer=str(os.getpid()))")
     pid = int(ask().stdout)
     failed = ask("odd")
     assert (failed.succeeded, failed.exit_code) == (False, 1)
-    assert f'is not {{"answer": …}} or {{"error": "…"}}: {line!r}' in failed.stderr
+    assert f'is not {{"answer": …}} or {{"error": "…"}}: {line[:200]!r}' in failed.stderr
     assert is_gone(pid)
     assert int(ask().stdout) != pid
 
@@ -276,3 +284,27 @@ def test_what_a_client_says_unasked_is_no_answer_to_the_next_request(start: Star
     assert ask("first").stdout == b"first"
     until(lambda: Path(ask.clients._environment["FOLDER"], "said").exists())
     assert ask("second").stdout == b"second"
+
+
+def test_what_is_no_utf8_is_a_line_of_another_kind(start: Start) -> None:
+    ask = start("os.write(1, b'{\"answer\": \"\\xff\"}\\n') if request == 'odd' else say(answer='well')")
+    assert 'is not {"answer": …}' in ask("odd").stderr
+    assert ask().stdout == b"well"
+
+
+def test_with_its_id_an_answer_that_comes_late_answers_no_other_request(start: Start) -> None:
+    """However late: here the second request has been read before the first is answered once more."""
+    ask = start(
+        "if request == 'second': say(id=1, answer='of the first')\nsay(id=asked['id'], answer=request)"
+    )
+    assert [ask(each).stdout for each in ("first", "second", "third")] == [b"first", b"second", b"third"]
+
+
+@pytest.mark.parametrize("number", [0, 3, -1, 10**30])
+def test_an_id_that_was_not_asked_is_no_answer(start: Start, number: int) -> None:
+    ask = start(f"say(id={number} if request == 'odd' else asked['id'], answer=request)")
+    assert ask("well").stdout == b"well"
+    odd = ask("odd")
+    assert (odd.succeeded, odd.stdout) == (False, b"")
+    assert "the last one has the id 2" in odd.stderr or "is not" in odd.stderr
+    assert ask("well").stdout == b"well"

@@ -264,7 +264,7 @@ def test_a_turn_that_nothing_could_end_asks_no_model(
     tool("look")
     profile(must_end_with=["submit", "hand_in"], allowed_tools=allowed)
     turn = ask()
-    rest = run("touch /nowhere; exit 3")
+    rest = run("exit 3")
     assert (rest.kind, rest.error_code, rest.steps) == ("ended", "must_end_with_not_offered", 0)
     assert rest.message == (
         "its profile says that a turn ends with a call of 'submit' or 'hand_in' (must_end_with), which is not "

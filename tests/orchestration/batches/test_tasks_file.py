@@ -7,6 +7,7 @@ from textwrap import dedent
 import pytest
 
 from cardbox_cli.errors import BadRequest, InvalidInput
+from cardbox_cli.limits import Limit
 from cardbox_cli.model.handwritten.batches import ForkJoin
 from cardbox_cli.orchestration.batches.tasks_file import read_tasks
 
@@ -136,3 +137,28 @@ def test_a_matrix_of_more_combinations_than_any_memory_holds_is_refused_at_once(
     text = f"matrix:\n{variables}tasks: [{{target_strategy: new, target_ref: c, instruction: x}}]"
     with pytest.raises(BadRequest, match=rf"got={1000**8}, max=8"):
         read_tasks(text, "tasks.yaml", folder=Path(), limit=8)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """
+        matrix: {note: {glob: '*.txt'}, number: [1, 2, 3]}
+        tasks: [{target_strategy: new, target_ref: a, instruction: 'Read ${note.text}'}]
+        """,
+        """
+        matrix: {note: {glob: '*.txt'}}
+        tasks: [{target_strategy: new, target_ref: a, instruction: '${note.text}${note.text}${note.text}'}]
+        """,
+    ],
+    ids=["many tasks", "one task"],
+)
+def test_tasks_have_a_size_together(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr("cardbox_cli.orchestration.batches.tasks_file.INPUT_SIZE", Limit(1, "MiB", ""))
+    (tmp_path / "a.txt").write_text("x" * 300_000)
+    assert read(text).tasks
+    (tmp_path / "a.txt").write_text("x" * 400_000)
+    with pytest.raises(InvalidInput, match="larger than 1 MiB together"):
+        read(text)

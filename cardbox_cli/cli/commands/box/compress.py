@@ -92,7 +92,7 @@ def command(
         made = compress_box(
             database, session().project_id, covering, text, author_id=OPERATOR, dry_run=dry_run
         )
-        notes = tell_turns(database, made, "box compress")
+        notes = tell_turns(database, made.box_id, made.from_box_id, "box compress")
         session().made(card_id=made.summary_card_id, box_id=made.box_id)
     saved = f"~{made.tokens_covered} tokens of {count(len(covering.cards), 'message')}"
     emit_mended(made, dry_run=dry_run, facts=[("summary", f"~{made.tokens_summary} tokens for {saved}")])
@@ -147,4 +147,6 @@ def _why(ran: "Ran", timeout: float) -> str:
         return f"took more than {timeout:g} seconds"
     if ran.too_long:
         return f"printed more than {RESULT_SIZE}"
+    if ran.exit_code < 0:
+        return f"was ended by signal {-ran.exit_code}"
     return "printed nothing" if ran.succeeded else f"failed with exit code {ran.exit_code}"

@@ -10,6 +10,7 @@ from typer import Option
 
 from cardbox_cli.cli.auditing import audit
 from cardbox_cli.cli.commands.box.members import told_of
+from cardbox_cli.cli.commands.box.mended import tell_turns
 from cardbox_cli.cli.parameters.editor import Edited, changed_meanwhile, edited, taken_from
 from cardbox_cli.cli.parameters.inputs import decline, source_name
 from cardbox_cli.cli.parameters.options import BoxId
@@ -167,7 +168,8 @@ def _written(wanted: Sequence[_Line], new: Edited, old: Box, in_place: bool) -> 
             return changed, []
         made = boxes.derive(old, ids)
         session().made(box_id=made.box_id)
-        return made, changed_meanwhile(boxes, old.box_id, read, made)
+        told = tell_turns(boxes.database, made.box_id, old.box_id, "box edit")
+        return made, [*changed_meanwhile(boxes, old.box_id, read, made), *told]
 
 
 def _resolved(cards: "CardStore", wanted: Sequence[_Line], held: Set[str]) -> list[str]:

@@ -21,14 +21,18 @@ def command(
 ) -> None:
     """Make a new box with what summaries stand for, each card in its old place.
 
-    What was appended to the compressed box stays behind it.
+    What was appended to the compressed box stays behind it. Of a card that is gone meanwhile the id comes
+    back, as the old box has it.
     """
     from cardbox_cli.mending.mend import expand_box
 
-    with session().stores() as (_, boxes):
+    with session().stores() as (cards, boxes):
         made = expand_box(boxes.database, session().project_id, boxes.resolve(box), dry_run=dry_run)
-        notes = tell_turns(boxes.database, made, "box expand")
+        gone = cards.absent([change.card_id for change in made.changes if change.kind == "added"])
+        notes = tell_turns(boxes.database, made.box_id, made.from_box_id, "box expand")
         session().made(box_id=made.box_id)
     emit_mended(made, dry_run=dry_run)
+    for card_id in gone:
+        announce(f"warning: card {card_id} is gone; its id is back in its place")
     for note in notes:
         announce(note)

@@ -31,17 +31,19 @@ def emit_mended(mended: "Mended", *, dry_run: bool, facts: Sequence[tuple[str, s
     output.emit(mended, table=table, ids=[mended.box_id] if mended.box_id else [])
 
 
-def tell_turns(database: "Database", mended: "Mended", reason: str) -> list[str]:
-    """What to say of the active turns that have the old box: the command that gives them the new one."""
-    from cardbox_cli.mending.waiting import active_users
+def tell_turns(database: "Database", box_id: str | None, from_box_id: str, reason: str) -> list[str]:
+    """What to say of the active turns that have the old box, or one that it came of: the command that gives
+    them the new one. Nothing after a dry run (`box_id` is None), or where no box was made."""
+    from cardbox_cli.mending.waiting import active_users, line_of
 
-    if mended.box_id in (None, mended.from_box_id):
+    if box_id in (None, from_box_id):
         return []
-    users = active_users(database, session().project_id, mended.from_box_id)
+    line = line_of(database, session().project_id, from_box_id)
     return [
-        f"note: it is the {user.use} box of turn {user.agent_turn_id}"
-        + (f": {_rebox(user, mended.box_id, reason)} gives it the new one" if user.waits else _RUNS)
-        for user in users
+        f"note: {whose} the {user.use} box of turn {user.agent_turn_id}"
+        + (f": {_rebox(user, box_id, reason)} gives it the new one" if user.waits else _RUNS)
+        for whose, box_ids in (("it is", line[:1]), ("it came of", line[1:]))
+        for user in active_users(database, session().project_id, box_ids)
         if user.use in ("context", "output")
     ]
 

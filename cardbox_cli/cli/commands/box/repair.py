@@ -77,7 +77,7 @@ def command(
             turn=own_turn(),
             dry_run=dry_run,
         )
-        notes = tell_turns(database, mended, "box repair")
+        notes = tell_turns(database, mended.box_id, mended.from_box_id, "box repair")
         if mended.changes and mended.box_id is not None:
             session().made(box_id=mended.box_id)
     if left:

@@ -257,9 +257,6 @@ class _Import:
         announce(f"{lead}{count(len(boxes), 'conversation')}, {count(total, 'card')}, {new} new")
         if imported.empty:
             announce(f"{lead}{count(imported.empty, 'conversation')} without a message left out")
-        if imported.negative_zeros:
-            numbers = count(imported.negative_zeros, "number")
-            announce(f"{lead}{numbers} -0.0 stored as 0.0: Postgres knows one zero in JSON")
         if imported.replaced_characters:
             announce(f"{count(imported.replaced_characters, 'character')} replaced by U+FFFD")
 

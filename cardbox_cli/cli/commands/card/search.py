@@ -1,11 +1,8 @@
 """`cbx card search`."""
 
 import re
-from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import msgspec
 from typer import Argument
 
 from cardbox_cli.cli.commands.card.listing import CardTypes
@@ -19,15 +16,6 @@ from cardbox_cli.cli.terminal.shown import Columns, chosen
 from cardbox_cli.cli.terminal.tables import Column
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
-from cardbox_cli.model.card_words import PREVIEW, full_text
-from cardbox_cli.model.cards import Card
-from cardbox_cli.model.text.escaping import one_line
-from cardbox_cli.model.text.found_text import around, pattern, searched_words
-
-if TYPE_CHECKING:
-    from cardbox_cli.store.views.boxes import BoxViews
-
-_PAGE = 200
 
 
 @verb("cbx card search 'payment timeout'", "cbx card search 超时 --type tool.result", pages=True, reads=True)
@@ -50,17 +38,18 @@ def command(
     """
     from cardbox_cli.store.cards import CardFilter
     from cardbox_cli.store.views.boxes import BoxViews
+    from cardbox_cli.store.views.found_cards import found_cards, found_pattern
 
     text = " ".join(words)
     if not text.strip():
         raise UsageError("there is nothing to search for", hint="give a word")
-    found = pattern(searched_words(text))
+    found = found_pattern(text)
     shown = chosen(_columns(found), columns)
     with session().stores() as (cards, _):
         views = BoxViews(cards.database, cards.project_id)
         read, further = filtered(cards.newest, cards.further, CardFilter(text=text, types=types or None))
         listing = Listing(
-            lambda size: _with_boxes(read(size), views, found),
+            lambda size: found_cards(read(size), views, found),
             further,
             limit,
             shown,
@@ -68,27 +57,6 @@ def command(
             empty=none_of("cards", narrowed=True),
         )
         show_list(listing, cards.database)
-
-
-class FoundCard(Card, frozen=True, kw_only=True, gc=False):
-    """A card that a search found, what it says where that was, and the box that has held it for longest."""
-
-    match: str
-    box_id: str | None
-
-
-def _with_boxes(
-    found: Iterable[Card], views: "BoxViews", words: re.Pattern[str] | None
-) -> Iterator[FoundCard]:
-    cards = iter(found)
-    while page := list(islice(cards, _PAGE)):
-        held = views.holding([card.card_id for card in page])
-        for card in page:
-            yield FoundCard(
-                **msgspec.structs.asdict(card),
-                match=one_line(around(full_text(card), words), PREVIEW),
-                box_id=held.get(card.card_id),
-            )
 
 
 *_OF_CARDS, _PREVIEW = CARD

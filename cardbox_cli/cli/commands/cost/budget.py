@@ -10,7 +10,7 @@ from cardbox_cli.context.providers.registry import window
 from cardbox_cli.errors import Findings, InvalidInput, UsageError
 from cardbox_cli.model.text.quantities import token_count
 
-_PERCENT = re.compile(r"(\d{1,3}(?:\.\d+)?)%")
+_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%")
 
 
 class Budget(NamedTuple):
@@ -43,7 +43,7 @@ class Budget(NamedTuple):
     def _said(self, step: StepCost) -> str:
         if self.share is None:
             return f"{self.tokens}"
-        return f"{self._most(step):.0f}, {self.share:.0%} of what {step.model} holds"
+        return f"{self._most(step):.0f}, {self.share * 100:g}% of what {step.model} holds"
 
 
 class _BudgetType(click.ParamType[Budget]):

@@ -18,6 +18,9 @@ from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.escaping import flat, one_line
 from cardbox_cli.model.text.quantities import count, token_count
 
+# How a number of tokens is told.
+Say = Callable[..., str]
+
 
 class Page(NamedTuple):
     """How the costs are shown: what the tokens are told by, how many lines, at what prices, and whether as a
@@ -69,41 +72,42 @@ def _print_text(costed: Costed, found: Costs, page: Page) -> None:
         announce(f"{len(found.findings) - page.top} more findings; --top {len(found.findings)} shows all")
 
 
-def _facts(found: Costs) -> list[tuple[str, str | None]]:
+def _facts(found: Costs, say: Say = token_count) -> list[tuple[str, str | None]]:
     account, steps = found.account, found.account.steps
     greatest = max(steps, key=lambda step: step.tokens, default=None)
     return [
         ("requests", str(len(steps))),
-        ("tokens", f"{token_count(account.tokens, exact=account.exact)} in all"),
-        ("greatest", None if greatest is None else _greatest(greatest)),
-        ("cache", _cache(found, account.exact) if len(steps) > 1 else None),
+        ("tokens", f"{say(account.tokens, exact=account.exact)} in all"),
+        ("greatest", None if greatest is None else _greatest(greatest, say)),
+        ("cache", _cache(found, account.exact, say) if len(steps) > 1 else None),
         ("money", None if found.money is None else _money(found.money)),
     ]
 
 
 def _print_picture(costed: Costed, found: Costs, page: Page) -> None:
     from cardbox_cli.pictures.cost import CostPicture, cost_page
+    from cardbox_cli.pictures.steps import told
 
     picture = CostPicture(
         name=f"{costed.kind} {costed.id}",
-        facts={name: value for name, value in _facts(found) if value is not None},
+        facts={name: value for name, value in _facts(found, told) if value is not None},
         account=found.account,
         findings=[(each, _line(each.mend)) for each in found.findings[: page.top]],
     )
     output.write(cost_page(picture), end="")
 
 
-def _greatest(step: StepCost) -> str:
+def _greatest(step: StepCost, say: Say) -> str:
     holds = window(step.model)
     of_window = "" if holds is None else f", {step.tokens / holds:.1%} of what {step.model} holds"
-    return f"{token_count(step.tokens, exact=not step.estimated)} tokens in request {step.number}{of_window}"
+    return f"{say(step.tokens, exact=not step.estimated)} tokens in request {step.number}{of_window}"
 
 
-def _cache(found: Costs, exact: bool) -> str:
+def _cache(found: Costs, exact: bool, say: Say) -> str:
     account = found.account
     share = account.kept / account.tokens if account.tokens else 0
     broken = sum(step.breaks for step in account.steps)
-    return f"keeps {token_count(account.kept, exact=exact)} tokens, {share:.1%}; " + (
+    return f"keeps {say(account.kept, exact=exact)} tokens, {share:.1%}; " + (
         "never broken" if not broken else f"broken {count(broken, 'time')}"
     )
 

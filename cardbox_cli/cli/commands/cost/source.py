@@ -1,5 +1,7 @@
 """The requests whose costs are asked for: of a turn, an agent's turns, a chat's runs, a box's answers."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
@@ -31,7 +33,7 @@ class Costed(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     id: str
-    series: list[Sent]
+    series: Sequence[Sent]
     profile: str | None = None
     chat: ChatSubject | None = None
 

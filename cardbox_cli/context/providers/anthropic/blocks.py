@@ -48,7 +48,7 @@ def of_server(name: str) -> bool:
 
 def call_of_block(block: Block) -> dict[str, Any]:
     """The tool call that a tool_use block is. Equal inputs give equal arguments."""
-    arguments = exact_json.canonical(exact_json.encode(block["input"])).decode()
+    arguments = exact_json.canonical_text(block["input"])
     function = {"name": block["name"], "arguments": arguments}
     return {"id": block["id"], "type": "function", "function": function}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from cardbox_cli.context.parts import is_text, kind, text_at, texts_in
 from cardbox_cli.context.providers.data_urls import file_of, file_part
-from cardbox_cli.context.providers.parted import Answered, Part, Parting
+from cardbox_cli.context.providers.parted import Answered, Part, Parting, text_alone
 from cardbox_cli.context.providers.provider import Body
 from cardbox_cli.context.tool_calls import input_of
 from cardbox_cli.model import exact_json
@@ -50,7 +50,7 @@ def call_of(block: Part) -> dict[str, Any] | None:
     given = value.get("input")
     if not isinstance(given, dict):
         return None
-    text = exact_json.canonical(exact_json.encode(given)).decode()
+    text = exact_json.canonical_text(given)
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
 
 
@@ -107,8 +107,11 @@ def make(body: Body, failed: bool) -> list[Part]:
     content = body.get("content")
     if body["role"] in ("tool", "function"):
         return [_result(body, texts_in(content), failed)]
-    given = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
-    blocks = [made for part in given if (made := _block(part)) is not None]
+    if isinstance(content, str):
+        blocks: list[Part] = [{"text": content}] if content.strip() else []
+    else:
+        given = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+        blocks = [made for part in given if (made := _block(part)) is not None]
     refusal = body.get("refusal")
     blocks += [{"text": refusal}] if isinstance(refusal, str) and refusal.strip() else []
     calls = body.get("tool_calls")
@@ -195,4 +198,5 @@ PARTING = Parting(
     files=lambda part: [file] if (file := file_of_block(part)) else [],
     make=make,
     lost=lost,
+    text=text_alone,
 )

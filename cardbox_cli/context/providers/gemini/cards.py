@@ -57,7 +57,7 @@ def _named(messages: Iterable[Body]) -> Iterator[Body]:
 def _is_message(value: Any) -> bool:
     """Whether it is a content: an object with a list of parts, which have no type, and no other content."""
     parts = value.get("parts") if isinstance(value, dict) and "content" not in value else None
-    return isinstance(parts, list) and not any(kind(part) for part in parts)
+    return isinstance(parts, list) and not any(map(kind, parts))
 
 
 def _problem(message: Any) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from cardbox_cli.context.parts import is_text, kind, text_at, texts_in
 from cardbox_cli.context.providers.data_urls import address_of, file_of, file_part
-from cardbox_cli.context.providers.parted import Answered, Part, Parting
+from cardbox_cli.context.providers.parted import Answered, Part, Parting, text_alone
 from cardbox_cli.context.providers.provider import Body
 from cardbox_cli.context.tool_calls import input_of
 from cardbox_cli.model import exact_json
@@ -34,6 +34,7 @@ _SNAKES = {
     "displayName": "display_name",
     "thoughtSignature": "thought_signature",
 }
+_KINDS = {spelled: name for name in KINDS for spelled in (name, _SNAKES.get(name, name))}
 # The name of a result until that of its call is known: no card can hold such a text.
 UNNAMED = "\0"
 # Under which keys a function's answer is a text alone: the one that is written, and Google's own package's.
@@ -49,6 +50,9 @@ def at(value: Any, key: str) -> Any:
 
 def kind_of(part: Any) -> str:
     """Which of KINDS a part is; "" for none."""
+    if type(part) is dict and len(part) == 1:
+        [(key, value)] = part.items()
+        return _KINDS.get(key, "") if value is not None else ""
     return next((name for name in KINDS if at(part, name) is not None), "")
 
 
@@ -59,7 +63,7 @@ def call_of(part: Part) -> dict[str, Any] | None:
     arguments = value.get("args") if isinstance(value, dict) else None
     if not name or not (arguments is None or isinstance(arguments, dict)):
         return None
-    text = exact_json.canonical(exact_json.encode(arguments or {})).decode()
+    text = exact_json.canonical_text(arguments or {})
     return {
         "id": text_at(value, "id") or "",
         "type": "function",
@@ -119,8 +123,11 @@ def make(body: Body, failed: bool) -> list[Part]:
     content = body.get("content")
     if body["role"] in ("tool", "function"):
         return [_response(body, texts_in(content), failed)]
-    given = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
-    parts = [made for part in given if (made := _part(part)) is not None]
+    if isinstance(content, str):
+        parts: list[Part] = [{"text": content}] if content.strip() else []
+    else:
+        given = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+        parts = [made for part in given if (made := _part(part)) is not None]
     refusal = body.get("refusal")
     parts += [{"text": refusal}] if isinstance(refusal, str) and refusal else []
     calls = body.get("tool_calls")
@@ -208,4 +215,5 @@ PARTING = Parting(
     make=make,
     names_results=True,
     lost=lost,
+    text=text_alone,
 )

@@ -28,6 +28,8 @@ _TYPES = {
     "system": RENDERED_PROMPT,
     "developer": RENDERED_PROMPT,
 }
+# The roles that may say a text and nothing else, which a card's own fields hold.
+_PLAIN_ROLES = ("user", "assistant", "system", "developer")
 _OWN_ROLES = ("tool", "function", "developer")
 _OWN_KEYS = ("tool_calls", "function_call")
 _OWN_PARTS = ("image_url", "input_audio", "file", "refusal")
@@ -43,7 +45,10 @@ def original(card: Card | CardDraft) -> Body | None:
 
 def card_of_message(message: Body) -> CardDraft:
     """The card that holds a message; `chat_body` gives the same message back."""
-    role, name = message["role"], message.get("name")
+    role = message["role"]
+    if role in _PLAIN_ROLES and len(message) == 2 and type(text := message.get("content")) is str:
+        return imported_card(_TYPES[role], text, role=role)
+    name = message.get("name")
     names_function = _TYPES[role] == TOOL_RESULT and isinstance(name, str)
     calls = message.get("tool_calls") if role == "assistant" else None
     call_id = text_at(message, "tool_call_id") if role == "tool" else None

@@ -77,6 +77,14 @@ def words_of_item(item: Part) -> str:
     return "\n".join(text for key in ("code", "query") if (text := text_at(item, key)))
 
 
+def text_alone(role: str, item: Part) -> str | None:
+    """The text of a message that says nothing else; None where it is blank, too."""
+    if type(item) is not dict or len(item) != 2 or item.get("role") != role:
+        return None
+    text = item.get("content")
+    return text if type(text) is str and not text.isspace() and text else None
+
+
 def _words(content: Any) -> str:
     """The texts of content parts, and a word for what is none."""
     if isinstance(content, str):
@@ -202,4 +210,5 @@ PARTING = Parting(
     has_custom_calls=True,
     has_detail=True,
     lost=lost,
+    text=text_alone,
 )

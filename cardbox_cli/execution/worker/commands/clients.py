@@ -1,10 +1,12 @@
 """Clients of models that stay: each is started once, and speaks lines of JSON with the worker.
 
-A client prints `{"ready": true}`. Then it reads a line `{"request": …, "turn": {…}}` and prints a line
-`{"answer": …}`, or `{"error": "why"}`, again and again until its input ends. A line `{"cancel": true}` says
-that nobody waits for the answer any more: a client that is at work prints any answer or error at once, or is
-killed; one that is not reads on. Owns that protocol, and how many clients there are: one for each call at the
-same time. That none outlives us is `supervised.py`'s.
+A client prints `{"ready": true}`. Then it reads a line `{"id": n, "request": …, "turn": {…}}` and prints a
+line `{"id": n, "answer": …}`, or `{"id": n, "error": "why"}`, again and again until its input ends. With its
+id a line is the answer to that request and to no other, however late it comes; a client that leaves it out is
+taken to answer in turn. A line `{"cancel": true}` says that nobody waits for the answer any more: a client
+that is at work prints any answer or error at once, or is killed; one that is not reads on. Owns that
+protocol, and how many clients there are: one for each call at the same time. That none outlives us is
+`supervised.py`'s.
 """
 
 import signal
@@ -33,8 +35,10 @@ class _Ready(msgspec.Struct):
 
 
 class _Reply(msgspec.Struct):
-    """A line of a client. An answer is a text, a message or response as the provider spells it, or null."""
+    """A line of a client. An answer is a text, a message or response as the provider spells it, or null. `id`
+    is that of the request, where the client says it."""
 
+    id: int | None = None
     answer: msgspec.Raw = msgspec.Raw()
     error: str | None = None
 
@@ -111,6 +115,7 @@ class _Client:
 
     def __init__(self, command: str, environment: Mapping[str, str], keep_stderr: int) -> None:
         self.answered = 0
+        self._asked = 0
         self._is_ready = False
         self._stack = ExitStack()
         self._supervised = self._stack.enter_context(SupervisedCommand(command, environment))
@@ -135,7 +140,8 @@ class _Client:
         try:
             if not self._is_ready:
                 self._await_ready(until, stop)
-            request = msgspec.json.encode({"request": msgspec.Raw(body), "turn": turn})
+            self._asked += 1
+            request = msgspec.json.encode({"id": self._asked, "request": msgspec.Raw(body), "turn": turn})
             # A line ends where the text does: whoever indents has put line breaks between values only.
             self._pipes.send(request.replace(b"\n", b" ") + b"\n")
             reply = self._reply(until, stop)
@@ -159,11 +165,16 @@ class _Client:
         self._is_ready = True
 
     def _reply(self, until: float, stop: Event) -> _Reply:
-        line = self._line(until, stop)
-        reply = _decoded(line, _Reply)
-        if reply is None or not (bytes(reply.answer) or reply.error is not None):
-            raise self._odd(line, '{"answer": …} or {"error": "…"}')
-        return reply
+        """The reply to what was asked last. One to an earlier request came too late: it is dropped."""
+        while True:
+            line = self._line(until, stop)
+            reply = _decoded(line, _Reply)
+            if reply is None or not (bytes(reply.answer) or reply.error is not None):
+                raise self._odd(line, '{"answer": …} or {"error": "…"}')
+            if reply.id is None or reply.id == self._asked:
+                return reply
+            if not 0 < reply.id < self._asked:
+                raise self._odd(line, f"of a request that was made; the last one has the id {self._asked}")
 
     def _odd(self, line: bytes, wanted: str) -> _Over:
         shown = line[: 4 * _SHOWN].decode(errors="replace")[:_SHOWN]
@@ -200,7 +211,7 @@ class _Client:
     def _owns_cancellation(self) -> bool:
         self._pipes.send(b'{"cancel": true}\n')
         try:
-            self._line(time.monotonic() + _GRACE, Event())
+            self._reply(time.monotonic() + _GRACE, Event())
         except _Over:
             return False
         return True
@@ -244,8 +255,9 @@ class _Client:
 
 def _decoded(line: bytes, kind: type[_Line]) -> _Line | None:
     try:
-        return msgspec.json.decode(line, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        # As a text: what is kept raw of bytes is looked at by nobody, and may be no UTF-8.
+        return msgspec.json.decode(line.decode(), type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

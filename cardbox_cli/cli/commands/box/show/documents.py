@@ -36,7 +36,7 @@ def write_documents(seen: Look, asked: Asked) -> int:
 
 def json_lines(boxes: "BoxStore", box_id: str, asked: Asked, gone: set[str]) -> Iterator[str]:
     """The JSON of each card that is to be shown; `gone` gets the ids that lead to none."""
-    cards = len(boxes.get(box_id).card_ids) if asked.types is None else 0
+    cards = boxes.length(box_id) if asked.types is None else 0
     window = None if asked.strict else asked.window(cards)
 
     def places() -> Iterator[str | None]:

@@ -1,0 +1,36 @@
+"""By which names the server may be asked: a page of others cannot have its own name lead here, and read."""
+
+import re
+from collections.abc import Sequence
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from cardbox_cli.serve.errors import answer
+
+# A name or an address, that of IPv6 in brackets; and a port.
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:@/\[\]]+)(?::[0-9]*)?")
+
+
+class Hosts:
+    """Refuses requests to other names than these. `*.example.org` stands for all below it, `*` for any."""
+
+    def __init__(self, app: ASGIApp, names: Sequence[str]) -> None:
+        self._app = app
+        self._names = {name.lower() for name in names}
+        self._domains = tuple(name[1:] for name in self._names if name.startswith("*."))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a request on."""
+        if scope["type"] != "http" or self._is_known(Headers(scope=scope).get("host", "")):
+            await self._app(scope, receive, send)
+            return
+        refusal = answer(
+            400, "bad_request", "the server is not asked by this name: --allowed-host adds names"
+        )
+        await refusal(scope, receive, send)
+
+    def _is_known(self, host: str) -> bool:
+        found = _HOST.fullmatch(host)
+        name = found[1].lower() if found else ""
+        return "*" in self._names or name in self._names or name.endswith(self._domains)
