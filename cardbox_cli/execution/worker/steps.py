@@ -7,6 +7,7 @@ Owns how a turn is taken in from its boxes, and what is still to be done of it. 
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta
+from itertools import count
 
 import msgspec
 
@@ -39,7 +40,8 @@ from cardbox_cli.model.execution.turns import (
     new_id,
 )
 from cardbox_cli.model.identity import ProjectSettings
-from cardbox_cli.model.ids import new_card_id
+from cardbox_cli.model.ids import new_box_id, new_card_id
+from cardbox_cli.store.execution.steps import Entering, NewStep
 from cardbox_cli.store.projects import ProjectsStore
 
 # What a step can be while it counts against the limit: the model has answered.
@@ -91,20 +93,21 @@ def read_turn(runtime: Runtime, fence: Fence) -> TurnState:
 
 def enter(runtime: Runtime, turn: TurnState) -> None:
     """Take up a turn that goes on with calls that others left without results. Raises StaleEpoch."""
-    with runtime.transaction():
-        _enter(runtime, turn, runtime.heads.hold(turn.fence))
-
-
-def _enter(runtime: Runtime, turn: TurnState, head: Head) -> None:
-    """A claimed turn runs from now on; steps that others left open have failed."""
-    if head.status != DISPATCHED:
+    if turn.head.status != DISPATCHED:
         return
-    fence = turn.fence
-    runtime.heads.move(fence, "enter")
-    start = turn.boxes.output_start
-    runtime.turns.begin_record(fence.agent_turn_id, fence.agent_id, output_start=start, report_to=None)
-    runtime.turns.close_steps(fence.agent_turn_id, "failed", _LOST)
-    runtime.publish_state(head, RUNNING, head.turn_epoch)
+    with runtime.statement():
+        if not runtime.steps.enter(turn.fence, _entering(turn)):
+            raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
+        _tell_entered(runtime, turn)
+
+
+def _entering(turn: TurnState) -> Entering:
+    return Entering(output_start=turn.boxes.output_start, lost=_LOST)
+
+
+def _tell_entered(runtime: Runtime, turn: TurnState) -> None:
+    if turn.head.status == DISPATCHED:
+        runtime.publish_state(turn.head, RUNNING, turn.head.turn_epoch)
 
 
 def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: ComposeOptions) -> BegunStep:
@@ -118,18 +121,42 @@ def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: Compo
     if fault is not None:
         raise CannotEnd(fault)
     step_id = new_id("step")
-    with runtime.transaction():
-        head = runtime.heads.hold(turn.fence)
-        _enter(runtime, turn, head)
-        runtime.turns.begin_step(
-            head,
-            step_id,
-            status="llm_ready",
-            request_box_id=keep_request(runtime, asked, settings, step_id),
-            metadata={REQUEST: snapshot_of(asked.request, asked.body, turn.boxes, format)},
-        )
-        runtime.publish_step(head, step_id, "started")
+    with runtime.statement():
+        _write_beginning(runtime, turn, asked, settings, step_id, format)
+        _tell_entered(runtime, turn)
+        runtime.publish_step(turn.head, step_id, "started")
     return BegunStep(step_id=step_id, asked=asked, written=len(turn.boxes.own))
+
+
+def _write_beginning(
+    runtime: Runtime,
+    turn: TurnState,
+    asked: TurnRequest,
+    settings: ProjectSettings,
+    step_id: str,
+    format: str,
+) -> None:
+    """Write the rows of a step: a card under an id of its own where the shared one is deleted."""
+    cards = request_cards(runtime.project_id, asked.request, reproducible=settings.stored_layers)
+    metadata = {REQUEST: snapshot_of(asked.request, asked.body, turn.boxes, format)}
+    # The second time: what somebody else wrote just now is seen then.
+    for again in count():
+        step = NewStep(
+            step_id=step_id,
+            status="llm_ready",
+            request_box_id=new_box_id(),
+            title=_title(step_id),
+            box_card_ids=request_box_ids(cards, asked.history),
+            cards=cards,
+            metadata=metadata,
+        )
+        found = runtime.steps.begin(turn.fence, _entering(turn), step)
+        if not found.at_fence:
+            raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
+        if found.written:
+            return
+        if again:
+            cards = [card if card.card_id in found.stored else _renamed(card) for card in cards]
 
 
 def compose_step(
@@ -147,7 +174,15 @@ def keep_request(runtime: Runtime, asked: TurnRequest, settings: ProjectSettings
     """Keep a request as a box, whose id this is. Takes part in the caller's transaction."""
     snapshots = request_cards(runtime.project_id, asked.request, reproducible=settings.stored_layers)
     box_ids = request_box_ids([_stored(runtime, card) for card in snapshots], asked.history)
-    return runtime.boxes.create(box_ids, title=f"request of {step_id}", allow_dangling=True).box_id
+    return runtime.boxes.create(box_ids, title=_title(step_id), allow_dangling=True).box_id
+
+
+def _title(step_id: str) -> str:
+    return f"request of {step_id}"
+
+
+def _renamed(card: CardDraft) -> CardDraft:
+    return msgspec.structs.replace(card, card_id=new_card_id())
 
 
 def _composed(
@@ -166,7 +201,7 @@ def _stored(runtime: Runtime, draft: CardDraft) -> CardDraft:
     try:
         runtime.cards.add(draft)
     except CardConflict:
-        draft = msgspec.structs.replace(draft, card_id=new_card_id())
+        draft = _renamed(draft)
         runtime.cards.add(draft)
     return draft
 

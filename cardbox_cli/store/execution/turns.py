@@ -95,27 +95,6 @@ class TurnStore(ProjectStore):
         card_id: str | None = self._value("last_deliverable", agent_turn_id=agent_turn_id, **output)
         return card_id
 
-    def begin_step(
-        self,
-        head: Head,
-        step_id: str,
-        *,
-        status: str,
-        request_box_id: str | None,
-        metadata: dict[str, Any] | None = None,
-    ) -> None:
-        """Write the beginning of a step of the turn that `head` is at."""
-        self._run(
-            "insert_step",
-            **{
-                **msgspec.structs.asdict(head),
-                "step_id": step_id,
-                "status": status,
-                "request_box_id": request_box_id,
-                "metadata": jsonb(metadata or {}),
-            },
-        )
-
     def move_step(
         self,
         agent_id: str,

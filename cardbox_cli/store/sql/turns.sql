@@ -59,15 +59,6 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s AND slot.place > %(
 ORDER BY slot.place DESC
 LIMIT 1
 
--- name: insert_step
--- The beginning of a step, with what the model is about to see.
-INSERT INTO state.agent_steps AS s
-    (project_id, agent_id, step_id, agent_turn_id, channel_id, parent_step_id, trace_id, status, profile_box_id,
-     context_box_id, output_box_id, request_box_id, metadata, started_at)
-VALUES (%(project_id)s, %(agent_id)s, %(step_id)s, %(active_agent_turn_id)s, %(active_channel_id)s, %(parent_step_id)s,
-    %(trace_id)s, %(status)s, %(profile_box_id)s, %(context_box_id)s, %(output_box_id)s, %(request_box_id)s,
-    %(metadata)s, {moment})
-
 -- name: move_step
 -- The next state of a step; its calls, error and usage where they are known.
 UPDATE state.agent_steps AS s
