@@ -9,10 +9,13 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import CardDraft, stored_draft
-from cardbox_cli.model.execution.turns import Fence
+from cardbox_cli.model.execution.turns import Fence, Head
+from cardbox_cli.store.box_reads import slot_of
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.rows import decoded
 
 
 class NewStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +48,27 @@ class StepWritten(msgspec.Struct, frozen=True):
     stored: list[str]
 
 
+class StepAnswered(msgspec.Struct, frozen=True, kw_only=True):
+    """The state to which an answer brings a step; `tool_call_ids` are those that it calls, None for none."""
+
+    step_id: str
+    status: str
+    tool_call_ids: Sequence[str] | None
+    metadata: Mapping[str, Any]
+
+
+class HeldOutput(msgspec.Struct, frozen=True):
+    """The head of a turn, and its output box, both held: the places of it that are the turn's own.
+
+    `has_box` is False where the box is gone. A card that dangles may have been written while others had
+    the box.
+    """
+
+    head: Head
+    has_box: bool
+    own: list[Slot]
+
+
 class StepStore(ProjectStore):
     """The steps of one project's active turns."""
 
@@ -67,6 +91,47 @@ class StepStore(ProjectStore):
             box_card_ids=jsonb(list(step.box_card_ids)),
             cards=_columns(step.cards),
             metadata=jsonb(step.metadata),
+        )
+        assert row is not None
+        return StepWritten(*row)
+
+    def hold(self, fence: Fence, output_start: int) -> HeldOutput | None:
+        """What the turn at `fence` has written from that place of its output box on; None if it fell.
+
+        All is held until the end of the caller's transaction.
+        """
+        rows = self._rows("hold_output", **msgspec.structs.asdict(fence), output_start=output_start)
+        if not rows:
+            return None
+        (_, _, box, head), *places = rows
+        own = [
+            slot_of((output_start + place, card_id, state, None if state == "dangling" else card))
+            for place, card_id, state, card in places
+        ]
+        return HeldOutput(decoded(Head, head), box == "present", own)
+
+    def append(
+        self,
+        fence: Fence,
+        output_start: int,
+        cards: Sequence[CardDraft],
+        answered: StepAnswered | None = None,
+    ) -> StepWritten:
+        """Write cards of the turn at `fence`, append them unless it has them all, and move the step."""
+        step: dict[str, Any] = {} if answered is None else msgspec.structs.asdict(answered)
+        if answered is not None:
+            ids = answered.tool_call_ids
+            step |= {
+                "tool_call_ids": None if ids is None else jsonb(list(ids)),
+                "metadata": jsonb(answered.metadata),
+            }
+        row = self._row(
+            "write_answer" if step else "write_own_cards",
+            **msgspec.structs.asdict(fence),
+            **step,
+            output_start=output_start,
+            cards=_columns(cards),
+            card_ids=jsonb([card.card_id for card in cards]),
         )
         assert row is not None
         return StepWritten(*row)

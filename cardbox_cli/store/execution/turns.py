@@ -89,12 +89,6 @@ class TurnStore(ProjectStore):
         """Hold the box until the end of the transaction; False for an unknown box."""
         return bool(self._value("lock_box_row", box_id=box_id))
 
-    def last_deliverable(self, agent_turn_id: str, output_box_id: str, output_start: int) -> str | None:
-        """The last deliverable of a turn that its output box holds at or behind `output_start`."""
-        output = {"box_id": output_box_id, "output_start": output_start}
-        card_id: str | None = self._value("last_deliverable", agent_turn_id=agent_turn_id, **output)
-        return card_id
-
     def move_step(
         self,
         agent_id: str,

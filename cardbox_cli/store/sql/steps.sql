@@ -31,7 +31,7 @@ wanted AS MATERIALIZED (
 ), ready AS MATERIALIZED (
     SELECT h.*
     FROM head AS h
-    WHERE (SELECT count(*) FROM stored) = (SELECT count(*) FROM wanted)
+    WHERE (SELECT count(*) FROM stored) = (SELECT count(DISTINCT n.card_id) FROM wanted AS n)
 )
 
 -- fragment: held_head
@@ -98,4 +98,64 @@ WITH {begun_step}, info AS (
 -- name: begin_step_without_title
 -- The same where boxes have no titles.
 WITH {begun_step}
+{what_is_stored}
+
+-- fragment: held_output
+-- The output box of the turn, once its head is held.
+output AS MATERIALIZED (
+    SELECT b.box_id, b.card_ids
+    FROM public.card_boxes AS b
+    WHERE b.tenant_id = %(project_id)s AND b.box_id = (SELECT h.output_box_id FROM head AS h)
+    FOR UPDATE
+)
+
+-- fragment: own_ids
+-- The ids of the output box that the turn has written.
+jsonb_path_query_array({ids}, '$[$start to last]', jsonb_build_object('start', %(output_start)s::integer))
+
+-- name: hold_output
+-- The head of a turn and its output box, held: a row of the head, and whether the box exists, no row where the turn
+-- is elsewhere; behind it the places of the box that are the turn's own. A card that was written while this waited
+-- is not seen.
+WITH {held_head}, {held_output}
+SELECT -1 AS place, NULL AS card_id, CASE WHEN EXISTS (SELECT FROM output) THEN 'present' ELSE 'gone' END AS state,
+    {head_json} AS found
+FROM head AS h
+UNION ALL
+SELECT (slot.place - 1)::integer, coalesce(slot.card_id, 'null'),
+    CASE WHEN c.card_id IS NULL THEN 'dangling'
+         WHEN c.deleted_at IS NOT NULL THEN 'deleted'
+         WHEN c.expires_at <= (SELECT {now}) THEN 'expired'
+         ELSE 'present' END,
+    {card_json}
+FROM output AS b
+CROSS JOIN LATERAL jsonb_array_elements_text({own_ids}) WITH ORDINALITY AS slot (card_id, place)
+LEFT JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = slot.card_id
+ORDER BY place
+
+-- fragment: own_cards_written
+{held_head}, {held_output}, {cards_of_turn((SELECT count(*) FROM output) > 0)}, appended AS (
+    UPDATE public.card_boxes AS b
+    SET card_ids = ({ids}) || %(card_ids)s::jsonb, updated_at = {moment}
+    FROM ready
+    WHERE b.tenant_id = %(project_id)s AND b.box_id = ready.output_box_id
+        AND NOT {own_ids} @> %(card_ids)s::jsonb
+)
+
+-- name: write_own_cards
+-- Cards of a turn, appended to its output box unless it has them all there. Whether the turn is at its fence,
+-- whether it has the box and all cards could be stored, without which nothing is appended, and which are stored.
+WITH {own_cards_written}
+{what_is_stored}
+
+-- name: write_answer
+-- The same, and the state to which that brings a step.
+WITH {own_cards_written}, step AS (
+    UPDATE state.agent_steps AS s
+    SET status = %(status)s, tool_call_ids = coalesce(%(tool_call_ids)s::jsonb, s.tool_call_ids),
+        metadata = s.metadata || %(metadata)s::jsonb,
+        ended_at = CASE WHEN %(status)s IN ('completed', 'failed') THEN {moment} END
+    FROM ready
+    WHERE s.project_id = %(project_id)s AND s.agent_id = %(agent_id)s AND s.step_id = %(step_id)s
+)
 {what_is_stored}

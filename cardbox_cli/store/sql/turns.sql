@@ -47,18 +47,6 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 -- Whether the box exists; held until the end of the transaction.
 SELECT true FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s FOR UPDATE
 
--- name: last_deliverable
--- The last deliverable that a turn's output box holds at or behind a place, and that is no other turn's.
-SELECT c.card_id
-FROM public.card_boxes AS b
-CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
-JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
-WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s AND slot.place > %(output_start)s
-    AND c.metadata ->> 'type' = 'task.deliverable' AND {visible}
-    AND coalesce(c.metadata ->> 'agent_turn_id', %(agent_turn_id)s) = %(agent_turn_id)s
-ORDER BY slot.place DESC
-LIMIT 1
-
 -- name: move_step
 -- The next state of a step; its calls, error and usage where they are known.
 UPDATE state.agent_steps AS s
