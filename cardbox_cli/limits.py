@@ -37,6 +37,11 @@ VALUE_SIZE = Limit(64, "MiB", "A JSON value that must be held: a line (its lists
 PIPE_SIZE = Limit(4096, "MiB", "A pipe or a packed file of cards or conversations, copied before it is read.")
 TURN_LOGS = Limit(1, "MiB", "What is kept of the stderr of all commands of a turn; the oldest goes first.")
 LOG_AGE = Limit(30, "days", "How old the stderr of a turn's commands is when `cbx db gc` purges it.")
+BOXES_LOOKED_INTO = Limit(
+    10_000,
+    "boxes",
+    "Where `card refs` and `db gc` look, those that changed last; `--latest` sets it.",
+)
 NUMBER_GROWTH = Limit(
     1_000_000,
     "digits",
@@ -53,5 +58,14 @@ FOREIGN_SILENCE = Limit(
 LIMITS = (
     *(ANSWER_PARTS, CALLED_NAME, CALL_SIZE, JOINED_SIZE, WORDS_SIZE),
     *(COMMAND_OUTPUT, RESULT_SIZE, INPUT_SIZE, VALUE_SIZE, PIPE_SIZE, TURN_LOGS, LOG_AGE),
-    *(FOLDER_FILES, NUMBER_GROWTH, YAML_SIZE, RECURSION_DEPTH, POISON, LOCK_HELD, FOREIGN_SILENCE),
+    *(
+        FOLDER_FILES,
+        BOXES_LOOKED_INTO,
+        NUMBER_GROWTH,
+        YAML_SIZE,
+        RECURSION_DEPTH,
+        POISON,
+        LOCK_HELD,
+        FOREIGN_SILENCE,
+    ),
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from cardbox_cli.limits import BOXES_LOOKED_INTO
 from cardbox_cli.model.boxes import (
     Box,
     BoxView,
@@ -144,13 +145,22 @@ class BoxReads(ProjectStore):
         rows = self._rows("known_cards", card_ids=wanted) if wanted else []
         return {card_id: (decode_card(row), state) for card_id, state, row in rows}
 
-    def refs(self, card_id: str, *, limit: int | None = None) -> Iterator[Reference]:
-        """The boxes that hold this id, a card's or a dangling one, the last changed first, read in pages."""
-        return paged(partial(self._page_of_refs, card_id), limit=limit)
+    def refs(
+        self, card_id: str, *, limit: int | None = None, latest: int | None = BOXES_LOOKED_INTO.value
+    ) -> Iterator[Reference]:
+        """The boxes that hold this id, a card's or a dangling one, the last changed first, read in pages.
 
-    def count_refs(self, card_id: str) -> int:
-        """How many boxes hold this id."""
-        return int(self._value("count_boxes_of_card", card_id=card_id))
+        Looks into the `latest` boxes that changed last; None for all.
+        """
+        return paged(partial(self._page_of_refs, card_id, latest), limit=limit)
+
+    def count_refs(self, card_id: str, *, latest: int | None = BOXES_LOOKED_INTO.value) -> int:
+        """How many boxes hold this id, among the `latest` that changed last; None for all."""
+        return int(self._value("count_boxes_of_card", card_id=card_id, latest=latest))
+
+    def are_more_than(self, number: int) -> bool:
+        """Whether the project has more boxes than this. Takes as long as to count so many."""
+        return bool(self._value("has_more_boxes", latest=number))
 
     def newest(self, where: BoxFilter | None = None, *, limit: int | None = None) -> Iterator[Box]:
         """The boxes that `where` allows, the last changed first, read in pages as they are asked for."""
@@ -184,9 +194,11 @@ class BoxReads(ProjectStore):
         rows = self._column("list_boxes", **place(where, after, size, **_BY_CHANGE))
         return self.with_titles([decode_box(row) for row in rows])
 
-    def _page_of_refs(self, card_id: str, after: Reference | None, size: int) -> list[Reference]:
+    def _page_of_refs(
+        self, card_id: str, latest: int | None, after: Reference | None, size: int
+    ) -> list[Reference]:
         asked = place(BoxFilter(), after, size, **_BY_CHANGE)
-        found = self._all(Reference, "boxes_of_card", card_id=card_id, **asked)
+        found = self._all(Reference, "boxes_of_card", card_id=card_id, latest=latest, **asked)
         box_ids = [each.box_id for each in found]
         titles, turns = self._info.titles(box_ids), self._use.turns_of(box_ids)
         return [

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.limits import LOG_AGE
+from cardbox_cli.limits import BOXES_LOOKED_INTO, LOG_AGE
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.execution.logs import LogStore
@@ -77,10 +77,22 @@ class Collector(ProjectStore):
             logs=purge(partial(self._old_logs, self._oldest()), "") if self._logs.writable else 0,
         )
 
-    def dangling(self, *, without_expired: bool = False, without_deleted: bool = False) -> list[Dangling]:
-        """The boxes with references to no card, most first; `without_…` as if those were purged."""
+    def dangling(
+        self,
+        *,
+        latest: int | None = BOXES_LOOKED_INTO.value,
+        without_expired: bool = False,
+        without_deleted: bool = False,
+    ) -> list[Dangling]:
+        """The boxes with references to no card, most first; `without_…` as if those were purged.
+
+        Looks into the `latest` boxes that changed last; None for all.
+        """
         rows = self._rows(
-            "dangling_references", without_expired=without_expired, without_deleted=without_deleted
+            "dangling_references",
+            latest=latest,
+            without_expired=without_expired,
+            without_deleted=without_deleted,
         )
         return [Dangling(self.project_id, box_id, count) for box_id, count in rows]
 

@@ -186,6 +186,11 @@ class TestDanglingReferences:
         assert collector.dangling() == [Dangling(PROJECT, many, 3), Dangling(PROJECT, few, 2)]
         assert boxes.get(few).card_ids == ["kept", "e", "deleted"]
 
+    def test_no_more_boxes_are_looked_into_than_is_said(self, boxes: BoxStore, collector: Collector) -> None:
+        old, new = (boxes.create(["lost"], allow_dangling=True).box_id for _ in range(2))
+        assert [box.box_id for box in collector.dangling(latest=1)] == [new]
+        assert {box.box_id for box in collector.dangling(latest=None)} == {old, new}
+
     def test_lists_that_are_none_have_no_references(
         self, boxes: BoxStore, collector: Collector, database: Database
     ) -> None:

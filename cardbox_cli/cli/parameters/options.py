@@ -51,6 +51,16 @@ Until = Annotated[str | None, Option(metavar="TIME", help="Before: RFC 3339, or 
 # More than any list has, and well within what the database and Python count to.
 MOST = 1_000_000_000
 Limit = Annotated[int, Option("--limit", "-n", min=0, max=MOST, help="At most so many; 0 for all.")]
+Latest = Annotated[
+    int,
+    Option(
+        metavar="N",
+        min=0,
+        max=MOST,
+        help="Look into so many boxes, those that changed last; 0 for all.",
+        show_default=True,
+    ),
+]
 ColumnNames = Annotated[
     str | None,
     Option("--columns", metavar="C,…", help="The table's columns, such as id,created,author,preview."),

@@ -13,6 +13,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.shown import Shown
 from cardbox_cli.cli.terminal.watch import follow, keep_showing
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.text.quantities import count
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database
@@ -49,6 +50,11 @@ def held_whole(
 def none_of(what: str, *, narrowed: bool) -> str:
     """What to say of a list that is empty, perhaps because it is `narrowed`."""
     return f"no {'such ' if narrowed else ''}{what} in project {session().project_id!r}"
+
+
+def looked_into(latest: int) -> str:
+    """What to say where a project has more boxes than were looked into."""
+    return f"looked into the {count(latest, 'box')} that changed last; --latest 0 looks into all"
 
 
 def nothing_here(database: "Database", what: str, hint: str) -> str:

@@ -162,9 +162,16 @@ SELECT c.card_id, {card_state}, {card_json}
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s)
 
+-- fragment: latest_boxes
+-- So many boxes of the project, or all, the last changed first.
+(SELECT latest.* FROM public.card_boxes AS latest
+ WHERE latest.tenant_id = %(project_id)s
+ ORDER BY latest.updated_at DESC, latest.box_id DESC
+ LIMIT %(latest)s)
+
 -- name: boxes_of_card
--- A page of the boxes that hold a card, the last changed first, after the place (updated_at, box_id) if one is
--- given: the box, the card's positions in order, how long the box is, when it changed.
+-- A page of the boxes that hold a card, among those that changed last, the last first, after the place (updated_at,
+-- box_id) if one is given: the box, the card's positions in order, how long the box is, when it changed.
 SELECT json_build_object(
     'box_id', b.box_id,
     'positions', ARRAY(
@@ -174,8 +181,8 @@ SELECT json_build_object(
     'cards', jsonb_array_length({ids}),
     'updated_at', {instant(b.updated_at)}
 )::text
-FROM public.card_boxes AS b
-WHERE b.tenant_id = %(project_id)s AND b.card_ids @> jsonb_build_array(%(card_id)s::text)
+FROM {latest_boxes} AS b
+WHERE b.card_ids @> jsonb_build_array(%(card_id)s::text)
     AND (%(after_time)s::timestamptz IS NULL
          OR (b.updated_at, b.box_id) < (%(after_time)s::timestamptz, %(after_id)s::uuid))
 ORDER BY b.updated_at DESC, b.box_id DESC
@@ -184,19 +191,20 @@ LIMIT %(limit)s
 -- name: boxes_holding_cards
 -- Of each of these cards the box that changed first, among the boxes of the project that changed last.
 SELECT DISTINCT ON (wanted.card_id) wanted.card_id, b.box_id::text
-FROM (SELECT latest.* FROM public.card_boxes AS latest
-      WHERE latest.tenant_id = %(project_id)s
-      ORDER BY latest.updated_at DESC, latest.box_id DESC
-      LIMIT %(latest)s) AS b
+FROM {latest_boxes} AS b
 JOIN unnest(%(card_ids)s::text[]) AS wanted (card_id) ON b.card_ids ? wanted.card_id
 WHERE b.card_ids ?| %(card_ids)s
 ORDER BY wanted.card_id, b.updated_at, b.box_id
 
 -- name: count_boxes_of_card
--- How many boxes hold a card.
+-- How many boxes hold a card, among those that changed last.
 SELECT count(*)
-FROM public.card_boxes AS b
-WHERE b.tenant_id = %(project_id)s AND b.card_ids @> jsonb_build_array(%(card_id)s::text)
+FROM {latest_boxes} AS b
+WHERE b.card_ids @> jsonb_build_array(%(card_id)s::text)
+
+-- name: has_more_boxes
+-- Whether the project has more than so many boxes.
+SELECT EXISTS (SELECT FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s OFFSET %(latest)s)
 
 -- name: json_of_box
 -- The places of a box in order, those from position `first` to `last` if these are given: the id, and the card's

@@ -59,16 +59,15 @@ WITH doomed AS (
 SELECT count(*), max(card_id) FROM gone
 
 -- name: dangling_references
--- The boxes of the project with references that lead to no card, most first, and how many places each has.
--- Expired and deleted cards count as gone already where that is asked for.
+-- The boxes with references that lead to no card, among those of the project that changed last, most first, and how
+-- many places each has. Expired and deleted cards count as gone already where that is asked for.
 SELECT b.box_id::text, count(*)
-FROM public.card_boxes AS b
+FROM {latest_boxes} AS b
 CROSS JOIN LATERAL jsonb_array_elements_text({ids}) AS slot (card_id)
-LEFT JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
-WHERE b.tenant_id = %(project_id)s
-    AND (c.card_id IS NULL
-         OR (%(without_expired)s AND {lapsed})
-         OR (%(without_deleted)s AND c.deleted_at IS NOT NULL))
+LEFT JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = slot.card_id
+WHERE c.card_id IS NULL
+    OR (%(without_expired)s AND {lapsed})
+    OR (%(without_deleted)s AND c.deleted_at IS NOT NULL)
 GROUP BY b.box_id
 ORDER BY count(*) DESC, b.box_id
 

@@ -212,6 +212,10 @@ class TestRefs:
         ]
         assert lines(cbx("card", "refs", card, "-o", "id")) == [two, one]
         assert lines(cbx("card", "refs", card, "-o", "id", "-n", "1")) == [two]
+        cut = cbx("card", "refs", card, "-o", "id", "--latest", "2")
+        assert lines(cut) == [two]
+        assert cut.err == "looked into the 2 boxes that changed last; --latest 0 looks into all\n"
+        assert lines(cbx("card", "refs", card, "-o", "id", "--latest", "0")) == [two, one]
         answer = cbx("card", "refs", card, "-o", "json").json()
         assert [each.pop("updated_at")[-1] for each in answer] == ["Z", "Z"]
         assert answer == [

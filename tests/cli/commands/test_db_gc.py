@@ -38,6 +38,17 @@ def test_expired_cards_go_and_the_box_that_lists_them_is_reported(cbx: Cbx, rubb
     assert cbx("card", "show", "expired-1", "--deleted").code == 3
 
 
+def test_no_more_boxes_are_looked_into_than_it_is_told(cbx: Cbx, rubbish: str, box_of: BoxOf) -> None:
+    box_of("good-1")
+    cut = cbx("db", "gc", "--dry-run", "--latest", "1")
+    assert lines(cut) == ["would purge 2 expired cards"]
+    assert cut.err == "looked into the 1 box that changed last; --latest 0 looks into all\n"
+    for enough in ("0", "2"):
+        whole = cbx("db", "gc", "--dry-run", "--latest", enough)
+        assert rubbish in whole.out
+        assert "looked into" not in whole.err
+
+
 def test_with_purge_deleted_cards_go_too(cbx: Cbx, rubbish: str) -> None:
     answer = cbx("db", "gc", "--purge", "--yes", "-o", "json").json()
     assert answer == {

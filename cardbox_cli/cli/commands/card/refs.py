@@ -5,13 +5,14 @@ from typing import Annotated
 from typer import Argument
 
 from cardbox_cli.cli.parameters.inputs import resolved_or_given
-from cardbox_cli.cli.parameters.options import ColumnNames, Limit
+from cardbox_cli.cli.parameters.options import ColumnNames, Latest, Limit
 from cardbox_cli.cli.parameters.types import CARD
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.columns.boxes import REFERENCE
-from cardbox_cli.cli.terminal.lists import Listing, show_list
+from cardbox_cli.cli.terminal.lists import Listing, looked_into, show_list
 from cardbox_cli.cli.terminal.shown import chosen
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.limits import BOXES_LOOKED_INTO
 
 
 @verb(
@@ -29,6 +30,7 @@ def command(
         ),
     ],
     limit: Limit = 50,
+    latest: Latest = BOXES_LOOKED_INTO.value,
     columns: ColumnNames = None,
 ) -> None:
     """List the boxes that hold a card, the last changed first, with its positions in each.
@@ -41,11 +43,13 @@ def command(
     with session().stores() as (cards, boxes):
         wanted = resolved_or_given(cards.resolve, card_id)
         listing = Listing(
-            read=lambda size: boxes.refs(wanted, limit=size),
-            further=lambda _: Further(boxes.count_refs(wanted) - limit, True),
+            read=lambda size: boxes.refs(wanted, limit=size, latest=latest or None),
+            further=lambda _: Further(boxes.count_refs(wanted, latest=latest or None) - limit, True),
             limit=limit,
             columns=shown if boxes.database.keeps_box_info else shown.replaced(TITLE=lambda _: "unknown"),
             item_id=lambda found: found.box_id,
             empty=f"no box in project {session().project_id!r} holds card {wanted!r}",
         )
         show_list(listing, boxes.database)
+        if latest and boxes.are_more_than(latest):
+            announce(looked_into(latest))

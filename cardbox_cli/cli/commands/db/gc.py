@@ -7,12 +7,14 @@ from typer import Option
 
 from cardbox_cli.cli.auditing import audit_in
 from cardbox_cli.cli.parameters.inputs import confirm
-from cardbox_cli.cli.parameters.options import Yes
+from cardbox_cli.cli.parameters.options import Latest, Yes
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.lists import looked_into
 from cardbox_cli.cli.terminal.progress import bar
 from cardbox_cli.cli.terminal.tables import Column, print_table
 from cardbox_cli.cli.verb import verb
+from cardbox_cli.limits import BOXES_LOOKED_INTO
 from cardbox_cli.model.text.quantities import count
 
 if TYPE_CHECKING:
@@ -28,14 +30,17 @@ def command(
     batch_size: Annotated[
         int, Option(metavar="N", min=1, help="Rows per transaction.", show_default=True)
     ] = 1000,
+    latest: Latest = BOXES_LOOKED_INTO.value,
     dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be purged.")] = False,
     yes: Yes = False,
 ) -> None:
     """Purge expired cards, and the logs of turns that are older than 30 days, for ever.
 
     Works in small transactions that wait for no writer: stopped in the middle it loses nothing, and a second
-    run finishes. Boxes stay as they are; references that then lead nowhere are reported.
+    run finishes. Boxes stay as they are; references that then lead nowhere are reported, of the boxes of each
+    project that changed last.
     """
+    from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.gc import Collector, Rubbish, projects
 
     with session().database() as database:
@@ -61,8 +66,11 @@ def command(
         dangling = [
             box
             for each in collectors
-            for box in each.dangling(without_expired=dry_run, without_deleted=dry_run and purge)
+            for box in each.dangling(
+                latest=latest or None, without_expired=dry_run, without_deleted=dry_run and purge
+            )
         ]
+        is_cut = bool(latest) and any(BoxStore(database, name).are_more_than(latest) for name in names)
     answer = {"dry_run": dry_run, "purged": purged, "dangling": dangling}
     summary = f"{'would purge' if dry_run else 'purged'} {_counted(purged, deleted=purge)}"
     summary = summary if found.total else "nothing to purge"
@@ -74,6 +82,8 @@ def command(
             f"{count(places, 'reference')} in {count(len(dangling), 'box')} {lead} to no card;"
             " `cbx box verify BOX` shows where"
         )
+    if is_cut:
+        announce(looked_into(latest))
 
 
 def _print_text(summary: str, dangling: "Sequence[Dangling]") -> None:

@@ -1,14 +1,20 @@
-"""Chats for `make scale`: one of 100,000 entries beside one of 1,000, an archived context for each hundred.
+"""Chats: one of 100,000 entries beside one of 1,000, an archived context for each hundred.
 
 Written by the operations themselves, a box of the transcript at a time.
 """
 
 import random
+from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 
 import msgspec
 
-from benchmarks.scale_data import PROJECT
+from benchmarks.scale.cards import PROJECT
+from benchmarks.scale.measuring import TARGET, Measured, measure
+from benchmarks.scale.sides import Side, Sides
+from benchmarks.scale.telling import timed
 from cardbox_cli.chat.contexts import archive_of, keep, with_round
 from cardbox_cli.chat.room import Room
 from cardbox_cli.model.cards import CardDraft
@@ -18,6 +24,32 @@ from cardbox_cli.store.connection.database import Database
 SMALL, LARGE = 1_000, 100_000
 RARE, FREQUENT, PIECE = "zephyr", "report", "eph"
 _PER_CONTEXT = 100
+
+
+_LINES = {
+    "chat transcript, last 30": "chat transcript {key}",
+    "chat show": "chat show {key}",
+    "chat list, 10": "chat list {key} --limit 10",
+    "chat load, a rare word": f"chat load {{key}} --query {RARE}",
+    "chat load, in every context": f"chat load {{key}} --query {FREQUENT}",
+    "chat load, a part of a word": f"chat load {{key}} --query {PIECE}",
+    "chat send": "chat send {key} hello",
+}
+
+
+def measure_all(sides: Sides, _: Path) -> Iterator[Measured]:
+    """The commands on chats: a long one on the large side, a short one on the other."""
+    for side, entries in zip(sides, (SMALL, LARGE), strict=True):
+        with timed(f"wrote a chat of {entries:,} entries"), Database.connect(side.target) as database:
+            fill(database, entries)
+    keys = [chat_key(entries) for entries in (SMALL, LARGE)]
+    for name, line in _LINES.items():
+        small, large = (partial(_run, *at, line) for at in zip(sides, keys, strict=True))
+        yield measure(name, small, large, TARGET)
+
+
+def _run(side: Side, key: str, line: str, _: int) -> None:
+    side.run(line.format(key=key))
 
 
 def chat_key(entries: int) -> str:

@@ -1,4 +1,4 @@
-"""The databases that `benchmarks.scale` compares: projects that differ in their number of boxes alone.
+"""The cards of the databases that are compared: projects that differ in their number of boxes alone.
 
 Every box holds 500 cards as an agent's work makes them, turn after turn. In twenty boxes, spread over all of
 them, one card says a rare word, one a rare phrase, one a rare piece of Chinese, and one has a rare type.
