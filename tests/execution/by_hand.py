@@ -1,5 +1,7 @@
 """The moves of a worker, made one by one."""
 
+from datetime import timedelta
+
 import msgspec
 
 from cardbox_cli.execution.queue.claims import ClaimedWork, begin, claim
@@ -66,6 +68,5 @@ def suspend(runtime: Runtime, fence: Fence, step_id: str, calls: dict[str, str])
     with runtime.transaction():
         runtime.heads.hold(fence)
         runtime.turns.move_step(fence.agent_id, step_id, "suspended", tool_call_ids=list(calls))
-        runtime.turns.wait_for(fence, step_id, calls.items())
-        runtime.heads.move(fence, "suspend", waiting=len(calls))
+        assert runtime.steps.suspend(fence, step_id, calls, inbox_id="", wait=timedelta(minutes=5))
         runtime.inbox.close(fence.agent_turn_id)

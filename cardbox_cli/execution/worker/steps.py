@@ -288,21 +288,22 @@ def suspend(
     limits = [turn.tool(call.tool_name) for call in calls]
     times = [(tool.timeout_seconds if tool else None) or settings.tool_wait for tool in limits]
     seconds = max(at_least, *times)
-    with runtime.transaction():
-        head = runtime.heads.hold(turn.fence)
-        step_id = turn.step_id or new_id("step")
-        runtime.turns.wait_for(turn.fence, step_id, [(call.tool_call_id, call.tool_name) for call in calls])
-        deadline = runtime.database.now() + timedelta(seconds=seconds)
-        runtime.heads.move(turn.fence, "suspend", waiting=len(calls), deadline=deadline)
-        runtime.inbox.move([row.inbox_id], "consume")
-        runtime.inbox.drop_leases([row.inbox_id])
-        runtime.turns.move_step(head.agent_id, step_id, "suspended")
+    with runtime.transaction(savepoint=False):
+        deadline = runtime.steps.suspend(
+            turn.fence,
+            turn.step_id or new_id("step"),
+            {call.tool_call_id: call.tool_name for call in calls},
+            inbox_id=row.inbox_id,
+            wait=timedelta(seconds=seconds),
+        )
+        if deadline is None:
+            raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
         report_lost(runtime, turn.fence.agent_turn_id)
         runtime.follow_suspension(turn.fence)
         runtime.publish_state(
-            head,
+            turn.head,
             SUSPENDED,
-            head.turn_epoch,
+            turn.head.turn_epoch,
             waiting_tool_count=len(calls),
             waiting_tool_call_ids=[call.tool_call_id for call in calls],
             resume_deadline=deadline.isoformat(),

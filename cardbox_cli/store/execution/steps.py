@@ -1,10 +1,11 @@
-"""The steps of active turns in Postgres: one statement writes every row of a beginning.
+"""The steps of active turns in Postgres: one statement writes all that changes at once.
 
 A statement locks the head first, then boxes, then what it writes; where the fence has fallen it writes
 nothing. Alone, each is its own transaction.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -135,6 +136,24 @@ class StepStore(ProjectStore):
         )
         assert row is not None
         return StepWritten(*row)
+
+    def suspend(
+        self, fence: Fence, step_id: str, calls: Mapping[str, str], *, inbox_id: str, wait: timedelta
+    ) -> datetime | None:
+        """Let the running turn wait for these calls, given with the names of their tools; its row is done.
+
+        Until when it waits; None where it is elsewhere.
+        """
+        deadline: datetime | None = self._value(
+            "suspend_turn",
+            **msgspec.structs.asdict(fence),
+            step_id=step_id,
+            tool_call_ids=list(calls),
+            tool_names=list(calls.values()),
+            inbox_id=inbox_id,
+            delay=wait,
+        )
+        return deadline
 
 
 def _columns(drafts: Sequence[CardDraft]) -> Any:

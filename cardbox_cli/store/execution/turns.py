@@ -4,7 +4,7 @@ Methods take part in the caller's transaction, who holds the head. Without the t
 and nothing of them is written.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -117,17 +117,6 @@ class TurnStore(ProjectStore):
     def steps(self, agent_turn_id: str) -> list[Step]:
         """The steps of a turn in order."""
         return self._all(Step, "steps_of_turn", agent_turn_id=agent_turn_id)
-
-    def wait_for(self, fence: Fence, step_id: str, calls: Iterable[tuple[str, str]]) -> None:
-        """The turn will wait for the results of these calls, as (tool_call_id, tool_name)."""
-        for tool_call_id, tool_name in calls:
-            self._run(
-                "insert_waiting_tool",
-                **msgspec.structs.asdict(fence),
-                step_id=step_id,
-                tool_call_id=tool_call_id,
-                tool_name=tool_name,
-            )
 
     def waiting_tools(self, agent_turn_id: str) -> list[WaitingTool]:
         """The calls that a turn waits or waited for, in order."""

@@ -159,3 +159,40 @@ WITH {own_cards_written}, step AS (
     WHERE s.project_id = %(project_id)s AND s.agent_id = %(agent_id)s AND s.step_id = %(step_id)s
 )
 {what_is_stored}
+
+-- name: suspend_turn
+-- Every row of a running turn that waits for calls from now on; its claimed row is done. Until when it waits; no row
+-- where the turn is elsewhere.
+WITH moved AS (
+    UPDATE state.agent_state_head AS h
+    SET status = 'suspended', updated_at = {now}, waiting_tool_count = cardinality(%(tool_call_ids)s::text[]),
+        resume_deadline = {later}
+    WHERE {at_fence} AND h.status = 'running'
+    RETURNING h.resume_deadline
+), calls AS (
+    INSERT INTO state.turn_waiting_tools
+        (project_id, agent_id, agent_turn_id, turn_epoch, tool_call_id, step_id, tool_name, wait_status,
+         created_at, updated_at)
+    SELECT %(project_id)s, %(agent_id)s, %(agent_turn_id)s, %(turn_epoch)s, c.tool_call_id, %(step_id)s,
+        c.tool_name, 'waiting', {now}, {now}
+    FROM moved
+    CROSS JOIN unnest(%(tool_call_ids)s::text[], %(tool_names)s::text[]) AS c (tool_call_id, tool_name)
+    ON CONFLICT DO NOTHING
+), done AS (
+    UPDATE state.agent_inbox AS i
+    SET status = 'consumed', processed_at = coalesce(i.processed_at, {now}),
+        archived_at = coalesce(i.archived_at, {now})
+    FROM moved
+    WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s
+        AND i.status IN ('pending', 'deferred', 'processing')
+), lease AS (
+    DELETE FROM cbx.leases AS l
+    USING moved
+    WHERE l.project_id = %(project_id)s AND l.inbox_id = %(inbox_id)s
+), step AS (
+    UPDATE state.agent_steps AS s
+    SET status = 'suspended', ended_at = NULL
+    FROM moved
+    WHERE s.project_id = %(project_id)s AND s.agent_id = %(agent_id)s AND s.step_id = %(step_id)s
+)
+SELECT moved.resume_deadline FROM moved

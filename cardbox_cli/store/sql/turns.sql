@@ -69,15 +69,6 @@ FROM state.agent_steps AS s
 WHERE s.project_id = %(project_id)s AND s.agent_turn_id = %(agent_turn_id)s
 ORDER BY s.started_at, s.step_id
 
--- name: insert_waiting_tool
--- A call whose result the turn will wait for.
-INSERT INTO state.turn_waiting_tools AS w
-    (project_id, agent_id, agent_turn_id, turn_epoch, tool_call_id, step_id, tool_name, wait_status, created_at,
-     updated_at)
-VALUES (%(project_id)s, %(agent_id)s, %(agent_turn_id)s, %(turn_epoch)s, %(tool_call_id)s, %(step_id)s,
-    %(tool_name)s, 'waiting', {now}, {now})
-ON CONFLICT DO NOTHING
-
 -- name: waiting_tools
 -- The calls that a turn waits or waited for, in order.
 SELECT {waiting_json}
