@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.model.boxes import Slot
-from cardbox_cli.model.cards import CardDraft, stored_draft
+from cardbox_cli.model.cards import CardDraft, decode_card, stored_draft
 from cardbox_cli.model.execution.turns import Fence, Head
-from cardbox_cli.store.box_reads import slot_of
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.rows import decoded
@@ -106,7 +105,7 @@ class StepStore(ProjectStore):
             return None
         (_, _, box, head), *places = rows
         own = [
-            slot_of((output_start + place, card_id, state, None if state == "dangling" else card))
+            Slot(output_start + place, card_id, None if state == "dangling" else decode_card(card), state)
             for place, card_id, state, card in places
         ]
         return HeldOutput(decoded(Head, head), box == "present", own)
