@@ -39,7 +39,7 @@ class Databases:
         """A template that this script made of an empty database."""
         if script not in self._prepared:
             name = self.make("template1")
-            with psycopg.connect(self.target(name).conninfo or "", autocommit=True) as connection:
+            with psycopg.connect(self.server.conninfo(name), autocommit=True) as connection:
                 connection.execute(script.encode())
             self._prepared[script] = name
         return self._prepared[script]
