@@ -57,6 +57,7 @@ def jsonl(*documents: Any) -> str:
         (jsonl({"type": "message", "sessionId": "s", **HI}), "openai"),
         (jsonl({"type": "user"}), "openai"),
         ("3", "openai"),
+        ({"contents": [{"role": "user", "parts": "x"}]}, "gemini"),
     ],
 )  # fmt: skip
 def test_a_file_tells_its_format(document: Any, name: str) -> None:

@@ -27,6 +27,8 @@ _EVENTS = (
     *("inter_agent_communication", "inter_agent_communication_metadata"),
 )
 _TYPES = ("response_item", *_EVENTS)
+# Items that Codex makes for itself, and sends to no model: `is_api_message` of `codex-rs/core`.
+_OWN_ITEMS = ("ghost_snapshot",)
 _PROMPT = "instructions"
 
 
@@ -90,6 +92,8 @@ def _cards(line: dict[str, Any]) -> list[CardDraft]:
         return [imported_card(RENDERED_PROMPT, line[_PROMPT])]
     item = line.get("payload") if line.get("type") in _TYPES else line
     if line.get("type", "response_item") in _EVENTS or FILES.problem(item) is not None:
+        return []
+    if text_at(item, "type") in _OWN_ITEMS:
         return []
     return FILES.draft(item)
 

@@ -1,4 +1,5 @@
-"""Events of OpenHands, of its first version and of its SDK: a list, lines, or a folder of them. Read only.
+"""Events of OpenHands, of its first version and of its SDK: a list, lines, or a folder of them; and the lines
+of its evaluations, each with the history of a run. Read only.
 
 An event that says nothing to the model, such as a change of the agent's state, is one of the session. What is
 said and when follows `openhands/memory/conversation_memory.py` of the first version.
@@ -16,8 +17,11 @@ from cardbox_cli.context.tool_calls import arguments_text
 from cardbox_cli.conversations.containers.entries import container, entry, kept_with, objects_in
 from cardbox_cli.conversations.containers.folders import folder_id
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
+from cardbox_cli.conversations.files import is_list
 from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.model.handwritten.wording import json_kind
 
 NAME = "openhands"
 # What the first version's agents and environments do that the model is not told. What a recall found it is
@@ -33,10 +37,31 @@ def _mark(event: dict[str, Any]) -> str | None:
     if acts and "source" in event and ("id" in event or "timestamp" in event):
         return "an event has a source and an action or an observation"
     kind = text_at(event, "kind") or ""
-    return f"an event is of the kind {kind!r}" if kind.endswith("Event") and "source" in event else None
+    if kind.endswith("Event") and "source" in event:
+        return f"an event is of the kind {kind!r}"
+    history: Any = event.get("history")
+    first = next(iter(history), None) if is_list(history) else None
+    evidence = _mark(first) if isinstance(first, dict) else None
+    return evidence and f"in the 'history' {evidence}"
 
 
 def _read(documents: Documents) -> Iterator[Conversation]:
+    """The events of a file; of one whose lines have histories, those of each."""
+    for number, (place, run) in enumerate(documents):
+        if not isinstance(run, dict) or not is_list(run.get("history")):
+            if number:
+                raise InvalidConversation(f"{place}: a line of an evaluation of OpenHands' has a 'history'")
+            break
+        where = f"{place}: history"
+        yield Conversation(
+            entries=Rereadable(partial(_history, run["history"], where)),
+            place=place,
+            own_id=None,
+            title=text_at(run, "instance_id"),
+            format=NAME,
+        )
+    else:
+        return
     yield Conversation(
         entries=Rereadable(partial(_entries, documents)),
         place=documents.name,
@@ -44,6 +69,15 @@ def _read(documents: Documents) -> Iterator[Conversation]:
         title=None,
         format=NAME,
     )
+
+
+def _history(events: Any, where: str) -> Iterator[FileEntry]:
+    for number, event in enumerate(events):
+        if not isinstance(event, dict):
+            raise InvalidConversation(
+                f"{where}[{number}]: an event must be an object, not {json_kind(event)}"
+            )
+        yield entry(str(number), event, f"{where}[{number}]")
 
 
 def _entries(documents: Documents) -> Iterator[FileEntry]:

@@ -1,7 +1,8 @@
 """Sessions of pi: lines that name the line before them, so that a session is a tree. Read only.
 
 The branch that the last line stands on is a box, and each other one a box of its own with the session's as
-its parent.
+its parent. The lines of older sessions name none, and are all of one branch. Messages without lines around
+them are read, too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,6 +33,11 @@ _TYPES = (
     *("message", "custom_message", "custom", "compaction", "branch_summary", "label", "session_info"),
     *("model_change", "thinking_level_change"),
 )
+# By what keys messages are known that stand alone.
+_MESSAGES = {
+    "a message has an 'api' and a 'stopReason'": {"role", "content", "api", "stopReason"},
+    "a message has a 'toolCallId' and a 'toolName'": {"role", "content", "toolCallId", "toolName"},
+}
 # What pi puts around the summary of a branch that it came back from.
 _BRANCH = (
     "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n{}</summary>"
@@ -41,8 +47,11 @@ _BRANCH = (
 def _mark(line: dict[str, Any]) -> str | None:
     if line.get("type") == _HEADER and "cwd" in line and "sessionId" not in line:
         return "a line of the type 'session' has a 'cwd'"
-    is_one = text_at(line, "type") in _TYPES and "parentId" in line and text_at(line, "id") is not None
-    return f"a line of the type {line['type']!r} has a 'parentId'" if is_one else None
+    if text_at(line, "type") in _TYPES and "parentId" in line and text_at(line, "id") is not None:
+        return f"a line of the type {line['type']!r} has a 'parentId'"
+    if line.get("type") == "compaction" and "summary" in line and "tokensBefore" in line:
+        return "a line of the type 'compaction' has 'tokensBefore'"
+    return next((why for why, keys in _MESSAGES.items() if keys <= line.keys()), None)
 
 
 def _read(documents: Documents) -> Iterator[Conversation]:
@@ -119,6 +128,8 @@ def _message(line: dict[str, Any]) -> dict[str, Any] | None:
             return {"role": "user", "content": _BRANCH.format(summary)}
         case {"type": "message", "message": {"role": str()}}:
             return dict(line["message"])
+        case {"role": "user" | "assistant" | "toolResult", "content": _} if "type" not in line:
+            return line
     return None
 
 

@@ -15,6 +15,8 @@ from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
 
 NAME = "swe-agent"
+# What an environment is called that nobody named: `EnvironmentConfig.name` of SWE-agent 1, and of 0.7.
+_UNNAMED = ("main", "swe_main")
 _ROLES = ("system", "user", "assistant", "tool")
 
 
@@ -51,11 +53,12 @@ def _read(documents: Documents) -> Iterator[Conversation]:
 
 
 def _conversation(run: dict[str, Any], place: str) -> Conversation:
+    environment = text_at(run, "environment")
     return Conversation(
         entries=Rereadable(partial(_entries, run["history"], place)),
         place=place,
         own_id=None,
-        title=text_at(run, "environment"),
+        title=None if environment in _UNNAMED else environment,
         format=NAME,
         beside={"model": run["model"]} if text_at(run, "model") else {},
     )

@@ -55,15 +55,18 @@ def _named(messages: Iterable[Body]) -> Iterator[Body]:
 
 
 def _is_message(value: Any) -> bool:
-    """Whether it is a content: an object with a list of parts, which have no type, and no other content."""
-    parts = value.get("parts") if isinstance(value, dict) and "content" not in value else None
-    return isinstance(parts, list) and not any(map(kind, parts))
+    """Whether it is meant as a content: an object with parts, which have no type, and no other content."""
+    if not isinstance(value, dict) or "parts" not in value or "content" in value:
+        return False
+    parts = value["parts"]
+    return not isinstance(parts, list) or not any(map(kind, parts))
 
 
 def _problem(message: Any) -> str | None:
     """What keeps a value from being a content. The role may be left out, and is the user's then."""
     if not isinstance(message, dict) or message.get("role", "user") in _ROLES:
-        return None if _is_message(message) else "a content is an object with a list of parts"
+        is_one = _is_message(message) and isinstance(message["parts"], list)
+        return None if is_one else "a content is an object with a list of parts"
     return f"the role {message['role']!r} is none of Gemini's: roles are {', '.join(_ROLES)}"
 
 

@@ -48,7 +48,11 @@ def _roles(subject: Subject) -> Iterator[Hit]:
             yield subject.place(message), f"{subject.request.model} takes no {role} message"
 
 
-@RULES.error("input-audio-refused", remedy="choose a model that hears, such as gpt-audio")
+@RULES.error(
+    "input-audio-refused",
+    source="what the API answers: Content blocks are expected to be either text or image_url type",
+    remedy="choose a model that hears, such as gpt-audio",
+)
 def _audio(subject: Subject) -> Iterator[Hit]:
     """Audio for a model that does not hear."""
     for hit in _parts(subject, "input_audio") if is_deaf(subject.request.model) else ():
@@ -69,7 +73,11 @@ def _parts(subject: Subject, wanted: str) -> Iterator[RequestEntry]:
             yield entry
 
 
-@RULES.error("parameter-refused", remedy="leave the parameter out, or choose another model")
+@RULES.error(
+    "parameter-refused",
+    source="OpenAI docs, Models and Web search; what the API answers: Web search options not supported",
+    remedy="leave the parameter out, or choose another model",
+)
 def _parameters(subject: Subject) -> Iterator[Hit]:
     """A parameter that the model does not take: `web_search_options` where it does not search, `audio` or
     audio among `modalities` where it does not speak, tools or a `json_schema` where it is too old for them, a
