@@ -162,7 +162,7 @@ class TestReports:
     def test_applying_which_resumes_the_turn(self, known: Callable[..., tuple[Stage, str]]) -> None:
         prepared, row = known(reported, CLAIMED)
         points = explore(prepared, *WORKER, "w", row)
-        assert {"append_to_box:1", "apply_waiting_tool:1", "move_head:1"} <= set(points)
+        assert {"put_into_box:1", "apply_waiting_tool:1", "move_head:1", "carry_turn:1"} <= set(points)
 
 
 class TestRecovering:
