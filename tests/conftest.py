@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import tempfile
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +23,11 @@ from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
-from cardbox_cli.store.migrations.upgrade import add_missing_tables
 from cardbox_cli.store.profiles import ProfileStore
+from tests.databases import Databases
 from tests.foreign.tables import DEPLOYMENT
 from tests.packages import debian_postgres_15
+from tests.pooled import pooler
 from tests.sharded import cluster
 
 # Those of turns serve every folder in which turns run.
@@ -38,7 +38,6 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROJECT = "p"
-TEMPLATE = "cbx_template"
 
 # The tables of cbx in the order in which they are made.
 TABLES = [
@@ -73,46 +72,6 @@ TABLES = [
 ]
 
 
-class Databases:
-    """A server that hands out fresh databases, by connection string."""
-
-    def __init__(self, server: EmbeddedServer) -> None:
-        self.server = server
-        self.admin = server.connect(autocommit=True)
-        # Tests kill servers, never the machine that they run on.
-        self.admin.execute("ALTER SYSTEM SET fsync = off")
-        self.admin.execute("SELECT pg_reload_conf()")
-        self.admin.execute(f"CREATE DATABASE {TEMPLATE}")
-        with Database.connect(self.target(TEMPLATE)) as database:
-            add_missing_tables(database)
-        self._prepared: dict[str, str] = {}
-
-    def target(self, name: str) -> Target:
-        return Target(self.server.conninfo(name), "the test", self.server.home)
-
-    def make(self, template: str = TEMPLATE) -> str:
-        name = f"t_{uuid.uuid4().hex}"
-        # Copying files costs half of what the default, writing every page to the WAL, does for a database so small.
-        self.admin.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
-        return name
-
-    def prepared(self, script: str) -> str:
-        """A template that this script made of an empty database."""
-        if script not in self._prepared:
-            name = self.make("template1")
-            with psycopg.connect(self.target(name).conninfo or "", autocommit=True) as connection:
-                connection.execute(script.encode())
-            self._prepared[script] = name
-        return self._prepared[script]
-
-    def close(self) -> None:
-        self.admin.close()
-        self.server.destroy()
-
-    def drop(self, name: str) -> None:
-        self.admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-
-
 def roomy_memory() -> str | None:
     """A folder in memory with room for many databases, where there is one: disks are slow at making files."""
     memory = "/dev/shm"
@@ -142,27 +101,36 @@ def debian_databases(open_folder: Path) -> Iterator[Databases]:
     databases.close()
 
 
+# What tests may run on instead of a server, and which of them do not, by the beginning of their ids.
+_EXCLUSIONS = {"shards": cluster.EXCLUSIONS, "pooler": pooler.EXCLUSIONS}
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--on-shards",
-        action="store_true",
-        help=f"run on a Citus cluster, whose database for tests {cluster.URL} names",
+        "--on",
+        choices=tuple(_EXCLUSIONS),
+        help=f"run on a Citus cluster, whose database for tests {cluster.URL} names, or through PgBouncer",
     )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--on-shards"):
+    if on := config.getoption("--on"):
         for item in items:
-            reasons = [
-                reason for begin, reason in cluster.EXCLUSIONS.items() if item.nodeid.startswith(begin)
-            ]
+            reasons = [reason for begin, reason in _EXCLUSIONS[on].items() if item.nodeid.startswith(begin)]
             if reasons:
-                item.add_marker(pytest.mark.skip(reason=f"not on shards: {reasons[0]}"))
+                item.add_marker(pytest.mark.skip(reason=f"not on {on}: {reasons[0]}"))
 
 
 @pytest.fixture(scope="session")
 def sharded_databases(open_folder: Path) -> Iterator[cluster.ShardedDatabases]:
     databases = cluster.ShardedDatabases(cluster.cluster_url(), open_folder / "cbx-home-shards")
+    yield databases
+    databases.close()
+
+
+@pytest.fixture(scope="session")
+def pooled_databases(open_folder: Path) -> Iterator[pooler.PooledDatabases]:
+    databases = pooler.PooledDatabases(EmbeddedServer(open_folder / "cbx-home-pooled"), open_folder)
     yield databases
     databases.close()
 
@@ -174,11 +142,11 @@ def databases(request: pytest.FixtureRequest) -> Databases:
 
 
 def served(request: pytest.FixtureRequest, name: str) -> Databases:
-    """The server of this name, or the cluster, where tests run on that."""
-    if request.config.getoption("--on-shards"):
+    """The server of this name, or what tests are to run on instead."""
+    if on := request.config.getoption("--on"):
         if name == "debian_databases":
-            pytest.skip("a cluster is of one version")
-        name = "sharded_databases"
+            pytest.skip("one version is enough there")
+        name = {"shards": "sharded_databases", "pooler": "pooled_databases"}[on]
     found: Databases = request.getfixturevalue(name)
     return found
 

@@ -34,6 +34,9 @@ INSERT INTO public.card_boxes (tenant_id, box_id, card_ids, updated_at)
 SELECT i.project_id, (i.payload ->> 'output_box_id')::uuid, pair.ids, i.created_at
 FROM state.agent_inbox AS i,
     (SELECT jsonb_agg(card_id) AS ids FROM (SELECT card_id FROM public.cards LIMIT 2) AS two) AS pair;
+INSERT INTO cbx.box_info (project_id, box_id, title, created_at)
+SELECT i.project_id, (i.payload ->> 'output_box_id')::uuid, 'What came of it', i.created_at
+FROM state.agent_inbox AS i;
 INSERT INTO cbx.turns (project_id, agent_turn_id, agent_id, output_start, end_status, end_epoch, created_at,
     ended_at)
 SELECT i.project_id, i.agent_turn_id, i.agent_id, 0, 'success', 2, i.created_at, i.created_at

@@ -31,6 +31,7 @@ from cardbox_cli.store.execution.dispatches import DispatchStore
 from cardbox_cli.store.execution.ends import EndStore
 from cardbox_cli.store.execution.heads import HeadStore
 from cardbox_cli.store.execution.inbox import InboxStore
+from cardbox_cli.store.execution.steps import StepStore
 from cardbox_cli.store.execution.turns import TurnStore
 from cardbox_cli.store.roster import RosterStore
 from cardbox_cli.store.views.contexts import ContextStore
@@ -63,6 +64,7 @@ class Runtime:
         self.ends = EndStore(database, project_id)
         self.contexts = ContextStore(database, project_id)
         self.turns = TurnStore(database, project_id)
+        self.steps = StepStore(database, project_id)
         self.audit = AuditStore(database, project_id)
         self.roster = RosterStore(database, project_id)
         self.batches = BatchStore(database, project_id)
@@ -87,6 +89,22 @@ class Runtime:
             del self._deferred[known:]
             raise
         if outermost:
+            self.run_deferred()
+
+    @contextmanager
+    def statement(self) -> Iterator[None]:
+        """One statement, which is a transaction of its own unless the caller has one; as `transaction` else.
+
+        What it writes it must decide on by itself.
+        """
+        alone = self.database.commits_itself
+        known = len(self._deferred)
+        try:
+            yield
+        except BaseException:
+            del self._deferred[known:]
+            raise
+        if alone:
             self.run_deferred()
 
     @contextmanager

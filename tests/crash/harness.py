@@ -184,6 +184,16 @@ class Ended:
     state: list[str]
 
 
+def around_steps(points: list[str]) -> list[str]:
+    """Those of a worker's points at which something of a turn has, or has not, been committed just then.
+
+    A step begins, and a result is stored, by a statement that is a transaction of its own; what a worker
+    sends next reads what the turn has written.
+    """
+    names = ("commit", "committed", "begin_step", "write_own_cards", "hold_output")
+    return [point for point in points if point.partition(":")[0] in names]
+
+
 def explore(stage: Stage, *arguments: str, stdin: bytes = b"", state: State = contents) -> list[str]:
     """Kill a command that is one transaction at every point that it passes, and run it again.
 

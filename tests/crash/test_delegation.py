@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tests.cli.conftest import succeed
-from tests.crash.harness import Scene, Stage, explore, value
+from tests.crash.harness import Scene, Stage, around_steps, explore, value
 
 MakeStage = Callable[..., Stage]
 
@@ -35,7 +35,7 @@ def test_a_task_is_handed_on_whole_or_not_at_all(stage: MakeStage) -> None:
 
 
 class TestAnExpertThatIsAwaited:
-    """A worker that is killed around every commit of a turn that asks, of the expert's, and of what follows."""
+    """A worker that is killed before all that is committed of a turn that asks, of the expert's, and of what follows."""
 
     def test_it_answers_once(self, stage: MakeStage) -> None:
         def asked(scene: Scene) -> None:
@@ -48,7 +48,7 @@ class TestAnExpertThatIsAwaited:
             assert result.code == 0, result.err
             self.check(scene)
         struck = 0
-        for point in [point for point in points if point.startswith("commit:")]:
+        for point in [each for each in around_steps(points) if not each.startswith("committed:")]:
             with prepared.scene() as scene:
                 # A slow machine has time for one more heartbeat in one run than in another.
                 struck += scene.strike(point, *RUN, "--drain")

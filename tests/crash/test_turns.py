@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from tests.cli.conftest import succeed
-from tests.crash.harness import Connection, Scene, Stage, explore, explore_steps, value
+from tests.crash.harness import Connection, Scene, Stage, around_steps, explore, explore_steps, value
 
 MakeStage = Callable[..., Stage]
 
@@ -195,7 +195,7 @@ RUN = ("worker", "run", "--trust-stored-commands", "--target", "desk", "--exec",
 
 
 class TestRunning:
-    """A worker that is killed around every commit of a turn's run, with a step that calls a tool."""
+    """A worker that is killed around all that it commits of a turn's run, with a step that calls a tool."""
 
     def test_the_turn_ends_once_by_another(self, stage: MakeStage) -> None:
         def asked(scene: Scene) -> None:
@@ -212,9 +212,8 @@ class TestRunning:
             result, points = scene.points(*RUN, "--once")
             assert result.code == 0, result.err
             self.check(scene)
-        commits = [point for point in points if point.startswith("commit")]
         struck = 0
-        for point in commits:
+        for point in around_steps(points):
             with prepared.scene() as scene:
                 # A slow machine has time for one more heartbeat in one run than in another.
                 struck += scene.strike(point, *RUN, "--once")

@@ -1,5 +1,9 @@
 """The moves of a worker, made one by one."""
 
+from datetime import timedelta
+
+import msgspec
+
 from cardbox_cli.execution.queue.claims import ClaimedWork, begin, claim
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
@@ -7,6 +11,16 @@ from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.execution.turns import Fence, new_id
 
 OWNER = "w"
+
+# One that keeps nothing of its request.
+_STEP = """
+    INSERT INTO state.agent_steps
+        (project_id, agent_id, step_id, agent_turn_id, channel_id, parent_step_id, trace_id, status, profile_box_id,
+         context_box_id, output_box_id, metadata, started_at)
+    VALUES (%(project_id)s, %(agent_id)s, %(step_id)s, %(active_agent_turn_id)s, %(active_channel_id)s,
+        %(parent_step_id)s, %(trace_id)s, 'started', %(profile_box_id)s, %(context_box_id)s, %(output_box_id)s, '{}',
+        clock_timestamp())
+"""
 
 
 def take(runtime: Runtime, owner: str = OWNER) -> ClaimedWork:
@@ -28,7 +42,8 @@ def begin_step(runtime: Runtime, fence: Fence) -> str:
     step_id = new_id("step")
     with runtime.transaction():
         head = runtime.heads.hold(fence)
-        runtime.turns.begin_step(head, step_id, status="started", request_box_id=None)
+        values = {**msgspec.structs.asdict(head), "step_id": step_id, "project_id": runtime.project_id}
+        runtime.database.connection.execute(_STEP, values)
     return step_id
 
 
@@ -53,6 +68,5 @@ def suspend(runtime: Runtime, fence: Fence, step_id: str, calls: dict[str, str])
     with runtime.transaction():
         runtime.heads.hold(fence)
         runtime.turns.move_step(fence.agent_id, step_id, "suspended", tool_call_ids=list(calls))
-        runtime.turns.wait_for(fence, step_id, calls.items())
-        runtime.heads.move(fence, "suspend", waiting=len(calls))
+        assert runtime.steps.suspend(fence, step_id, calls, inbox_id="", wait=timedelta(minutes=5))
         runtime.inbox.close(fence.agent_turn_id)

@@ -47,13 +47,13 @@ class Desk:
         """Let a running turn wait for these calls."""
         runtime = self.runtime
         with runtime.transaction():
-            runtime.heads.hold(task.fence)
-            runtime.turns.wait_for(
-                task.fence, step_id or begin_step(runtime, task.fence), [(call, "look") for call in calls]
+            assert runtime.steps.suspend(
+                task.fence,
+                step_id or begin_step(runtime, task.fence),
+                dict.fromkeys(calls, "look"),
+                inbox_id=task.row.inbox_id,
+                wait=timedelta(seconds=seconds),
             )
-            deadline = runtime.database.now() + timedelta(seconds=seconds)
-            runtime.heads.move(task.fence, "suspend", waiting=len(calls), deadline=deadline)
-            assert runtime.inbox.consume([task.row.inbox_id], owner=self.owner)
             runtime.follow_suspension(task.fence)
 
     def waiting(self, *calls: str, seconds: float = 300) -> ClaimedWork:

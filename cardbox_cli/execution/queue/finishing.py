@@ -52,7 +52,7 @@ def _hand_in(runtime: Runtime, head: Head, rule: EndRule) -> None:
     """Store what the turn handed in, where it has delivered nothing else."""
     own = _own_cards(runtime, head)
     draft = rule.handed_in(runtime.project_id, head.fence, own)
-    if draft is None or head.output_box_id is None or _delivered(head, own):
+    if draft is None or head.output_box_id is None or delivered(head, own):
         return
     runtime.cards.add(draft)
     runtime.boxes.append(head.output_box_id, [draft.card_id], held=head)
@@ -61,11 +61,11 @@ def _hand_in(runtime: Runtime, head: Head, rule: EndRule) -> None:
 def _missing(runtime: Runtime, head: Head) -> list[str]:
     """The fields that the turn was asked for, and that its deliverable lacks."""
     asked = asked_fields(cards_of_type(runtime.boxes, head.context_box_id, RESULT_FIELDS))
-    delivered = _delivered(head, _own_cards(runtime, head)) if asked else []
-    return missing_fields(asked, delivered[-1].content if delivered else None)
+    results = delivered(head, _own_cards(runtime, head)) if asked else []
+    return missing_fields(asked, results[-1].content if results else None)
 
 
-def _delivered(head: Head, own: Sequence[Card]) -> list[Card]:
+def delivered(head: Head, own: Sequence[Card]) -> list[Card]:
     """The deliverables among its own cards that are no other turn's."""
     turn_id = head.fence.agent_turn_id
     return [card for card in own if card.type == DELIVERABLE and card.metadata.get(TURN, turn_id) == turn_id]

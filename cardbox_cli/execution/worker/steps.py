@@ -5,8 +5,9 @@ fallen.
 Owns how a turn is taken in from its boxes, and what is still to be done of it. Runs no command.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
+from itertools import count
 
 import msgspec
 
@@ -16,7 +17,7 @@ from cardbox_cli.errors import CardConflict, InvalidInput
 from cardbox_cli.execution.notifications.events import Phase
 from cardbox_cli.execution.queue import must_end_with
 from cardbox_cli.execution.queue.ending import end_held
-from cardbox_cli.execution.queue.finishing import BY_RESULT, finish_held
+from cardbox_cli.execution.queue.finishing import BY_RESULT, delivered, finish_held
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.requests.completeness import Lack, in_words, lacks_of
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
@@ -39,7 +40,8 @@ from cardbox_cli.model.execution.turns import (
     new_id,
 )
 from cardbox_cli.model.identity import ProjectSettings
-from cardbox_cli.model.ids import new_card_id
+from cardbox_cli.model.ids import new_box_id, new_card_id
+from cardbox_cli.store.execution.steps import Entering, NewStep, StepAnswered
 from cardbox_cli.store.projects import ProjectsStore
 
 # What a step can be while it counts against the limit: the model has answered.
@@ -91,20 +93,21 @@ def read_turn(runtime: Runtime, fence: Fence) -> TurnState:
 
 def enter(runtime: Runtime, turn: TurnState) -> None:
     """Take up a turn that goes on with calls that others left without results. Raises StaleEpoch."""
-    with runtime.transaction():
-        _enter(runtime, turn, runtime.heads.hold(turn.fence))
-
-
-def _enter(runtime: Runtime, turn: TurnState, head: Head) -> None:
-    """A claimed turn runs from now on; steps that others left open have failed."""
-    if head.status != DISPATCHED:
+    if turn.head.status != DISPATCHED:
         return
-    fence = turn.fence
-    runtime.heads.move(fence, "enter")
-    start = turn.boxes.output_start
-    runtime.turns.begin_record(fence.agent_turn_id, fence.agent_id, output_start=start, report_to=None)
-    runtime.turns.close_steps(fence.agent_turn_id, "failed", _LOST)
-    runtime.publish_state(head, RUNNING, head.turn_epoch)
+    with runtime.statement():
+        if not runtime.steps.enter(turn.fence, _entering(turn)):
+            raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
+        _tell_entered(runtime, turn)
+
+
+def _entering(turn: TurnState) -> Entering:
+    return Entering(output_start=turn.boxes.output_start, lost=_LOST)
+
+
+def _tell_entered(runtime: Runtime, turn: TurnState) -> None:
+    if turn.head.status == DISPATCHED:
+        runtime.publish_state(turn.head, RUNNING, turn.head.turn_epoch)
 
 
 def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: ComposeOptions) -> BegunStep:
@@ -118,18 +121,42 @@ def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: Compo
     if fault is not None:
         raise CannotEnd(fault)
     step_id = new_id("step")
-    with runtime.transaction():
-        head = runtime.heads.hold(turn.fence)
-        _enter(runtime, turn, head)
-        runtime.turns.begin_step(
-            head,
-            step_id,
-            status="llm_ready",
-            request_box_id=keep_request(runtime, asked, settings, step_id),
-            metadata={REQUEST: snapshot_of(asked.request, asked.body, turn.boxes, format)},
-        )
-        runtime.publish_step(head, step_id, "started")
+    with runtime.statement():
+        _write_beginning(runtime, turn, asked, settings, step_id, format)
+        _tell_entered(runtime, turn)
+        runtime.publish_step(turn.head, step_id, "started")
     return BegunStep(step_id=step_id, asked=asked, written=len(turn.boxes.own))
+
+
+def _write_beginning(
+    runtime: Runtime,
+    turn: TurnState,
+    asked: TurnRequest,
+    settings: ProjectSettings,
+    step_id: str,
+    format: str,
+) -> None:
+    """Write the rows of a step: a card under an id of its own where the shared one is deleted."""
+    cards = request_cards(runtime.project_id, asked.request, reproducible=settings.stored_layers)
+    metadata = {REQUEST: snapshot_of(asked.request, asked.body, turn.boxes, format)}
+    # The second time: what somebody else wrote just now is seen then.
+    for again in count():
+        step = NewStep(
+            step_id=step_id,
+            status="llm_ready",
+            request_box_id=new_box_id(),
+            title=_title(step_id),
+            box_card_ids=request_box_ids(cards, asked.history),
+            cards=cards,
+            metadata=metadata,
+        )
+        found = runtime.steps.begin(turn.fence, _entering(turn), step)
+        if not found.at_fence:
+            raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
+        if found.written:
+            return
+        if again:
+            cards = [card if card.card_id in found.stored else _renamed(card) for card in cards]
 
 
 def compose_step(
@@ -147,7 +174,15 @@ def keep_request(runtime: Runtime, asked: TurnRequest, settings: ProjectSettings
     """Keep a request as a box, whose id this is. Takes part in the caller's transaction."""
     snapshots = request_cards(runtime.project_id, asked.request, reproducible=settings.stored_layers)
     box_ids = request_box_ids([_stored(runtime, card) for card in snapshots], asked.history)
-    return runtime.boxes.create(box_ids, title=f"request of {step_id}", allow_dangling=True).box_id
+    return runtime.boxes.create(box_ids, title=_title(step_id), allow_dangling=True).box_id
+
+
+def _title(step_id: str) -> str:
+    return f"request of {step_id}"
+
+
+def _renamed(card: CardDraft) -> CardDraft:
+    return msgspec.structs.replace(card, card_id=new_card_id())
 
 
 def _composed(
@@ -166,7 +201,7 @@ def _stored(runtime: Runtime, draft: CardDraft) -> CardDraft:
     try:
         runtime.cards.add(draft)
     except CardConflict:
-        draft = msgspec.structs.replace(draft, card_id=new_card_id())
+        draft = _renamed(draft)
         runtime.cards.add(draft)
     return draft
 
@@ -191,25 +226,26 @@ def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Ans
     StaleEpoch, CardConflict for a card whose id is taken, and CallIdTaken for a call's.
     """
     rule = turn.end_rule(step.asked.request.tools)
-    with runtime.transaction():
-        head = runtime.heads.hold(turn.fence)
-        own = _own_cards(runtime, turn)
-        hold_call_ids(runtime, answer.cards, {card.card_id for card in own})
+    with runtime.transaction(savepoint=False):
+        head, own = _hold_own(runtime, turn)
+        stored = {card.card_id for card in own}
+        hold_call_ids(runtime, answer.cards, stored)
         goes_on = not rule.allows_end(own) and not pending_calls([*own, *answer.cards])
         if goes_on:
             reminder = rule.reminder(runtime.project_id, _author(head, step.step_id))
             cards = [*must_end_with.without_end(answer.cards), reminder]
         else:
             cards = answer.cards
-        new = _append(runtime, head, cards, {card.card_id for card in own})
+        # This may be tried again.
+        new = [card for card in cards if card.card_id not in stored]
         calls = pending_calls([*own, *new])
-        runtime.turns.move_step(
-            head.agent_id,
-            step.step_id,
-            "llm_done" if calls else "completed",
+        answered = StepAnswered(
+            step_id=step.step_id,
+            status="llm_done" if calls else "completed",
             tool_call_ids=[call.tool_call_id for call in calls] or None,
             metadata={} if answer.usage is None else {"llm_usage": answer.usage},
         )
+        _append(runtime, turn, new, answered)
         phase: Phase = "executing" if calls else "completed"
         runtime.publish_step(head, step.step_id, phase, [card.card_id for card in new])
         return None if calls or goes_on else finish_held(runtime, head, profile=turn.profile)
@@ -217,9 +253,8 @@ def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Ans
 
 def add_result(runtime: Runtime, turn: TurnState, draft: CardDraft) -> None:
     """Store the result of a call. Raises StaleEpoch."""
-    with runtime.transaction():
-        head = runtime.heads.hold(turn.fence)
-        _append(runtime, head, [draft], _own_ids(runtime, turn))
+    with runtime.statement():
+        _append(runtime, turn, [draft])
 
 
 def complete_step(runtime: Runtime, turn: TurnState) -> End | None:
@@ -227,9 +262,8 @@ def complete_step(runtime: Runtime, turn: TurnState) -> End | None:
 
     Raises StaleEpoch.
     """
-    with runtime.transaction():
-        head = runtime.heads.hold(turn.fence)
-        own = _own_cards(runtime, turn)
+    with runtime.transaction(savepoint=False):
+        head, own = _hold_own(runtime, turn)
         if turn.step_id is not None:
             runtime.turns.move_step(head.agent_id, turn.step_id, "completed")
             runtime.publish_step(head, turn.step_id, "completed")
@@ -238,15 +272,9 @@ def complete_step(runtime: Runtime, turn: TurnState) -> End | None:
             return finish_held(runtime, head, profile=turn.profile, message=BY_RESULT)
         if status is not None:
             return end_held(runtime, head, status, message=BY_RESULT)
-        if turn.end_rule().allows_end(own) and _delivered(runtime, turn):
+        if turn.end_rule().allows_end(own) and delivered(head, own):
             return finish_held(runtime, head, profile=turn.profile)
     return None
-
-
-def _delivered(runtime: Runtime, turn: TurnState) -> str | None:
-    """The turn's own deliverable, if it has written one."""
-    output, start = turn.boxes.output.box_id, turn.boxes.output_start
-    return runtime.turns.last_deliverable(turn.fence.agent_turn_id, output, start)
 
 
 def suspend(
@@ -260,21 +288,22 @@ def suspend(
     limits = [turn.tool(call.tool_name) for call in calls]
     times = [(tool.timeout_seconds if tool else None) or settings.tool_wait for tool in limits]
     seconds = max(at_least, *times)
-    with runtime.transaction():
-        head = runtime.heads.hold(turn.fence)
-        step_id = turn.step_id or new_id("step")
-        runtime.turns.wait_for(turn.fence, step_id, [(call.tool_call_id, call.tool_name) for call in calls])
-        deadline = runtime.database.now() + timedelta(seconds=seconds)
-        runtime.heads.move(turn.fence, "suspend", waiting=len(calls), deadline=deadline)
-        runtime.inbox.move([row.inbox_id], "consume")
-        runtime.inbox.drop_leases([row.inbox_id])
-        runtime.turns.move_step(head.agent_id, step_id, "suspended")
+    with runtime.transaction(savepoint=False):
+        deadline = runtime.steps.suspend(
+            turn.fence,
+            turn.step_id or new_id("step"),
+            {call.tool_call_id: call.tool_name for call in calls},
+            inbox_id=row.inbox_id,
+            wait=timedelta(seconds=seconds),
+        )
+        if deadline is None:
+            raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
         report_lost(runtime, turn.fence.agent_turn_id)
         runtime.follow_suspension(turn.fence)
         runtime.publish_state(
-            head,
+            turn.head,
             SUSPENDED,
-            head.turn_epoch,
+            turn.head.turn_epoch,
             waiting_tool_count=len(calls),
             waiting_tool_call_ids=[call.tool_call_id for call in calls],
             resume_deadline=deadline.isoformat(),
@@ -296,27 +325,36 @@ def _author(head: Head, step_id: str) -> Author:
     )
 
 
-def _own_cards(runtime: Runtime, turn: TurnState) -> list[Card]:
-    """What the turn has written by now, its commands too. The box is held, so that nothing comes between."""
-    box_id = turn.boxes.output.box_id
-    runtime.turns.lock_box(box_id)
-    return present_cards(runtime.boxes.slots(box_id)[turn.boxes.output_start :])
+def _hold_own(runtime: Runtime, turn: TurnState) -> tuple[Head, list[Card]]:
+    """The head, and what the turn has written by now, its commands too. Both are held.
 
-
-def _own_ids(runtime: Runtime, turn: TurnState) -> set[str]:
-    """The ids of what `_own_cards` would read, which may be large, and is asked for with each result."""
-    box_id = turn.boxes.output.box_id
-    runtime.turns.lock_box(box_id)
-    return set(runtime.boxes.id_lists([box_id]).get(box_id, [])[turn.boxes.output_start :])
+    Raises StaleEpoch, and NotFound for an output box that is gone.
+    """
+    box_id, start = turn.boxes.output.box_id, turn.boxes.output_start
+    found = runtime.steps.hold(turn.fence, start)
+    if found is None:
+        raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
+    slots = found.own
+    if not found.has_box or any(slot.state == "dangling" for slot in slots):
+        slots = runtime.boxes.slots(box_id)[start:]
+    return found.head, present_cards(slots)
 
 
 def _append(
-    runtime: Runtime, head: Head, drafts: Sequence[CardDraft], known: Collection[str]
-) -> list[CardDraft]:
-    """Write cards and append those that the box does not hold yet, since this may be tried again; these."""
-    for draft in drafts:
-        runtime.cards.add(draft)
-    new = [draft for draft in drafts if draft.card_id not in known]
-    if new:
-        runtime.boxes.append(head.output_box_id or "", [draft.card_id for draft in new], held=head)
-    return new
+    runtime: Runtime, turn: TurnState, cards: Sequence[CardDraft], answered: StepAnswered | None = None
+) -> None:
+    """Write cards and append them, unless the turn has them all: this may be tried again. Move the step.
+
+    Raises StaleEpoch, NotFound for an output box that is gone, and CardConflict.
+    """
+    while True:
+        found = runtime.steps.append(turn.fence, turn.boxes.output_start, cards, answered)
+        if not found.at_fence:
+            raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
+        if found.written:
+            return
+        runtime.boxes.get(turn.boxes.output.box_id)
+        for card in cards:
+            # Unless somebody else has written it just now, which is seen then.
+            if card.card_id not in found.stored:
+                runtime.cards.add(card)

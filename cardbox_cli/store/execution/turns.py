@@ -4,7 +4,7 @@ Methods take part in the caller's transaction, who holds the head. Without the t
 and nothing of them is written.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -89,33 +89,6 @@ class TurnStore(ProjectStore):
         """Hold the box until the end of the transaction; False for an unknown box."""
         return bool(self._value("lock_box_row", box_id=box_id))
 
-    def last_deliverable(self, agent_turn_id: str, output_box_id: str, output_start: int) -> str | None:
-        """The last deliverable of a turn that its output box holds at or behind `output_start`."""
-        output = {"box_id": output_box_id, "output_start": output_start}
-        card_id: str | None = self._value("last_deliverable", agent_turn_id=agent_turn_id, **output)
-        return card_id
-
-    def begin_step(
-        self,
-        head: Head,
-        step_id: str,
-        *,
-        status: str,
-        request_box_id: str | None,
-        metadata: dict[str, Any] | None = None,
-    ) -> None:
-        """Write the beginning of a step of the turn that `head` is at."""
-        self._run(
-            "insert_step",
-            **{
-                **msgspec.structs.asdict(head),
-                "step_id": step_id,
-                "status": status,
-                "request_box_id": request_box_id,
-                "metadata": jsonb(metadata or {}),
-            },
-        )
-
     def move_step(
         self,
         agent_id: str,
@@ -144,17 +117,6 @@ class TurnStore(ProjectStore):
     def steps(self, agent_turn_id: str) -> list[Step]:
         """The steps of a turn in order."""
         return self._all(Step, "steps_of_turn", agent_turn_id=agent_turn_id)
-
-    def wait_for(self, fence: Fence, step_id: str, calls: Iterable[tuple[str, str]]) -> None:
-        """The turn will wait for the results of these calls, as (tool_call_id, tool_name)."""
-        for tool_call_id, tool_name in calls:
-            self._run(
-                "insert_waiting_tool",
-                **msgspec.structs.asdict(fence),
-                step_id=step_id,
-                tool_call_id=tool_call_id,
-                tool_name=tool_name,
-            )
 
     def waiting_tools(self, agent_turn_id: str) -> list[WaitingTool]:
         """The calls that a turn waits or waited for, in order."""

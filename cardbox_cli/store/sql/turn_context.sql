@@ -18,7 +18,7 @@ head AS (
 SELECT p.pointer, (slot.place - 1)::integer AS place, coalesce(slot.card_id, 'null'),
     CASE WHEN c.card_id IS NULL THEN 'dangling'
          WHEN c.deleted_at IS NOT NULL THEN 'deleted'
-         WHEN c.expires_at <= %(now)s::timestamptz THEN 'expired'
+         WHEN c.expires_at <= (SELECT {now}) THEN 'expired'
          ELSE 'present' END,
     {card_json}
 FROM pointers AS p

@@ -47,27 +47,6 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 -- Whether the box exists; held until the end of the transaction.
 SELECT true FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s FOR UPDATE
 
--- name: last_deliverable
--- The last deliverable that a turn's output box holds at or behind a place, and that is no other turn's.
-SELECT c.card_id
-FROM public.card_boxes AS b
-CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
-JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
-WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s AND slot.place > %(output_start)s
-    AND c.metadata ->> 'type' = 'task.deliverable' AND {visible}
-    AND coalesce(c.metadata ->> 'agent_turn_id', %(agent_turn_id)s) = %(agent_turn_id)s
-ORDER BY slot.place DESC
-LIMIT 1
-
--- name: insert_step
--- The beginning of a step, with what the model is about to see.
-INSERT INTO state.agent_steps AS s
-    (project_id, agent_id, step_id, agent_turn_id, channel_id, parent_step_id, trace_id, status, profile_box_id,
-     context_box_id, output_box_id, request_box_id, metadata, started_at)
-VALUES (%(project_id)s, %(agent_id)s, %(step_id)s, %(active_agent_turn_id)s, %(active_channel_id)s, %(parent_step_id)s,
-    %(trace_id)s, %(status)s, %(profile_box_id)s, %(context_box_id)s, %(output_box_id)s, %(request_box_id)s,
-    %(metadata)s, {moment})
-
 -- name: move_step
 -- The next state of a step; its calls, error and usage where they are known.
 UPDATE state.agent_steps AS s
@@ -89,15 +68,6 @@ SELECT {step_json}
 FROM state.agent_steps AS s
 WHERE s.project_id = %(project_id)s AND s.agent_turn_id = %(agent_turn_id)s
 ORDER BY s.started_at, s.step_id
-
--- name: insert_waiting_tool
--- A call whose result the turn will wait for.
-INSERT INTO state.turn_waiting_tools AS w
-    (project_id, agent_id, agent_turn_id, turn_epoch, tool_call_id, step_id, tool_name, wait_status, created_at,
-     updated_at)
-VALUES (%(project_id)s, %(agent_id)s, %(agent_turn_id)s, %(turn_epoch)s, %(tool_call_id)s, %(step_id)s,
-    %(tool_name)s, 'waiting', {now}, {now})
-ON CONFLICT DO NOTHING
 
 -- name: waiting_tools
 -- The calls that a turn waits or waited for, in order.

@@ -75,7 +75,6 @@ class ContextStore(ProjectStore):
             agent_turn_id=agent_turn_id,
             agent_id=agent_id,
             answered=list(answered),
-            now=self.database.now(),
             **{
                 f"{name}_box_id": as_box_id(boxes.get(name) or "")
                 for name in ("profile", "context", "output")

@@ -460,4 +460,4 @@ def test_how_many_round_trips_a_turn_with_one_tool_takes(
     ask()
     with counted(runtime.database) as trips:
         assert run(LOOKS).steps == 2
-    assert trips.count == 72
+    assert trips.count == 30

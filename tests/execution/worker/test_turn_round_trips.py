@@ -20,4 +20,4 @@ def test_a_turn_of_one_step_without_tools(runtime: Runtime, ask: Asked, run: Run
     ask()
     with counted(runtime.database) as trips:
         assert run(ANSWER).kind == "ended"
-    assert trips.count == 30
+    assert trips.count == 14

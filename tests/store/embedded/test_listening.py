@@ -1,14 +1,11 @@
 """Listening for wakeups where the server comes and goes, is a replica, or stands behind a pooler; and what a
 connection through a pooler may be told."""
 
-import socket
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from cardbox_cli.errors import DatabaseUnavailable, UsageError
@@ -19,7 +16,8 @@ from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
 from cardbox_cli.store.migrations.upgrade import add_missing_tables, plan_upgrade, upgrade
 from tests.packages import program
-from tests.store.embedded.helpers import give_to_owner_of, until
+from tests.pooled.pooler import Pooler
+from tests.store.embedded.helpers import give_to_owner_of
 
 PATIENCE = 60
 
@@ -55,35 +53,13 @@ def listen(announced: list[str]) -> Iterator[Listen]:
 
 @contextmanager
 def pooled(server: EmbeddedServer, folder: Path) -> Iterator[Target]:
-    """The server through PgBouncer in transaction mode, which runs as the account that the server is lent."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    config = folder / "pgbouncer.ini"
-    config.write_text(
-        f"[databases]\ncbx = host={server.status().socket} port=5432 user=cbx dbname=cbx\n"
-        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
-        "auth_type = any\npool_mode = transaction\n"
-    )
-    account = server.status().account
-    lent = {} if account is None else {"user": account, "extra_groups": ()}
-    pooler = subprocess.Popen(
-        [program("pgbouncer"), config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **lent
-    )
-    address = f"host=127.0.0.1 port={port} user=cbx dbname=cbx"
+    """The server through PgBouncer in transaction mode."""
+    pooler = Pooler(server, folder)
+    pooler.start()
     try:
-        until(lambda: pooler.poll() is not None or answers(address))
-        yield Target(address, "the test", server.home)
+        yield Target(pooler.address("cbx"), "the test", server.home)
     finally:
-        pooler.kill()
-        pooler.wait()
-
-
-def answers(address: str) -> bool:
-    try:
-        psycopg.connect(address).close()
-    except psycopg.OperationalError:
-        return False
-    return True
+        pooler.stop()
 
 
 def test_a_server_that_stopped_stays_down_and_is_heard_when_it_is_back(
