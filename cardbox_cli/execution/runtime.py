@@ -31,6 +31,7 @@ from cardbox_cli.store.execution.dispatches import DispatchStore
 from cardbox_cli.store.execution.ends import EndStore
 from cardbox_cli.store.execution.heads import HeadStore
 from cardbox_cli.store.execution.inbox import InboxStore
+from cardbox_cli.store.execution.reports import ReportStore
 from cardbox_cli.store.execution.steps import StepStore
 from cardbox_cli.store.execution.turns import TurnStore
 from cardbox_cli.store.roster import RosterStore
@@ -65,6 +66,7 @@ class Runtime:
         self.contexts = ContextStore(database, project_id)
         self.turns = TurnStore(database, project_id)
         self.steps = StepStore(database, project_id)
+        self.reports = ReportStore(database, project_id)
         self.audit = AuditStore(database, project_id)
         self.roster = RosterStore(database, project_id)
         self.batches = BatchStore(database, project_id)

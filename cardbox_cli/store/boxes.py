@@ -111,6 +111,16 @@ class BoxStore(BoxReads):
                 raise BoxConflict(f"the box id {box_id!r} is taken")
         return found.boxes[0]
 
+    def put(self, box_id: str, card_id: str) -> None:
+        """See to it that the box holds a card; it is made if it is not there. Raises as `ensure`.
+
+        The caller holds the turn that writes to the box.
+        """
+        canonical = as_box_id(box_id)
+        if not self._value("put_into_box", box_id=canonical, card_ids=jsonb([card_id])):
+            self.ensure(box_id)
+            self._value("put_into_box", box_id=canonical, card_ids=jsonb([card_id]))
+
     def replace(
         self, box_id: str, card_ids: Sequence[str], *, if_ids: str | None = None, allow_dangling: bool = False
     ) -> Box:

@@ -113,7 +113,7 @@ def test_a_fork_of_a_model_is_joined_once_whoever_dies(stage: MakeStage, most: i
         assert result.code == 0, result.err
         with scene.connection() as connection:
             check(connection, parents=1)
-    inside = ("insert_batch", "end_batch", "end_batch_task", "receive_waiting_tool", "dispatch_batch_task")
+    inside = ("insert_batch", "end_batch", "end_batch_task", "write_report", "dispatch_batch_task")
     found = chosen(points, *inside)
     last = [point for point in found if point.startswith("end_batch:")]
     struck = 0

@@ -157,12 +157,12 @@ class TestReports:
     def test_reporting(self, known: Callable[..., tuple[Stage, str]]) -> None:
         prepared, turn = known(suspended, TURN)
         points = explore(prepared, "turn", "report", turn, "--tool-call-id", "call", "--result", "found")
-        assert {"insert_card:1", "insert_inbox:1", "receive_waiting_tool:1"} <= set(points)
+        assert {"report_situation:1", "write_report:1", "commit:1"} <= set(points)
 
     def test_applying_which_resumes_the_turn(self, known: Callable[..., tuple[Stage, str]]) -> None:
         prepared, row = known(reported, CLAIMED)
         points = explore(prepared, *WORKER, "w", row)
-        assert {"append_to_box:1", "apply_waiting_tool:1", "move_head:1"} <= set(points)
+        assert {"put_into_box:1", "apply_waiting_tool:1", "move_head:1", "carry_turn:1"} <= set(points)
 
 
 class TestRecovering:
@@ -180,7 +180,7 @@ class TestRecovering:
 
     def test_reaping_a_deadline(self, stage: MakeStage) -> None:
         points = explore_steps(stage(files=FILES, prepare=suspended), "reap", invariant=no_turn_is_lost)
-        assert {"insert_inbox:1", "receive_waiting_tool:1"} <= set(points)
+        assert {"report_situation:1", "write_report:1"} <= set(points)
 
 
 # Asks for the tool `look` first, and says `done` when it has the result.

@@ -12,9 +12,9 @@ from cardbox_cli.store.migrations.steps import Step
 from cardbox_cli.store.migrations.upgrade import plan_upgrade
 from cardbox_cli.store.migrations.version import newest
 from tests.cli.conftest import succeed
-from tests.conftest import TEMPLATE, Databases
 from tests.crash.harness import Connection, Scene, Stage, value
 from tests.crash.processes import until
+from tests.databases import TEMPLATE, Databases
 from tests.foreign.tables import definitions, without_file_numbers
 from tests.store.migrations.old import DUMPS, script, version
 

@@ -1,6 +1,7 @@
 """How many round trips the use cases take: a bound for each, so that none creeps in."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ from cardbox_cli.execution.dispatch.dispatch import dispatch
 from cardbox_cli.execution.dispatch.request import DispatchRequest, Parent
 from cardbox_cli.execution.notifications.notifier import Notifiers
 from cardbox_cli.execution.notifications.postgres import PostgresNotifier
+from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.store.connection.database import Database
 from tests.conftest import PROJECT
+from tests.execution.desk import Desk, result_of
 from tests.execution.fixtures import Asked
 from tests.round_trips import counted
 
@@ -53,3 +56,11 @@ def test_a_dispatch_within_a_transaction(notifying: Runtime, context_box: str) -
     request = DispatchRequest(target_agent_id="clerk", context_box_id=context_box)
     with notifying.transaction():
         assert trips(notifying, lambda: dispatch(notifying, request)) == 2
+
+
+def test_a_report(notifying: Runtime, ask: Asked, desk: Desk) -> None:
+    """BEGIN, the read, the write, COMMIT, the notification."""
+    turn_id = ask().agent_turn_id or ""
+    desk.waiting("a")
+    report = partial(report_result, notifying, turn_id, "a", result_of(), source_agent_id="tool.look")
+    assert trips(notifying, report) == 5

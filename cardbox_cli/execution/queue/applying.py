@@ -3,6 +3,7 @@
 When none is left to come the turn resumes, or may end. What happens to the claimed row then is `claims.py`'s.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Literal
 
@@ -33,14 +34,13 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     end_status: EndStatus = "success"
 
 
-def apply_report(runtime: Runtime, row: InboxRow) -> Applied:
+def apply_report(runtime: Runtime, row: InboxRow, head: Head | None) -> Applied:
     """Apply a claimed report to its turn: the result goes into the output box, once.
 
-    Takes part in the caller's transaction, who has claimed the row, which does not carry the turn yet, and
-    then does with it what the outcome says.
+    Takes part in the caller's transaction, who holds the head of the row's agent and has claimed the row,
+    which does not carry the turn yet, and then does with it what the outcome says.
     """
     assert is_report(row)
-    head = runtime.heads.lock(row.agent_id)
     if head is None or head.active_agent_turn_id != row.turn_id:
         return Applied(outcome="stale", fence=row.fence, reason="its turn is not active any more")
     tools = runtime.turns.waiting_tools(row.turn_id)
@@ -57,7 +57,7 @@ def apply_report(runtime: Runtime, row: InboxRow) -> Applied:
         named = row.pointer("tool_result_card_id") or ""
         why = f"its card {named!r} cannot be seen, or is no result of the call"
         return Applied(outcome="early", fence=head.fence, reason=why)
-    return _apply(runtime, head, tool, found.card_id)
+    return _apply(runtime, head, tools, tool, found.card_id)
 
 
 def reported_card(runtime: Runtime, row: InboxRow) -> Card | None:
@@ -67,16 +67,19 @@ def reported_card(runtime: Runtime, row: InboxRow) -> Card | None:
     return next(results, None)
 
 
-def _apply(runtime: Runtime, head: Head, tool: WaitingTool, card_id: str) -> Applied:
+def _apply(
+    runtime: Runtime, head: Head, tools: Sequence[WaitingTool], tool: WaitingTool, card_id: str
+) -> Applied:
     _show(runtime, head, card_id)
     runtime.turns.apply(tool.agent_turn_id, tool.tool_call_id, card_id)
-    tools = runtime.turns.waiting_tools(tool.agent_turn_id)
-    left = [each for each in tools if each.is_open]
+    # Nobody else applies a result while the head is held.
+    others = [each for each in tools if each.tool_call_id != tool.tool_call_id]
+    left = [each for each in others if each.is_open]
     if left:
         runtime.heads.set_waiting(head.fence, len(left))
         return Applied(outcome="waiting", fence=head.fence, reason=f"{len(left)} more to come")
-    ids = [each.tool_result_card_id for each in tools if each.step_id == tool.step_id]
-    ended = ended_by(runtime.cards.get_many(list(filter(None, ids))).cards)
+    ids = [each.tool_result_card_id for each in others if each.step_id == tool.step_id]
+    ended = ended_by(runtime.cards.get_many([*filter(None, ids), card_id]).cards)
     if ended is not None:
         return Applied(outcome="terminate", fence=head.fence, end_status=ended)
     epoch = runtime.heads.move(head.fence, "resume")
@@ -88,9 +91,7 @@ def _apply(runtime: Runtime, head: Head, tool: WaitingTool, card_id: str) -> App
 def _show(runtime: Runtime, head: Head, card_id: str) -> None:
     """The result goes into the turn's output box, unless it is there."""
     if head.output_box_id is not None:
-        box = runtime.boxes.ensure(head.output_box_id)
-        if card_id not in box.card_ids:
-            runtime.boxes.append(box.box_id, [card_id], held=head)
+        runtime.boxes.put(head.output_box_id, card_id)
 
 
 def keep_results(runtime: Runtime, head: Head, dropped: list[WaitingTool]) -> None:

@@ -68,7 +68,7 @@ def begin(runtime: Runtime, row: InboxRow, *, owner: str) -> ClaimedWork:
                 why = "its turn is not dispatched at its epoch"
                 return _consumed(runtime, row, f"dropped: {why}", why)
             case "apply":
-                return _apply(runtime, row)
+                return _apply(runtime, row, head)
             case "stop":
                 return _stop(runtime, row, head)
         return _dead(runtime, row, f"unknown message type {row.message_type!r}")
@@ -127,8 +127,8 @@ def _consumed(runtime: Runtime, row: InboxRow, outcome: str, error: str | None =
     return _done(row, outcome)
 
 
-def _apply(runtime: Runtime, row: InboxRow) -> ClaimedWork:
-    applied = apply_report(runtime, row)
+def _apply(runtime: Runtime, row: InboxRow, head: Head | None) -> ClaimedWork:
+    applied = apply_report(runtime, row, head)
     match applied.outcome:
         case "resumed":
             return _carried(runtime, row, applied.fence, "resumed its turn")

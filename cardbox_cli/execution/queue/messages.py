@@ -1,4 +1,4 @@
-"""The messages of the inbox: one entry for each type, and the one writer of a message with its edge.
+"""The messages of the inbox: one entry for each type, and what is written of a message and its edge.
 
 Whoever decides by a row's type asks its entry. What a claim of a row does is `claims.py`'s, what a report
 brings to its turn `applying.py`'s. SQL has the fragments `known_types` and `report_types`.
@@ -137,20 +137,6 @@ class Sender(msgspec.Struct, frozen=True):
     agent_id: str
     agent_turn_id: str | None = None
     step_id: str | None = None
-
-
-def send(
-    runtime: Runtime, message: Message, sender: Sender, details: Mapping[str, Any] | None = None
-) -> InboxRow | None:
-    """Write the row of a message, and the edge that says who sent it, with `details` in its metadata.
-
-    None, and no edge, where the row's id, or its type and correlation id, are taken. Joins the caller's
-    transaction, who notifies of a row that can be claimed.
-    """
-    row = write_row(runtime, message)
-    if row is not None:
-        runtime.turns.insert_edge(edge_of(message, row, sender, details or {}))
-    return row
 
 
 def write_row(runtime: Runtime, message: Message) -> InboxRow | None:

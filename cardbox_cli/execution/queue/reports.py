@@ -4,6 +4,7 @@ A report is a `tool.result` card and an inbox row that points to it; `claims.py`
 and `applying.py` applies it. The card's id is derived from the call: the same result twice is a replay.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -11,7 +12,15 @@ import msgspec
 
 from cardbox_cli.errors import CardConflict, Conflict, NotFound
 from cardbox_cli.execution.queue.applying import reported_card
-from cardbox_cli.execution.queue.messages import TIMEOUT, TOOL_RESULT, Message, MessageType, Sender, send
+from cardbox_cli.execution.queue.messages import (
+    TIMEOUT,
+    TOOL_RESULT,
+    Message,
+    MessageType,
+    Sender,
+    edge_of,
+    row_of,
+)
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.limits import JOINED_SIZE
 from cardbox_cli.model.cards import CardDraft, card_text, draft_card
@@ -32,6 +41,7 @@ from cardbox_cli.model.execution.turns import (
 )
 from cardbox_cli.model.ids import derived_id
 from cardbox_cli.model.text.shortened import shortened
+from cardbox_cli.store.execution.reports import ReportSituation
 
 # Whose cards timeouts are in the card-box protocol v1r4.
 _TIMED_OUT_BY = "worker.watchdog"
@@ -67,14 +77,14 @@ def report_result(
     """
     runtime.database.require_execution()
     with runtime.transaction():
-        waiting = _hold_waiting_tool(runtime, agent_turn_id, tool_call_id)
-        draft = _card(runtime, waiting, content, source_agent_id)
-        if waiting.wait_status != WAITING:
-            return _replayed(runtime, waiting, draft)
-        runtime.cards.add(draft)
+        found = _hold_waiting(runtime, agent_turn_id, tool_call_id)
+        draft = _card(runtime, found.waiting, content, source_agent_id)
+        if found.waiting.wait_status != WAITING:
+            return _replayed(runtime, found.waiting, draft)
+        reported = _send(runtime, found, draft.card_id, content, source_agent_id, kind, [draft])
         if actor is not None:
-            _audit(runtime, waiting, draft.card_id, content, actor)
-        return _send(runtime, waiting, draft.card_id, content, source_agent_id, kind)
+            _audit(runtime, found.waiting, draft.card_id, content, actor)
+        return reported
 
 
 def _audit(
@@ -94,23 +104,23 @@ def report_stored(runtime: Runtime, agent_turn_id: str, tool_call_id: str, card_
     there is a report.
     """
     with runtime.transaction():
-        waiting = _hold_waiting_tool(runtime, agent_turn_id, tool_call_id)
+        found = _hold_waiting(runtime, agent_turn_id, tool_call_id)
         cards = runtime.cards.get_many([card_id]).cards
         content = cards[0].content if cards else None
         if not isinstance(content, ToolResultContent):
             raise NotFound(f"the card {card_id!r} is no tool result", hint="`cbx card show` shows it")
         source = cards[0].author_id or WATCHDOG
-        return _send(runtime, waiting, card_id, content, source, TOOL_RESULT)
+        return _send(runtime, found, card_id, content, source, TOOL_RESULT)
 
 
-def _hold_waiting_tool(runtime: Runtime, agent_turn_id: str, tool_call_id: str) -> WaitingTool:
+def _hold_waiting(runtime: Runtime, agent_turn_id: str, tool_call_id: str) -> ReportSituation:
     """What waits for the call, held. Its turn's head is not: a report changes no state of the turn.
 
     Who ends a turn reports it to another agent's while he holds a head; two heads could wait for each other.
     """
-    waiting = runtime.turns.lock_waiting(agent_turn_id, tool_call_id)
-    if waiting is not None:
-        return waiting
+    found = runtime.reports.situation(agent_turn_id, tool_call_id)
+    if found is not None:
+        return found
     known = runtime.turns.waiting_tools(agent_turn_id)
     calls = ", ".join(tool.tool_call_id for tool in known if tool.wait_status == WAITING)
     raise NotFound(
@@ -154,13 +164,15 @@ def _replayed(runtime: Runtime, tool: WaitingTool, draft: CardDraft) -> Reported
 
 def _send(
     runtime: Runtime,
-    tool: WaitingTool,
+    found: ReportSituation,
     card_id: str,
     content: ToolResultContent,
     source_agent_id: str,
     kind: MessageType,
+    cards: Sequence[CardDraft] = (),
 ) -> Reported:
-    asked = runtime.inbox.turn_row(tool.agent_turn_id)
+    """Report the card of this id, one of `cards` unless it is stored already."""
+    tool, asked = found.waiting, found.asked
     if asked is None:
         raise Conflict(
             f"turn {tool.agent_turn_id} has lost its inbox row: its headers are unknown",
@@ -180,15 +192,35 @@ def _send(
         tool_call_id=tool.tool_call_id,
         step_id=tool.step_id,
     )
-    row = send(runtime, report, Sender(source_agent_id)) or _mend(runtime, report)
+    row = _write(runtime, found, report, source_agent_id, cards, card_id) or _mend(runtime, report)
     if row is None:
         raise Conflict(
             f"the call {tool.tool_call_id!r} has a report already",
             hint="nothing was written; `cbx turn show` names its row, `cbx inbox show` shows it",
         )
-    runtime.turns.receive(tool.agent_turn_id, tool.tool_call_id, card_id)
-    runtime.notify(row, "report")
+    runtime.notify_target(row, found.worker_target, "report")
     return _reported(tool, card_id, row.inbox_id)
+
+
+def _write(
+    runtime: Runtime,
+    found: ReportSituation,
+    report: Message,
+    source_agent_id: str,
+    cards: Sequence[CardDraft],
+    card_id: str,
+) -> InboxRow | None:
+    """Write the rows of a report; None where the call has one. Raises CardConflict."""
+    row = row_of(runtime.project_id, report).written(runtime.project_id, found.now)
+    edge = edge_of(report, row, Sender(source_agent_id), {})
+    while True:
+        done = runtime.reports.write(row, edge, cards, card_id)
+        if done.stored:
+            return row if done.written else None
+        for card in cards:
+            # Unless somebody else has written it just now, which is seen then.
+            if card.card_id not in done.stored_ids:
+                runtime.cards.add(card)
 
 
 def _mend(runtime: Runtime, report: Message) -> InboxRow | None:
@@ -204,7 +236,11 @@ def _mend(runtime: Runtime, report: Message) -> InboxRow | None:
         return None
     if row.status not in DUE:
         runtime.inbox.move([row.inbox_id], "retry", attempts=-row.retry_count, delay=timedelta(0))
-    return runtime.inbox.point_report(row.inbox_id, report.payload)
+    pointed = runtime.inbox.point_report(row.inbox_id, report.payload)
+    if pointed is not None:
+        card_id = report.payload["tool_result_card_id"]
+        runtime.turns.receive(report.fence.agent_turn_id, report.correlation_id or "", card_id)
+    return pointed
 
 
 def _reported(tool: WaitingTool, card_id: str, inbox_id: str | None) -> Reported:

@@ -222,8 +222,7 @@ class InboxStore(ProjectStore):
 
     def carry(self, inbox_id: str, turn_epoch: int) -> InboxRow:
         """The row, which is held, carries its turn on at a new epoch; the row as it then is."""
-        self._run("carry_lease", inbox_id=inbox_id, turn_epoch=turn_epoch)
-        return decoded(InboxRow, self._value("stamp_inbox", inbox_id=inbox_id, turn_epoch=turn_epoch))
+        return decoded(InboxRow, self._value("carry_turn", inbox_id=inbox_id, turn_epoch=turn_epoch))
 
     def drop_leases(self, inbox_ids: Sequence[str]) -> None:
         """End the leases of these rows, whoever has them."""

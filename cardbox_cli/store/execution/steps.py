@@ -89,7 +89,7 @@ class StepStore(ProjectStore):
             status=step.status,
             request_box_id=step.request_box_id,
             box_card_ids=jsonb(list(step.box_card_ids)),
-            cards=_columns(step.cards),
+            cards=card_columns(step.cards),
             metadata=jsonb(step.metadata),
         )
         assert row is not None
@@ -130,7 +130,7 @@ class StepStore(ProjectStore):
             **msgspec.structs.asdict(fence),
             **step,
             output_start=output_start,
-            cards=_columns(cards),
+            cards=card_columns(cards),
             card_ids=jsonb([card.card_id for card in cards]),
         )
         assert row is not None
@@ -155,7 +155,7 @@ class StepStore(ProjectStore):
         return deadline
 
 
-def _columns(drafts: Sequence[CardDraft]) -> Any:
+def card_columns(drafts: Sequence[CardDraft]) -> Any:
     """New cards as a parameter, each the object of its columns."""
     return jsonb(
         [

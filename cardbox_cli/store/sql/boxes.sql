@@ -81,6 +81,16 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
             WHERE c.tenant_id = %(project_id)s AND c.card_id = given.card_id AND c.deleted_at IS NULL)))
 RETURNING jsonb_array_length(b.card_ids)
 
+-- name: put_into_box
+-- Appends ids to a box unless it holds them: whether the box is there.
+WITH put AS (
+    UPDATE public.card_boxes AS b
+    SET card_ids = ({ids}) || %(card_ids)s::jsonb, updated_at = {moment}
+    WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s::uuid AND NOT ({ids}) @> %(card_ids)s::jsonb
+)
+SELECT EXISTS (
+    SELECT FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s::uuid)
+
 -- name: replace_box
 -- Sets the id list.
 WITH b AS (

@@ -351,12 +351,6 @@ FROM cbx.leases AS l
 WHERE l.project_id = %(project_id)s AND l.agent_id = %(agent_id)s AND l.agent_turn_id = %(agent_turn_id)s
 ORDER BY l.claimed_at, l.inbox_id
 
--- name: carry_lease
--- The claimed row carries a turn on that has a new epoch.
-UPDATE cbx.leases AS l
-SET turn_epoch = %(turn_epoch)s
-WHERE l.project_id = %(project_id)s AND l.inbox_id = %(inbox_id)s
-
 -- name: drop_leases
 -- Ends leases, whoever has them.
 DELETE FROM cbx.leases AS l
@@ -405,13 +399,17 @@ WHERE l.project_id = %(project_id)s
 ORDER BY l.expires_at
 LIMIT %(limit)s
 
--- name: stamp_inbox
--- A row carries its turn on at a new epoch.
+-- name: carry_turn
+-- A row carries its turn on at a new epoch, and so does its lease.
 WITH i AS (
     UPDATE state.agent_inbox AS i
     SET turn_epoch = %(turn_epoch)s
     WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s
     RETURNING i.*
+), lease AS (
+    UPDATE cbx.leases AS l
+    SET turn_epoch = %(turn_epoch)s
+    WHERE l.project_id = %(project_id)s AND l.inbox_id = %(inbox_id)s
 )
 SELECT {inbox_json} FROM i
 

@@ -5,7 +5,7 @@ h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
 -- fragment: cards_of_turn
 -- New cards, which nobody writes unless {1} holds: those that the project has already, and those that are written
 -- now. `stored` are the ids of all that are there then; one is missing where another card has its id, or where
--- somebody else wrote it just now, whom this does not see.
+-- somebody else wrote it just now, whom this does not see. `ready` is {2}, if none is missing.
 wanted AS MATERIALIZED (
     SELECT n.card_id, n.content, n.tool_calls, n.tool_call_id, n.ttl_seconds, n.metadata
     FROM jsonb_to_recordset(%(cards)s::jsonb) AS n (card_id text, content jsonb, tool_calls jsonb,
@@ -30,7 +30,7 @@ wanted AS MATERIALIZED (
     SELECT i.card_id FROM inserted AS i
 ), ready AS MATERIALIZED (
     SELECT h.*
-    FROM head AS h
+    FROM {2} AS h
     WHERE (SELECT count(*) FROM stored) = (SELECT count(DISTINCT n.card_id) FROM wanted AS n)
 )
 
@@ -67,7 +67,7 @@ WITH {held_head}, {entered(head)}
 SELECT EXISTS (SELECT FROM head)
 
 -- fragment: begun_step
-{held_head}, {cards_of_turn((SELECT count(*) FROM head) > 0)}, {entered(ready)}, box AS (
+{held_head}, {cards_of_turn((SELECT count(*) FROM head) > 0; head)}, {entered(ready)}, box AS (
     INSERT INTO public.card_boxes (tenant_id, box_id, card_ids, parent_ids, updated_at)
     SELECT %(project_id)s, %(request_box_id)s::uuid, %(box_card_ids)s::jsonb, NULL, {moment}
     FROM ready
@@ -134,7 +134,7 @@ LEFT JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = slot
 ORDER BY place
 
 -- fragment: own_cards_written
-{held_head}, {held_output}, {cards_of_turn((SELECT count(*) FROM output) > 0)}, appended AS (
+{held_head}, {held_output}, {cards_of_turn((SELECT count(*) FROM output) > 0; head)}, appended AS (
     UPDATE public.card_boxes AS b
     SET card_ids = ({ids}) || %(card_ids)s::jsonb, updated_at = {moment}
     FROM ready

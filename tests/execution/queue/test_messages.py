@@ -15,7 +15,8 @@ from cardbox_cli.execution.queue.messages import (
     Message,
     MessageType,
     Sender,
-    send,
+    edge_of,
+    write_row,
 )
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.headers import lineage_of
@@ -42,7 +43,10 @@ def sent(runtime: Runtime, kind: MessageType, fence: Fence, correlation_id: str)
         payload=dict.fromkeys(kind.payload, "so"),
     )
     with runtime.transaction():
-        return send(runtime, message, Sender("sys.ann"), {"note": "n"})
+        row = write_row(runtime, message)
+        if row is not None:
+            runtime.turns.insert_edge(edge_of(message, row, Sender("sys.ann"), {"note": "n"}))
+    return row
 
 
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.name)

@@ -1,0 +1,78 @@
+"""Reports to calls that turns wait for, in Postgres: one read of all that decides, one write of every row.
+
+Methods take part in the caller's transaction. The read holds what waits for the call; the head of its turn is
+not held, for a report changes no state of it.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.model.execution.turns import Edge, InboxRow, WaitingTool
+from cardbox_cli.model.moments import EARLIEST
+from cardbox_cli.store.connection.database import jsonb
+from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.rows import decoded
+from cardbox_cli.store.execution.steps import card_columns
+
+
+class ReportSituation(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits for a call, held, at `now`. `asked` is the row of its turn, None where that is lost.
+
+    `worker_target` is None for an agent on no roster.
+    """
+
+    now: datetime = EARLIEST
+    waiting: WaitingTool
+    asked: InboxRow | None
+    worker_target: str | None
+
+
+class ReportWritten(msgspec.Struct, frozen=True):
+    """What became of a report: whether its cards are `stored`, its row is `written`, and which cards are."""
+
+    stored: bool
+    written: bool
+    stored_ids: list[str]
+
+
+class ReportStore(ProjectStore):
+    """The reports to one project's turns."""
+
+    def situation(self, agent_turn_id: str, tool_call_id: str) -> ReportSituation | None:
+        """What decides on a report to this call; None where the turn never waited for it."""
+        row = self._row("report_situation", agent_turn_id=agent_turn_id, tool_call_id=tool_call_id)
+        return None if row is None else msgspec.structs.replace(decoded(ReportSituation, row[1]), now=row[0])
+
+    def write(self, row: InboxRow, edge: Edge, cards: Sequence[CardDraft], card_id: str) -> ReportWritten:
+        """Write the row and the edge of a report that brings the card of this id, and `cards` of its."""
+        found = self._row(
+            "write_report",
+            now=row.created_at,
+            agent_id=row.agent_id,
+            agent_turn_id=row.agent_turn_id,
+            turn_epoch=row.turn_epoch,
+            tool_call_id=row.correlation_id,
+            inbox_id=row.inbox_id,
+            channel_id=row.channel_id,
+            message_type=row.message_type,
+            enqueue_mode=row.enqueue_mode,
+            correlation_id=row.correlation_id,
+            context_headers=jsonb(row.context_headers),
+            payload=jsonb(row.payload),
+            status=row.status,
+            edge_id=edge.edge_id,
+            primitive=edge.primitive,
+            edge_phase=edge.edge_phase,
+            source_agent_id=edge.source_agent_id,
+            recursion_depth=edge.recursion_depth,
+            trace_id=edge.trace_id,
+            parent_step_id=edge.parent_step_id,
+            metadata=jsonb(edge.metadata),
+            cards=card_columns(cards),
+            card_id=card_id,
+        )
+        assert found is not None
+        return ReportWritten(*found)
