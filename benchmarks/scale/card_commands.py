@@ -53,6 +53,10 @@ def commands(recipe: Path) -> list[Command]:
         Command("card list --type, frequent", lambda at: "card list --type tool.result", TARGET),
         Command("card list --type, rare", lambda at: f"card list --type {RARE_TYPE}", TARGET),
         Command("card list --turn", lambda at: f"card list --turn {at.turn_id}", TARGET),
+        Command("card list --step", lambda at: f"card list --step {at.step_id}", TARGET),
+        Command("card list --trace", lambda at: f"card list --trace {at.trace_id}", TARGET),
+        Command("card list --author, frequent", lambda at: "card list --author agent-1", TARGET),
+        Command("card list --author, nobody", lambda at: "card list --author nobody", TARGET),
         Command("card list --tool-call-id", lambda at: f"card list --tool-call-id {at.tool_call_id}", TARGET),
         Command("card list --since 2h", lambda at: "card list --since 2h", TARGET),
         Command("pack", lambda at: f"pack --handover {recipe} --arg box={at.box_id}", TARGET),
@@ -75,6 +79,7 @@ def indexed_commands() -> list[Command]:
     phrase = quote(f'"{" ".join(RARE_PHRASE)}"')
     return [
         Command("card search, a word, indexed", lambda at: f"card search {RARE_WORD}", TARGET),
+        Command("card search, Chinese, indexed", lambda at: f"card search {RARE_PIECE}", TARGET),
         Command("card search, in 2 %, indexed", lambda at: f"card search {RARE_PHRASE[0]}"),
         Command("card search, a phrase, indexed", lambda at: f"card search {phrase}"),
         Command("card add, indexed", lambda at: "card add --type task.instruction --text 'One more'"),

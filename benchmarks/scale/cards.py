@@ -36,6 +36,8 @@ class MarkedBox(NamedTuple):
     box_id: str
     card_id: str
     turn_id: str
+    step_id: str
+    trace_id: str
     tool_call_id: str
 
 
@@ -105,8 +107,9 @@ class _Writer:
             self.boxes[box_id] = ([card.card_id for card in cards], cards[-1].created_at)
             if box % every == 0:
                 middle = cards[CARDS_PER_BOX // 2 + 1]
-                turn, call = middle.metadata["agent_turn_id"], middle.tool_call_id
-                self.marked.append(MarkedBox(box_id, middle.card_id, turn, call or ""))
+                turn, step, trace = (middle.metadata[key] for key in ("agent_turn_id", "step_id", "trace_id"))
+                call = middle.tool_call_id or ""
+                self.marked.append(MarkedBox(box_id, middle.card_id, turn, step, trace, call))
             yield from cards
 
     def _card(self, box: int, place: int, *, marked: bool) -> _NewCard:

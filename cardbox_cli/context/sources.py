@@ -66,8 +66,9 @@ def keep(card: CardDraft, source_format: str, **source: Any) -> CardDraft:
 def envelope(card: Card | CardDraft, source_format: str, key: str) -> dict[str, Any] | None:
     """What stood around the content, under `key`, if this card comes from that format and begins it."""
     source = card.metadata.get(key)
-    is_its_own = card.metadata.get(FORMAT) == source_format
-    return source if is_its_own and isinstance(source, dict) else None
+    if not isinstance(source, dict):
+        return None
+    return source if card.metadata.get(FORMAT) == source_format else None
 
 
 def group(card: Card | CardDraft) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cardbox_cli.context.providers.provider import CHAT_SHAPE, MessageShape, has_role
+from cardbox_cli.context.providers.provider import CHAT_SHAPE, MessageShape
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.json_window import LazyList, held
@@ -18,8 +18,9 @@ from cardbox_cli.errors import InvalidConversation
 # Where conversations carry an id or a title of their own.
 ID_KEYS = ("conversation_id", "session_id", "thread_id", "chat_id", "id")
 TITLE_KEYS = ("title", "name", "subject")
-# How deep below a conversation's top its messages are looked for.
+# How deep below a conversation's top its messages are looked for, and what may hold some.
 _DEPTH = 3
+_HOLDERS = frozenset((dict, list, LazyList))
 
 
 class MessageList(msgspec.Struct, frozen=True):
@@ -85,9 +86,19 @@ def lists_within(
                 yield from lists_within(item, shapes, value, depth + 1, name)
     elif depth <= _DEPTH and is_list(value):
         for item in _parts(value):
-            # A message holds no conversation.
-            if isinstance(item, dict | list | LazyList) and not has_role(item):
+            if _may_hold_lists(item, shapes):
                 yield from lists_within(item, shapes, None, depth + 1)
+
+
+def _may_hold_lists(item: Any, shapes: Sequence[MessageShape]) -> bool:
+    """Whether there is anything to look into in an item of a list. A message holds no conversation."""
+    if type(item) is not dict:
+        return isinstance(item, list | LazyList)
+    if type(item.get("role")) is str:
+        return False
+    return any(type(value) in _HOLDERS for value in item.values()) or any(
+        shape.takes_text and shape.key in item for shape in shapes
+    )
 
 
 def is_list(value: Any) -> bool:

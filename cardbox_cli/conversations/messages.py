@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 from cardbox_cli.context.providers.provider import Provider, has_role, no_problem
+from cardbox_cli.context.providers.registry import providers
 from cardbox_cli.context.sources import MESSAGE, envelope, imported_card, keep
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable, indented
 from cardbox_cli.conversations.files import ID_KEYS, TITLE_KEYS, MessageList, find_messages, lists_within
@@ -90,7 +91,9 @@ class _Files:
             return None
         apart = (files.shape.key, *files.system_keys)
         rest = {key: held(value) for key, value in beside.items() if key not in apart}
-        named = ("model", "tools", *files.parameters, *files.request_keys)
+        # A system prompt as others spell it is kept, too; it is no part of these messages.
+        prompts = (key for each in providers() for key in each.files.system_keys)
+        named = ("model", "tools", *files.parameters, *files.request_keys, *prompts)
         is_request = bool(rest) if files.shape.is_own else any(key in rest for key in named)
         return FileEntry(_REQUEST, rest, f"{found.place}: request") if is_request else None
 

@@ -7,6 +7,7 @@ import msgspec
 from cardbox_cli.context.inspection.explain import TOOLS, Explanation, LayerShare, MessageLine, shares
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.text.quantities import count
 from cardbox_cli.pictures.page import (
     Child,
     Element,
@@ -76,7 +77,7 @@ def _facts(picture: RequestPicture) -> Element:
         "model": picture.model or "unknown",
         "tokens": told(account.tokens, account.tokens_exact) + taken,
         "messages": f"{len(account.messages)}, and {len(account.tools)} tools",
-        "findings": f"{errors} errors, {len(picture.findings) - errors} warnings",
+        "findings": f"{count(errors, 'error')}, {count(len(picture.findings) - errors, 'warning')}",
     }
     return facts(pairs)
 

@@ -53,12 +53,17 @@ class Dangling(msgspec.Struct, frozen=True):
 class Collector(ProjectStore):
     """The garbage of one project. With `deleted`, soft-deleted cards are garbage too."""
 
-    def find(self, *, deleted: bool) -> Rubbish:
-        """What there is to purge now. Counting the deleted cards reads all cards of the project."""
+    def find(self, *, deleted: bool, latest: int | None = BOXES_LOOKED_INTO.value) -> Rubbish:
+        """What there is to purge now. Counting the deleted cards reads all cards of the project.
+
+        Of what is known of boxes so many of the oldest rows are looked at as `latest` says; None for all.
+        """
         return Rubbish(
             expired=self._value("count_expired"),
             deleted=self._value("count_deleted") if deleted else 0,
-            box_info=self._value("count_orphaned_box_info") if self.database.keeps_box_info else 0,
+            box_info=self._value("count_orphaned_box_info", latest=latest)
+            if self.database.keeps_box_info
+            else 0,
             logs=self._value("count_old_logs", before=self._oldest()) if self._logs.writable else 0,
         )
 

@@ -10,7 +10,8 @@ import pytest
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.migrations.version import newest
 from tests.cli.conftest import lines, succeed
-from tests.conftest import TABLES, Cbx, Databases, Result
+from tests.conftest import TABLES, Cbx, Result
+from tests.databases import Databases
 from tests.foreign.tables import (
     CARD_TABLES,
     ITS_CARDS,

@@ -57,6 +57,15 @@ def read_one(request: Any, name: str) -> list[RequestEntry]:
     return entries_of(conversation)
 
 
+@pytest.mark.parametrize("key", ["system", "instructions", "systemInstruction"])
+def test_a_system_prompt_as_others_spell_it_comes_back(
+    key: str, import_text: ImportText, export: Export
+) -> None:
+    request = {key: "Be brief.", "messages": [{"role": "tool", "tool_call_id": "c", "content": "y"}]}
+    [box] = import_text("openai", json.dumps(request))
+    assert same(exact_json.read(export(box.box_id, "openai")), request)
+
+
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_request_is_known_and_comes_back_whole(import_text: ImportText, export: Export, name: str) -> None:
     text = json.dumps(REQUESTS[name])

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Databases, roomy_memory
+from tests.conftest import roomy_memory
 from tests.crash.harness import Stage
+from tests.databases import Databases
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from psycopg import sql
 
 from cardbox_cli.settings import TEST_FAULT, TEST_FAULT_LOG
 from cardbox_cli.store.embedded import EmbeddedServer
-from tests.conftest import PROJECT, Databases, Result
+from tests.conftest import PROJECT, Result
 from tests.crash.processes import Command, fork, until
-from tests.databases import TEMPLATE
+from tests.databases import TEMPLATE, Databases
 
 Connection = psycopg.Connection[Any]
 State = Callable[[Connection], list[str]]

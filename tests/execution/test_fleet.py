@@ -11,7 +11,7 @@ import pytest
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
-from tests.conftest import Databases
+from tests.databases import Databases
 from tests.execution import history
 from tests.execution.fleet import Fleet, Scale
 from tests.execution.judging import judge

@@ -38,7 +38,8 @@ from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.profiles import ProfileStore
-from tests.conftest import PROJECT, TABLES, Databases
+from tests.conftest import PROJECT, TABLES
+from tests.databases import Databases
 
 TOOL = "tool.delegate"
 AGENT = "agent-1"

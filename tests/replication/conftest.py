@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cardbox_cli.store.embedded import EmbeddedServer
-from tests.conftest import Databases
+from tests.databases import Databases
 from tests.replication.standby import Standby
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
-from tests.conftest import Databases
 from tests.crash.test_server_death import kill
+from tests.databases import Databases
 from tests.execution import history
 from tests.execution.fleet import Fleet, Scale
 from tests.execution.judging import judge

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conftest import Databases
+from tests.databases import Databases
 
 
 @pytest.fixture

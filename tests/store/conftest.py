@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.conftest import Databases, served
+from tests.conftest import served
+from tests.databases import Databases
 
 
 @pytest.fixture(params=["embedded", "debian"])

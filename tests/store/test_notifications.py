@@ -13,7 +13,8 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.notifications import LONGEST, Listener, notify, payload, wanted
 from cardbox_cli.store.connection.target import Target, find_listen_target
 from cardbox_cli.store.connection.waker import Waker
-from tests.conftest import PROJECT, Databases
+from tests.conftest import PROJECT
+from tests.databases import Databases
 
 PATIENCE = 60
 AT_ONCE = 0.0

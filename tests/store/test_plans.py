@@ -19,7 +19,8 @@ from cardbox_cli.store.cards import CardFilter, CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.gc import Collector
 from cardbox_cli.store.views import completion
-from tests.conftest import PROJECT, Databases
+from tests.conftest import PROJECT
+from tests.databases import Databases
 
 CARD = "00000000000000000000000000004321"
 BOX = "00000000-0000-7000-8000-000000001234"

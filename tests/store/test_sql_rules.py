@@ -11,7 +11,7 @@ import pytest
 from cardbox_cli import store
 from cardbox_cli.store.connection import queries
 from cardbox_cli.store.connection.tables import FOREIGN_BATCHES
-from tests.conftest import Databases
+from tests.databases import Databases
 from tests.store.parse_trees import Server
 from tests.store.sql_rules import RULES, Schema, broken_rules
 

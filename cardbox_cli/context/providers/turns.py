@@ -30,7 +30,7 @@ def gathered(cards: Iterable[Card], begins: Callable[[Card], bool]) -> Iterator[
     """
     run: list[Card] = []
     for card in cards:
-        if run and (begins(card) or not _continues(run[-1], card)):
+        if run and (not _continues(run[-1], card) or begins(card)):
             yield run
             run = []
         run.append(card)

@@ -72,12 +72,15 @@ GROUP BY b.box_id
 ORDER BY count(*) DESC, b.box_id
 
 -- name: count_orphaned_box_info
--- How many rows of box_info belong to no box.
+-- How many rows of box_info belong to no box, among so many, or all; ids of cbx begin with their time, so that the
+-- oldest come first.
 SELECT count(*)
-FROM cbx.box_info AS i
-WHERE i.project_id = %(project_id)s
-    AND NOT EXISTS (
-        SELECT FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b.box_id = i.box_id)
+FROM (SELECT eldest.box_id FROM cbx.box_info AS eldest
+      WHERE eldest.project_id = %(project_id)s
+      ORDER BY eldest.box_id
+      LIMIT %(latest)s) AS i
+WHERE NOT EXISTS (
+    SELECT FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b.box_id = i.box_id)
 
 -- name: lock_orphaned_box_info
 -- A batch of rows of box_info that seem to belong to no box, locked; what a writer holds is passed over.

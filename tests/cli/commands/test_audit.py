@@ -15,7 +15,8 @@ from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from tests.cli.conftest import lines, succeed
-from tests.conftest import PROJECT, Cbx, Databases
+from tests.conftest import PROJECT, Cbx
+from tests.databases import Databases
 from tests.execution.desk import Desk
 from tests.execution.fixtures import Asked
 from tests.foreign.tables import DEPLOYMENT

@@ -16,7 +16,8 @@ import pytest
 
 from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import PATIENCE, Shell, lines, succeed
-from tests.conftest import PROJECT, Cbx, Databases, Result
+from tests.conftest import PROJECT, Cbx, Result
+from tests.databases import Databases
 from tests.execution.worker.test_command import is_gone
 
 CLIENT = f"{shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__).parents[3] / 'examples/client.py'))}"

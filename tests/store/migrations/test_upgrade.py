@@ -17,7 +17,8 @@ from cardbox_cli.store.migrations.files import statements
 from cardbox_cli.store.migrations.upgrade import add_missing_tables, plan_upgrade, upgrade
 from cardbox_cli.store.migrations.version import newest
 from cardbox_cli.store.projects import ProjectsStore
-from tests.conftest import PROJECT, Databases
+from tests.conftest import PROJECT
+from tests.databases import Databases
 from tests.foreign.tables import (
     ITS_CARDS,
     LIBRARY,

@@ -46,7 +46,7 @@ def command(
     with session().database() as database:
         names = projects(database) if all_projects else [session().project_id]
         collectors = [Collector(database, name) for name in names]
-        finds = [each.find(deleted=purge) for each in collectors]
+        finds = [each.find(deleted=purge, latest=latest or None) for each in collectors]
         found = sum(finds, Rubbish())
         if dry_run or not found.total:
             purged = found

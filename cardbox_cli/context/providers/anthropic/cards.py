@@ -56,7 +56,9 @@ def _marks_beside(beside: Mapping[str, Any]) -> str | None:
 
 def _marks_message(message: Any) -> str | None:
     content = message.get("content") if isinstance(message, dict) else None
-    kinds = (kind(block) for block in content) if isinstance(content, list) else ()
+    if not isinstance(content, list):
+        return None
+    kinds = map(kind, content)
     found = next((name for name in kinds if name in _OWN_BLOCKS or name.endswith("_tool_result")), None)
     return None if found is None else f"a block is of type {found!r}"
 

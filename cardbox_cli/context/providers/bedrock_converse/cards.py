@@ -39,8 +39,10 @@ def _is_message(value: Any) -> bool:
 
 def _marks_message(message: Any) -> str | None:
     """What tells that a message's content is blocks that name their kind by a key."""
-    content = message.get("content") if _is_message(message) else None
-    if not isinstance(content, list) or not content or not all(map(_is_block, content)):
+    content = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(content, list) or not content or not _is_message(message):
+        return None
+    if not all(map(_is_block, content)):
         return None
     return f"a block has {next(key for key in content[0] if key in KINDS)!r} and no 'type'"
 

@@ -67,6 +67,8 @@ def named(messages: Iterable[Message]) -> Iterator[Message]:
 
 def named_part(part: Part, names: dict[str, str]) -> Part:
     """The part, a result of a tool with the name of its call. `names` are those of the calls so far."""
+    if type(part) is dict and len(part) == 1 and "text" in part:
+        return part
     call, answer = at(part, "functionCall"), part.get("functionResponse") if isinstance(part, dict) else None
     call_id, name = text_at(call, "id"), text_at(call, "name")
     if call_id and name:

@@ -69,14 +69,13 @@ def _mark(message: Any) -> str | None:
         return None
     if message.get("role") in _OWN_ROLES:
         return f"a message has the role {message['role']!r}"
-    if (key := next((key for key in _OWN_KEYS if key in message), None)) is not None:
-        return f"a message has {key!r}"
+    for key in _OWN_KEYS:
+        if key in message:
+            return f"a message has {key!r}"
     parts = message.get("content")
-    found = (
-        next((kind(part) for part in parts if kind(part) in _OWN_PARTS), None)
-        if isinstance(parts, list)
-        else None
-    )
+    if not isinstance(parts, list):
+        return None
+    found = next((name for name in map(kind, parts) if name in _OWN_PARTS), None)
     return None if found is None else f"a part is of type {found!r}"
 
 

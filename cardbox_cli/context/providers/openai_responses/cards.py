@@ -27,6 +27,9 @@ _INPUT, _INSTRUCTIONS = "input", "instructions"
 _ROLES = ("user", "assistant", "system", "developer")
 # Keys that stand only in a request to the Responses.
 _OWN_KEYS = (_INSTRUCTIONS, "previous_response_id", "max_output_tokens", "truncation")
+_KINDS = frozenset(KINDS)
+# The types of parts that no chat message has.
+_OWN_PARTS = PARTS[:4]
 # The keys of a whole run of items, which is one message of the assistant's.
 _ITEMS = "items"
 
@@ -107,7 +110,7 @@ def _items(cards: Iterable[Card]) -> Iterator[Any]:
 def _is_item(value: Any) -> bool:
     if not isinstance(value, dict) or _is_chat(value):
         return False
-    return kind(value) in KINDS if "type" in value else text_at(value, "role") in _ROLES
+    return kind(value) in _KINDS if "type" in value else value.get("role") in _ROLES
 
 
 def _is_chat(value: Any) -> bool:
@@ -119,11 +122,12 @@ def _marks_message(item: Any) -> str | None:
     """What tells an item from a message of another format."""
     if not _is_item(item):
         return None
-    if kind(item) in KINDS and kind(item) != "message":
-        return f"an item is of type {kind(item)!r}"
+    if (name := kind(item)) and name != "message":
+        return f"an item is of type {name!r}"
     content = item.get("content")
-    parts = (kind(part) for part in content) if isinstance(content, list) else ()
-    found = next((name for name in parts if name in PARTS[:4]), None)
+    if not isinstance(content, list):
+        return None
+    found = next((name for name in map(kind, content) if name in _OWN_PARTS), None)
     return None if found is None else f"a part is of type {found!r}"
 
 
