@@ -1,6 +1,8 @@
 """`eval "$(cbx shell --hook bash)"`: what the function does is what the process does, in one co-process."""
 
 import os
+import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -202,6 +204,31 @@ class TestEnds:
         )
 
         assert ran.out.split()[-40:] == [card] * 40
+
+    def test_a_command_during_which_the_co_process_died_is_not_repeated(
+        self, shell: Shell, database: Database, target: Target, box_of: Callable[..., str], tmp_path: Path
+    ) -> None:
+        box = box_of(title="held")
+        with psycopg.connect(target.conninfo or "") as other:
+            other.execute("SELECT FROM card_boxes FOR UPDATE")
+            script = (
+                HOOK + "declare -f cbx | grep -o 'kill -0 [0-9]*' | head -1 | cut -d' ' -f3 >server\n"
+                f"cbx box append {box} x-1 --allow-dangling; echo $?; cbx --version"
+            )
+            with subprocess.Popen(
+                ["bash", "-c", script],
+                env={**shell.environment, "TMPDIR": str(tmp_path)},
+                cwd=shell.folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            ) as process:
+                wait_until(lambda: waiting_for_a_lock(database) == 1)
+                os.kill(int((shell.folder / "server").read_text()), signal.SIGKILL)
+                out, err = process.communicate(timeout=PATIENCE)
+
+        assert out == "1\ncbx 0.1.0\n"
+        assert err.startswith("error: the co-process of cbx ended amid this command\n")
 
     def test_options_and_files_are_refused(self, cbx: Cbx) -> None:
         assert cbx("shell", "--hook", "fish").code == 2

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     "cbx dispatch --agent clerk --context-box $BOX --check -o id",
     "cbx dispatch --agent clerk --context-box $BOX --correlation-id nightly-$(date +%F) -o id",
     reads="dry_run",
-    simple=True,
 )
 def command(
     agent: Annotated[str, Option("--agent", click_type=AGENT, help="The agent that shall run the turn.")],
