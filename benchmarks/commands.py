@@ -79,19 +79,19 @@ ROWS = [
         "show-json",
         f"cbx box show BOX -o json, {_CARDS} cards",
         lambda box_id: ["box", "show", box_id, "-o", "json"],
-        target=at_most(1.25),
+        target=at_most(1.1),
     ),
     _row(
         "show-table",
         f"cbx box show BOX, {_CARDS} cards, as a table",
         lambda box_id: ["box", "show", box_id, "-o", "table"],
-        target=at_most(1.5),
+        target=at_most(1.25),
     ),
     _row(
         "pack-command",
         f"cbx pack --handover delegate, inheriting a box of {_CARDS} cards",
         _pack,
-        target=at_most(2),
+        target=at_most(1.7),
     ),
     Row(
         name="hooked-show",

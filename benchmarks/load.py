@@ -84,7 +84,7 @@ ROWS = [
         name="load-json",
         what="BoxStore.json_lines of 10,000 cards in order, written out",
         against="the same projection of the same cards in any order, written out",
-        target=at_most(1.2),
+        target=at_most(1.35),
         rounds=_ROUNDS,
         prepare=_as_json,
     ),

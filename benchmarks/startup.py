@@ -26,8 +26,8 @@ def _prepare(bench: Workbench, words: tuple[str, ...]) -> Iterator[tuple[Side, S
 
 
 ROWS = [
-    _row("startup-version", "--version", target=at_most(1.3)),
-    _row("startup-help", "--help", target=at_most(1.3)),
+    _row("startup-version", "--version", target=at_most(1.1)),
+    _row("startup-help", "--help", target=at_most(1.1)),
     _row("startup-completion", "completion", "bash", target=at_most(1.3)),
-    _row("startup-validate", "handover", "validate", "handovers/delegate.yaml", target=at_most(3)),
+    _row("startup-validate", "handover", "validate", "handovers/delegate.yaml", target=at_most(2.7)),
 ]

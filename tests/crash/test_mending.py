@@ -119,7 +119,7 @@ def test_what_is_run_here_and_interrupted_is_stopped(words: tuple[str, ...], sta
         turn = str(look(scene, "SELECT agent_turn_id FROM cbx.turns"))
         verb, *options = words
         run = ("turn", verb, turn, *options, "--exec", "sleep 60")
-        ended = scene.run(*run, **{TEST_FAULT.name: "SIGINT:insert_step:1"})
+        ended = scene.run(*run, **{TEST_FAULT.name: "SIGINT:begin_step:1"})
         assert ended.code == 130, ended
         assert "stopped" in ended.err
         ends = "SELECT string_agg(DISTINCT coalesce(end_status, '-'), ' ') FROM cbx.turns"
