@@ -163,6 +163,16 @@ class TestWhateverIsStored:
         answer = api.post(f"{BASE}/cards/batch", content=b'{"card_ids": ["' + b"x" * 2_000_000 + b'"]}')
         assert (answer.status_code, answer.json()["detail"]["error_code"]) == (413, "bad_request")
 
+    @pytest.mark.parametrize(
+        "body",
+        [b"9" * 5000, b'{"card_ids": [' + b"9" * 5000 + b"]}", b"[" * 100_000, b"\xff", b"{"],
+        ids=["number", "number-within", "deep", "no-text", "cut"],
+    )
+    def test_a_body_that_cannot_be_read_is_refused(self, api: TestClient, body: bytes) -> None:
+        told = {"Content-Type": "application/json"}
+        answer = api.post(f"{BASE}/cards/batch", content=body, headers=told)
+        assert (answer.status_code, answer.json()["detail"]["error_code"]) == (422, "invalid_request")
+
     def test_a_body_that_does_not_come_is_not_waited_for(
         self, serve: Serve, monkeypatch: pytest.MonkeyPatch
     ) -> None:
