@@ -30,6 +30,12 @@ def command(
     keep_going: Annotated[
         bool, Option("--keep-going", "-k", help="Run the lines after a failure, too.")
     ] = False,
+    hook: Annotated[
+        str | None,
+        Option(
+            "--hook", metavar="bash", help="Print what makes `cbx` a function of a shell, by one co-process."
+        ),
+    ] = None,
 ) -> int:
     """Run commands, one a line, with or without `cbx` before them; # begins a comment.
 
@@ -39,6 +45,8 @@ def command(
     """
     if isinstance(session().process, Shell):
         raise UsageError("a shell does not start another one", hint="go on in this one")
+    if hook is not None:
+        return _hook(hook, file)
     with Shell(session()) as shell:
         if file is None and sys.stdin.isatty() and sys.stdout.isatty():
             from cardbox_cli.cli.shell.prompt import converse
@@ -48,3 +56,16 @@ def command(
             return converse(TypedShell(shell))
         with script(file or "-") as lines:
             return shell.run_script(lines, source_name(file or "-"), keep_going=keep_going)
+
+
+def _hook(shell: str, file: str | None) -> int:
+    from cardbox_cli.cli.shell import hook
+
+    if file is not None:
+        raise UsageError("--hook takes no file", hint='eval "$(cbx shell --hook bash)" is all of it')
+    if session().given:
+        raise UsageError("--hook takes no options", hint="give them to the commands, or set CBX_PROJECT")
+    if shell not in hook.SHELLS:
+        raise UsageError(f"there is no hook for {shell!r}", hint=f"shells are {', '.join(hook.SHELLS)}")
+    sys.stdout.write(hook.start(shell))
+    return 0
