@@ -10,11 +10,18 @@ from typer import Argument, Option
 
 from cardbox_cli import __version__
 from cardbox_cli.cli.parameters.inputs import source_name
-from cardbox_cli.cli.parameters.types import FILE
+from cardbox_cli.cli.parameters.types import FILE, OneOf
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.shell.lines import Shell, script
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
+
+
+def _hooked() -> tuple[str, ...]:
+    """The shells that there is a hook for."""
+    from cardbox_cli.cli.shell.hook import SHELLS
+
+    return SHELLS
 
 
 @verb(
@@ -33,7 +40,8 @@ def command(
     hook: Annotated[
         str | None,
         Option(
-            "--hook", metavar="bash", help="Print what makes `cbx` a function of a shell, by one co-process."
+            click_type=OneOf(_hooked, what="shell"),
+            help="Print what makes `cbx` a function of a shell, by one co-process.",
         ),
     ] = None,
 ) -> int:
@@ -65,7 +73,5 @@ def _hook(shell: str, file: str | None) -> int:
         raise UsageError("--hook takes no file", hint='eval "$(cbx shell --hook bash)" is all of it')
     if session().given:
         raise UsageError("--hook takes no options", hint="give them to the commands, or set CBX_PROJECT")
-    if shell not in hook.SHELLS:
-        raise UsageError(f"there is no hook for {shell!r}", hint=f"shells are {', '.join(hook.SHELLS)}")
     sys.stdout.write(hook.start(shell))
     return 0
