@@ -1,17 +1,20 @@
 """A line for each request, in the Common Log Format and with the seconds that it took.
 
-No query, which holds what people search for, and no token. Paths are quoted as they were asked for, and so is
-who asks, so that nothing in them ends a line or passes for another part of it.
+No query, which holds what people search for, and no token. Paths are quoted as they were asked for, and of an
+asker stands what may be an address, so that nothing in either ends a line or passes for another part of it.
 """
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from time import monotonic
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cardbox_cli.serve.addresses import path_of, quoted
+from cardbox_cli.serve.addresses import path_of
 
+# Behind a proxy it is the word of a header. Of IPv6 an address may name its interface, after a %.
+_ADDRESS = re.compile(r"[\w.:%-]{1,64}", re.ASCII)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 
 
@@ -44,8 +47,8 @@ class AccessLog:
 
 
 def _line(scope: Scope, status: int | str, size: int, took: float) -> str:
-    # Behind a proxy this is what a header of the request says.
-    client = quoted((scope.get("client") or ("-",))[0].encode("utf-8", "replace"))
+    client = (scope.get("client") or ("-",))[0]
+    client = client if _ADDRESS.fullmatch(client) else "-"
     at = datetime.now(UTC).strftime("%d/%b/%Y:%H:%M:%S %z")
     method = scope["method"] if scope["method"] in _METHODS else "-"
     asked = f"{method} {path_of(scope)} HTTP/{scope.get('http_version', '1.1')}"

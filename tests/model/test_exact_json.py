@@ -1,11 +1,12 @@
 import json
 import time
+import tracemalloc
 from decimal import Decimal
 
 import pytest
 from hypothesis import given
 
-from cardbox_cli.limits import NUMBER_GROWTH
+from cardbox_cli.limits import NUMBER_GROWTH, ZERO_PLACES
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.exact_json import negative_zeros
 from tests import jsonb_values
@@ -147,6 +148,18 @@ def test_numbers_of_a_value_may_not_grow_beyond_a_bound_in_all(number: Decimal) 
     assert str(raised.value) == f"x.a[1].b: is where the numbers of one value {longer}"
 
 
+def test_places_of_zeros_may_not_be_much_longer_than_the_value() -> None:
+    """They are stored beside it: of 150 kB, zeros in lists of lists, cbx made a card of 138 MB."""
+    key = "k" * (ZERO_PLACES.value // 10 - 3)  # and with an index and what parts them a tenth
+    exact_json.check_storable({key: [-0.0] * 10})
+    with pytest.raises(exact_json.Unstorable) as raised:
+        exact_json.check_storable({key: [-0.0] * 11}, "x")
+    assert raised.value.path == f"x.{key[:200]}[10]"
+    assert raised.value.what == (
+        f"is where the places of the negative zeros of one value take more than {ZERO_PLACES} to tell"
+    )
+
+
 def test_numbers_that_are_as_long_as_they_are_spelled_have_no_bound_in_all() -> None:
     exact_json.check_storable([0.1, 12345.678, Decimal("0.10"), 10**900, Decimal(10**900)] * 10_000)
 
@@ -213,6 +226,16 @@ def test_simple_values_are_storable_and_have_the_canonical_form_at_once(value: o
 def test_what_needs_a_second_look_is_not_simple(value: object) -> None:
     assert not exact_json.is_simple(value)
     assert not exact_json.is_simple({"a": [value]})
+
+
+def test_what_is_nested_too_deeply_takes_memory_in_proportion_to_its_length() -> None:
+    text = f'["{"a" * 1_000_000}", "{"b" * 10}", {"[" * 3000 + "]" * 3000}]'
+    tracemalloc.start()
+    try:
+        exact_json.decode_stored(text)
+        assert tracemalloc.get_traced_memory()[1] < 20 * len(text)
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_is_nested_deeply_is_not_simple() -> None:

@@ -102,7 +102,9 @@ class _Listed(msgspec.Struct):
 
 
 def _canonical(line: bytes) -> bytes:
+    """The one form of JSON; what is none, and what nothing of ours says, as it stands: `1e999999999`."""
     try:
+        exact_json.check_storable(exact_json.decode(line))
         return exact_json.canonical(line)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return line

@@ -8,7 +8,8 @@ from typing import Any
 
 from cardbox_cli.context.parts import kind, text_at
 
-_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,(.*)", re.DOTALL)
+# Possessive: there may be millions of parameters, and no way back to one is ever of use.
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*+)*+;base64,(.*)", re.DOTALL)
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 
 

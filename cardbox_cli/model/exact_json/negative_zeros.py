@@ -1,10 +1,10 @@
 """Negative zeros, whose sign JSONB does not hold: where a value has some, and the value with them again.
 
-A place is the way to a number: keys, and indexes of lists.
+A place is the way to a number: keys, and indexes of lists. How many there may be says `storable`.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -22,21 +22,31 @@ def may_be_in(text: bytes) -> bool:
 
 def places(value: Any) -> list[Place]:
     """The places of the negative zeros in a value, JSON or a struct, in its order."""
-    return [list(place) for place in _places(value, ())]
+    found: list[Place] = []
+    _gather(value, [], found)
+    return found
 
 
-def _places(value: Any, way: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+def _gather(value: Any, way: Place, found: list[Place]) -> None:
+    if isinstance(value, float | Decimal):
+        if value == 0 and str(value).startswith("-"):
+            found.append([*way])
+        return
+    for step, item in _parts(value):
+        if not (item is None or isinstance(item, str | int)):
+            way.append(step)
+            _gather(item, way, found)
+            way.pop()
+
+
+def _parts(value: Any) -> Iterable[tuple[str | int, Any]]:
     if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _places(item, (*way, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _places(item, (*way, index))
-    elif isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            yield from _places(getattr(value, name), (*way, name))
-    elif isinstance(value, float | Decimal) and value == 0 and str(value).startswith("-"):
-        yield way
+        return value.items()
+    if isinstance(value, list):
+        return enumerate(value)
+    if isinstance(value, msgspec.Struct):
+        return ((name, getattr(value, name)) for name in value.__struct_fields__)
+    return ()
 
 
 def restore(value: Any, found: Iterable[Any]) -> None:

@@ -36,7 +36,8 @@ def decode_stored(text: bytes | str) -> Any:
         return decode(_cut(text.decode() if isinstance(text, bytes) else text))
 
 
-_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]')
+# Possessive: a way back would be kept for each character of a string, which may be hundreds of millions.
+_STRING_OR_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[][{}]')
 
 
 def _cut(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.limits import NUMBER_GROWTH
+from cardbox_cli.limits import NUMBER_GROWTH, ZERO_PLACES
 from cardbox_cli.model.exact_json.numbers import MAX_DIGITS
 
 _TOO_LONG = f"is a number of more than {MAX_DIGITS} digits, written out without an exponent"
@@ -29,8 +29,11 @@ class BadText(Unstorable):
 
 
 def check_storable(value: Any, path: str = "") -> None:
-    """Raise `Unstorable` for the first value in `value`, JSON or a struct, that JSONB cannot hold, or whose
-    numbers are together much longer there than as they are spelled."""
+    """Raise `Unstorable` for the first value in `value`, JSON or a struct, that JSONB cannot hold.
+
+    Or where its numbers are together much longer there than as they are spelled, or the places of its zeros
+    with a sign, which are stored beside it, are too long.
+    """
     if not is_simple(value):
         _Check().value(value, (None, path), 0)
 
@@ -85,16 +88,18 @@ def _is_encodable(text: str) -> bool:
 # a key may be as long as all the rest of the value.
 _Way = tuple["_Way | None", str | int]
 
+_SHOWN = 200
 _TOO_LARGE = 10**MAX_DIGITS
 # In the spelling of a float: an exponent, or what is no number.
 _EXPONENT_OR_NONE = re.compile("[en]")
 
 
 class _Check:
-    """One check of a value; it counts what the numbers of all its parts grow by."""
+    """One check of a value; it counts what its numbers grow by, and the places of its negative zeros."""
 
     def __init__(self) -> None:
         self._growth = 0
+        self._zero_places = 0
 
     def value(self, value: Any, way: _Way, depth: int) -> None:
         if depth > MAX_DEPTH:
@@ -134,14 +139,26 @@ class _Check:
         if growth and self._growth > NUMBER_GROWTH.value:
             what = f"more than {NUMBER_GROWTH} longer, written out without exponents"
             raise Unstorable(_spelled(way), f"is where the numbers of one value become {what}")
+        if number == 0 and str(number).startswith("-"):
+            self._negative_zero(way)
+
+    def _negative_zero(self, way: _Way) -> None:
+        """Count the steps to it: a value may be all zeros, below a key that is as long as a book."""
+        before, step = way
+        while before is not None and self._zero_places <= ZERO_PLACES.value:
+            self._zero_places += len(str(step)) + 1
+            before, step = before
+        if self._zero_places > ZERO_PLACES.value:
+            what = f"take more than {ZERO_PLACES} to tell"
+            raise Unstorable(_spelled(way), f"is where the places of the negative zeros of one value {what}")
 
 
 def _spelled(way: _Way, key: str | None = None) -> str:
-    """The way as people write it, to the `key` of what it leads to where that is given."""
-    steps = [] if key is None else [f".{key!r}"]
+    """The way as people write it, to the `key` of what it leads to where that is given. Long keys are cut."""
+    steps = [] if key is None else [f".{key[:_SHOWN]!r}"]
     before, step = way
     while before is not None:
-        steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{step[:_SHOWN]}")
         before, step = before
     path = "".join(reversed(steps))
     return f"{step}{path}" if step else path.removeprefix(".")

@@ -233,6 +233,8 @@ def loss(name: str, there: Any, now: dict[str, Any]) -> str | None:
         ("a.json", b"{", "{", True),
         ("a.jsonl", b'{"a": 1, "b": 2}\n\n3', '{"b":2,"a":1}\n3\n', True),
         ("a.jsonl", b"1\n2\n", "2\n1\n", False),
+        # Nothing that could be written out.
+        ("a.json", b"[1e999999999999999]", "{}", False),
         ("a.md", b"a", "a\n", False),
     ],
 )

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from cardbox_cli.context.parts import is_text, kind, text_at, text_part, words_of
+from cardbox_cli.context.providers.data_urls import media_of
 from cardbox_cli.context.tool_calls import input_of
 from cardbox_cli.model import exact_json
 
@@ -16,7 +17,6 @@ Block = dict[str, Any]
 
 # What Messages accepts as base64 (anthropic.types.Base64ImageSourceParam).
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,(.*)", re.DOTALL)
 # The blocks that only system text within the messages may have.
 OF_SYSTEM_INSIDE = ("tool_addition", "tool_removal")
 # The ids that Messages accepts for tool calls.
@@ -135,19 +135,19 @@ def _block(part: Any) -> Block:
 
 
 def _image_block(url: Any) -> Block:
-    data = _DATA_URL.fullmatch(url) if isinstance(url, str) else None
-    if data is not None and data[1] in IMAGES:
-        return {"type": "image", "source": {"type": "base64", "media_type": data[1], "data": data[2]}}
+    media = media_of(url)
+    if media is not None and media[0] in IMAGES:
+        return {"type": "image", "source": {"type": "base64", "media_type": media[0], "data": media[1]}}
     if isinstance(url, str) and url.startswith(("https://", "http://")):
         return {"type": "image", "source": {"type": "url", "url": url}}
-    return text_part(f"[image: {data[1] if data else url}]")
+    return text_part(f"[image: {media[0] if media else url}]")
 
 
 def _document_block(file: dict[str, Any]) -> Block | None:
-    data = _DATA_URL.fullmatch(file["file_data"]) if isinstance(file.get("file_data"), str) else None
-    if data is None or data[1] != "application/pdf":
+    media = media_of(file.get("file_data"))
+    if media is None or media[0] != "application/pdf":
         return None
-    source = {"type": "base64", "media_type": data[1], "data": data[2]}
+    source = {"type": "base64", "media_type": media[0], "data": media[1]}
     name = text_at(file, "filename")
     title = {} if name is None else {"title": name}
     return {"type": "document", "source": source, **title}
