@@ -16,6 +16,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from hypothesis import settings as hypothesis_settings
 
 from cardbox_cli.cli.main import main
 from cardbox_cli.store.boxes import BoxStore
@@ -36,6 +37,10 @@ pytest_plugins = ["tests.execution.fixtures"]
 # What a shell without job control starts in the background ignores SIGINT, and so would every command of a test.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes is the machine's, and proves nothing.
+hypothesis_settings.register_profile("untimed", deadline=None)
+hypothesis_settings.load_profile("untimed")
 
 PROJECT = "p"
 
