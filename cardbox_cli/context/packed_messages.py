@@ -10,7 +10,7 @@ from cardbox_cli.model import exact_json
 
 # So many are packed together: fewer pack less well, and of more there is more to unpack at a time.
 AT_ONCE = 100
-# zlib's fastest: a fifth of the size, for a twentieth of the time that it takes to read and render a card.
+# zlib's fastest level: messages take a fifth of their size.
 _LEVEL = 1
 
 
