@@ -19,10 +19,13 @@ class Verb(Signed, typer.core.TyperCommand):
     """What a function does. `pages`: whether long answers go through a pager; those of --watch never end.
 
     `reads`: whether it only reads, so that a replica can be asked; the name of the flag that makes it so.
+    `simple`: whether it ends soon by itself and asks nobody: without an editor, a question or other programs.
+    The hook of a shell may run it then, unless its arguments name standard input or it would page or watch.
     """
 
     pages = False
     reads: bool | str = False
+    simple: bool = False
     renamed: Mapping[str, str] = {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -39,6 +42,8 @@ class Verb(Signed, typer.core.TyperCommand):
         return any("--columns" in parameter.opts for parameter in self.params)
 
     def invoke(self, ctx: click.Context) -> Any:
+        if not session().process.admits(self, ctx):
+            ctx.exit()
         session().configure(cast(LazyGroup, ctx.find_root().command).verbs)
         session().reads = bool(ctx.params[self.reads] if isinstance(self.reads, str) else self.reads)
         self._refuse_format()
@@ -63,13 +68,14 @@ def verb(
     *examples: str,
     pages: bool = False,
     reads: bool | str = False,
+    simple: bool = False,
     takes_unknown_options: bool = False,
     renamed: Mapping[str, str] = {},
 ) -> Callable[[Callable[..., Any]], Verb]:
     """Make a command of a function: its docstring is the help, its parameters are typer's.
 
-    `examples` are command lines, for the end of the help. `pages` and `reads` are as in `Verb`. `renamed` are
-    earlier names of options, which still work, by today's.
+    `examples` are command lines, for the end of the help. `pages`, `reads` and `simple` are as in `Verb`.
+    `renamed` are earlier names of options, which still work, by today's.
     """
 
     def make(function: Callable[..., Any]) -> Verb:
@@ -85,6 +91,7 @@ def verb(
         assert isinstance(command, Verb)
         command.pages = pages
         command.reads = reads
+        command.simple = simple
         command.renamed = renamed
         for parameter in command.params:
             if isinstance(parameter, click.Argument) and parameter.metavar is None:

@@ -1,7 +1,7 @@
 """A line for each request, in the Common Log Format and with the seconds that it took.
 
-No query, which holds what people search for, and no token. Paths are quoted as they were asked for, so that
-nothing in them ends a line.
+No query, which holds what people search for, and no token. Paths are quoted as they were asked for, and so is
+who asks, so that nothing in them ends a line or passes for another part of it.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from time import monotonic
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cardbox_cli.serve.addresses import path_of
+from cardbox_cli.serve.addresses import path_of, quoted
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 
@@ -44,7 +44,8 @@ class AccessLog:
 
 
 def _line(scope: Scope, status: int | str, size: int, took: float) -> str:
-    client = (scope.get("client") or ("-",))[0]
+    # Behind a proxy this is what a header of the request says.
+    client = quoted((scope.get("client") or ("-",))[0].encode("utf-8", "replace"))
     at = datetime.now(UTC).strftime("%d/%b/%Y:%H:%M:%S %z")
     method = scope["method"] if scope["method"] in _METHODS else "-"
     asked = f"{method} {path_of(scope)} HTTP/{scope.get('http_version', '1.1')}"

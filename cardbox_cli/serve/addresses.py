@@ -40,7 +40,11 @@ def named(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 def path_of(scope: Scope) -> str:
     """The path of an address as it was asked for, quoted: nothing in it acts on a terminal or ends a line."""
-    raw: bytes = scope.get("raw_path") or b""
+    return quoted(scope.get("raw_path") or b"")
+
+
+def quoted(raw: bytes) -> str:
+    """What an asker has sent, as one word that can stand in a log, within quotes or without."""
     return "".join(chr(byte) if 0x20 < byte < 0x7F and byte != 0x22 else f"%{byte:02X}" for byte in raw)
 
 

@@ -80,11 +80,12 @@ def _read(request: Request, body: bytes, kind: type[BaseModel]) -> BaseModel:
         raise Refused(422, "body: Content-Type must be application/json")
     try:
         return kind.model_validate(json.loads(body))
-    except (RecursionError, UnicodeDecodeError, json.JSONDecodeError) as exc:
-        raise Refused(422, f"body: JSON decode error: {exc}") from None
     except ValidationError as exc:
         errors = [{**each, "loc": ("body", *each["loc"])} for each in exc.errors()]
         raise RequestValidationError(errors) from None
+    except (RecursionError, ValueError) as exc:
+        # No UTF-8, no JSON, too deep, or a number of more digits than are read.
+        raise Refused(422, f"body: JSON decode error: {exc}") from None
 
 
 def _is_json(kind: str) -> bool:

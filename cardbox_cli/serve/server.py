@@ -41,7 +41,8 @@ def configured(app: FastAPI, options: ServeOptions) -> uvicorn.Config:
         app,
         http=Connection,
         ws="none",
-        log_level="warning",
+        # Its warnings are about what is asked, a line for each request: whoever asks would fill the log.
+        log_level="error",
         access_log=False,
         server_header=False,
         date_header=True,

@@ -20,6 +20,7 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from tests.cli.conftest import lines
 from tests.conftest import PROJECT, Cbx
+from tests.crash.processes import until
 from tests.execution.fixtures import Asked
 from tests.serve.conftest import Serve
 
@@ -395,3 +396,14 @@ def test_a_line_for_each_request_has_no_query_and_no_token(serve: Serve, token: 
         ("POST /login HTTP/1.1", "303"),
     ]
     assert all("secret" not in line and token.rpartition(".")[2] not in line for line in lines)
+
+
+def test_who_asks_by_a_header_passes_for_no_other_part_of_the_line(start: Callable[..., str]) -> None:
+    lines: list[str] = []
+    forged = '9.9.9.9 - - [x] "GET /forged HTTP/1.1" 200'
+    base = start(log=lines.append, behind_tls=True, hosts=("127.0.0.1",))
+    httpx.get(f"{base}/health", headers={"X-Forwarded-For": forged})
+    until(lambda: lines)
+    [line] = lines
+    assert line.startswith("9.9.9.9%20-%20-%20[x]%20%22GET%20/forged%20HTTP/1.1%22%20200 - - [")
+    assert line.count('"') == 2

@@ -19,6 +19,7 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.serve import bounds
+from cardbox_cli.serve.api import events
 from cardbox_cli.serve.following import Following
 from cardbox_cli.serve.reading import Asker
 from cardbox_cli.settings import Settings
@@ -163,6 +164,16 @@ class TestWhateverIsStored:
         answer = api.post(f"{BASE}/cards/batch", content=b'{"card_ids": ["' + b"x" * 2_000_000 + b'"]}')
         assert (answer.status_code, answer.json()["detail"]["error_code"]) == (413, "bad_request")
 
+    @pytest.mark.parametrize(
+        "body",
+        [b"9" * 5000, b'{"card_ids": [' + b"9" * 5000 + b"]}", b"[" * 100_000, b"\xff", b"{"],
+        ids=["number", "number-within", "deep", "no-text", "cut"],
+    )
+    def test_a_body_that_cannot_be_read_is_refused(self, api: TestClient, body: bytes) -> None:
+        told = {"Content-Type": "application/json"}
+        answer = api.post(f"{BASE}/cards/batch", content=body, headers=told)
+        assert (answer.status_code, answer.json()["detail"]["error_code"]) == (422, "invalid_request")
+
     def test_a_body_that_does_not_come_is_not_waited_for(
         self, serve: Serve, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -264,6 +275,17 @@ def test_what_is_notified_shows_without_a_pause(
         notify(database, (PROJECT, "worker_generic"))
         assert next(line for line in lines if line) == "event: head"
         assert '"status":"dispatched"' in next(lines)
+
+
+def test_where_nothing_changes_a_stream_says_so(
+    start: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "SILENT", 0.1)
+    with (
+        httpx.Client(base_url=start(pause=0.01)) as client,
+        client.stream("GET", f"{BASE}/events") as stream,
+    ):
+        assert next(line for line in stream.iter_lines() if line.startswith(":")) == ": nothing new"
 
 
 def test_however_many_follow_a_project_it_is_looked_at_once(

@@ -147,3 +147,12 @@ def test_a_body_may_be_as_long_as_it_may(connect: Open) -> None:
         f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
     )
     assert said(asking).startswith(b"HTTP/1.1 200 ")
+
+
+def test_what_is_no_request_leaves_nothing_in_the_log(
+    capfd: pytest.CaptureFixture[str], connect: Open
+) -> None:
+    asker = connect()
+    asker.sendall(b"no request\r\n\r\n")
+    assert said(asker).startswith(b"HTTP/1.1 400")
+    assert "Invalid HTTP request" not in "".join(capfd.readouterr())

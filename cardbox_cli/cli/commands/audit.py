@@ -31,6 +31,7 @@ ACTIONS = (
     "cbx audit --action 'card delete' --limit 0 -o csv",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(
     limit: Limit = 50,

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     "cbx pack --handover review --args review.yaml --arg work_box_ids=$BOX --max-tokens 8000",
     "cbx pack --handover expert --arg profile_name=lawyer --arg question=@question.md --check -o id",
     reads="dry_run",
+    simple=True,
 )
 def command(
     handover: Annotated[

@@ -100,7 +100,9 @@ def _require_packages() -> None:
     from importlib.util import find_spec
 
     missing = [
-        name for name in ("fastapi", "jinja2", "python_multipart", "uvicorn") if find_spec(name) is None
+        name
+        for name in ("fastapi", "httptools", "jinja2", "python_multipart", "uvicorn", "uvloop")
+        if find_spec(name) is None
     ]
     if missing:
         raise UsageError(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     "cbx why --all -o json | jq -r '.[].fix | select(. != null)'",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(
     turn: Annotated[

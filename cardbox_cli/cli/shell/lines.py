@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from cardbox_cli.cli import boundary
 from cardbox_cli.cli.parameters.inputs import read_text, standard_input
@@ -44,7 +44,7 @@ class Shell(ProcessContext):
         self._cached = CachedDatabase()
         self._commands = root()
 
-    def __enter__(self) -> "Shell":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -27,7 +27,7 @@ GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 NONE, REPLY = "-", "reply"
 
 
-class SentPart(msgspec.Struct, kw_only=True):
+class SentPart(msgspec.Struct, kw_only=True, gc=False):
     """A message of a series: how many tokens it has, in how many requests it was sent, the first and the
     last of them, by their places in the series. `gone`: requests after it went without it.
 
@@ -187,11 +187,16 @@ class _Ledger:
         return self._present["layer"].total()
 
     def _leave(self, length: int) -> None:
-        here = len(self.steps)
-        while len(self._now) > length:
-            part = self._now.pop()
-            part.sends += here - part.first
+        for part in self._ended(length):
             self._count(part, -1)
+
+    def _ended(self, length: int) -> list[SentPart]:
+        """The messages behind the first so many, which the next request goes without."""
+        ended = self._now[length:]
+        del self._now[length:]
+        for part in ended:
+            part.sends += len(self.steps) - part.first
+        return ended
 
     def _take(self, message: Message, cost: Cost, request: Request) -> None:
         part = self._part(message, cost, request)
@@ -265,7 +270,7 @@ class _Ledger:
 
     def closed(self) -> list[SentPart]:
         """The messages of the whole series, each with all its sendings."""
-        self._leave(0)
+        self._ended(0)
         return self._parts
 
     def shares(self, grouping: Grouping) -> list[Share]:

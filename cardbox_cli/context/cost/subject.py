@@ -25,7 +25,8 @@ _NOTE = 60
 
 
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of a tool and its result. Arguments that say the same are the same text here.
+    """A call of a tool and its result, whose `text` is what the tool answered. Arguments that say the same
+    are the same text here.
 
     `is_alone`: its card makes this call and no other, and says nothing beside it.
     """
@@ -34,6 +35,7 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
     result: SentPart
     name: str
     arguments: str
+    text: str
     failed: bool
     is_alone: bool
 
@@ -41,11 +43,6 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
     def spare(self) -> list[SentPart]:
         """What can be left out and nothing else: the result, and the call where its card says no more."""
         return [self.caller, self.result] if self.is_alone else [self.result]
-
-    @property
-    def text(self) -> str:
-        """What the tool answered."""
-        return said(self.result)
 
 
 def said(part: SentPart) -> str:
@@ -116,6 +113,7 @@ class Subject:
             result=answer,
             name=function["name"],
             arguments=_spelled(arguments_text(function.get("arguments"))),
+            text=said(answer),
             failed=_failed(answer.card),
             is_alone=len(caller.card.tool_calls or ()) == 1 and not said(caller).strip(),
         )

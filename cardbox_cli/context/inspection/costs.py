@@ -38,6 +38,7 @@ class Costs:
         models = provider_for_model(model).models
         self._tokenizer = models.tokenizer(model or "")
         self._documented = self._tokenizer.exact and models.documents_costs(model or "")
+        self._of_roles: dict[str, int] = {}
         self.tokenizer = self._tokenizer.name
 
     @property
@@ -52,14 +53,14 @@ class Costs:
         """
         body = message.body
         count = self._tokenizer.count
-        role, name, content = (body.get(key) for key in ("role", "name", "content"))
+        role, name, content = body.get("role"), body.get("name"), body.get("content")
         text = content if isinstance(content, str) else ""
         others = [content if content != text else None, body.get("tool_calls"), body.get("function_call")]
         rest = "".join(_json(value) for value in others if value)
         of_text = count(text)
         named = _PER_NAME + count(name) if isinstance(name, str) else 0
-        words, media = _MEDIUM.subn('""', rest)
-        tokens = _PER_MESSAGE + count(str(role)) + named + of_text + count(words) + media * _PER_MEDIUM
+        of_rest = self._of_json(rest) if rest else 0
+        tokens = _PER_MESSAGE + self._of_role(str(role)) + named + of_text + of_rest
         if not self._tokenizer.exact or role not in _PLAIN_ROLES:
             estimated = tokens
         elif self._documented and message.group is None and not rest and body.keys() <= _PLAIN_KEYS:
@@ -67,6 +68,15 @@ class Costs:
         else:
             estimated = tokens - of_text
         return Cost(text + rest, tokens, estimated)
+
+    def _of_role(self, role: str) -> int:
+        if role not in self._of_roles:
+            self._of_roles[role] = self._tokenizer.count(role)
+        return self._of_roles[role]
+
+    def _of_json(self, text: str) -> int:
+        words, media = _MEDIUM.subn('""', text)
+        return self._tokenizer.count(words) + media * _PER_MEDIUM
 
     def of_tool(self, tool: dict[str, Any]) -> Cost:
         """The definition of a tool, as it is stored."""

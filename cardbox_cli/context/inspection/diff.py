@@ -21,6 +21,14 @@ from cardbox_cli.model import exact_json
 
 _MODEL, _TOOLS, _SYSTEM, _CHOICES, _MESSAGES, _REST = range(6)
 
+# Sections whose pieces are counted and called so; any other is a parameter, called by its name.
+_COUNTED = {"messages": "message", "system": "system text", "tools": "tool"}
+
+
+def piece_name(section: str, number: int) -> str:
+    """What a piece of a request is called: "message 3", or the parameter's name."""
+    return f"{_COUNTED[section]} {number}" if section in _COUNTED else section
+
 
 class Extent(msgspec.Struct, frozen=True, kw_only=True):
     """How much of a request: messages, texts of a system prompt among them, and the tokens of all but

@@ -111,6 +111,8 @@ class Connections:
         self._lock = Lock()
         self._idle: list[Connection] = []
         self._down: dict[Connection, DatabaseUnavailable] = {}
+        # Whether it was announced that the database is gone, and not yet that it is back.
+        self._is_said_gone = False
 
     @contextmanager
     def own(self, is_over: Callable[[], bool]) -> Iterator[Connection]:
@@ -153,19 +155,22 @@ class Connections:
     def note_down(self, connection: Connection, exc: DatabaseUnavailable) -> None:
         """The database is gone for this thread, from now on."""
         with self._lock:
-            is_new, self._down[connection] = not self._down, exc
+            is_new, self._is_said_gone = not self._is_said_gone, True
+            self._down[connection] = exc
         if is_new:
             self._announce(f"warning: {exc.message}; trying again until it is back")
 
     def note_up(self, connection: Connection) -> None:
         """The database works for this thread."""
         with self._lock:
-            is_back = self._down.pop(connection, None) is not None and not self._down
+            self._down.pop(connection, None)
+            is_back = self._is_said_gone and not self._down
+            self._is_said_gone = self._is_said_gone and not is_back
         if is_back:
             self._announce("the database is back")
 
     def forget(self, connection: Connection) -> None:
-        """The thread waits no more."""
+        """The thread waits no more; that the database is back, another one finds."""
         with self._lock:
             self._down.pop(connection, None)
 

@@ -5,6 +5,7 @@ whoever listens has looked first.
 """
 
 from collections.abc import AsyncIterator
+from time import monotonic
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
@@ -12,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from cardbox_cli.errors import CbxError
 from cardbox_cli.model import exact_json
 from cardbox_cli.serve.errors import Refused
-from cardbox_cli.serve.following import Following
+from cardbox_cli.serve.following import SILENT, Following
 from cardbox_cli.serve.reading import Asker
 from cardbox_cli.serve.routing import ReadingRoute
 from cardbox_cli.store.views.changes import Standing
@@ -49,14 +50,18 @@ async def _stream(asker: Asker, seen: Standing) -> AsyncIterator[str]:
 
 
 async def _news(asker: Asker, seen: Standing) -> AsyncIterator[str]:
+    said = monotonic()
     async with _following(asker.request).follow(asker) as follower:
         while not await asker.request.is_disconnected():
             before, seen = seen, await follower.look()
             for name, value in seen.news(before):
                 yield f"event: {name}\ndata: {exact_json.encode(value).decode('utf-8', 'replace')}\n\n"
-            if not await follower.changed():
-                # Proxies end what says nothing.
+                said = monotonic()
+            if monotonic() - said >= SILENT:
+                # Proxies end what says nothing, however often we look.
                 yield ": nothing new\n\n"
+                said = monotonic()
+            await follower.changed()
 
 
 def _is_full(request: Request) -> bool:

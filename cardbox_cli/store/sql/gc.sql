@@ -60,27 +60,30 @@ SELECT count(*), max(card_id) FROM gone
 
 -- name: dangling_references
 -- The boxes with references that lead to no card, among those of the project that changed last, most first, and how
--- many places each has. Expired and deleted cards count as gone already where that is asked for.
+-- many places each has. Expired and deleted cards count as gone already where that is asked for. Each card is
+-- looked up: the planner would read all cards of the project for those of a few boxes.
 SELECT b.box_id::text, count(*)
 FROM {latest_boxes} AS b
 CROSS JOIN LATERAL jsonb_array_elements_text({ids}) AS slot (card_id)
-LEFT JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = slot.card_id
-WHERE c.card_id IS NULL
-    OR (%(without_expired)s AND {lapsed})
-    OR (%(without_deleted)s AND c.deleted_at IS NOT NULL)
+LEFT JOIN LATERAL (
+    SELECT {lapsed} AS is_expired, c.deleted_at IS NOT NULL AS is_deleted
+    FROM public.cards AS c
+    WHERE c.tenant_id = %(project_id)s AND c.card_id = slot.card_id
+    LIMIT 1) AS c ON true
+WHERE c.is_deleted IS NULL OR (%(without_expired)s AND c.is_expired) OR (%(without_deleted)s AND c.is_deleted)
 GROUP BY b.box_id
 ORDER BY count(*) DESC, b.box_id
 
 -- name: count_orphaned_box_info
 -- How many rows of box_info belong to no box, among so many, or all; ids of cbx begin with their time, so that the
--- oldest come first.
+-- oldest come first. Each box is looked up, as above.
 SELECT count(*)
 FROM (SELECT eldest.box_id FROM cbx.box_info AS eldest
       WHERE eldest.project_id = %(project_id)s
       ORDER BY eldest.box_id
       LIMIT %(latest)s) AS i
-WHERE NOT EXISTS (
-    SELECT FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b.box_id = i.box_id)
+WHERE (SELECT count(*) FROM public.card_boxes AS b
+       WHERE b.tenant_id = %(project_id)s AND b.box_id = i.box_id) = 0
 
 -- name: lock_orphaned_box_info
 -- A batch of rows of box_info that seem to belong to no box, locked; what a writer holds is passed over.

@@ -168,6 +168,8 @@ class TestChats:
         assert (found["cache-broken"]["steps"], cbx(*compare[1:]).code) == ([3], 8)
         assert "begin with the id of the run" in found["cache-broken"]["message"]
         assert "layout" not in found["cache-broken"]["remedy"]
+        # The second run was not offered the tool.
+        assert "from step 2 to 3, at tool 5: " in succeed(cbx("cost", "--chat", KEY))
         afresh = found["large-card"]["fix"]
         assert afresh == f"cbx chat new {KEY}"
         succeed(cbx(*shlex.split(afresh)[1:]))

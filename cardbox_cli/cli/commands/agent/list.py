@@ -18,6 +18,7 @@ from cardbox_cli.cli.verb import verb
     "cbx agent list --columns agent,status,turn,epoch",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(
     limit: Limit = 50,

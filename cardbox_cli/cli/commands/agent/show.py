@@ -16,7 +16,13 @@ from cardbox_cli.model.text.quantities import age, time
 AgentId = Annotated[str, Argument(click_type=AGENT, help="The agent's id.")]
 
 
-@verb("cbx agent show writer-1", "cbx agent show writer-1 -o json | jq .head", pages=True, reads=True)
+@verb(
+    "cbx agent show writer-1",
+    "cbx agent show writer-1 -o json | jq .head",
+    pages=True,
+    reads=True,
+    simple=True,
+)
 def command(agent: AgentId) -> None:
     """Show an agent: who it is, and what it does now."""
     from cardbox_cli.store.roster import RosterStore

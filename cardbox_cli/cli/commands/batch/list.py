@@ -22,6 +22,7 @@ from cardbox_cli.model.execution.batches import BATCH_STATUSES
     "cbx batch list --watch",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(
     limit: Limit = 50,

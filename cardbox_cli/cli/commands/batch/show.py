@@ -11,6 +11,7 @@ from cardbox_cli.cli.verb import verb
     "cbx batch show 5e1f0a27 -o json | jq -r '.results[].summary'",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(batch: BatchId) -> None:
     """Show a batch and, in the order of its tasks, what its children delivered."""

@@ -8,7 +8,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 
 
-@verb("cbx box append 8b1f22c0 5f0c2a91")
+@verb("cbx box append 8b1f22c0 5f0c2a91", simple=True)
 def command(box: BoxId, card_ids: CardIds = None, allow_dangling: AllowDangling = False) -> None:
     """Append cards to a box. Concurrent appends come one after the other; none is lost.
 

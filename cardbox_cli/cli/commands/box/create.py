@@ -10,7 +10,11 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx box create", "cbx card list --type task.instruction -o id | cbx box create - --title orders")
+@verb(
+    "cbx box create",
+    "cbx card list --type task.instruction -o id | cbx box create - --title orders",
+    simple=True,
+)
 def command(
     card_ids: CardIds = None,
     title: Annotated[str | None, Option(metavar="T", help="A name for people.")] = None,

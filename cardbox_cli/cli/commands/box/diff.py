@@ -37,6 +37,7 @@ _MOST_TEXTS = 500
     "cbx box diff 8b1f22c0 77ab01de -o id | xargs cbx card show",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(
     a: Annotated[str, Argument(click_type=BOX, help="The old box: an id, or a beginning or end of one.")],

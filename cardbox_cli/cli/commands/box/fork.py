@@ -10,7 +10,7 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx box fork 8b1f22c0 --title 'what if'")
+@verb("cbx box fork 8b1f22c0 --title 'what if'", simple=True)
 def command(
     box: BoxId, title: Annotated[str | None, Option(metavar="T", help="Default: the box's own title.")] = None
 ) -> None:

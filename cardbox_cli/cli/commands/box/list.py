@@ -26,6 +26,7 @@ from cardbox_cli.model.text.quantities import count
     "cbx box list --watch",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(
     limit: Limit = 50,

@@ -14,6 +14,7 @@ from cardbox_cli.cli.verb import verb
 @verb(
     "cbx box replace 8b1f22c0 5f0c2a91 77ab01de",
     "cbx box replace 8b1f22c0 5f0c2a91 --if-ids $(cbx box show 8b1f22c0 -o json | jq -r .ids_sha256)",
+    simple=True,
 )
 def command(
     box: BoxId,

@@ -10,7 +10,7 @@ from cardbox_cli.model.text.quantities import count
 from cardbox_cli.model.verify import verify as findings_in
 
 
-@verb("cbx box verify 8b1f22c0 || echo 'not as it was packed'", reads=True)
+@verb("cbx box verify 8b1f22c0 || echo 'not as it was packed'", reads=True, simple=True)
 def command(box: BoxId) -> None:
     """Check a box. Exit 8 on findings.
 

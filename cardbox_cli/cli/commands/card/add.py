@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     "cbx card add --type task.instruction --text 'Refund order 118'",
     'cbx card add --type task.result_fields --json \'[{"name": "total", "description": "in EUR"}]\'',
     "cbx card show 5f0c2a91 -o json | jq 'del(.card_id)' | cbx -p other card add --card -",
+    simple=True,
 )
 def command(
     type_: Annotated[

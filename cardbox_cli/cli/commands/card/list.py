@@ -20,6 +20,7 @@ from cardbox_cli.cli.verb import verb
     "cbx card list --watch",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(
     limit: Limit = 50,

@@ -20,6 +20,7 @@ from cardbox_cli.limits import BOXES_LOOKED_INTO
     "cbx card refs 5f0c2a91 --limit 0 -o id | xargs -n1 cbx box verify",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(
     card_id: Annotated[

@@ -18,7 +18,13 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 
 
-@verb("cbx card search 'payment timeout'", "cbx card search 超时 --type tool.result", pages=True, reads=True)
+@verb(
+    "cbx card search 'payment timeout'",
+    "cbx card search 超时 --type tool.result",
+    pages=True,
+    reads=True,
+    simple=True,
+)
 def command(
     words: Annotated[
         list[str],

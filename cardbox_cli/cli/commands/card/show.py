@@ -18,7 +18,13 @@ from cardbox_cli.model.text.quantities import time
 from cardbox_cli.model.text.visible_text import indented
 
 
-@verb("cbx card show 5f0c2a91", "cbx card show 5f0c2a91 -o json | jq .content", pages=True, reads=True)
+@verb(
+    "cbx card show 5f0c2a91",
+    "cbx card show 5f0c2a91 -o json | jq .content",
+    pages=True,
+    reads=True,
+    simple=True,
+)
 def command(
     card_ids: CardIds,
     deleted: Annotated[bool, Option("--deleted", help="Show deleted and expired cards too.")] = False,

@@ -23,6 +23,7 @@ from cardbox_cli.model.text.quantities import age
     "cbx chat list telegram-chat-42 -o json | jq -r '.[].title'",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(
     key: Annotated[

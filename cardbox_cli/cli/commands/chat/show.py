@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     "cbx chat show telegram-chat-42 -o json | jq -r '.messages[] | \"\\(.role): \\(.content)\"'",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(key: ChatKey) -> None:
     """Show a chat on one page: its active context, what its transcript keeps, its last runs."""

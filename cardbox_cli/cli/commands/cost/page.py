@@ -13,6 +13,7 @@ from cardbox_cli.context.cost.finding import CostFinding
 from cardbox_cli.context.cost.mending import Mend
 from cardbox_cli.context.cost.prefix import Break
 from cardbox_cli.context.cost.prices import Money, Prices
+from cardbox_cli.context.inspection.diff import piece_name
 from cardbox_cli.context.providers.registry import window
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.escaping import flat, one_line
@@ -165,7 +166,8 @@ def _share_columns(by: Grouping, exact: bool) -> Sequence[Column]:
 
 def _print_break(broken: Break, exact: bool) -> None:
     card = f", card {short_id(broken.card_id)}" if broken.card_id else ""
-    place = f"{broken.section} {broken.number}{f', {broken.layer}' if broken.layer else ''}{card}"
+    layer = f", {broken.layer}" if broken.layer else ""
+    place = f"{piece_name(broken.section, broken.number)}{layer}{card}"
     character = "" if broken.character is None else f", character {broken.character}"
     output.print_text()
     output.print_text(

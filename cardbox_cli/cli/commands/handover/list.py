@@ -10,7 +10,7 @@ from cardbox_cli.cli.terminal.tables import Column
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx handover list", pages=True, reads=True)
+@verb("cbx handover list", pages=True, reads=True, simple=True)
 def command(columns: ColumnNames = None) -> None:
     """List the recipes that `--handover NAME` finds: ./handovers, CBX_HANDOVERS, and those that ship."""
     from cardbox_cli.packing.recipe_files import ListedRecipe, list_recipes

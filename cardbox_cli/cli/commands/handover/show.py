@@ -14,7 +14,11 @@ Recipe = Annotated[str, Argument(click_type=RECIPE, help="A recipe file, the nam
 
 
 @verb(
-    "cbx handover show delegate", "cbx handover show delegate > handovers/mine.yaml", pages=True, reads=True
+    "cbx handover show delegate",
+    "cbx handover show delegate > handovers/mine.yaml",
+    pages=True,
+    reads=True,
+    simple=True,
 )
 def command(recipe: Recipe) -> None:
     """Show a recipe as it is written, and what arguments it takes."""

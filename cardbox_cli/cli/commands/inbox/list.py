@@ -30,6 +30,7 @@ def _types() -> list[str]:
     "cbx inbox list --watch",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(
     limit: Limit = 50,

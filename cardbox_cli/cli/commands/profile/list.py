@@ -14,6 +14,7 @@ from cardbox_cli.cli.verb import verb
     "cbx profile list --columns name,updated",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
     """List the profiles of the project by name."""

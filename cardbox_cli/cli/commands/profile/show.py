@@ -17,6 +17,7 @@ from cardbox_cli.model import exact_json
     "cbx profile show researcher -o yaml > researcher.yaml",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(
     name: Annotated[str, Argument(click_type=PROFILE, help="The profile's name, in any case.")],

@@ -14,6 +14,7 @@ from cardbox_cli.cli.verb import verb
     "cbx project list --columns project,updated",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
     """List the projects of the database by id."""

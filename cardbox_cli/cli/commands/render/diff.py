@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.word_diff import compared
 from cardbox_cli.context.formats import provider_of
-from cardbox_cli.context.inspection.diff import Extent, Piece, RequestDiff, diff
+from cardbox_cli.context.inspection.diff import Extent, Piece, RequestDiff, diff, piece_name
 from cardbox_cli.errors import Findings
 from cardbox_cli.execution.requests.step_snapshots import LOST, UNPROVED
 from cardbox_cli.model import exact_json
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 _SHOWN = 200
 # Characters of a hash that tell two texts apart.
 _HASH = 12
-# Sections whose pieces are counted and called so; any other is a parameter, called by its name.
-_COUNTED = {"messages": "message", "system": "system text", "tools": "tool"}
 # What is printed of a step that nothing tells from what its cards make, by what was compared.
 _SAME = {
     "sha256": "the cards make the same request, to the byte",
@@ -168,10 +166,8 @@ def _told_apart(piece: Piece) -> str:
 def _place(piece: Piece | None) -> str:
     if piece is None:
         return "(nothing)"
-    if piece.section not in _COUNTED:
-        return piece.section
     parts = [
-        f"{_COUNTED[piece.section]} {piece.number}",
+        piece_name(piece.section, piece.number),
         piece.role,
         piece.layer,
         ", ".join(f"card {short_id(card_id)}" for card_id in piece.card_ids) or None,

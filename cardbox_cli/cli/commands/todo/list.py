@@ -17,6 +17,7 @@ from cardbox_cli.errors import UsageError
     "cbx todo list 8b1f22c0 -o json | jq -r '.[] | select(.done) | .text'",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(
     box: BoxId,

@@ -13,6 +13,7 @@ from cardbox_cli.cli.verb import verb
     "cbx token list -o json | jq -r '.[] | select(.revoked_at == null).token_id'",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(columns: ColumnNames = None) -> None:
     """List the tokens of the project, revoked and expired ones too, oldest first."""

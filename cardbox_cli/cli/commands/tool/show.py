@@ -8,7 +8,13 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.identity import Tool
 
 
-@verb("cbx tool show weather", "cbx tool show weather -o json | jq .parameters", pages=True, reads=True)
+@verb(
+    "cbx tool show weather",
+    "cbx tool show weather -o json | jq .parameters",
+    pages=True,
+    reads=True,
+    simple=True,
+)
 def command(name: ToolName) -> None:
     """Show a tool whole."""
     from cardbox_cli.store.tools import ToolStore

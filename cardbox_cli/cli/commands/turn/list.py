@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     "cbx turn list --watch",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(
     limit: Limit = 50,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     "cbx turn show @last -o json | jq -r '.timeline[] | \"\\(.at) \\(.text)\"'",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(turn: LastTurnId = LAST) -> None:
     """Show one turn on one page: its state, rows, steps, tool calls, boxes, edges and what happened when."""

@@ -26,6 +26,7 @@ SVG = "svg"
     "cbx turn trace @last -o json | jq '.turns[].children'",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(
     turn: TurnId,

@@ -6,6 +6,7 @@ from fastapi.responses import HTMLResponse
 from cardbox_cli.context.cost.account import Account, account_of
 from cardbox_cli.context.cost.answer import costs_of
 from cardbox_cli.context.cost.prefix import Break
+from cardbox_cli.context.inspection.diff import piece_name
 from cardbox_cli.context.providers.registry import window
 from cardbox_cli.model.diff.texts import Piece
 from cardbox_cli.model.text.quantities import count
@@ -55,6 +56,7 @@ def cost(
         exact=account.exact,
         cards=costs.cards[:_LINES],
         broken=costs.broken,
+        broken_at="" if costs.broken is None else piece_name(costs.broken.section, costs.broken.number),
         parted=[] if costs.broken is None else _parted(costs.broken),
         swatches=swatches(colours),
         growth=drawn(growth(steps, colours)) if steps else None,

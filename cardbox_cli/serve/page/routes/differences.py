@@ -4,7 +4,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from cardbox_cli.context.formats import provider_of
-from cardbox_cli.context.inspection.diff import Piece, diff
+from cardbox_cli.context.inspection.diff import Piece, diff, piece_name
 from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.model.diff.texts import abridged, text_diff
 from cardbox_cli.model.ids import short_id
@@ -22,7 +22,6 @@ routes = APIRouter(route_class=PageRoute)
 
 # New messages that are shown, and characters of two pieces that are compared word by word.
 _NEW, _COMPARED = 200, 20_000
-_SECTIONS = {"messages": "message", "system": "system text", "tools": "tool"}
 
 
 @routes.get("/diff")
@@ -75,7 +74,5 @@ def _place(piece: Piece | None) -> str:
     """What differs, in words."""
     if piece is None:
         return "nothing"
-    if piece.section not in _SECTIONS:
-        return piece.section
     cards = ", ".join(f"card {short_id(each)}" for each in piece.card_ids[:8])
-    return joined([f"{_SECTIONS[piece.section]} {piece.number}", piece.role, piece.layer, cards])
+    return joined([piece_name(piece.section, piece.number), piece.role, piece.layer, cards])

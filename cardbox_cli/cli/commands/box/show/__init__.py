@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     "cbx pack --handover delegate --args task.yaml -o id | xargs cbx box show --why",
     pages=True,
     reads=True,
+    simple=True,
 )
 def command(
     box_ids: Annotated[

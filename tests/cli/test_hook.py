@@ -1,0 +1,236 @@
+"""`eval "$(cbx shell --hook bash)"`: what the function does is what the process does, in one co-process."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
+from tests.cli.conftest import PATIENCE, Shell, succeed
+from tests.cli.test_processes import wait_until, waiting_for_a_lock
+from tests.cli.typist import Typist
+from tests.conftest import Cbx, Result
+
+HOOK = 'eval "$(cbx shell --hook bash)"\n'
+# From here on whatever is not the co-process's says so.
+ELSE = "PATH=$PWD/else:$PATH\n"
+
+Hooked = Callable[..., Result]
+
+
+@pytest.fixture
+def hooked(shell: Shell, tmp_path: Path) -> Hooked:
+    """Run lines of bash after the hook; a command that is run as a process prints that, and its words."""
+    (shell.folder / "else").mkdir()
+    program = shell.folder / "else" / "cbx"
+    program.write_text('#!/bin/sh\necho "process: $*"; cat\nexit 9\n')
+    program.chmod(0o755)
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+
+    def run(text: str, **variables: str) -> Result:
+        ran = shell.line(HOOK + ELSE + text, TMPDIR=str(hooks), **variables)
+        assert gone(hooks), "the co-process ends with its shell, and leaves nothing"
+        return ran
+
+    return run
+
+
+def gone(hooks: Path) -> bool:
+    """Whether the folders of all hooks are removed, which is the last that a co-process does."""
+    end = time.monotonic() + PATIENCE
+    while any(hooks.iterdir()) and time.monotonic() < end:
+        os.sched_yield()
+    return not any(hooks.iterdir())
+
+
+class TestAnswers:
+    def test_a_command_prints_and_ends_as_its_process_does(
+        self, hooked: Hooked, shell: Shell, box_of: Callable[..., str], add: Callable[..., str]
+    ) -> None:
+        box = box_of(add("one"), add("zwei\n\n"), title="t")
+        text = f"cbx box show {box} -o json; echo $?; cbx box show nothing; echo $?; cbx box shwo; echo $?\n"
+
+        ran = hooked(text)
+
+        assert "process:" not in ran.out
+        assert ran == shell.line(text)
+
+    def test_it_works_in_substitutions_pipelines_and_jobs(
+        self, hooked: Hooked, add: Callable[..., str]
+    ) -> None:
+        card = add("hello")
+
+        ran = hooked(
+            "id=$(cbx card list -o id); echo $id\n"
+            "cbx card list -o id | cat; cbx card show $id -o json | grep -c hello\n"
+            "for n in 1 2 3; do cbx card list -o id >job$n & done; wait; cat job1 job2 job3\n"
+        )
+
+        assert ran.out.split() == [card, card, "1", card, card, card]
+
+    def test_errexit_and_failures_are_those_of_a_command(self, hooked: Hooked) -> None:
+        ran = hooked(
+            "set -euo pipefail\ncbx box show nothing 2>/dev/null || echo failed $?\n"
+            "if ! cbx box show nothing 2>/dev/null; then echo if; fi\n"
+            "[[ $- == *e*u* && $- != *C* ]] && echo kept\ncbx box show nothing\necho never\n"
+        )
+
+        assert (ran.code, ran.out) == (3, "failed 3\nif\nkept\n")
+
+    def test_what_is_written_to_both_streams_keeps_its_order(
+        self, hooked: Hooked, shell: Shell, add: Callable[..., str]
+    ) -> None:
+        card = add("hello")
+        text = f"cbx card show {card} nothing 2>&1; cbx card show nothing {card} 2>&1"
+
+        assert hooked(text).out == shell.line(text).out
+
+    def test_a_megabyte_comes_whole(self, hooked: Hooked, cbx: Cbx, add: Callable[..., str]) -> None:
+        card = add("xé" * 400_000)
+
+        assert hooked(f"cbx card show {card} -o json").out == succeed(cbx("card", "show", card, "-o", "json"))
+
+    def test_a_closed_pipe_ends_it_quietly(self, hooked: Hooked, add: Callable[..., str]) -> None:
+        card = add("line\n" * 200_000)
+
+        ran = hooked(f"cbx card show {card} -o json | head -c 10; echo ${{PIPESTATUS[0]}}")
+
+        assert ran.out[10:].strip() in ("0", "141")
+        assert ran.err == ""
+
+
+class TestSurroundings:
+    def test_folder_and_variables_are_those_of_the_moment(self, hooked: Hooked, cbx: Cbx) -> None:
+        ran = hooked(
+            "mkdir sub; echo from-sub >sub/text; cd sub\n"
+            "cbx card add --type task.instruction --file text --id here -o id; cd ..\n"
+            "CBX_PROJECT=other cbx card list -o id; echo one\n"
+            "export CBX_PROJECT=other; cbx card list -o id; echo two\n"
+            "unset CBX_PROJECT; export -n CBX_PROJECT; CBX_OUTPUT=id cbx -p other card list; echo three\n"
+        )
+
+        assert ran.out == "here\none\ntwo\nthree\n", ran.err
+        assert "from-sub" in succeed(cbx("card", "show", "here", "-o", "json"))
+
+    def test_a_terminal_has_colours_and_width(self, shell: Shell, box_of: Callable[..., str]) -> None:
+        box_of(title="word " * 60)
+        with Typist(
+            ["bash", "--norc", "-i"], {**shell.environment, "CBX_PAGER": "cat"}, shell.folder
+        ) as typist:
+            typist.type("PS1='ready> '; " + HOOK)
+            typist.see("ready> ")
+            typist.type("cbx box create --title 'colour' ; cbx --color always box list; echo d''one\n")
+            shown = typist.see(r"(?s)TITLE(.*)done")[0]
+            typist.type("exit\n")
+            typist.process.wait(PATIENCE)
+
+        assert "colour" in shown
+        assert max(map(len, shown.splitlines())) <= 140
+
+    def test_ctrl_c_gives_the_prompt_back_and_the_next_command_is_answered(
+        self,
+        shell: Shell,
+        database: Database,
+        target: Target,
+        box_of: Callable[..., str],
+        add: Callable[..., str],
+    ) -> None:
+        box, card = box_of(title="held"), add("hello")
+        with Typist(["bash", "--norc", "-i"], shell.environment, shell.folder) as typist:
+            typist.type("PS1='ready> '; " + HOOK)
+            typist.see("ready> ")
+            with psycopg.connect(target.conninfo or "") as other:
+                other.execute("SELECT FROM card_boxes FOR UPDATE")
+                typist.type(f"cbx box append {box} {card}\n")
+                wait_until(lambda: waiting_for_a_lock(database) == 1)
+                typist.type("\x03")
+                wait_until(lambda: waiting_for_a_lock(database) == 0)
+                typist.type("cbx --version\n")
+                typist.see("cbx 0.1.0")
+            typist.type("exit\n")
+            typist.process.wait(PATIENCE)
+
+    def test_secrets_stay_in_a_folder_of_ones_own(self, shell: Shell) -> None:
+        ran = shell.line(
+            HOOK + 'at=$(declare -f cbx | grep -o "/[^ ]*cbx-hook-[^; ]*" | head -1)\n'
+            "stat -c %a $at\nPGPASSWORD=s3cret cbx --version\ngrep -r s3cret $at; echo $?"
+        )
+
+        assert ran.out == "700\ncbx 0.1.0\n1\n"
+
+
+class TestProcesses:
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "card add --type task.instruction --file -",
+            "card add --type task.instruction --file=/dev/stdin",
+            "card list --watch",
+            "db status",
+            "worker run",
+            "shell",
+        ],
+    )
+    def test_what_needs_the_shells_own_process_gets_one(self, hooked: Hooked, words: str) -> None:
+        ran = hooked(f"echo given | cbx {words}; echo $?")
+
+        assert ran.out == f"process: {words}\ngiven\n9\n", ran.err
+
+    def test_without_the_co_process_commands_are_processes(self, hooked: Hooked) -> None:
+        ran = hooked(
+            "cbx --version; server=$(declare -f cbx | grep -o 'kill -0 [0-9]*' | head -1); server=${server##* }\n"
+            "kill $server; while kill -0 $server 2>/dev/null; do :; done; cbx card list </dev/null; echo $?"
+        )
+
+        assert ran.out.splitlines()[1:] == ["process: card list", "9"]
+
+
+class TestEnds:
+    def test_a_command_that_nobody_waits_for_is_interrupted(
+        self, hooked: Hooked, add: Callable[..., str]
+    ) -> None:
+        card = add("hello")
+
+        ran = hooked(
+            "cbx card list -o id >/dev/null; (cbx card list -o json) & kill -9 $!; wait\n"
+            "for n in {1..40}; do cbx card list -o id; done"
+        )
+
+        assert ran.out.split()[-40:] == [card] * 40
+
+    def test_a_command_during_which_the_co_process_died_is_not_repeated(
+        self, shell: Shell, database: Database, target: Target, box_of: Callable[..., str], tmp_path: Path
+    ) -> None:
+        box = box_of(title="held")
+        with psycopg.connect(target.conninfo or "") as other:
+            other.execute("SELECT FROM card_boxes FOR UPDATE")
+            script = (
+                HOOK + "declare -f cbx | grep -o 'kill -0 [0-9]*' | head -1 | cut -d' ' -f3 >server\n"
+                f"cbx box append {box} x-1 --allow-dangling; echo $?; cbx --version"
+            )
+            with subprocess.Popen(
+                ["bash", "-c", script],
+                env={**shell.environment, "TMPDIR": str(tmp_path)},
+                cwd=shell.folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            ) as process:
+                wait_until(lambda: waiting_for_a_lock(database) == 1)
+                os.kill(int((shell.folder / "server").read_text()), signal.SIGKILL)
+                out, err = process.communicate(timeout=PATIENCE)
+
+        assert out == "1\ncbx 0.1.0\n"
+        assert err.startswith("error: the co-process of cbx ended amid this command\n")
+
+    def test_options_and_files_are_refused(self, cbx: Cbx) -> None:
+        assert cbx("shell", "--hook", "fish").code == 2
+        assert cbx("-p", "x", "shell", "--hook", "bash").code == 2
+        assert cbx("shell", "lines", "--hook", "bash").code == 2
