@@ -87,12 +87,14 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
 class Collecting(msgspec.Struct, frozen=True, kw_only=True):
     """What layers are collected for.
 
-    The places of the boxes, those of their cards that can be read, the types of these and the box of the
-    profile; who asks for which; the kind of process; and the one switch of sharing, None where nobody set it.
+    The places of items of todo lists, the `makers`, which are cards that layers are made of, the ids of all
+    cards that are `held`, their types, and the box of the profile; who asks for which; the kind of process;
+    and the one switch of sharing, None where nobody set it.
     """
 
-    slots: Sequence[Slot]
-    cards: Sequence[Card]
+    todo: Sequence[Slot]
+    makers: Sequence[Card]
+    held: Set[str]
     types: Set[str]
     profile_box_id: str | None
     here: layers.Asked
@@ -133,7 +135,7 @@ class ContextCollector:
                 return Layer(name=name, text=asked.texts[name])
             if name in asked.names and name in layers.COLLECTED:
                 return self._collected(wanted, name, asked.knowledge)
-        return _stored(wanted.cards, name) or self._collected(wanted, name, None)
+        return _stored(wanted.makers, name) or self._collected(wanted, name, None)
 
     def _closed(self, wanted: Collecting, name: str) -> str | None:
         """Why knowledge may not be looked for, where nobody gives its text."""
@@ -153,11 +155,11 @@ class ContextCollector:
             cards = _new(self._experience.experience(wanted.profile_box_id, _asked_of(wanted)), wanted)
             text = layer_texts.experience_text(cards)
         elif name == layers.TODO:
-            items = todo_items(wanted.slots)
+            items = todo_items(wanted.todo)
             ids = [item.card_id for item in items]
             return Layer(name=name, text=layer_texts.todo_text(items), card_ids=ids)
         elif name in _JOINED:
-            cards = _of_type(wanted.cards, _JOINED[name])
+            cards = _of_type(wanted.makers, _JOINED[name])
             text = "\n\n".join(card_text(card.content) for card in cards)
         return Layer(name=name, text=text, card_ids=[card.card_id for card in cards])
 
@@ -169,7 +171,7 @@ WITHOUT_PROVIDERS = ContextCollector()
 def _candidates(wanted: Collecting) -> Iterator[str]:
     """The layers that somebody asks for, or that the cards themselves bring, in order."""
     asked = wanted.here.names | wanted.by_profile.names
-    kept = _of_type(wanted.cards, STORED_LAYER) if STORED_LAYER in wanted.types else []
+    kept = _of_type(wanted.makers, STORED_LAYER) if STORED_LAYER in wanted.types else []
     brought = {name for card in kept if (name := kept_layer(card)) is not None}
     brought.update(layer for card_type, layer in _MAKERS.items() if card_type in wanted.types)
     for name in sorted(asked):
@@ -211,13 +213,12 @@ def kept_layer(card: Card) -> str | None:
 
 
 def _asked_of(wanted: Collecting) -> int:
-    return _FOUND + min(len(wanted.cards), _PASSED_OVER)
+    return _FOUND + min(len(wanted.held), _PASSED_OVER)
 
 
 def _new(found: Sequence[Card], wanted: Collecting) -> list[Card]:
     """What was found and is not in the request anyway."""
-    held = {card.card_id for card in wanted.cards}
-    return [card for card in found if card.card_id not in held][:_FOUND]
+    return [card for card in found if card.card_id not in wanted.held][:_FOUND]
 
 
 def _of_type(cards: Sequence[Card], card_type: str) -> list[Card]:

@@ -8,6 +8,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Literal
 
 from cardbox_cli.context.messages import Message
+from cardbox_cli.context.packed_messages import PackedMessages
 from cardbox_cli.context.parts import text_of
 from cardbox_cli.errors import DuplicateQuery
 from cardbox_cli.model.layers import (
@@ -37,7 +38,7 @@ def compose(
     query: str | None,
     layout: Layout = "default",
     compression: Literal["before", "after"] = "before",
-) -> list[Message]:
+) -> _Messages:
     """The messages of one LLM call. Empty layers make none; unknown ones follow the known, sorted.
 
     The layout for caches puts what changes with each call behind the history, beside the query, so that the
@@ -60,7 +61,7 @@ def compose(
     return _in_order(prompt, layers, checkpoint_messages, asked, behind)
 
 
-def with_layers(messages: Sequence[Message], contexts: Mapping[str, str], layout: Layout) -> list[Message]:
+def with_layers(messages: _Messages, contexts: Mapping[str, str], layout: Layout) -> _Messages:
     """Composed messages with layers that they lack, each where `compose` puts it."""
     parts: dict[str, list[Message]] = {SYSTEM_PROMPT: [], CHECKPOINT: [], QUERY: []}
     layers = {name: _message(name, "system", text) for name, text in contexts.items()}
@@ -79,17 +80,15 @@ def _in_order(
     history: _Messages,
     query: _Messages,
     behind: Container[str],
-) -> list[Message]:
+) -> _Messages:
     """The one order; the layers of `behind` stand behind the history."""
     known = [name for name in CONTEXT_LAYERS if name in layers]
     names = [*known, *sorted(layers.keys() - set(CONTEXT_LAYERS))]
-    return [
-        *prompt,
-        *(layers[name] for name in names if name not in behind),
-        *history,
-        *(layers[name] for name in names if name in behind),
-        *query,
-    ]
+    before = [*prompt, *(layers[name] for name in names if name not in behind)]
+    after = [*(layers[name] for name in names if name in behind), *query]
+    if isinstance(history, PackedMessages):
+        return history.between(before, after)
+    return [*before, *history, *after]
 
 
 def _message(layer: str, role: str, text: str) -> Message:

@@ -5,6 +5,7 @@ it passes for such a line. It is no provider's: it is made of messages in the ch
 compared by the default provider's rules.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, provider_named
@@ -12,6 +13,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.text.visible_text import INDENT, indented, on_one_line
 
 if TYPE_CHECKING:
+    from cardbox_cli.context.providers.provider import Members
     from cardbox_cli.context.request import Encode, Request
 
 TEXT = "text"
@@ -37,6 +39,11 @@ def body_of(request: "Request", format: str) -> dict[str, Any]:
     return provider_named(provider_of(format)).body(request)
 
 
+def members_of(request: "Request", format: str) -> "Members":
+    """The members of `body_of` in their order; an iterator among the values is a list."""
+    return provider_named(provider_of(format)).members(request)
+
+
 def sent(request: "Request", format: str) -> bytes:
     """A request as a command reads it: its body, or the text."""
     return text(request).encode() if format == TEXT else exact_json.encode(body_of(request, format)) + b"\n"
@@ -50,10 +57,16 @@ def sent_by_any(request: "Request", format: str) -> list[bytes]:
 
 def text(request: "Request", *, indent: str = INDENT) -> str:
     """The whole request, tools last, ended by a newline if there is anything to show."""
-    write = _Writer(indent)
-    sections = [write.message(number, message.body) for number, message in enumerate(request.messages, 1)]
-    sections += [write.tool(tool) for tool in request.tools]
+    sections = list(text_sections(request, indent=indent))
     return "\n\n".join(sections) + "\n" if sections else ""
+
+
+def text_sections(request: "Request", *, indent: str = INDENT) -> Iterator[str]:
+    """The messages and the tools as `text` has them, with an empty line between each."""
+    write = _Writer(indent)
+    for number, message in enumerate(request.messages, 1):
+        yield write.message(number, message.body)
+    yield from map(write.tool, request.tools)
 
 
 _SHOWN = frozenset({"role", "content", "tool_calls", "tool_call_id"})

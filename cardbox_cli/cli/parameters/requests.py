@@ -3,7 +3,7 @@
 Reads, and composes: every request of a command line is made by one `Requests`, and so all are made alike.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -14,16 +14,18 @@ from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.composing import check_query, check_words, idle_options
 from cardbox_cli.cli.session import announce
 from cardbox_cli.context.formats import encoder_of
+from cardbox_cli.context.inspection.losses import is_looked_at
 from cardbox_cli.context.lint.check import provider_for
 from cardbox_cli.context.providers.registry import DEFAULT
-from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
+from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of, request_to_send
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.recorded import RecordedRequests
 from cardbox_cli.execution.requests.request import Source, present_cards
-from cardbox_cli.execution.requests.source import offered_definitions, read_source
+from cardbox_cli.execution.requests.source import offered_definitions, read_entries, read_source
 from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapshot
 from cardbox_cli.execution.requests.steps import TurnRequests, turn_of_agent
+from cardbox_cli.model.card_types import RESULT_FIELDS
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.profiles import ProfileStore
@@ -79,15 +81,45 @@ class Requests:
         """The request that boxes make in their order; `by_model`: for its provider if no format is named."""
         check_words(self._typed)
         box_ids = [self._boxes.resolve(each) for each in given]
-        before = [] if self._profile is None else self._profile.entries
-        entries = [*before, *(entry for box_id in box_ids for entry in self._entries(box_id))]
+        entries = list(self._entries(box_ids))
         fitting = provider_for(entries, self._options.model) if by_model else DEFAULT
         format = format or self._format or fitting
         encode = encoder_of(format)
         collector = collector_for(self._database, self._project_id, *box_ids)
         request = request_of(entries, self._options, encode=encode, collector=collector)
+        return self._shown(box_ids, format, entries, request)
+
+    def to_send(self, given: Sequence[str]) -> Shown:
+        """`of_boxes` of a request to be sent and no more: of its entries it has those that lead to no card.
+
+        Boxes may be too long to hold, and are not.
+        """
+        format = self._format or DEFAULT
+        check_words(self._typed)
+        box_ids = [self._boxes.resolve(each) for each in given]
+        absent: list[RequestEntry] = []
+
+        def entries() -> Iterator[RequestEntry]:
+            for entry in self._entries(box_ids):
+                if entry.slot.state != "present":
+                    absent.append(entry)
+                yield entry
+
+        request = request_to_send(
+            entries(),
+            self._options,
+            encode=encoder_of(format),
+            collector=collector_for(self._database, self._project_id, *box_ids),
+            keep=lambda card: card.type == RESULT_FIELDS or is_looked_at(card),
+        )
+        return self._shown(box_ids, format, absent, request)
+
+    def _shown(
+        self, box_ids: Sequence[str], format: str, entries: list[RequestEntry], request: Request
+    ) -> Shown:
         if self._profile is not None:
-            request = msgspec.structs.replace(request, tools=self._tools(self._profile, entries))
+            tools = self._tools(self._profile, request.places.values())
+            request = msgspec.structs.replace(request, tools=tools)
         missed = [left for left in request.layers_left_out if left.layer in self._options.asked.names]
         return Shown(
             name=f"box {box_ids[-1]}",
@@ -97,9 +129,12 @@ class Requests:
             notes=[f"the layer {left.layer} is left out: {left.reason}" for left in missed],
         )
 
-    def _entries(self, box_id: str) -> list[RequestEntry]:
-        self._boxes.require(box_id)
-        return read_source(self._boxes, box_id).entries
+    def _entries(self, box_ids: Sequence[str]) -> Iterator[RequestEntry]:
+        """The places of the profile's box, then of these."""
+        if self._profile is not None:
+            yield from self._profile.entries
+        for box_id in box_ids:
+            yield from read_entries(self._boxes, box_id)
 
     def _profile_source(self, name: str) -> Source:
         profiles = ProfileStore(self._database, self._project_id)
@@ -107,7 +142,7 @@ class Requests:
         profiles.refuse_lost_box(entry)
         return read_source(self._boxes, entry.profile_box_id)
 
-    def _tools(self, profile: Source, entries: Sequence[RequestEntry]) -> list[dict[str, Any]]:
+    def _tools(self, profile: Source, entries: Iterable[RequestEntry]) -> list[dict[str, Any]]:
         """What a worker would offer beside this profile."""
         context = present_cards(entry.slot for entry in entries)
         return offered_definitions(self._database, self._project_id, present_cards(profile.slots), context)

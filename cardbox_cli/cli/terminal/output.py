@@ -7,14 +7,21 @@ data can act on it; in a pipe the bytes are the data's own.
 import csv
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
-import msgspec
-
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.colours import painted
+from cardbox_cli.cli.terminal.json_text import (
+    Members,
+    compact,
+    compact_pieces,
+    deeper,
+    pretty,
+    pretty_pieces,
+    whole,
+)
 from cardbox_cli.cli.terminal.shown import Columns, Shown
 from cardbox_cli.cli.terminal.tables import NOTHING, print_table
 from cardbox_cli.errors import InvalidInput
@@ -29,9 +36,9 @@ def emit(value: Any, *, table: Callable[[], None], ids: Sequence[str] = ()) -> N
         case "table" | "wide":
             table()
         case "json":
-            write(_pretty(value))
+            write(pretty(value))
         case "jsonl":
-            write(exact_json.encode(value).decode())
+            write(compact(value))
         case "yaml":
             write(_yaml(value), end="")
         case "id":
@@ -65,7 +72,7 @@ def emit_items(items: Iterable[Any], *, table: Callable[[], None], item_id: Call
             _write_array(items)
         case "jsonl":
             for item in items:
-                write(exact_json.encode(item).decode())
+                write(compact(item))
         case "yaml":
             write(_yaml(list(items)), end="")
         case "id":
@@ -95,40 +102,30 @@ def emit_document(value: Any) -> None:
     """Print an answer that is JSON even where people read it, such as a request body."""
     match session().output:
         case "jsonl":
-            write(exact_json.encode(value).decode())
+            write(compact(value))
         case "yaml":
             write(_yaml(value), end="")
         case _:
-            write(_pretty(value))
+            write(pretty(value))
+
+
+def emit_members(members: Members) -> None:
+    """`emit_document` of an object whose lists may be too long to hold."""
+    match session().output:
+        case "jsonl":
+            write_pieces(compact_pieces(members))
+        case "yaml":
+            write(_yaml(whole(members)), end="")
+        case _:
+            write_pieces(pretty_pieces(members))
 
 
 def _write_array(items: Iterable[Any]) -> None:
     lead = "["
     for item in items:
-        write(lead + "\n" + _indented(_pretty(item)), end="")
+        write(lead + "\n  " + deeper(pretty(item)), end="")
         lead = ","
     write("[]" if lead == "[" else "\n]")
-
-
-def json_pieces(
-    before: Mapping[str, Any], name: str, items: Iterable[Any], after: Callable[[], Mapping[str, Any]]
-) -> Iterator[str]:
-    """The pretty JSON of an object in pieces that follow each other: a list in it may be too long to hold.
-
-    Its members are those of `before`, `name` with the `items`, and what `after` says once these are read.
-    """
-    head = _pretty(before).removesuffix("\n}") + ",\n" if before else "{\n"
-    yield f'{head}  "{name}": '
-    lead = "["
-    for item in items:
-        yield lead + "\n" + _indented(_indented(_pretty(item)))
-        lead = ","
-    yield "[],\n" if lead == "[" else "\n  ],\n"
-    yield _pretty(after()).removeprefix("{\n")
-
-
-def _indented(text: str) -> str:
-    return "\n".join("  " + line for line in text.split("\n"))
 
 
 def write(text: str, *, end: str = "\n") -> None:
@@ -185,10 +182,6 @@ def facts(*pairs: tuple[str, str | None]) -> None:
         print_text(f"{name.ljust(width)}  {first}")
         for line in others:
             print_text(f"{'':{width}}  {line}" if line else "")
-
-
-def _pretty(value: Any) -> str:
-    return msgspec.json.format(exact_json.encode(value).decode(), indent=2)
 
 
 _YAML_TEXT = "tag:yaml.org,2002:str"

@@ -17,6 +17,7 @@ from cardbox_cli.context.request import Request
 from cardbox_cli.context.sources import BLOCKS, MESSAGE, is_named_result
 from cardbox_cli.context.tool_calls import are_functions
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_types import card_type
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import AnyFile, FileContent, ImageFileContent, MultiFileContent
 from cardbox_cli.model.layers import process_of
@@ -78,6 +79,11 @@ def may_lose(card: Card) -> bool:
         or type(card.content) in FILES
         or (bool(card.tool_calls) and not are_functions(card.tool_calls))
     )
+
+
+def is_looked_at(card: Card) -> bool:
+    """Whether what is lost of a request may depend on this card: without the others `losses` are the same."""
+    return may_lose(card) or card_type(card.type).is_late
 
 
 def _of_files(card: Card) -> Iterator[str]:

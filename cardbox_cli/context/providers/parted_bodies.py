@@ -19,9 +19,9 @@ from cardbox_cli.model.card_types import RENDERED_PROMPT
 from cardbox_cli.model.cards import Card, CardDraft
 
 
-def in_parts(parting: Parting, messages: Iterable[Message]) -> list[Message]:
+def in_parts(parting: Parting, messages: Iterable[Message]) -> Iterator[Message]:
     """The messages, layers and queries as parts too."""
-    return [_in_parts(parting, message) for message in placed(messages)]
+    return (_in_parts(parting, message) for message in placed(messages))
 
 
 def _in_parts(parting: Parting, message: Message) -> Message:
@@ -51,7 +51,7 @@ def merged(parting: Parting, messages: Iterable[Message]) -> Iterator[tuple[str,
 
 def sent(parting: Parting, request: Request) -> Iterator[SentMessage]:
     """The messages as a prefix cache finds them: system text first, then the parts of the others."""
-    made = in_parts(parting, request.messages)
+    made = list(in_parts(parting, request.messages))
     system = (place for place, message in enumerate(made) if message.body["role"] == "system")
     for number, place in enumerate(system, 1):
         yield SentMessage("system", number, made[place].body, [place])

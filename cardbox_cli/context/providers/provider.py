@@ -16,6 +16,8 @@ from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, bare_name
 
 Body: TypeAlias = dict[str, Any]
+# The keys of a body with their values, of which an iterator makes a list.
+Members: TypeAlias = Iterable[tuple[str, Any]]
 AnyCard: TypeAlias = Card | CardDraft
 # `-2024-08-06`, `@20250514`, `-0613`, `-latest`; behind it a gateway's own version, as in `-v1:0`.
 _SNAPSHOT = re.compile(r"(?:[-@](?:\d{4}-\d\d-\d\d|\d{8}|\d{4}|latest))?(?:-v\d+(?::\d+)?)?$")
@@ -169,13 +171,15 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     a card in the chat form, both in words; `lost_in_request` what is lost of a request's messages besides,
     with the cards they come from.
 
-    Requests: `body` makes the JSON body of a request whose messages `encode` made, without a model where none
-    is known. `renamed_calls` are the tool calls that get other ids in it. `steps` numbers the steps of a
-    conversation that messages belong to, which calls and results must be neighbours in; -1 for one that is in
-    none. `sent` lists the messages of a request as a prefix cache finds them; `message_keys` are the keys of
-    the body that hold them, the list last, `cached_parameters` those that stand before them in the cache.
-    `split_tools` gives the tools of a body, one for each of the request that is sent, and the body without
-    them. `runs_tool` tells the tools that the provider runs itself, or alone knows.
+    Requests: `members` makes the JSON body of a request whose messages `encode` made, key by key, without a
+    model where none is known; an iterator among the values makes a list, the messages, as it is asked for,
+    and goes through those of the request as often as it must. `renamed_calls` are the tool calls that get
+    other ids in it. `steps` numbers the steps of a conversation that messages belong to, which calls and
+    results must be neighbours in; -1 for one that is in none. `sent` lists the messages of a request as a
+    prefix cache finds them; `message_keys` are the keys of the body that hold them, the list last,
+    `cached_parameters` those that stand before them in the cache. `split_tools` gives the tools of a body,
+    one for each of the request that is sent, and the body without them. `runs_tool` tells the tools that the
+    provider runs itself, or alone knows.
 
     `rules` names the module whose RULES are the lint's, `schema` the package that holds the table of what a
     request may hold (`request_schema.json`), empty where none is published; `hottest` is the highest
@@ -193,7 +197,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     lost_of_chat: Callable[[Card], Iterable[str]] = lambda _: ()
     lost_in_request: Callable[[Request], Iterable[tuple[str | None, str]]] = lambda _: ()
 
-    body: Callable[[Request], Body]
+    members: Callable[[Request], Members]
     renamed_calls: Callable[[Sequence[Message]], Sequence[RenamedCall]] = lambda _: ()
     steps: Callable[[Sequence[Message]], list[int]]
     sent: Callable[[Request], Iterable[SentMessage]]
@@ -209,3 +213,9 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = ""
     files: MessageFiles
     answers: Answers | None = None
+
+    def body(self, request: Request) -> Body:
+        """The JSON body of `request`."""
+        return {
+            key: list(value) if isinstance(value, Iterator) else value for key, value in self.members(request)
+        }

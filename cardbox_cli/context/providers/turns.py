@@ -43,16 +43,14 @@ def _continues(before: Card, card: Card) -> bool:
     return group is not None and group == sources.group(before) and role_of(card) == role_of(before)
 
 
-def placed(messages: Iterable[Message]) -> list[Message]:
+def placed(messages: Iterable[Message]) -> Iterator[Message]:
     """The messages, the layers behind the history as the user's: system text has no place there."""
-    result: list[Message] = []
     is_behind = False
     for message in messages:
         is_behind = is_behind or message.layer == CHECKPOINT
         if is_behind and message.layer != CHECKPOINT and message.body["role"] == "system":
             message = msgspec.structs.replace(message, body={**message.body, "role": "user"})
-        result.append(message)
-    return result
+        yield message
 
 
 def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:

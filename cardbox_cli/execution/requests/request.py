@@ -5,7 +5,7 @@ has written since. Tools come from the project alone, by the profile's leave: sn
 never count.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -43,10 +43,7 @@ class Source(msgspec.Struct, frozen=True):
     @property
     def entries(self) -> list[RequestEntry]:
         """All its places."""
-        rule_of = self.provenance.rule_of if self.provenance is not None else lambda _: None
-        return [
-            RequestEntry(slot=slot, box_id=self.box_id, rule=rule_of(slot.position)) for slot in self.slots
-        ]
+        return list(entries_of(self.slots, self.box_id, self.provenance))
 
     @property
     def seen(self) -> list[RequestEntry]:
@@ -56,6 +53,12 @@ class Source(msgspec.Struct, frozen=True):
             for entry in self.entries
             if entry.slot.card is None or not card_type(entry.slot.card.type).is_snapshot
         ]
+
+
+def entries_of(slots: Iterable[Slot], box_id: str, provenance: Provenance | None) -> Iterator[RequestEntry]:
+    """The places of a box, each with the rule that brought it, as far as that is known."""
+    rule_of = provenance.rule_of if provenance is not None else lambda _: None
+    return (RequestEntry(slot=slot, box_id=box_id, rule=rule_of(slot.position)) for slot in slots)
 
 
 class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,17 +4,18 @@ The worker, which sends requests, and whoever shows or proves them read it here,
 Never writes; functions take part in the caller's snapshot.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.request import profile_of
+from cardbox_cli.context.request import RequestEntry, profile_of
 from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.handlers import handler_tools
 from cardbox_cli.execution.requests.request import (
     Source,
     TurnBoxes,
+    entries_of,
     offered_tools,
     present_cards,
     tool_definitions,
@@ -28,6 +29,9 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.store.views.contexts import ContextStore, StoredContext
 from cardbox_cli.store.views.turns import TurnRow
+
+# A box of more places is read by a cursor, which takes some messages more than a query.
+_AT_ONCE = 1000
 
 
 class TurnContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +114,13 @@ def _with_handlers(
 def read_source(boxes: BoxStore, box_id: str) -> Source:
     """A box that exists, with the rules that brought its cards."""
     return Source(box_id, boxes.slots(box_id), boxes.provenance(box_id))
+
+
+def read_entries(boxes: BoxStore, box_id: str) -> Iterator[RequestEntry]:
+    """The places of a box, read as they are asked for, within the caller's snapshot. Raises NotFound."""
+    is_long = boxes.length(box_id) > _AT_ONCE
+    slots = boxes.stream(box_id) if is_long else boxes.slots(box_id)
+    return entries_of(slots, box_id, boxes.provenance(box_id))
 
 
 def _first(box_ids: Iterable[str | None]) -> str | None:

@@ -2,14 +2,21 @@
 
 import hashlib
 import json
+import os
 import re
 import shlex
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cardbox_cli.cli.main import main
+from cardbox_cli.context.providers.registry import PROVIDERS
+from cardbox_cli.model.cards import draft_card
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import Offered, lines, succeed
 from tests.conftest import Cbx, Result
@@ -688,3 +695,27 @@ def test_its_options_are_completed(ran: str, offered: Offered) -> None:
     assert set(offered("cbx render --agent ")) == {"clerk"}
     assert set(offered("cbx render --at ")) == {"next"}
     assert ran[-8:] in offered("cbx render --diff one ")
+
+
+def test_a_long_box_is_not_held(
+    cbx: Cbx, cards: CardStore, boxes: BoxStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In no format as much is held of it at any time as is printed."""
+    text = "All of it is to be said, and nothing is to be kept. " * 50
+    drafts = [
+        draft_card(kind, f"{number} {text}")
+        for number in range(1500)
+        for kind in ("task.instruction", "agent.thought")
+    ]
+    cards.add_many(drafts)
+    box_id = boxes.create([draft.card_id for draft in drafts]).box_id
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        monkeypatch.setattr(sys, "stdout", nowhere)
+        for name in (*PROVIDERS, "text"):
+            tracemalloc.start()
+            try:
+                assert main(["render", "--box", box_id, "--format", name]) == 0
+                _, most = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert most < len(text) * len(drafts), name

@@ -48,8 +48,9 @@ def test_the_project_says_how_far_a_search_reaches(
         asked = Asked(knowledge="refund", knowledge_boxes=(of_profile, "no id"), **options)
         collected = collector_for(database, PROJECT, packed.context_box_id or "").collect(
             Collecting(
-                slots=[],
-                cards=[],
+                todo=[],
+                makers=[],
+                held=set(),
                 types=set(),
                 profile_box_id=None,
                 here=Asked(),

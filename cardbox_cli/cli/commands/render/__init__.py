@@ -1,7 +1,7 @@
 """`cbx render`: the exact LLM request that boxes make, or that a turn sends or has sent.
 
-Owns the options and which go together. Which request is meant is `parameters/requests.py`'s, what is printed
-of it `explain.py`'s and `diff.py`'s.
+Owns the options; `together.py` has which go together. Which request is meant is `parameters/requests.py`'s,
+what is printed of it is a module for each answer.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from typer import Option
 
+from cardbox_cli.cli.commands.render.together import (
+    check_answers,
+    check_sources,
+    check_step,
+    format_of_host,
+)
 from cardbox_cli.cli.parameters import composing, fitting
 from cardbox_cli.cli.parameters.types import (
     AGENT,
@@ -25,18 +31,13 @@ from cardbox_cli.cli.parameters.types import (
     OneOf,
 )
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.findings import answer
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.formats import TEXT, body_of, provider_of, text
-from cardbox_cli.context.inspection.losses import losses
-from cardbox_cli.context.providers.registry import DEFAULT, HOSTS, provider_named, providers
-from cardbox_cli.context.request import Request
+from cardbox_cli.context.formats import provider_of
+from cardbox_cli.context.providers.registry import DEFAULT, HOSTS, providers
 from cardbox_cli.errors import UsageError
-from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import unique
-from cardbox_cli.model.text.quantities import count
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.parameters.requests import Requests, Shown
@@ -149,12 +150,12 @@ def command(
     """
     is_page = format_ == HTML
     asked = {"check": check, "explain": explain, "stats": stats, "diff": diff is not None, "verify": verify}
-    _check_answers(**asked, **{f"format {HTML}": is_page})
-    _check_sources(box, turn, agent, chat, profile, is_diff=diff is not None)
+    check_answers(**asked, **{f"format {HTML}": is_page})
+    check_sources(box, turn, agent, chat, profile, is_diff=diff is not None)
     if provider is not None:
-        format_ = _format_of_host(provider, format_, check=check)
+        format_ = format_of_host(provider, format_, check=check)
     has_steps = bool(turn or agent or chat)
-    _check_step(at, has_steps=has_steps, is_diff=diff is not None, verify=verify)
+    check_step(at, has_steps=has_steps, is_diff=diff is not None, verify=verify)
     if has_steps:
         composing.check_query(query)
     budget = fitting.budget(max_tokens, fit)
@@ -182,11 +183,12 @@ def command(
         elif verify and of_turn is not None:
             answer = _verification(requests, of_turn, at)
         else:
-            shown = (
-                requests.of_boxes(box or [], by_model=check or is_page)
-                if of_turn is None
-                else requests.of_step(of_turn, at)
-            )
+            if of_turn is not None:
+                shown = requests.of_step(of_turn, at)
+            elif budget is None and not any((check, explain, stats, is_page)):
+                shown = requests.to_send(box or [])
+            else:
+                shown = requests.of_boxes(box or [], by_model=check or is_page)
             if budget is not None:
                 shown = _fitted(shown, budget)
             answer = (
@@ -219,11 +221,19 @@ def _verification(requests: "Requests", turn: "RecordedRequests", at: str | None
     return partial(print_verified, turn.name, step, verified)
 
 
+def _check_by(shown: "Shown", *, provider: str | None) -> None:
+    from cardbox_cli.context.lint.check import lint
+
+    rules_of = provider or provider_of(shown.format)
+    answer(lint(shown.entries, shown.request, rules_of, awaited=shown.awaited))
+
+
 def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool, provider: str | None) -> Answer:
+    from cardbox_cli.cli.commands.render.body import print_body
     from cardbox_cli.cli.commands.render.explain import print_explained, print_stats
 
-    asked = ((check, partial(_check, provider=provider)), (explain, print_explained), (stats, print_stats))
-    show = next((each for is_asked, each in asked if is_asked), _print)
+    asked = ((check, partial(_check_by, provider=provider)), (explain, print_explained), (stats, print_stats))
+    show = next((each for is_asked, each in asked if is_asked), print_body)
     _announce_notes(shown.notes)
     return partial(show, shown)
 
@@ -260,107 +270,3 @@ def _page(requests: "Requests", shown: "Shown", turn: "RecordedRequests | None")
 def _announce_notes(notes: Iterable[str]) -> None:
     for note in notes:
         announce(f"note: {note}")
-
-
-# --- which options go together
-
-
-def _check_answers(**asked: bool) -> None:
-    """Raise UsageError where more than one answer is asked for."""
-    named = [f"--{name}" for name, is_asked in asked.items() if is_asked]
-    if len(named) > 1:
-        raise UsageError(f"{named[0]} and {named[1]} are two answers", hint="ask for one of them")
-
-
-def _check_sources(
-    box: list[str] | None,
-    turn: str | None,
-    agent: str | None,
-    chat: str | None,
-    profile: str | None,
-    *,
-    is_diff: bool,
-) -> None:
-    """Raise UsageError unless one request is named; --diff may name both of its own."""
-    given = {"--box": box, "--turn": turn, "--agent": agent, "--chat": chat}
-    named = [name for name, value in given.items() if value]
-    if len(named) > 1:
-        raise UsageError(f"{named[0]} and {named[1]} are two requests", hint="name one of them")
-    if profile is not None and (turn or agent or chat):
-        raise UsageError("--profile is for boxes: a turn has its own", hint="leave it out, or name boxes")
-    if not named and not is_diff:
-        raise UsageError(
-            "no request is named", hint="name boxes with --box, a turn by --turn or --agent, or --chat"
-        )
-
-
-def _format_of_host(provider: str, format_: str | None, *, check: bool) -> str:
-    """The format that a host takes. Raises UsageError for another, and without --check."""
-    taken = HOSTS[provider][0]
-    if not check:
-        raise UsageError("--provider is for --check", hint="add --check, or leave --provider out")
-    if format_ not in (None, taken):
-        raise UsageError(f"{provider} takes no {format_}", hint=f"leave --format out, or make it {taken}")
-    return taken
-
-
-def _check_step(at: str | None, *, has_steps: bool, is_diff: bool, verify: bool) -> None:
-    """Raise UsageError for a step of no turn, and for steps that are named twice or not at all."""
-    if at is not None and not has_steps:
-        raise UsageError("--at names a step of a turn or a chat", hint="name it by --turn, --agent or --chat")
-    if at is not None and is_diff:
-        raise UsageError("--at names one step, --diff two", hint="leave --at out")
-    if verify and not has_steps:
-        raise UsageError("--verify is for what was sent", hint="name it by --turn, --agent or --chat")
-    if verify and at == NEXT:
-        raise UsageError("--verify: the next step has sent nothing", hint="--at names one that has begun")
-
-
-# --- answers
-
-
-def _check(shown: "Shown", *, provider: str | None) -> None:
-    from cardbox_cli.context.lint.check import lint
-
-    rules_of = provider or provider_of(shown.format)
-    answer(lint(shown.entries, shown.request, rules_of, awaited=shown.awaited))
-
-
-def _print(shown: "Shown") -> None:
-    """Print the body as it is sent, and tell what reading it does not: cards that are gone, calls renamed."""
-    request = shown.request
-    for entry in shown.entries:
-        slot = entry.slot
-        if slot.state != "present":
-            announce(
-                f"warning: {slot.state} card {slot.card_id} at position {slot.position} of box {entry.box_id}"
-            )
-    if shown.format == TEXT:
-        output.print_text(text(request).rstrip("\n"))
-        return
-    _tell_renamed(request, shown.format)
-    _tell_losses(request, shown.format)
-    if request.model is None:
-        announce("note: no model is known; name one with --model, or add the profile's box")
-    output.emit_document(body_of(request, shown.format))
-
-
-def _tell_losses(request: Request, provider: str) -> None:
-    lost = losses(request, provider)
-    if lost:
-        # Of the cards an example; parameters are few, and nobody would miss them in an answer.
-        named = [loss.what for loss in lost if loss.card_id is not None][:1]
-        named += [loss.what for loss in lost if loss.card_id is None]
-        announce(
-            f"warning: {provider} cannot say all of it ({count(len(lost), 'place')}): {', '.join(named)}; "
-            "--check names each"
-        )
-
-
-def _tell_renamed(request: Request, provider: str) -> None:
-    renamed = provider_named(provider).renamed_calls(request.messages)
-    if renamed:
-        announce(
-            f"warning: {count(len(renamed), 'tool call')} got another id, such as {renamed[0].new!r} for "
-            f"{renamed[0].old!r}; --check names each"
-        )

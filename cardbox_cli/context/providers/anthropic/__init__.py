@@ -13,8 +13,8 @@ PROVIDER = Provider(
     lost_in_chat=losses.in_chat,
     lost_of_chat=losses.of_chat,
     lost_in_request=losses.in_request,
-    body=body.body,
-    renamed_calls=lambda messages: body.conversation(messages, None)[1],
+    members=body.members,
+    renamed_calls=body.renamed_calls,
     steps=steps,
     sent=body.sent,
     # Anthropic docs, "Prompt caching": another choice of tools or way of thinking loses the messages.

@@ -15,8 +15,8 @@ from cardbox_cli.context.parts import is_text, kind
 from cardbox_cli.context.providers.anthropic.blocks import OF_SYSTEM_INSIDE, Block, block_id
 from cardbox_cli.context.providers.anthropic.encoding import NAME, as_blocks
 from cardbox_cli.context.providers.anthropic.models import takes_system_inside
-from cardbox_cli.context.providers.anthropic.tool_ids import with_id, with_unique_ids
-from cardbox_cli.context.providers.provider import Body, RenamedCall, SentMessage
+from cardbox_cli.context.providers.anthropic.tool_ids import Naming, with_id, with_unique_ids
+from cardbox_cli.context.providers.provider import Body, Members, RenamedCall, SentMessage
 from cardbox_cli.context.providers.tools import function_of, tools_for
 from cardbox_cli.context.providers.turns import runs
 from cardbox_cli.context.request import Request
@@ -37,52 +37,71 @@ _TIERS = ("auto", "standard_only")
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 
 
-def body(request: Request) -> Body:
+def members(request: Request) -> Members:
     """The JSON body of `request`; without a model when none is known.
 
     System text stands in `system`, in its order, as most models have no place for it within a history; there
     it stays for those that have. Layers behind the history keep their place, as the user's text.
     """
-    system = [message.body["content"] for message in parted(request.messages, request.model)[0]]
-    messages, _ = conversation(request.messages, request.model)
-    return {
-        **({} if request.model is None else {"model": request.model}),
-        "max_tokens": _max_tokens(request.config),
-        **({"system": _system(system)} if system else {}),
-        "messages": [_merged(run) for run in runs(messages)],
-        **({"tools": tools} if (tools := [_tool(tool) for tool in tools_for(request, NAME)]) else {}),
-        **_tool_choice(request),
-        **_parameters(request.config),
-    }
+    if request.model is not None:
+        yield "model", request.model
+    yield "max_tokens", _max_tokens(request.config)
+    system = [message.body["content"] for message in at_the_top(request.messages, request.model)]
+    if system:
+        yield "system", _system(system)
+    naming = Naming(lambda: _others(request.messages, request.model))
+    yield "messages", map(_merged, runs(naming.renamed()))
+    if tools := [_tool(tool) for tool in tools_for(request, NAME)]:
+        yield "tools", tools
+    yield from _tool_choice(request).items()
+    yield from _parameters(request.config).items()
 
 
 def conversation(messages: Iterable[Message], model: str | None) -> tuple[list[Message], list[RenamedCall]]:
     """The messages without the system text at the top, each tool call under an id of its own; and what was
     renamed."""
-    return with_unique_ids(parted(messages, model)[1])
+    return with_unique_ids(list(_others(messages, model)))
 
 
-def parted(messages: Iterable[Message], model: str | None) -> tuple[list[Message], list[Message]]:
-    """The system text at the top, and the other messages, the layers behind the history as the user's."""
-    system: list[Message] = []
-    others: list[Message] = []
-    stays, is_behind = takes_system_inside(model), False
+def renamed_calls(messages: Sequence[Message]) -> list[RenamedCall]:
+    """The calls that have other ids as they are sent, whatever the model."""
+    naming = Naming(lambda: _others(messages, None))
+    for _ in naming.renamed():
+        pass
+    return naming.changes
+
+
+def at_the_top(messages: Iterable[Message], model: str | None) -> Iterator[Message]:
+    """The system text that is sent before all messages."""
+    return (message for is_top, message in _placed(messages, model) if is_top)
+
+
+def moved(messages: Iterable[Message], model: str | None) -> Iterator[Message]:
+    """The system text that stands behind a message of the history, and is sent at the top."""
+    behind = dropwhile(lambda each: each[1].body["role"] == "system", _placed(messages, model))
+    return (message for is_top, message in behind if is_top)
+
+
+def _others(messages: Iterable[Message], model: str | None) -> Iterator[Message]:
+    """The messages that are not at the top, the layers behind the history as the user's."""
+    is_behind = False
+    for is_top, message in _placed(messages, model):
+        is_behind = is_behind or message.layer == CHECKPOINT
+        if is_behind and message.layer != CHECKPOINT and message.body["role"] == "system":
+            message = msgspec.structs.replace(message, body={**message.body, "role": "user"})
+        if not is_top:
+            yield message
+
+
+def _placed(messages: Iterable[Message], model: str | None) -> Iterator[tuple[bool, Message]]:
+    """The messages, each with whether it is sent at the top."""
+    stays, is_behind, is_begun = takes_system_inside(model), False, False
     for message in messages:
         is_behind = is_behind or message.layer == CHECKPOINT
-        if message.body["role"] != "system":
-            others.append(message)
-        elif is_behind and message.layer != CHECKPOINT:
-            others.append(msgspec.structs.replace(message, body={**message.body, "role": "user"}))
-        else:
-            (others if stays and others else system).append(message)
-    return system, others
-
-
-def moved(messages: Iterable[Message], model: str | None) -> list[Message]:
-    """The system text that stands behind a message of the history, and is sent at the top."""
-    tops = {id(message) for message in parted(messages, model)[0]}
-    behind = dropwhile(lambda message: message.body["role"] == "system", messages)
-    return [message for message in behind if id(message) in tops]
+        is_layer_behind = is_behind and message.layer != CHECKPOINT
+        is_top = message.body["role"] == "system" and not is_layer_behind and not (stays and is_begun)
+        is_begun = is_begun or not is_top
+        yield is_top, message
 
 
 def results_first(block: Any) -> bool:
@@ -93,12 +112,12 @@ def results_first(block: Any) -> bool:
 def sent(request: Request) -> Iterator[SentMessage]:
     """The messages as a prefix cache finds them: system text first, then the parts of the others."""
     messages, model = request.messages, request.model
-    tops = {id(message) for message in parted(messages, model)[0]}
-    system = (place for place, message in enumerate(messages) if id(message) in tops)
-    for number, place in enumerate(system, 1):
-        yield SentMessage("system", number, _in_blocks(messages[place]), [place])
+    placed = list(enumerate(_placed(messages, model)))
+    system = ((place, message) for place, (is_top, message) in placed if is_top)
+    for number, (place, message) in enumerate(system, 1):
+        yield SentMessage("system", number, _in_blocks(message), [place])
     # The conversation is every other message, in the same order.
-    places = (place for place, message in enumerate(messages) if id(message) not in tops)
+    places = (place for place, (is_top, _) in placed if not is_top)
     for number, run in enumerate(runs(conversation(messages, model)[0]), 1):
         parts = [(_in_blocks(message), [next(places)]) for message in run]
         if run[0].body["role"] == "user":

@@ -18,7 +18,7 @@ from cardbox_cli.context.providers.anthropic.blocks import (
     has_files,
     is_call,
 )
-from cardbox_cli.context.providers.anthropic.body import moved, parted
+from cardbox_cli.context.providers.anthropic.body import at_the_top, moved
 from cardbox_cli.context.providers.anthropic.encoding import as_blocks, is_of_own_format, own_blocks
 from cardbox_cli.context.providers.chat import chat_body, unsent_detail, unsent_keys
 from cardbox_cli.context.request import Request
@@ -36,7 +36,7 @@ def in_request(request: Request) -> Iterator[tuple[str | None, str]]:
         card = None if place is None else place.slot.card
         if card is None or not card_type(card.type).is_late:
             yield message.card_id, "system text within the history is moved to the top"
-    for message in parted(request.messages, request.model)[0]:
+    for message in at_the_top(request.messages, request.model):
         for name in {kind(block) for block in as_blocks(message.body["content"])} & {*OF_SYSTEM_INSIDE}:
             yield message.card_id, f"a block of type {name!r} in system text is left out"
 

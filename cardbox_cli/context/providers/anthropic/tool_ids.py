@@ -64,13 +64,11 @@ def _is_call(block: Any) -> bool:
 
 def with_unique_ids(messages: Sequence[Message]) -> tuple[list[Message], list[RenamedCall]]:
     """Messages of content blocks whose calls have ids that are unique, the repeated `x` as `x_2`, `x_3`, …"""
-    if _are_fine(messages):
-        return list(messages), []
-    naming = _Naming(messages)
-    return [naming.renamed(place, message) for place, message in enumerate(messages)], naming.changes
+    naming = Naming(lambda: messages)
+    return list(naming.renamed()), naming.changes
 
 
-def _are_fine(messages: Sequence[Message]) -> bool:
+def _are_fine(messages: Iterable[Message]) -> bool:
     """Whether nothing has to be renamed: the cheap question, as most often the answer is yes."""
     called: set[str] = set()
     for message in messages:
@@ -90,11 +88,29 @@ def is_allowed(call_id: str) -> bool:
     return block_id(call_id) == call_id
 
 
-class _Naming:
+class Naming:
+    """Gives the calls of messages unique ids. `messages` goes through them, as often as it is asked for.
+
+    `changes` has what was renamed, once all messages of `renamed` have been asked for.
+    """
+
+    def __init__(self, messages: Callable[[], Iterable[Message]]) -> None:
+        self.changes: list[RenamedCall] = []
+        self._messages = messages
+
+    def renamed(self) -> Iterator[Message]:
+        """The messages with the ids that their calls and results are given."""
+        if _are_fine(self._messages()):
+            return iter(self._messages())
+        one_pass = _Pass(self._messages(), self.changes)
+        return (one_pass.renamed(place, message) for place, message in enumerate(self._messages()))
+
+
+class _Pass:
     """One pass over the messages: which ids were given, and which calls wait for their results."""
 
-    def __init__(self, messages: Sequence[Message]) -> None:
-        self.changes: list[RenamedCall] = []
+    def __init__(self, messages: Iterable[Message], changes: list[RenamedCall]) -> None:
+        self._changes = changes
         self._given: set[str] = set()
         self._times: dict[str, int] = {}
         ids = {call_id: None for message in messages for call_id in ids_in(_blocks(message))}
@@ -118,7 +134,7 @@ class _Naming:
         old, new = block["id"], self._new_id(block["id"])
         self._waiting.setdefault(old, []).append((place, new))
         if new != old:
-            self.changes.append(RenamedCall(card_id=card_id, old=old, new=new))
+            self._changes.append(RenamedCall(card_id=card_id, old=old, new=new))
         return with_id(block, lambda _: new)
 
     def _new_id(self, old: str) -> str:

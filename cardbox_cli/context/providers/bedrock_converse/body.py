@@ -9,7 +9,7 @@ from typing import Any
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.bedrock_converse.blocks import NAME, PARTING
 from cardbox_cli.context.providers.parted_bodies import in_parts, merged, system_parts
-from cardbox_cli.context.providers.provider import Body, plain_tools
+from cardbox_cli.context.providers.provider import Body, Members, plain_tools
 from cardbox_cli.context.providers.tools import (
     Function,
     chat_tool,
@@ -32,20 +32,17 @@ _HUB = {name: mode for mode, name in _MODES.items()}
 _OBJECT = {"type": "object", "properties": {}}
 
 
-def body(request: Request) -> Body:
+def members(request: Request) -> Members:
     """The JSON body of `request`. All system text stands in `system`, in its order."""
-    messages = in_parts(PARTING, request.messages)
-    system = system_parts(messages)
-    tools = [_tool(tool) for tool in tools_for(request, NAME)]
-    inference = inference_config(request.config)
-    same = {key: request.config[key] for key in SAME_PARAMETERS if request.config.get(key) is not None}
-    return {
-        **({"system": system} if system else {}),
-        "messages": [{"role": role, "content": blocks} for role, blocks in merged(PARTING, messages)],
-        **({"inferenceConfig": inference} if inference else {}),
-        **({"toolConfig": {"tools": tools, **_choice(request.config)}} if tools else {}),
-        **same,
-    }
+    if system := system_parts(in_parts(PARTING, request.messages)):
+        yield "system", system
+    said = merged(PARTING, in_parts(PARTING, request.messages))
+    yield "messages", ({"role": role, "content": blocks} for role, blocks in said)
+    if inference := inference_config(request.config):
+        yield "inferenceConfig", inference
+    if tools := [_tool(tool) for tool in tools_for(request, NAME)]:
+        yield "toolConfig", {"tools": tools, **_choice(request.config)}
+    yield from ((key, request.config[key]) for key in SAME_PARAMETERS if request.config.get(key) is not None)
 
 
 def split_tools(body: Body) -> tuple[list[Any], Body]:

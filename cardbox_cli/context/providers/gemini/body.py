@@ -13,7 +13,7 @@ from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.gemini.parts import NAME, PARTING, UNNAMED, at
 from cardbox_cli.context.providers.parted import Part
 from cardbox_cli.context.providers.parted_bodies import in_parts, merged, system_parts
-from cardbox_cli.context.providers.provider import Body, plain_tools
+from cardbox_cli.context.providers.provider import Body, Members, plain_tools
 from cardbox_cli.context.providers.tools import choice_mode, choice_of, function_of, tools_for
 from cardbox_cli.context.request import Request
 
@@ -37,24 +37,24 @@ _JSON = "application/json"
 _DECLARED = ("behavior", "response", "responseJsonSchema")
 
 
-def body(request: Request) -> Body:
+def members(request: Request) -> Members:
     """The JSON body of `request`. All system text stands in `systemInstruction`, in its order."""
-    messages = in_parts(PARTING, request.messages)
-    system = system_parts(messages)
-    tools = _tools(tools_for(request, NAME))
-    generation = generation_config(request.config)
+    if system := system_parts(in_parts(PARTING, request.messages)):
+        yield "systemInstruction", {"parts": system}
+    yield "contents", _contents(request)
     same = {key: request.config[key] for key in SAME_PARAMETERS if request.config.get(key) is not None}
-    return {
-        **({"systemInstruction": {"parts": system}} if system else {}),
-        "contents": [
-            {"role": "model" if role == "assistant" else role, "parts": parts}
-            for role, parts in merged(PARTING, named(messages))
-        ],
-        **({"tools": tools} if tools else {}),
-        **({"toolConfig": choice} if tools and (choice := _choice(request.config)) else {}),
-        **({"generationConfig": generation} if generation else {}),
-        **same,
-    }
+    if tools := _tools(tools_for(request, NAME)):
+        yield "tools", tools
+        if choice := _choice(request.config):
+            yield "toolConfig", same.pop("toolConfig", choice)
+    if generation := generation_config(request.config):
+        yield "generationConfig", generation
+    yield from same.items()
+
+
+def _contents(request: Request) -> Iterator[Body]:
+    for role, parts in merged(PARTING, named(in_parts(PARTING, request.messages))):
+        yield {"role": "model" if role == "assistant" else role, "parts": parts}
 
 
 def named(messages: Iterable[Message]) -> Iterator[Message]:

@@ -11,7 +11,7 @@ PROVIDER = Provider(
     sends="a chat-completions body",
     encode=chat_message,
     chat_original=cards.original,
-    body=body.body,
+    members=body.members,
     steps=body.steps,
     sent=body.sent,
     # OpenAI docs, "Prompt caching": tools and a schema for the answer stand before the messages.

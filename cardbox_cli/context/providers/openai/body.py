@@ -4,11 +4,10 @@ Source: OpenAI API reference, "Create chat completion".
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
 from typing import Any
 
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.providers.provider import Body, SentMessage
+from cardbox_cli.context.providers.provider import Body, Members, SentMessage
 from cardbox_cli.context.providers.tools import chat_tool, choice_mode, choice_of, function_of, tools_for
 from cardbox_cli.context.request import Request
 
@@ -27,19 +26,17 @@ _OTHER_CHOICES = ("auto", "any", "none", "tool")
 TOOL_PARAMETERS = ("tool_choice", "parallel_tool_calls")
 
 
-def body(request: Request) -> Body:
+def members(request: Request) -> Members:
     """The JSON body of `request`; without a model when none is known."""
-    parts: Body = {} if request.model is None else {"model": request.model}
-    is_whole = {message.group for message in request.messages} <= {None}
-    parts["messages"] = (
-        [message.body for message in request.messages] if is_whole else list(joined(request.messages))
-    )
+    if request.model is not None:
+        yield "model", request.model
+    yield "messages", joined(request.messages)
     tools = [_tool(tool) for tool in tools_for(request, NAME)]
     if tools:
-        parts["tools"] = tools
+        yield "tools", tools
     config = _in_own_words(request.config)
     names = (*PARAMETERS, *(TOOL_PARAMETERS if tools else ()))
-    return {**parts, **{name: config[name] for name in names if name in config}}
+    yield from ((name, config[name]) for name in names if name in config)
 
 
 def _in_own_words(config: dict[str, Any]) -> dict[str, Any]:
@@ -61,8 +58,18 @@ def joined(messages: Iterable[Message]) -> Iterator[Body]:
 
     OpenAI wants all calls of an answer in one message, followed by their results.
     """
-    for first, *others in runs(messages):
-        yield reduce(_joined, (part.body for part in others), first.body) if others else first.body
+    before: Message | None = None
+    for message in messages:
+        if before is None:
+            before = message
+        elif are_one(before, message):
+            body = _joined(before.body, message.body)
+            before = Message(before.layer, body, before.card_id, before.group)
+        else:
+            yield before.body
+            before = message
+    if before is not None:
+        yield before.body
 
 
 def sent(request: Request) -> Iterator[SentMessage]:

@@ -10,7 +10,7 @@ from cardbox_cli.context.messages import Message, NoMessage
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.openai_responses.items import NAME, PARTING
 from cardbox_cli.context.providers.parted import Part, encode, own_parts
-from cardbox_cli.context.providers.provider import Body, SentMessage
+from cardbox_cli.context.providers.provider import Body, Members, SentMessage
 from cardbox_cli.context.providers.tools import choice_mode, choice_of, function_of, is_custom, tools_for
 from cardbox_cli.context.providers.turns import placed
 from cardbox_cli.context.request import Request
@@ -42,32 +42,25 @@ def _text(item: Part) -> str:
     return content if isinstance(content, str) else "\n".join(text_at(part, "text") or "" for part in parts)
 
 
-def body(request: Request) -> Body:
+def members(request: Request) -> Members:
     """The JSON body of `request`; without a model when none is known.
 
     System text before the history makes the `instructions`; what stands in it stays there, as items.
     """
-    instructions, items = _split(request.messages)
-    tools = [_tool(tool) for tool in tools_for(request, NAME)]
+    if request.model is not None:
+        yield "model", request.model
+    if instructions := [each for each in _each(request.messages) if isinstance(each, str)]:
+        yield "instructions", "\n\n".join(instructions)
+    yield "input", (item for each in _each(request.messages) if not isinstance(each, str) for item in each)
+    if tools := [_tool(tool) for tool in tools_for(request, NAME)]:
+        yield "tools", tools
+        yield from _of_tools(request.config).items()
+    yield from _limited(request.config).items()
+    yield from _nested(request.config).items()
     same = {key: request.config[key] for key in SAME_PARAMETERS if request.config.get(key) is not None}
     if same.get("service_tier") == "standard_only":
         del same["service_tier"]  # another provider's
-    return {
-        **({} if request.model is None else {"model": request.model}),
-        **({"instructions": "\n\n".join(instructions)} if instructions else {}),
-        "input": items,
-        **({"tools": tools, **_of_tools(request.config)} if tools else {}),
-        **_limited(request.config),
-        **_nested(request.config),
-        **same,
-    }
-
-
-def _split(messages: Sequence[Message]) -> tuple[list[str], list[Part]]:
-    """The texts of the instructions, and the items."""
-    made = list(_each(messages))
-    items = [item for each in made if not isinstance(each, str) for item in each]
-    return [each for each in made if isinstance(each, str)], items
+    yield from same.items()
 
 
 def _each(messages: Sequence[Message]) -> Iterator[str | list[Part]]:

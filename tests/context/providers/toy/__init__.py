@@ -11,6 +11,7 @@ from cardbox_cli.context.parts import texts_in
 from cardbox_cli.context.providers.chat import chat_body, chat_message
 from cardbox_cli.context.providers.provider import (
     Body,
+    Members,
     MessageFiles,
     Models,
     Provider,
@@ -38,9 +39,10 @@ def _lost(card: Card) -> Iterator[str]:
         yield "calls of tools are not sent"
 
 
-def _body(request: Request) -> Body:
-    script = [f"{message.body['role']}> {message.body['content']}" for message in request.messages]
-    return {**({} if request.model is None else {"model": request.model}), "script": script}
+def _members(request: Request) -> Members:
+    if request.model is not None:
+        yield "model", request.model
+    yield "script", (f"{message.body['role']}> {message.body['content']}" for message in request.messages)
 
 
 def _sent(request: Request) -> Iterable[SentMessage]:
@@ -80,7 +82,7 @@ PROVIDER = Provider(
     encode=_encode,
     chat_original=_original,
     lost_of_chat=_lost,
-    body=_body,
+    members=_members,
     steps=lambda messages: list(range(len(messages))),
     sent=_sent,
     message_keys=("script",),

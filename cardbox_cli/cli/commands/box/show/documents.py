@@ -7,6 +7,7 @@ from cardbox_cli.cli.commands.box.show.asked import Asked
 from cardbox_cli.cli.commands.box.show.reading import Look, Reading, Totals
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.json_text import Members, whole
 from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import hash_ids
@@ -25,12 +26,8 @@ def write_documents(seen: Look, asked: Asked) -> int:
             output.write_id(reading.box.box_id)
             if asked.strict:
                 list(reading.places(total, whole=True))
-    elif session().output == "json":
-        output.write_pieces(_pieces(seen, asked, totals))
     else:
-        answers = [_whole(*each, asked) for each in zip(seen.readings, totals, strict=True)]
-        both = {"boxes": answers, "missing_box_ids": seen.missing}
-        output.emit_document(answers[0] if _is_alone(asked) else both)
+        output.emit_members(_members(seen, asked, totals))
     return sum(len(each.missing_card_ids) for each in totals)
 
 
@@ -61,18 +58,19 @@ def _write_rows(seen: Look, asked: Asked) -> int:
     return len(totals.missing_card_ids)
 
 
-def _pieces(seen: Look, asked: Asked, totals: list[Totals]) -> Iterator[str]:
+def _members(seen: Look, asked: Asked, totals: list[Totals]) -> Members:
     if _is_alone(asked):
-        [reading], [total] = seen.readings, totals
-        return output.json_pieces(
-            _before(reading), "cards", _cards(reading, total), lambda: _after(reading, total, asked)
-        )
-    answers = (_whole(*each, asked) for each in zip(seen.readings, totals, strict=True))
-    return output.json_pieces({}, "boxes", answers, lambda: {"missing_box_ids": seen.missing})
+        yield from _members_of(seen.readings[0], totals[0], asked)
+    else:
+        answers = (whole(_members_of(*each, asked)) for each in zip(seen.readings, totals, strict=True))
+        yield "boxes", answers
+        yield "missing_box_ids", seen.missing
 
 
-def _whole(reading: Reading, totals: Totals, asked: Asked) -> dict[str, Any]:
-    return {**_before(reading), "cards": list(_cards(reading, totals)), **_after(reading, totals, asked)}
+def _members_of(reading: Reading, totals: Totals, asked: Asked) -> Members:
+    yield from _before(reading).items()
+    yield "cards", _cards(reading, totals)
+    yield from _after(reading, totals, asked).items()
 
 
 def _before(reading: Reading) -> dict[str, Any]:
