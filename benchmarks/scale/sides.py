@@ -40,7 +40,9 @@ class Side:
     def complete(self, words: str) -> None:
         """Look up what the Tab key offers behind `words`."""
         session = Session(project_id=PROJECT, database_url=self.target.conninfo, process=_Patient())
-        found = offers([*words.split(), ""], session)
+        # It warns of the password in its address, which is this server's.
+        with redirect_stderr(io.StringIO()):
+            found = offers([*words.split(), ""], session)
         if not found.items:
             raise RuntimeError(f"nothing completes {words!r}")
 

@@ -118,7 +118,10 @@ def at_once(target: Target) -> Iterator[Callable[..., Future[Any]]]:
 
         def start(do: Callable[[], Any]) -> Future[Any]:
             future = pool.submit(do)
-            with psycopg.connect(target.conninfo or "", autocommit=True) as connection:
+            # Asked often, but not by a prepared statement, which breaks behind a pooler.
+            with psycopg.connect(
+                target.conninfo or "", autocommit=True, prepare_threshold=None
+            ) as connection:
                 [(shards,)] = connection.execute("SELECT to_regclass('citus_stat_activity')").fetchall()
                 waiting = _WAITING.format("citus_stat_activity" if shards else "pg_stat_activity").encode()
                 until(lambda: future.done() or bool(connection.execute(waiting).fetchall()))

@@ -279,7 +279,7 @@ class TestTwoAtATime:
 
 def wait_for_a_waiter(target: Target) -> None:
     """Until some connection of the database waits for a lock."""
-    with psycopg.connect(target.conninfo or "", autocommit=True) as connection:
+    with psycopg.connect(target.conninfo or "", autocommit=True, prepare_threshold=None) as connection:
         deadline = time.monotonic() + 30
         while not connection.execute(
             "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
