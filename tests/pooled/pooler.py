@@ -83,6 +83,10 @@ class PooledDatabases(Databases):
             return super().target(name)
         return Target(self.pooler.address(name), "the test", self.server.home)
 
+    def direct(self, pooled: Target) -> Target:
+        """The same database, past the pooler: where notifications are heard."""
+        return super().target(str(psycopg.conninfo.conninfo_to_dict(pooled.conninfo or "")["dbname"]))
+
     def close(self) -> None:
         if self.pooler is not None:
             self.pooler.stop()

@@ -51,6 +51,40 @@ def test_a_table_that_is_made_later_is_distributed(cbx: Cbx, database: Database)
         assert database.distributed_tables()["cbx.chat_steps"]
 
 
+def test_an_upgrade_and_the_indexes_of_texts_reach_every_shard(cbx: Cbx, database: Database) -> None:
+    for gone in (
+        "DROP FUNCTION cbx.bigrams(text)",
+        "DROP INDEX public.idx_cards_step",
+        "DROP INDEX state.idx_inbox_agent",
+        "DELETE FROM cbx.schema_version WHERE version = 16",
+    ):
+        database.connection.execute(gone.encode())
+    assert "of schema version 15" in cbx(*WORKER).err
+    assert cbx("db", "upgrade").code == 0
+    assert cbx(*WORKER).code == 0
+    try:
+        assert cbx("db", "index-text").out == "idx_cards_text and idx_cards_bigrams are there\n"
+        for text in ("支付超时了", "the payment timed out"):
+            assert cbx("card", "add", "--type", "task.instruction", "--text", text).code == 0
+        for piece in ("付超", "payment"):
+            assert len(cbx("card", "search", piece, "-o", "json").json()) == 1
+        for table in ("public.cards", "state.agent_inbox"):
+            here, on_shards = indexes(database, table)
+            assert on_shards == {str(here)}
+    finally:
+        for index in ("idx_cards_text", "idx_cards_bigrams"):
+            database.connection.execute(f"DROP INDEX IF EXISTS public.{index}".encode())
+
+
+def indexes(database: Database, table: str) -> tuple[int, set[str]]:
+    """How many indexes a table has on the coordinator, and how many on its shards."""
+    counted = "SELECT count(*) FROM pg_index WHERE indrelid = '%s'::regclass AND indisvalid"
+    execute = database.connection.execute
+    [(here,)] = execute((counted % table).encode()).fetchall()
+    shards = execute("SELECT DISTINCT result FROM run_command_on_shards(%s, %s)", [table, counted]).fetchall()
+    return here, {result for (result,) in shards}
+
+
 def test_the_status(cbx: Cbx) -> None:
     status = cbx("db", "status", "-o", "json").json()
     assert status["engine"].startswith("Citus ")

@@ -24,8 +24,10 @@ from cardbox_cli.execution.notifications.postgres import PostgresNotifier, Postg
 from cardbox_cli.execution.notifications.service import Wakeups
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
+from tests.databases import Databases
 from tests.execution.notifications.conftest import PATIENCE, NatsServer
 from tests.execution.notifications.test_protocol import TURN, WAKEUP
+from tests.pooled.pooler import PooledDatabases
 from tests.store.embedded.helpers import until
 
 AT_ONCE = 0.0
@@ -35,15 +37,28 @@ Open = Callable[[str | None], Wakeups]
 
 
 @pytest.fixture
-def open_wakeups(monkeypatch: pytest.MonkeyPatch, announced: list[str]) -> Iterator[Open]:
-    """Open wakeups with CBX_NATS_URL as given."""
+def heard(databases: Databases, target: Target) -> Target:
+    """Where to listen: the database itself, also where the tests reach it through a pooler."""
+    return databases.direct(target) if isinstance(databases, PooledDatabases) else target
+
+
+@pytest.fixture
+def open_wakeups(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, announced: list[str]
+) -> Iterator[Open]:
+    """Open wakeups with CBX_NATS_URL as given, and behind a pooler with CBX_LISTEN_URL as documented."""
     opened = []
+    listen_url = None
+    if "target" in request.fixturenames:
+        target, heard = (request.getfixturevalue(name) for name in ("target", "heard"))
+        listen_url = None if heard is target else heard.conninfo
 
     def make(url: str | None) -> Wakeups:
-        monkeypatch.delenv("CBX_LISTEN_URL", raising=False)
-        monkeypatch.delenv("CBX_NATS_URL", raising=False)
-        if url is not None:
-            monkeypatch.setenv("CBX_NATS_URL", url)
+        for name, value in (("CBX_LISTEN_URL", listen_url), ("CBX_NATS_URL", url)):
+            if value is None:
+                monkeypatch.delenv(name, raising=False)
+            else:
+                monkeypatch.setenv(name, value)
         opened.append(Wakeups(announced.append))
         return opened[-1]
 
@@ -263,24 +278,24 @@ class TestNats:
 
 class TestNatsInTrouble:
     def test_where_nobody_listens_a_ring_is_a_warning_soon(
-        self, open_wakeups: Open, database: Database, target: Target, announced: list[str]
+        self, open_wakeups: Open, database: Database, heard: Target, announced: list[str]
     ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         wakeups = open_wakeups(f"nats://u:hunter2@127.0.0.1:{port}")
-        self.notify_in_vain(wakeups, database, target, announced)
+        self.notify_in_vain(wakeups, database, heard, announced)
         assert announced[0].startswith(f"warning: no wakeup by NATS: nats://127.0.0.1:{port}: ")
         assert "hunter2" not in "".join(announced)
 
     def test_a_server_that_says_nothing_is_a_warning_soon(
-        self, open_wakeups: Open, database: Database, target: Target, announced: list[str]
+        self, open_wakeups: Open, database: Database, heard: Target, announced: list[str]
     ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             wakeups = open_wakeups(f"nats://127.0.0.1:{silent.getsockname()[1]}")
-            self.notify_in_vain(wakeups, database, target, announced)
+            self.notify_in_vain(wakeups, database, heard, announced)
 
     def notify_in_vain(
-        self, wakeups: Wakeups, database: Database, target: Target, announced: list[str]
+        self, wakeups: Wakeups, database: Database, heard: Target, announced: list[str]
     ) -> None:
         """Postgres notifies all the same, nobody waits for long, and later wakeups do not wait at all."""
         notifiers, publish = wakeups.notifiers(database), wakeups.publish
@@ -288,7 +303,7 @@ class TestNatsInTrouble:
         with Listener() as listener:
             began = time.monotonic()
             listener.callback(
-                PostgresSubscription(target, "p", ["writers"], listener.wake, announced.append).close
+                PostgresSubscription(heard, "p", ["writers"], listener.wake, announced.append).close
             )
             assert listener.wait(PATIENCE)
             notifiers.notify(WAKEUP)
@@ -332,12 +347,12 @@ class TestNatsInTrouble:
 
 class TestBothAtOnce:
     def test_either_bell_wakes_an_ear_that_has_both(
-        self, database: Database, target: Target, shared_nats: NatsServer, announced: list[str]
+        self, database: Database, heard: Target, shared_nats: NatsServer, announced: list[str]
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
         with nats_listener(nats) as listener:
             listener.callback(
-                PostgresSubscription(target, "p", ["writers"], listener.wake, announced.append).close
+                PostgresSubscription(heard, "p", ["writers"], listener.wake, announced.append).close
             )
             assert listener.wait(PATIENCE)
             PostgresNotifier(database).notify([WAKEUP])
