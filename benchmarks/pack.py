@@ -32,6 +32,7 @@ _RECIPE = {
 def _database(bench: Workbench, cards: int) -> Iterator[Database]:
     """A database with so many cards and a profile."""
     with bench.database() as database:
+        database.keep_plans()
         CardStore(database, PROJECT).add_many(drafts(cards))
         profile = {"name": "writer", "worker_target": "any", "tags": []}
         ProfileStore(database, PROJECT).save(profile, author_id="bench")

@@ -19,6 +19,7 @@ from cardbox_cli.packing.plan import InheritedBox, LeftOut, Plan, PlannedCard
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import find_target
 from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
 
 if TYPE_CHECKING:
@@ -137,7 +138,9 @@ def pack_context(
     from cardbox_cli.packing.recipe_files import recipe_from_mapping
 
     recipe = recipe_from_mapping(handover) if isinstance(handover, Mapping) else handover
-    with Database.open() if conn is None else nullcontext(Database.adopt(conn)) as database:
+    with (
+        Database.open_target(find_target()) if conn is None else nullcontext(Database.adopt(conn)) as database
+    ):
         packed = pack(
             database,
             project_id,

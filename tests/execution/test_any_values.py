@@ -17,7 +17,8 @@ from psycopg import sql
 from cardbox_cli.model.moments import EARLIEST, LATEST, unbounded
 from cardbox_cli.store.connection.database import Database, jsonb
 from tests import jsonb_values
-from tests.conftest import TABLES, Cbx
+from tests.conftest import PROJECT, TABLES, Cbx
+from tests.execution.fixtures import Asked
 
 # What refers to what: few ids, so that rows meet.
 TURNS = ["turn_1", "turn_2", "turn_3"]
@@ -219,3 +220,15 @@ def test_what_no_calendar_has_is_shown(
         assert (found["rule"], shown in str(found["evidence"])) == ("retry-far-ahead", True)
     value = database.connection.execute("SELECT next_retry_at FROM state.agent_inbox").fetchone()
     assert value == (read,)
+
+
+@pytest.mark.parametrize("odd", ['{"x": []}', '{"x": ["y"]}', '{"x": [[]]}', "[[]]"])
+def test_a_list_is_no_text(odd: str, ask: Asked, cbx: Cbx, database: Database) -> None:
+    turn = ask().agent_turn_id or ""
+    database.connection.execute("UPDATE cbx.turns SET report_to = %s", [odd])
+    database.connection.execute(
+        "INSERT INTO cbx.project_settings (project_id, reproducible_layers) VALUES (%s, %s)", [PROJECT, odd]
+    )
+    for words in (["why", "--all"], ["why", turn], ["turn", "show", turn], ["render", "--turn", turn]):
+        answer = cbx(*words)
+        assert answer.code != 1, answer.err

@@ -208,6 +208,15 @@ def test_lists_are_not_sorted_but_read_in_order(database: Explaining) -> None:
     assert "Sort" not in database.plans["list_boxes"]
 
 
+def test_the_ids_of_a_box_are_sorted_and_not_its_cards(database: Explaining) -> None:
+    of_a_box = {"project_id": PROJECT, "box_id": BOX, "first": None, "last": None}
+    database.rows("slots_of_box", **of_a_box)
+    database.rows("json_of_box", **of_a_box, types=None)
+    for name in ("slots_of_box", "json_of_box"):
+        plan = database.plans[name]
+        assert plan.index("Nested Loop Left Join") < plan.index("Sort Key"), plan
+
+
 def test_a_count_behind_a_list_reads_on_in_its_index(database: Explaining) -> None:
     cards = CardStore(database, PROJECT)
     [last] = cards.newest(limit=1)

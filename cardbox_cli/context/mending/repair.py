@@ -190,8 +190,11 @@ class _Mending:
             return True
         moved = False
         for at in sorted(torn):
-            caller = exchanges_of(self.places).results.get(at)
-            moved |= caller is not None and self._move(at, caller, torn[at])
+            known = exchanges_of(self.places)
+            caller = known.results.get(at)
+            # Behind its call already, something else is wrong: results would take turns being the last.
+            if caller is not None and not caller < at < known.end_of(caller):
+                moved |= self._move(at, caller, torn[at])
         return moved
 
     def _close(self, at: int, known: Exchanges, found: LintFinding) -> bool:

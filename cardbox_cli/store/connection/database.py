@@ -53,9 +53,16 @@ class Database(Statements, AbstractContextManager["Database"]):
     def open(cls, url: str | None = None, *, announce: Callable[[str], None] | None = None) -> "Database":
         """Connect to `url`, or to what the environment names, or to the embedded server (started if need be).
 
-        Raises DatabaseUnavailable when it cannot be reached, SchemaMissing when it has no tables for cards.
+        For programs that stay: plans are kept. Raises DatabaseUnavailable when it cannot be reached,
+        SchemaMissing when it has no tables for cards.
         """
-        return cls.open_target(find_target(url, announce=announce or silent))
+        database = cls.open_target(find_target(url, announce=announce or silent))
+        try:
+            database.keep_plans()
+        except BaseException:
+            database.close()
+            raise
+        return database
 
     @classmethod
     def open_target(cls, target: Target, *, again: bool = False) -> "Database":

@@ -114,22 +114,27 @@ CASE WHEN c.card_id IS NULL THEN 'dangling'
      ELSE 'present' END
 
 -- fragment: places
--- The ids of a box, those from position `first` to `last` if these are given, each with its place from 1.
-jsonb_array_elements_text(
-    CASE WHEN %(first)s::integer IS NULL THEN {ids}
-         ELSE jsonb_path_query_array({ids}, '$[$first to $last]',
-             jsonb_build_object('first', %(first)s::integer, 'last', %(last)s::integer)) END)
-    WITH ORDINALITY AS slot (card_id, place)
+-- The ids of a box in order, those from position `first` to `last` if these are given, each with its place from
+-- 1, and the rows of the cards. Ids are sorted, and not the cards, which are long: they are met in this order.
+FROM (
+    SELECT slot.card_id, slot.place
+    FROM public.card_boxes AS b
+    CROSS JOIN LATERAL jsonb_array_elements_text(
+        CASE WHEN %(first)s::integer IS NULL THEN {ids}
+             ELSE jsonb_path_query_array({ids}, '$[$first to $last]',
+                 jsonb_build_object('first', %(first)s::integer, 'last', %(last)s::integer)) END)
+        WITH ORDINALITY AS slot (card_id, place)
+    WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
+    ORDER BY slot.place
+) AS slot
+LEFT JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = slot.card_id
 
 -- name: slots_of_box
 -- The places of a box in order, those from position `first` to `last` if these are given: the id, what became
 -- of its card, and the card.
 SELECT (coalesce(%(first)s::integer, 0) + slot.place - 1)::integer, coalesce(slot.card_id, 'null'), {card_state},
     CASE WHEN c.card_id IS NOT NULL THEN {card_json} END
-FROM public.card_boxes AS b
-CROSS JOIN LATERAL {places}
-LEFT JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
-WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
+{places}
 ORDER BY slot.place
 
 -- name: box_in_short
@@ -220,11 +225,8 @@ SELECT EXISTS (SELECT FROM public.card_boxes AS b WHERE b.tenant_id = %(project_
 -- The places of a box in order, those from position `first` to `last` if these are given: the id, and the card's
 -- JSON where a reader sees one. Cards of other types than the given ones are left out.
 SELECT coalesce(slot.card_id, 'null'), CASE WHEN c.card_id IS NOT NULL AND {visible} THEN {card_json} END
-FROM public.card_boxes AS b
-CROSS JOIN LATERAL {places}
-LEFT JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
-WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
-    AND (%(types)s::text[] IS NULL OR c.card_id IS NULL OR NOT ({visible}) OR {card_type} = ANY(%(types)s))
+{places}
+WHERE %(types)s::text[] IS NULL OR c.card_id IS NULL OR NOT ({visible}) OR {card_type} = ANY(%(types)s)
 ORDER BY slot.place
 
 -- name: find_box_ids

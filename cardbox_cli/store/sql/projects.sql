@@ -42,7 +42,7 @@ SELECT json_strip_nulls(json_build_object(
     'enable_share_context', s.enable_share_context,
     'reproducible_layers', CASE
         WHEN jsonb_typeof(s.reproducible_layers) = 'array'
-            AND NOT jsonb_path_exists(s.reproducible_layers, '$[*] ? (@.type() != "string")')
+            AND NOT jsonb_path_exists(s.reproducible_layers, 'strict $[*] ? (@.type() != "string")')
         THEN s.reproducible_layers ELSE '[]' END,
     'allow_incomplete_context', to_jsonb(s) -> 'allow_incomplete_context',
     'knowledge_scope', to_jsonb(s) -> 'knowledge_scope'

@@ -118,7 +118,7 @@ json_build_object(
     'output_start', t.output_start,
     'report_to', CASE
         WHEN jsonb_typeof(t.report_to) = 'object'
-            AND NOT jsonb_path_exists(t.report_to, '$.* ? (@.type() != "string")')
+            AND NOT jsonb_path_exists(t.report_to, 'strict $.* ? (@.type() != "string")')
         THEN t.report_to END,
     'end_status', t.end_status,
     'end_epoch', t.end_epoch,

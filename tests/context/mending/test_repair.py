@@ -75,6 +75,18 @@ def test_one_of_two_calls_is_dropped_and_the_other_stays() -> None:
     )
 
 
+def test_calls_of_a_user_go_and_what_answered_them() -> None:
+    """However their results are turned around, they are behind no call of the assistant's."""
+    asked = user("u", tool_calls=[call("a"), call("b")])
+    found = repaired(user(), asked, result("a"), result("b"), thought(text="ok"))
+    assert found.left == []
+    assert shown(found.changes) == [
+        ("dropped", 1, "block-on-wrong-side"),
+        ("dropped", 2, "result-without-call"),
+        ("dropped", 3, "result-without-call"),
+    ]
+
+
 def test_arguments_become_an_object() -> None:
     found = repaired(user(), thought(call("a", arguments="nope")), result("a"))
     [draft] = drafts_of(found.places)
@@ -120,6 +132,8 @@ CARDS = st.lists(
             st.sampled_from(["", "ok ", "t\n"]),
         ),
         st.builds(result, IDS),
+        # Imported, or another program's: a call of somebody who makes none.
+        st.builds(lambda calls: user("u", tool_calls=calls), st.lists(CALLS, max_size=3)),
         st.sampled_from(
             [
                 system("s"),
