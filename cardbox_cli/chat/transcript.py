@@ -137,8 +137,7 @@ def _after(chat: Chat, role: str, fence: ChatFence | None, *, is_busy: bool) -> 
 
 
 def _note_reply(room: Room, fence: ChatFence, card_id: str) -> None:
-    run = room.runs.find(fence.chat_key, fence.run_id)
-    assert run is not None
+    run = room.runs.get(fence.chat_key, fence.run_id)
     room.runs.write(msgspec.structs.replace(run, reply_card_ids=[*run.reply_card_ids, card_id]))
 
 

@@ -286,6 +286,15 @@ class TestMeanwhile:
         assert [text for _, text in said(room)] == ["a", "in time"]
         assert active(room) == ["a", "in time"]
 
+    def test_a_run_that_is_not_there_keeps_no_other_from_the_chat(
+        self, room: Room, model: Model, run: Run, database: Database
+    ) -> None:
+        """Whatever other programs write into the row of a chat."""
+        send(room, KEY, "a")
+        database.connection.execute("UPDATE cbx.chats SET run_id = repeat('x', 300000)")
+        model.says("b")
+        assert run().text == "b"
+
 
 class TestReplies:
     def test_what_the_command_sends_is_what_it_said(self, room: Room, model: Model, run: Run) -> None:

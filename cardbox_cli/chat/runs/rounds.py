@@ -44,7 +44,7 @@ def take(
         now = room.database.now()
         if chat.is_busy(now):
             raise _busy(chat, now)
-        settled = chat if chat.run_id is None else _settled(room, chat, now)
+        settled = chat if chat.run_id is None else _settled(room, chat, chat.run_id, now)
         waiting = unanswered(room, settled, settled.answered)
         run = _begun(room, settled, waiting, owner, profile, now) if waiting else None
         taken = settled if run is None else _taken(settled, run, now + room.settings.lease_time)
@@ -136,10 +136,8 @@ def _corrected(room: Room, chat: Chat, run: ChatRun, came: Sequence[Entry]) -> C
 
 
 def run_at(room: Room, fence: ChatFence) -> ChatRun:
-    """The run of a fence that holds."""
-    run = room.runs.find(fence.chat_key, fence.run_id)
-    assert run is not None
-    return run
+    """The run of a fence that holds. Raises NotFound where somebody took its row away."""
+    return room.runs.get(fence.chat_key, fence.run_id)
 
 
 def end(
@@ -168,13 +166,12 @@ def end(
         return run
 
 
-def _settled(room: Room, chat: Chat, now: datetime) -> Chat:
-    """End the run of a chat whose lease has expired; the head, to be written."""
-    fence = chat.fence
-    assert fence is not None
-    run = msgspec.structs.replace(
-        run_at(room, fence), status="lost", error_code="lease_lost", error=LOST, ended_at=now
-    )
+def _settled(room: Room, chat: Chat, run_id: str, now: datetime) -> Chat:
+    """End the run of a chat whose lease has expired, if it is there; the head, to be written."""
+    found = room.runs.find(chat.chat_key, run_id)
+    if found is None:
+        return _freed(chat)
+    run = msgspec.structs.replace(found, status="lost", error_code="lease_lost", error=LOST, ended_at=now)
     chat, run = _said(room, chat, run, None, now)
     room.runs.write(run)
     room.runs.close_steps(run, "failed", LOST, now)

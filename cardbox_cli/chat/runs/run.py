@@ -185,8 +185,7 @@ def _told_of_last(room: Room, chat_key: str) -> Answered:
 
 
 def _told(room: Room, chat_key: str, run_id: str, *, by_other: bool) -> Answered:
-    run = room.runs.find(chat_key, run_id)
-    assert run is not None
+    run = room.runs.get(chat_key, run_id)
     card_ids = [] if run.answer_card_id is None else [run.answer_card_id]
     cards = room.cards.get_many(card_ids).cards
     return Answered(

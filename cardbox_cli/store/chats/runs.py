@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.errors import NotFound
 from cardbox_cli.model.chats import ChatRun
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.store.connection.database import jsonb
@@ -29,6 +30,16 @@ class ChatRunStore(ProjectStore):
     def find(self, chat_key: str, run_id: str) -> ChatRun | None:
         """The run of this id."""
         return self._one(ChatRun, "chat_run", chat_key=chat_key, run_id=run_id)
+
+    def get(self, chat_key: str, run_id: str) -> ChatRun:
+        """The run of this id. Raises NotFound."""
+        run = self.find(chat_key, run_id)
+        if run is None:
+            raise NotFound(
+                f"chat {chat_key!r} names a run {run_id[:80]!r} that is not there",
+                hint="another program has changed its rows; the next `cbx chat run` goes on without it",
+            )
+        return run
 
     def last(self, chat_key: str, limit: int | None, where: Dated = _EVER) -> list[ChatRun]:
         """The last runs of a chat that began then, the newest first; `limit` None means all."""
