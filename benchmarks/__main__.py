@@ -21,6 +21,7 @@ from benchmarks import (
     delegate,
     fork_join,
     formats,
+    growth,
     ingest,
     load,
     pack,
@@ -38,7 +39,7 @@ ROWS = [
     row
     for family in (
         *(startup, commands, ingest, append, load, pack, render, formats, cost, tokens),
-        *(reading, reading_rate, claim, clients, delegate, fork_join),
+        *(reading, reading_rate, claim, clients, delegate, fork_join, growth),
     )
     for row in family.ROWS
 ]
@@ -126,8 +127,8 @@ def _say(measured: Measured) -> None:
     print(
         _LINE.format(
             row.name,
-            _time(median(measured.ours)),
-            _time(median(measured.peer)),
+            _amount(median(measured.ours), row.unit),
+            _amount(median(measured.peer), row.unit),
             f"{measured.ratio:.2f} ×",
             _target(row.target),
             "" if measured.met else "MISSED",
@@ -143,6 +144,10 @@ def _target(target: Target | None) -> str:
     return f"{'≤' if target.kind == 'at most' else '≥'} {target.limit:g} ×"
 
 
+def _amount(number: float, unit: str) -> str:
+    return _time(number) if unit == "s" else f"{number:.1f} {unit}"
+
+
 def _time(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:.2f} s"
@@ -150,12 +155,13 @@ def _time(seconds: float) -> str:
 
 
 def _as_json(measured: Measured) -> dict[str, Any]:
-    """Times in seconds, per unit where the row compares unequal amounts."""
+    """Times in seconds, per unit where the row compares unequal amounts; memory in MB, of a million bytes."""
     row = measured.row
     return {
         "name": row.name,
         "what": row.what,
         "against": row.against,
+        "unit": row.unit,
         "target": row.target,
         "ratio": measured.ratio,
         "met": measured.met,

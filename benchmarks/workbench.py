@@ -7,10 +7,10 @@ import os
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -21,13 +21,19 @@ from cardbox_cli.store.migrations.upgrade import add_missing_tables
 
 PROJECT = "bench"
 
+_Made = TypeVar("_Made")
+
 
 class Workbench:
     """What rows are prepared on."""
 
-    def __init__(self, server: EmbeddedServer, admin: psycopg.Connection[Any]) -> None:
+    def __init__(
+        self, server: EmbeddedServer, admin: psycopg.Connection[Any], until_the_end: ExitStack
+    ) -> None:
         self.server = server
         self._admin = admin
+        self._until_the_end = until_the_end
+        self._shared: dict[Any, Any] = {}
 
     @classmethod
     @contextmanager
@@ -36,8 +42,8 @@ class Workbench:
         with tempfile.TemporaryDirectory(prefix="cbx-bench-") as folder:
             server = EmbeddedServer(Path(folder) / "home")
             try:
-                with server.connect(autocommit=True) as admin:
-                    yield cls(server, admin)
+                with server.connect(autocommit=True) as admin, ExitStack() as until_the_end:
+                    yield cls(server, admin, until_the_end)
             finally:
                 server.destroy()
 
@@ -59,6 +65,13 @@ class Workbench:
                 yield database
         finally:
             self._admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+    def shared(self, make: Callable[["Workbench"], AbstractContextManager[_Made]]) -> _Made:
+        """What `make` gives, made once for all rows, and removed at the end."""
+        if make not in self._shared:
+            self._shared[make] = self._until_the_end.enter_context(make(self))
+        made: _Made = self._shared[make]
+        return made
 
     def connect(self, database: Database) -> psycopg.Connection[Any]:
         """A plain connection to the database of `database`, in autocommit, for what is done without cbx."""

@@ -18,7 +18,7 @@ import pytest
 
 from benchmarks.__main__ import ROWS, main, run
 from benchmarks.measure import Missing, Row, Side, Target, at_least, at_most, interleaved
-from benchmarks.workbench import Workbench
+from benchmarks.workbench import Workbench, peer
 
 ROOT = Path(__file__).parents[1]
 CHEAP = next(row for row in ROWS if row.name == "startup-version")
@@ -71,6 +71,35 @@ def test_a_missed_target_is_told_and_is_the_exit_code(
     assert captured.err == said
     assert ("MISSED" in captured.out) == bool(code)
     assert f"{CHEAP.what} : {CHEAP.against}" in captured.out
+
+
+def test_memory_is_measured_in_mb_and_what_rows_share_is_made_once(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[str] = []
+
+    @contextmanager
+    def make(bench: Workbench) -> Iterator[str]:
+        made.append("made")
+        yield sys.executable
+        made.append("removed")
+
+    @contextmanager
+    def prepare(bench: Workbench) -> Iterator[tuple[Side, Side]]:
+        words = peer("peak_memory", bench.shared(make), "-c", "bytearray(60_000_000)")
+        yield (
+            Side(run=lambda: float(subprocess.check_output(words)), tells=True),
+            Side(run=lambda: 10, tells=True),
+        )
+
+    row = msgspec.structs.replace(CHEAP, unit="MB", target=at_most(9), prepare=prepare)
+    assert run([row, row], rounds=1, as_json=True) == 0
+    [one, other] = json.loads(capsys.readouterr().out)["rows"]
+    assert {one["unit"], other["unit"]} == {"MB"}
+    assert 60 < one["cbx"]["median"] < 90
+    assert made == ["made", "removed"]
+    assert run([row], rounds=1) == 0
+    assert " 10.0 MB " in capsys.readouterr().out
 
 
 def test_a_row_that_cannot_be_measured_here_says_so(capsys: pytest.CaptureFixture[str]) -> None:
