@@ -1,7 +1,5 @@
 """Who stays on a connection keeps the plans of what is asked again and again; a command keeps none."""
 
-import pytest
-
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
@@ -28,10 +26,4 @@ def test_a_program_that_stays_keeps_plans(target: Target) -> None:
 
 def test_a_command_does_not(target: Target) -> None:
     with Database.open_target(target) as database:
-        assert plans_kept(database) == 0
-
-
-def test_nor_does_who_stands_behind_a_pooler(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Database, "direct", False)
-    with Database.open(target.conninfo) as database:
         assert plans_kept(database) == 0

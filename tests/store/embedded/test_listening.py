@@ -18,6 +18,7 @@ from cardbox_cli.store.migrations.upgrade import add_missing_tables, plan_upgrad
 from tests.packages import program
 from tests.pooled.pooler import Pooler
 from tests.store.embedded.helpers import give_to_owner_of
+from tests.store.test_kept_plans import plans_kept
 
 PATIENCE = 60
 
@@ -101,6 +102,14 @@ def test_behind_a_pooler_pauses_are_limited_in_own_transactions_alone(server: Em
         with database.transaction():
             assert database.connection.execute(show).fetchone() == ("1500ms",)
         assert database.connection.execute(show).fetchone() == ("0",)
+
+
+def test_behind_a_pooler_no_plans_are_kept(server: EmbeddedServer) -> None:
+    program("pgbouncer")
+    with Database.connect(Target(None, "embedded", server.home)) as database:
+        add_missing_tables(database)
+    with pooled(server, server.home.parent) as target, Database.open(target.conninfo) as database:
+        assert plans_kept(database) == 0
 
 
 def test_behind_a_pooler_nothing_is_upgraded_and_an_index_is_built(server: EmbeddedServer) -> None:
