@@ -135,9 +135,9 @@ class Shell:
         """Run `cbx` on `arguments`."""
         return self._run([sys.executable, "-m", "cardbox_cli", *arguments], stdin, variables)
 
-    def line(self, text: str, **variables: str) -> Result:
-        """Run a line of bash; a failing part of a pipe does not hide."""
-        return self._run(["bash", "-o", "pipefail", "-c", text], b"", variables)
+    def line(self, text: str, *, by: Sequence[str] = ("bash",), **variables: str) -> Result:
+        """Run a line of bash, or of another shell; a failing part of a pipe does not hide."""
+        return self._run([*by, "-o", "pipefail", "-c", text], b"", variables)
 
     def python(self, code: str) -> Result:
         """Run Python code."""

@@ -1,4 +1,4 @@
-"""`eval "$(cbx shell --hook bash)"`: what the function does is what the process does, in one co-process."""
+"""`eval "$(cbx shell --hook SHELL)"`: what the function does is what the process does, in one co-process."""
 
 import os
 import signal
@@ -16,8 +16,14 @@ from tests.cli.conftest import PATIENCE, Shell, succeed
 from tests.cli.test_processes import wait_until, waiting_for_a_lock
 from tests.cli.typist import Typist
 from tests.conftest import Cbx, Result
+from tests.packages import program
 
-HOOK = 'eval "$(cbx shell --hook bash)"\n'
+# How a shell is started that reads nobody's files.
+SHELLS = {"bash": ["bash"], "zsh": ["zsh", "-f"]}
+TYPED_AT = {"bash": ["bash", "--norc", "-i"], "zsh": ["zsh", "-f", "-i", "+Z"]}
+BOTH = pytest.mark.parametrize("name", list(SHELLS))
+
+HOOK = 'eval "$(cbx shell --hook %s)"\n'
 # From here on whatever is not the co-process's says so.
 ELSE = "PATH=$PWD/else:$PATH\n"
 
@@ -25,17 +31,30 @@ Hooked = Callable[..., Result]
 
 
 @pytest.fixture
-def hooked(shell: Shell, tmp_path: Path) -> Hooked:
-    """Run lines of bash after the hook; a command that is run as a process prints that, and its words."""
+def name() -> str:
+    """Which shell has the hook, where a test does not ask for both."""
+    return "bash"
+
+
+@pytest.fixture
+def hook(name: str) -> str:
+    """The line that makes the function."""
+    program(name)
+    return HOOK % name
+
+
+@pytest.fixture
+def hooked(shell: Shell, name: str, hook: str, tmp_path: Path) -> Hooked:
+    """Run lines of the shell after the hook; a command that is run as a process prints that, and its words."""
     (shell.folder / "else").mkdir()
-    program = shell.folder / "else" / "cbx"
-    program.write_text('#!/bin/sh\necho "process: $*"; cat\nexit 9\n')
-    program.chmod(0o755)
+    other = shell.folder / "else" / "cbx"
+    other.write_text('#!/bin/sh\necho "process: $*"; cat\nexit 9\n')
+    other.chmod(0o755)
     hooks = tmp_path / "hooks"
     hooks.mkdir()
 
     def run(text: str, **variables: str) -> Result:
-        ran = shell.line(HOOK + ELSE + text, TMPDIR=str(hooks), **variables)
+        ran = shell.line(hook + ELSE + text, by=SHELLS[name], TMPDIR=str(hooks), **variables)
         assert gone(hooks), "the co-process ends with its shell, and leaves nothing"
         return ran
 
@@ -50,12 +69,17 @@ def gone(hooks: Path) -> bool:
     return not any(hooks.iterdir())
 
 
+@BOTH
 class TestAnswers:
     def test_a_command_prints_and_ends_as_its_process_does(
         self, hooked: Hooked, shell: Shell, box_of: Callable[..., str], add: Callable[..., str]
     ) -> None:
-        box = box_of(add("one"), add("zwei\n\n"), title="t")
-        text = f"cbx box show {box} -o json; echo $?; cbx box show nothing; echo $?; cbx box shwo; echo $?\n"
+        card = add("one")
+        box = box_of(card, add("zwei\n\n"), title="t")
+        text = (
+            f"cbx box show {box} -o json; echo $?; cbx box show nothing; echo $?; cbx box shwo ''; echo $?\n"
+            f"cbx card show {card} nothing 2>&1; cbx card show nothing {card} 2>&1\n"
+        )
 
         ran = hooked(text)
 
@@ -77,54 +101,53 @@ class TestAnswers:
 
     def test_errexit_and_failures_are_those_of_a_command(self, hooked: Hooked) -> None:
         ran = hooked(
-            "set -euo pipefail\ncbx box show nothing 2>/dev/null || echo failed $?\n"
+            "set -euo pipefail; trap 'echo trapped' ERR\ncbx box show nothing 2>/dev/null || echo failed $?\n"
             "if ! cbx box show nothing 2>/dev/null; then echo if; fi\n"
-            "[[ $- == *e*u* && $- != *C* ]] && echo kept\ncbx box show nothing\necho never\n"
+            "[[ -o errexit && -o nounset && ! -o noclobber ]] && echo kept\n"
+            "cbx box show nothing\necho never\n"
         )
 
-        assert (ran.code, ran.out) == (3, "failed 3\nif\nkept\n")
+        assert (ran.code, ran.out) == (3, "failed 3\nif\nkept\ntrapped\n")
 
-    def test_what_is_written_to_both_streams_keeps_its_order(
-        self, hooked: Hooked, shell: Shell, add: Callable[..., str]
+    def test_a_megabyte_comes_whole_or_ends_at_a_closed_pipe_or_a_full_disk(
+        self, hooked: Hooked, cbx: Cbx, add: Callable[..., str]
     ) -> None:
-        card = add("hello")
-        text = f"cbx card show {card} nothing 2>&1; cbx card show nothing {card} 2>&1"
-
-        assert hooked(text).out == shell.line(text).out
-
-    def test_a_megabyte_comes_whole(self, hooked: Hooked, cbx: Cbx, add: Callable[..., str]) -> None:
         card = add("xé" * 400_000)
 
-        assert hooked(f"cbx card show {card} -o json").out == succeed(cbx("card", "show", card, "-o", "json"))
+        ran = hooked(
+            f"cbx card show {card} -o json; cbx card show {card} -o json | head -c 10; echo :$?\n"
+            f"echo >&2; cbx card show {card} -o json >/dev/full; echo $?; cbx --version >/dev/full; echo $?"
+        )
 
-    def test_a_closed_pipe_ends_it_quietly(self, hooked: Hooked, add: Callable[..., str]) -> None:
-        card = add("line\n" * 200_000)
-
-        ran = hooked(f"cbx card show {card} -o json | head -c 10; echo ${{PIPESTATUS[0]}}")
-
-        assert ran.out[10:].strip() in ("0", "141")
-        assert ran.err == ""
+        whole = succeed(cbx("card", "show", card, "-o", "json"))
+        assert ran.out.startswith(whole + whole[:10] + ":")
+        assert ran.out.removeprefix(whole + whole[:10]) in (":0\n4\n4\n", ":141\n4\n4\n")
+        assert ran.err.startswith("\n"), "a closed pipe is no error"
+        assert ran.err.count("write") == 2
 
 
 class TestSurroundings:
+    @BOTH
     def test_folder_and_variables_are_those_of_the_moment(self, hooked: Hooked, cbx: Cbx) -> None:
         ran = hooked(
-            "mkdir sub; echo from-sub >sub/text; cd sub\n"
+            "own=$CBX_PROJECT; mkdir sub; echo from-sub >sub/text; cd sub\n"
             "cbx card add --type task.instruction --file text --id here -o id; cd ..\n"
             "CBX_PROJECT=other cbx card list -o id; echo one\n"
             "export CBX_PROJECT=other; cbx card list -o id; echo two\n"
-            "unset CBX_PROJECT; export -n CBX_PROJECT; CBX_OUTPUT=id cbx -p other card list; echo three\n"
+            "unset CBX_PROJECT; CBX_PROJECT=$own; CBX_OUTPUT=id cbx card list; echo three\n"
         )
 
         assert ran.out == "here\none\ntwo\nthree\n", ran.err
         assert "from-sub" in succeed(cbx("card", "show", "here", "-o", "json"))
 
-    def test_a_terminal_has_colours_and_width(self, shell: Shell, box_of: Callable[..., str]) -> None:
+    @BOTH
+    def test_a_terminal_has_colours_and_width(
+        self, name: str, hook: str, shell: Shell, box_of: Callable[..., str]
+    ) -> None:
         box_of(title="word " * 60)
-        with Typist(
-            ["bash", "--norc", "-i"], {**shell.environment, "CBX_PAGER": "cat"}, shell.folder
-        ) as typist:
-            typist.type("PS1='ready> '; " + HOOK)
+        environment = {**shell.environment, "CBX_PAGER": "cat"}
+        with Typist(TYPED_AT[name], environment, shell.folder) as typist:
+            typist.type("PS1='ready> '; " + hook)
             typist.see("ready> ")
             typist.type("cbx box create --title 'colour' ; cbx --color always box list; echo d''one\n")
             shown = typist.see(r"(?s)TITLE(.*)done")[0]
@@ -134,8 +157,11 @@ class TestSurroundings:
         assert "colour" in shown
         assert max(map(len, shown.splitlines())) <= 140
 
+    @BOTH
     def test_ctrl_c_gives_the_prompt_back_and_the_next_command_is_answered(
         self,
+        name: str,
+        hook: str,
         shell: Shell,
         database: Database,
         target: Target,
@@ -143,8 +169,8 @@ class TestSurroundings:
         add: Callable[..., str],
     ) -> None:
         box, card = box_of(title="held"), add("hello")
-        with Typist(["bash", "--norc", "-i"], shell.environment, shell.folder) as typist:
-            typist.type("PS1='ready> '; " + HOOK)
+        with Typist(TYPED_AT[name], shell.environment, shell.folder) as typist:
+            typist.type("PS1='ready> '; " + hook + "PATH=/usr/bin:/bin\n")
             typist.see("ready> ")
             with psycopg.connect(target.conninfo or "") as other:
                 other.execute("SELECT FROM card_boxes FOR UPDATE")
@@ -157,31 +183,30 @@ class TestSurroundings:
             typist.type("exit\n")
             typist.process.wait(PATIENCE)
 
-    def test_secrets_stay_in_a_folder_of_ones_own(self, shell: Shell) -> None:
+    def test_secrets_stay_in_a_folder_of_ones_own(self, hook: str, shell: Shell) -> None:
         ran = shell.line(
-            HOOK + 'at=$(declare -f cbx | grep -o "/[^ ]*cbx-hook-[^; ]*" | head -1)\n'
+            hook + 'at=$(declare -f cbx | grep -o "/[^ ]*cbx-hook-[^; ]*" | head -1)\n'
             "stat -c %a $at\nPGPASSWORD=s3cret cbx --version\ngrep -r s3cret $at; echo $?"
         )
 
         assert ran.out == "700\ncbx 0.1.0\n1\n"
 
 
+@BOTH
 class TestProcesses:
-    @pytest.mark.parametrize(
-        "words",
-        [
+    def test_what_needs_the_shells_own_process_gets_one(self, hooked: Hooked) -> None:
+        lines = [
             "card add --type task.instruction --file -",
             "card add --type task.instruction --file=/dev/stdin",
             "card list --watch",
             "db status",
             "worker run",
             "shell",
-        ],
-    )
-    def test_what_needs_the_shells_own_process_gets_one(self, hooked: Hooked, words: str) -> None:
-        ran = hooked(f"echo given | cbx {words}; echo $?")
+        ]
 
-        assert ran.out == f"process: {words}\ngiven\n9\n", ran.err
+        ran = hooked("\n".join(f"echo given | cbx {line}; echo $?" for line in lines))
+
+        assert ran.out == "".join(f"process: {line}\ngiven\n9\n" for line in lines), ran.err
 
     def test_without_the_co_process_commands_are_processes(self, hooked: Hooked) -> None:
         ran = hooked(
@@ -205,18 +230,26 @@ class TestEnds:
 
         assert ran.out.split()[-40:] == [card] * 40
 
+    @BOTH
     def test_a_command_during_which_the_co_process_died_is_not_repeated(
-        self, shell: Shell, database: Database, target: Target, box_of: Callable[..., str], tmp_path: Path
+        self,
+        name: str,
+        hook: str,
+        shell: Shell,
+        database: Database,
+        target: Target,
+        box_of: Callable[..., str],
+        tmp_path: Path,
     ) -> None:
         box = box_of(title="held")
         with psycopg.connect(target.conninfo or "") as other:
             other.execute("SELECT FROM card_boxes FOR UPDATE")
             script = (
-                HOOK + "declare -f cbx | grep -o 'kill -0 [0-9]*' | head -1 | cut -d' ' -f3 >server\n"
+                hook + "declare -f cbx | grep -o 'kill -0 [0-9]*' | head -1 | cut -d' ' -f3 >server\n"
                 f"cbx box append {box} x-1 --allow-dangling; echo $?; cbx --version"
             )
             with subprocess.Popen(
-                ["bash", "-c", script],
+                [*SHELLS[name], "-c", script],
                 env={**shell.environment, "TMPDIR": str(tmp_path)},
                 cwd=shell.folder,
                 stdout=subprocess.PIPE,
@@ -234,3 +267,17 @@ class TestEnds:
         assert cbx("shell", "--hook", "fish").code == 2
         assert cbx("-p", "x", "shell", "--hook", "bash").code == 2
         assert cbx("shell", "lines", "--hook", "bash").code == 2
+
+    def test_a_shell_that_cannot_is_told_why_and_gets_nothing(self, shell: Shell) -> None:
+        program("zsh")
+        bash = shell.line(HOOK % "zsh" + "type -t cbx")
+        zsh = shell.line(HOOK % "bash" + "whence -w cbx", by=SHELLS["zsh"])
+
+        assert (bash.out, zsh.out) == ("file\n", "cbx: command\n")
+        assert bash.err == (
+            "cbx: no hook: it takes zsh 5 or newer, with its modules, and this is another shell; "
+            "cbx works as before\n"
+        )
+        assert zsh.err == (
+            "cbx: no hook: it takes bash 4.4 or newer, and this is another shell; cbx works as before\n"
+        )

@@ -70,7 +70,7 @@ def _hook(shell: str, file: str | None) -> int:
     from cardbox_cli.cli.shell import hook
 
     if file is not None:
-        raise UsageError("--hook takes no file", hint='eval "$(cbx shell --hook bash)" is all of it')
+        raise UsageError("--hook takes no file", hint=f'eval "$(cbx shell --hook {shell})" is all of it')
     if session().given:
         raise UsageError("--hook takes no options", hint="give them to the commands, or set CBX_PROJECT")
     sys.stdout.write(hook.start(shell))

@@ -7,7 +7,7 @@ and a letter for each piece of output, which is the file N.0, N.1 and so on. Whe
 nothing was executed, and the shell runs the command as a process of its own. N.begun says that something may
 have been.
 
-What the function in the shell does is `scripts/hook.bash`.
+What the function in the shell does is a file of `scripts`.
 """
 
 import errno
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from cardbox_cli.cli.verb import Verb
 
-SHELLS = ("bash",)
+SHELLS = ("bash", "zsh")
 
 SLOTS = 16
 
@@ -85,6 +85,7 @@ def start(shell: str) -> str:
         ("SERVER", str(server)),
         ("SLOTS", str(SLOTS)),
         ("VARIABLES", " ".join(VARIABLES)),
+        ("ALTERNATIVES", "|".join(VARIABLES)),
     ):
         script = script.replace(f"@{name}@", value)
     return script

@@ -2,7 +2,7 @@
 # Simple commands are answered by one co-process that ends with this shell; all others are processes as ever.
 if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 404)); then
     printf 'end\n' 1<>@FOLDER@/requests
-    printf 'cbx: no hook: it takes bash 4.4 or newer, and this is %s; cbx works as before\n' "$BASH_VERSION" >&2
+    printf 'cbx: no hook: it takes bash 4.4 or newer, and this is %s; cbx works as before\n' "${BASH_VERSION:-another shell}" >&2
 else
     printf 'shell %s\n' $$ 1<>@FOLDER@/requests
     cbx() {
@@ -51,7 +51,10 @@ else
                     'hint: look at what it did before you repeat it; cbx works without the hook from here on' >&2
                 return 1
             fi
-            [[ -n $_cbx_failed && $_cbx_code == 0 ]] && return 141
+            if [[ -n $_cbx_failed && $_cbx_code == 0 ]]; then
+                [[ -p /dev/stdout ]] && return 141
+                return 4
+            fi
             [[ -n $_cbx_code && $_cbx_code != process ]] && return "$_cbx_code"
         fi
         command cbx "$@"
