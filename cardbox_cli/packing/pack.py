@@ -213,7 +213,8 @@ def planned_slots(database: Database, project_id: str, plan: Plan) -> list[Slot]
     """The places of the context box to be, with the cards of the plan that are not written."""
     known = BoxStore(database, project_id).known(plan.inherited_ids)
     known |= {draft.card_id: (card_of(draft, project_id), "present") for draft in plan.drafts}
-    return [slot_of(position, plan.card_ids, known) for position in range(len(plan.cards))]
+    card_ids = plan.card_ids
+    return [slot_of(position, card_ids, known) for position in range(len(card_ids))]
 
 
 def _write(database: Database, project_id: str, plan: Plan, provenance: Provenance, title: str) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import InheritContext, PackArgument, Recipe
 
 
-class PlannedCard(msgspec.Struct, frozen=True, kw_only=True):
+class PlannedCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One place of the box to be: the rule that brings it, and the draft if the card is new."""
 
     card_id: str
