@@ -20,8 +20,8 @@ from cardbox_cli.conversations.conversation import (
     indented_list,
 )
 from cardbox_cli.conversations.files import ID_KEYS, TITLE_KEYS, MessageList, find_messages, lists_within
-from cardbox_cli.conversations.json_documents import Documents
-from cardbox_cli.conversations.json_window import held
+from cardbox_cli.conversations.json_files.documents import Documents
+from cardbox_cli.conversations.json_files.window import held
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.card_types import PROFILE, TOOLS
 from cardbox_cli.model.cards import Card, CardDraft

@@ -19,8 +19,8 @@ from cardbox_cli.context.providers.provider import MessageShape
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.sources import LINE, keep, same_json
 from cardbox_cli.context.tool_calls import arguments_of, arguments_text
-from cardbox_cli.conversations.chat_messages import chat_card, marks_of, read_lists
 from cardbox_cli.conversations.conversation import FileEntry, Format, indented_list
+from cardbox_cli.conversations.formats.chat_messages import chat_card, marks_of, read_lists
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.layers import CHECKPOINT
