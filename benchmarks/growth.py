@@ -4,6 +4,7 @@ Whole processes. Time is compared from 10,000 to 100,000, memory from 1,000, whe
 """
 
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -90,6 +91,7 @@ def _memory(bench: Workbench, grown: Grown) -> Iterator[tuple[Side, Side]]:
 def _output(words: Sequence[str], environment: Mapping[str, str]) -> str:
     done = subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True)
     if done.returncode not in ANSWERED:
+        sys.stderr.write(done.stderr)
         done.check_returncode()
     return done.stdout.strip()
 

@@ -138,8 +138,10 @@ def _collector_off() -> Iterator[None]:
 
 
 def process(words: Sequence[str], environment: Mapping[str, str]) -> Side:
-    """A whole process, from its start to its end. Running it raises CalledProcessError when it fails, and shows
-    what it said then."""
+    """A whole process, from its start to its end.
+
+    Running it raises CalledProcessError when it fails, and shows what it said then.
+    """
 
     def run() -> None:
         done = subprocess.run(
