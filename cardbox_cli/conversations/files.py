@@ -5,6 +5,7 @@ and files of another build, are the formats' business.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -143,8 +144,8 @@ class _Finder(NamedTuple):
             named = f"--at {deeper}" if deeper else f"--at KEY; {_keys_hint(item)}"
             raise InvalidConversation(f"{place}: no messages found", hint=f"name their key with {named}")
         raise InvalidConversation(
-            f"{place}: messages stand at several keys: {', '.join(found)}",
-            hint=f"choose one, for example --at {next(iter(found))}",
+            f"{place}: messages stand at several keys: {_listed(found)}",
+            hint=f"choose one, for example --at {_shortened(next(iter(found)))}",
         )
 
     def _named(self, item: Any, keys: Sequence[str], found: MessageList) -> Iterator[MessageList]:
@@ -244,8 +245,23 @@ def _path_within(item: Any, shape: MessageShape, depth: int = 0) -> str | None:
 def _keys_hint(item: Any) -> str:
     if not isinstance(item, dict):
         return "the conversation is no object"
-    keys = ", ".join(repr(key) for key in list(item)[:8])
-    return f"its keys are {keys}" if keys else "the object is empty"
+    return f"its keys are {_listed(map(repr, item))}" if item else "the object is empty"
+
+
+# Keys that a message names, and characters of each: a file may have any number of them, of any length.
+_KEYS_NAMED = 8
+_KEY_SHOWN = 80
+
+
+def _listed(keys: Iterable[str]) -> str:
+    rest = iter(keys)
+    named = [_shortened(key) for key in islice(rest, _KEYS_NAMED)]
+    others = sum(1 for _ in rest)
+    return ", ".join([*named, *([f"and {others} more"] if others else [])])
+
+
+def _shortened(key: str) -> str:
+    return key if len(key) <= _KEY_SHOWN else f"{key[: _KEY_SHOWN - 1]}…"
 
 
 def _is_id(value: Any) -> bool:
