@@ -5,7 +5,7 @@ entry is the same card whenever it is read. What an entry means is its format's 
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -66,6 +66,16 @@ class _StoredEntry(msgspec.Struct, frozen=True, gc=False):
     is_simple: bool = False
 
 
+class _Read(NamedTuple):
+    """What is learnt of a conversation on the way: what is said first, and the last card, None where there is
+    none; how many bad characters were replaced."""
+
+    label: int
+    first_words: str | None
+    last_card_id: str | None
+    replaced: int
+
+
 class Reading:
     """One pass over conversations: their drafts, and what is learnt of each on the way."""
 
@@ -88,6 +98,8 @@ class Reading:
         self._remap_tool_ids = remap_tool_ids
         self._replace_bad_text = replace_bad_text
         self._turn = turn
+        # Those without ids of their own: files of requests repeat them by the thousand.
+        self._read: dict[tuple[Any, ...], _Read] = {}
         self._held: tuple[Conversation | None, Sequence[_StoredEntry]] = None, ()
 
     def labelled_drafts(self, conversations: Iterable[Conversation]) -> Iterator[tuple[int, CardDraft]]:
@@ -102,23 +114,51 @@ class Reading:
             key, parent_key = self.keys(conversation)
             title, replaced = self._storable(conversation.title, f"{conversation.place}: title")
             self.replaced_characters += replaced
-            last: str | None = None
-            for draft in self._drafts(conversation, key):
-                last = draft.card_id
-                title = title or first_words(draft)
-                yield label, written_by(draft, self._turn)
-            if last is None:
+            alike = self._alike(conversation, key, parent_key)
+            before = self._read.get(alike) if alike is not None else None
+            read = before or (yield from self._labelled(label, conversation, key))
+            if read.last_card_id is None:
                 self.empty += 1
                 continue
-            self.last_card_id, self.places[label] = last, conversation.place
-            versions = partial(_version, self._project_id, key)
-            of_parent = partial(_version, self._project_id, parent_key) if parent_key else None
-            self.wanted.append(Wanted(label=label, title=title, versions=versions, parent_versions=of_parent))
+            if before is not None:
+                self.replaced_characters += before.replaced
+            elif alike is not None:
+                self._read[alike] = read
+            self.last_card_id, self.places[label] = read.last_card_id, conversation.place
+            self.wanted.append(
+                Wanted(
+                    label=label,
+                    title=title or read.first_words,
+                    versions=partial(_version, self._project_id, key),
+                    parent_versions=partial(_version, self._project_id, parent_key) if parent_key else None,
+                    same_as=None if before is None else before.label,
+                )
+            )
         if self._only is not None and self._only > label:
             raise InvalidConversation(
                 f"there is no conversation {self._only}: the file has {label + 1}",
                 hint=f"they are numbered 0 to {label}" if label >= 0 else "leave --only out",
             )
+
+    def _labelled(
+        self, label: int, conversation: Conversation, key: _Key
+    ) -> Generator[tuple[int, CardDraft], None, "_Read"]:
+        before, words, last = self.replaced_characters, None, None
+        for draft in self._drafts(conversation, key):
+            last = draft.card_id
+            words = words or first_words(draft)
+            yield label, written_by(draft, self._turn)
+        return _Read(label, words, last, self.replaced_characters - before)
+
+    def _alike(
+        self, conversation: Conversation, key: _Key, parent_key: _Key | None
+    ) -> tuple[Any, ...] | None:
+        """What conversations of the same cards have in common. None where one has an id of its own: then it
+        may have grown from one to the other."""
+        if conversation.own_id is not None:
+            return None
+        request = conversation.request
+        return key, parent_key, None if request is None else self._stored(request).canonical
 
     def keys(self, conversation: Conversation) -> tuple[_Key, _Key | None]:
         """What tells the conversation, and the one that it branched off from, from all others."""

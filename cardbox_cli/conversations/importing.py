@@ -82,6 +82,7 @@ def import_conversations(
 
 
 def _imported_box(conversation: Wanted, place: str, box_id: str, counts: Mapping[int, Counts]) -> ImportedBox:
-    label = conversation.label
-    count = counts.get(label, Counts(0, 0))
-    return ImportedBox(label, place, box_id, conversation.title, count.total, count.inserted)
+    written = conversation.label if conversation.same_as is None else conversation.same_as
+    count = counts.get(written, Counts(0, 0))
+    new = count.inserted if conversation.same_as is None else 0
+    return ImportedBox(conversation.label, place, box_id, conversation.title, count.total, new)

@@ -4,8 +4,10 @@ Their id lists are made, compared and stored in the database, so that a conversa
 costs this process nothing. Which boxes a conversation may become is the importer's business.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count, islice, takewhile
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,13 +29,15 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation to be found in a box, or put into one.
 
     `versions` names the boxes that it may be, oldest first, without end; `parent_versions` those of the
-    conversation that it branched off from.
+    conversation that it branched off from. `same_as` is the label of an earlier one that has the same cards:
+    it needs no box, and none of its cards is written.
     """
 
     label: int
     title: str | None
     versions: Callable[[int], str]
     parent_versions: Callable[[int], str] | None
+    same_as: int | None = None
 
 
 class ImportStore(ProjectStore):
@@ -71,31 +75,30 @@ class ImportStore(ProjectStore):
         """
         self.database.run("fill_import_lists")
         placed: dict[int, str] = {}
+        own = [each for each in conversations if each.same_as is None]
         # Those that others branch off from come first, so that their boxes are there to be parents.
         for are_branches in (False, True):
-            waiting = [each for each in conversations if (each.parent_versions is not None) == are_branches]
-            version = dict.fromkeys((each.label for each in waiting), 1)
-            while waiting:
-                turn = _one_per_box(waiting, version)
-                agreed = self._place(turn, version)
+            lines = _Lines(each for each in own if (each.parent_versions is not None) == are_branches)
+            while turn := lines.next_turn():
+                agreed = self._place(turn)
                 for box_id, each in turn.items():
                     if box_id in agreed:
-                        placed[each.label] = box_id
+                        placed[each.conversation.label] = box_id
                     else:
-                        version[each.label] += 1
-                waiting = [each for each in waiting if each.label not in placed]
-        return placed
+                        lines.join(each.conversation, each.version + 1)
+        same = {each.label: placed[each.same_as] for each in conversations if each.same_as is not None}
+        return placed | same
 
-    def _place(self, turn: dict[str, Wanted], version: dict[int, int]) -> set[str]:
+    def _place(self, turn: dict[str, "_Try"]) -> set[str]:
         """Those of the boxes that now hold their conversations."""
-        parents = [self._parents(each, version[each.label]) for each in turn.values()]
+        parents = [self._parents(each.conversation, each.version) for each in turn.values()]
         wanted = {
-            "labels": [each.label for each in turn.values()],
+            "labels": [each.conversation.label for each in turn.values()],
             "box_ids": list(turn),
             "parent_ids": [None if not boxes else jsonb(boxes) for boxes in parents],
         }
         made = set(self._column("insert_import_boxes", **wanted))
-        self._info.keep_titles((box_id, turn[box_id].title) for box_id in turn if box_id in made)
+        self._info.keep_titles((box_id, turn[box_id].conversation.title) for box_id in turn if box_id in made)
         if len(made) == len(turn):
             return made
         grown = set(self._column("grow_import_boxes", **wanted))
@@ -121,9 +124,27 @@ class ImportStore(ProjectStore):
         return newest
 
 
-def _one_per_box(waiting: Sequence[Wanted], version: dict[int, int]) -> dict[str, Wanted]:
-    """The next box of each conversation; of two that want the same one the first goes first."""
-    turn: dict[str, Wanted] = {}
-    for each in waiting:
-        turn.setdefault(each.versions(version[each.label]), each)
-    return turn
+class _Try(NamedTuple):
+    """A conversation and the version of its box that it tries."""
+
+    conversation: Wanted
+    version: int
+
+
+class _Lines:
+    """Conversations in lines, one for each box. Who finds no place in it joins the line for the next."""
+
+    def __init__(self, conversations: Iterable[Wanted]) -> None:
+        self._lines: dict[str, deque[_Try]] = {}
+        for each in conversations:
+            self.join(each, 1)
+
+    def join(self, conversation: Wanted, version: int) -> None:
+        """Stand at the end of the line for this version of the conversation's box."""
+        self._lines.setdefault(conversation.versions(version), deque()).append(_Try(conversation, version))
+
+    def next_turn(self) -> dict[str, _Try]:
+        """The first of each line, who leaves it, by the box."""
+        turn = {box_id: line.popleft() for box_id, line in self._lines.items()}
+        self._lines = {box_id: line for box_id, line in self._lines.items() if line}
+        return turn

@@ -76,7 +76,7 @@ def test_named_by_its_key(document: Any, at: str, expected: list[list[Any]]) -> 
         ({"log": {"samples": [{"messages": [A]}]}}, None, "f: no messages found", "name their key with --at log.samples.messages"),
         ({"a": [{"t": [A]}, {"u": [B]}]}, "a.t", "f: a[1]: there is no list of messages at 'a.t'", "its keys are 'u'"),
         ({"a": [A], "b": [B]}, None, "f: messages stand at several keys: a, b", "choose one, for example --at a"),
-        ({"a" * 99: [A], **dict.fromkeys("bcdefghij", [B])}, None, f"f: messages stand at several keys: {'a' * 79}…, b, c, d, e, f, g, h, and 2 more", f"choose one, for example --at {'a' * 79}…"),
+        ({"a" * 99: [A], **{key: [B] for key in "bcdefghij"}}, None, f"f: messages stand at several keys: {'a' * 79}…, b, c, d, e, f, g, h, and 2 more", f"choose one, for example --at {'a' * 79}…"),
         ([{"t": [A]}, {"u": [B]}], "t", "f[1]: there is no list of messages at 't'", "its keys are 'u'"),
         ("1e99999999999999999999", None, "f:1:1: the number 1e99999999999999999999 is beyond what JSONB can hold", None),
     ],
