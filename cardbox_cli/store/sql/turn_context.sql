@@ -24,7 +24,7 @@ SELECT p.pointer, (slot.place - 1)::integer AS place, coalesce(slot.card_id, 'nu
 FROM pointers AS p
 JOIN public.card_boxes AS b ON b.tenant_id = %(project_id)s AND b.box_id = p.box_id
 CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
-LEFT JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
+LEFT JOIN {card_of_slot} ON true
 
 -- fragment: turn_facts
 'head', (SELECT ({head_json})::json FROM head AS h),
