@@ -249,7 +249,8 @@ def _carrier(runtime: Runtime, head: Head) -> InboxRow | None:
     """The row that the turn goes on by: the claimed one, else the one that waits to be claimed."""
     rows = runtime.inbox.of_turn(head.fence.agent_turn_id)
     rows = [row for row in rows if row.status in (*DUE, PROCESSING)]
-    at_epoch = [row for row in rows if carries(runtime, row, head)]
+    calls = runtime.turns.waiting_tools(head.fence.agent_turn_id)
+    at_epoch = [row for row in rows if carries(row, head, calls)]
     asking = [row for row in rows if is_turn(row)]
     # Workers of other systems leave the epoch of the report that they resumed a turn with as it was.
     resuming = [row for row in rows if head.status == RUNNING and row.status == PROCESSING and is_report(row)]

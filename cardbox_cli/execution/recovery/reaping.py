@@ -8,6 +8,7 @@ its own; what another one holds is passed over.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Literal
 
 import msgspec
 
@@ -16,9 +17,10 @@ from cardbox_cli.execution.following import Follower
 from cardbox_cli.execution.queue.messages import is_report
 from cardbox_cli.execution.queue.promotion import promote_next
 from cardbox_cli.execution.queue.reports import report_timeouts
-from cardbox_cli.execution.queue.stopping import expire, stop_turn
+from cardbox_cli.execution.queue.stopping import give_back, kill, stop_turn
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.execution.dispatching import ClaimedSituation
 from cardbox_cli.model.execution.turns import OPEN, PROCESSING, SUSPENDED, WATCHDOG, Head, Lease
 from cardbox_cli.store.execution import workers
 
@@ -94,20 +96,43 @@ def _take_back(runtime: Runtime, known: Lease, reaped: Reaped) -> None:
         head = runtime.heads.try_lock(known.agent_id)
         if head is None and runtime.heads.get(known.agent_id) is not None:
             return
-        lease = runtime.inbox.lock_lease(known.inbox_id)
-        if lease is None or lease != known:
-            return
-        row = runtime.inbox.lock(known.inbox_id)
-        if row is None or row.status != PROCESSING:
+        try:
+            found = runtime.inbox.hold(known.inbox_id)
+        except NotFound:
             runtime.inbox.drop_leases([known.inbox_id])
             return
-        reason = f"the lease of {lease.owner} expired"
-        epoch = expire(runtime, row, head, reason=reason)
-        is_dead = row.retry_count + 1 >= runtime.settings.max_attempts
-        (reaped.dead if is_dead else reaped.released).append(row.inbox_id)
+        tries, row = found.row.retry_count + 1, found.row
+        reason = f"the lease of {known.owner} expired"
+        epoch = None
+        match decide_expiry(found, known, max_attempts=runtime.settings.max_attempts):
+            case "kept":
+                return
+            case "over":
+                runtime.inbox.drop_leases([known.inbox_id])
+                return
+            case "dead":
+                kill(runtime, found, error=f"{reason}, try {tries}", error_code="max_attempts")
+                reaped.dead.append(row.inbox_id)
+            case "released":
+                epoch = give_back(runtime, found, "release", attempts=1, error=reason)
+                reaped.released.append(row.inbox_id)
         runtime.audit.write_of_turn(
             row.fence, action="lease-expired", actor=WATCHDOG, reason=reason, epoch_after=epoch
         )
+
+
+def decide_expiry(
+    found: ClaimedSituation, known: Lease, *, max_attempts: int
+) -> Literal["kept", "over", "dead", "released"]:
+    """What becomes of a row whose lease was found to be over, as `known`.
+
+    `kept`: somebody else has it by now, or its owner lived; `over`: it is not claimed any more.
+    """
+    if found.lease != known:
+        return "kept"
+    if found.row.status != PROCESSING:
+        return "over"
+    return "dead" if found.row.retry_count + 1 >= max_attempts else "released"
 
 
 def _time_out(runtime: Runtime, known: Head, reaped: Reaped) -> None:
