@@ -1,4 +1,4 @@
-"""What becomes of a claimed report, and of a claim whose lease is over, as functions of values."""
+"""A report that comes, one that is claimed, and a claim whose lease is over, as functions of values."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -6,12 +6,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.queue.applying import decide
+from cardbox_cli.execution.queue.messages import TIMEOUT
+from cardbox_cli.execution.queue.reports import is_replay, message_of
 from cardbox_cli.execution.recovery.reaping import decide_expiry
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.execution.dispatching import ClaimedSituation
 from cardbox_cli.model.execution.turns import Fence, Head, InboxRow, Lease, WaitingTool
+from cardbox_cli.store.execution.reports import ReportSituation
 from tests.execution.desk import result_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -193,3 +197,59 @@ def test_the_call_that_is_waited_for_last_is_answered() -> None:
 def test_a_lease_that_is_over(changed: dict[str, Any], max_attempts: int, outcome: str) -> None:
     found = msgspec.structs.replace(FOUND, **changed)
     assert decide_expiry(found, LEASE, max_attempts=max_attempts) == outcome
+
+
+class TestThatComes:
+    @pytest.mark.parametrize(
+        ("waiting", "is_there"),
+        [
+            (call("a"), False),
+            # Another program's, which reports before it stores.
+            (call("a", tool_result_card_id="card_b"), False),
+            (call("a", "received"), True),
+            (call("a", "applied"), True),
+        ],
+    )
+    def test_once_or_again(self, waiting: WaitingTool, is_there: bool) -> None:
+        assert is_replay(waiting, "card_a") == is_there
+
+    @pytest.mark.parametrize(
+        ("waiting", "told"),
+        [
+            (call("a", "dropped"), "turn turn_a does not wait for the call 'a' any more"),
+            (call("a", "unheard of"), "turn turn_a does not wait for the call 'a' any more"),
+            (
+                call("a", "received", tool_result_card_id="card_b"),
+                "the call 'a' of turn turn_a has another result already: card card_b",
+            ),
+            (
+                call("a", "applied", tool_result_card_id=None),
+                "the call 'a' of turn turn_a has another result already: card None",
+            ),
+        ],
+    )
+    def test_in_vain(self, waiting: WaitingTool, told: str) -> None:
+        with pytest.raises(Conflict) as refused:
+            is_replay(waiting, "card_a")
+        assert refused.value.message == told
+
+    def test_what_it_says(self) -> None:
+        asked = msgspec.structs.replace(ROW, channel_id="aside", turn_epoch=7)
+        found = ReportSituation(waiting=call("a", turn_epoch=3), asked=asked, worker_target=None)
+        message = message_of(found, "card_a", result_of(status="timeout"), TIMEOUT)
+        assert (message.type, message.fence, message.channel_id) == (
+            TIMEOUT,
+            Fence("clerk", "turn_a", 3),
+            "aside",
+        )
+        assert (message.correlation_id, message.tool_call_id, message.step_id) == ("a", "a", "step_1")
+        assert message.payload == {
+            "after_execution": "suspend",
+            "status": "timeout",
+            "tool_result_card_id": "card_a",
+        }
+
+    def test_to_a_turn_that_lost_its_row(self) -> None:
+        found = ReportSituation(waiting=call("a"), asked=None, worker_target=None)
+        with pytest.raises(Conflict, match="has lost its inbox row"):
+            message_of(found, "card_a", result_of())
