@@ -48,9 +48,9 @@ head AS MATERIALIZED (
 -- A claimed turn runs from now on, where it did not yet: steps that others left open have failed.
 entered AS (
     UPDATE state.agent_state_head AS h
-    SET status = 'running', updated_at = {now}, waiting_tool_count = 0, resume_deadline = NULL
+    SET status = %(entered_target)s, updated_at = {now}, waiting_tool_count = 0, resume_deadline = NULL
     FROM {1} AS held
-    WHERE {at_fence} AND h.status = 'dispatched'
+    WHERE {at_fence} AND h.status = ANY(%(entered_sources)s)
     RETURNING h.agent_id
 ), record AS (
     INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, created_at)
@@ -169,9 +169,9 @@ WITH {own_cards_written}, step AS (
 -- where the turn is elsewhere.
 WITH moved AS (
     UPDATE state.agent_state_head AS h
-    SET status = 'suspended', updated_at = {now}, waiting_tool_count = cardinality(%(tool_call_ids)s::text[]),
+    SET status = %(target)s, updated_at = {now}, waiting_tool_count = cardinality(%(tool_call_ids)s::text[]),
         resume_deadline = {later}
-    WHERE {at_fence} AND h.status = 'running'
+    WHERE {at_fence} AND h.status = ANY(%(sources)s)
     RETURNING h.resume_deadline
 ), calls AS (
     INSERT INTO state.turn_waiting_tools
@@ -184,11 +184,10 @@ WITH moved AS (
     ON CONFLICT DO NOTHING
 ), done AS (
     UPDATE state.agent_inbox AS i
-    SET status = 'consumed', processed_at = coalesce(i.processed_at, {now}),
+    SET status = %(row_target)s, processed_at = coalesce(i.processed_at, {now}),
         archived_at = coalesce(i.archived_at, {now})
     FROM moved
-    WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s
-        AND i.status IN ('pending', 'deferred', 'processing')
+    WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s AND i.status = ANY(%(row_sources)s)
 ), lease AS (
     DELETE FROM cbx.leases AS l
     USING moved
