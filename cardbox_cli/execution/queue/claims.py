@@ -160,7 +160,7 @@ def _defer_report(runtime: Runtime, found: ClaimedSituation, applied: Applied) -
     attempts = 0 if applied.outcome == "busy" else 1
     if row.retry_count + attempts >= runtime.settings.max_attempts:
         return _dead(runtime, row, f"gave up: {reason}")
-    give_back(runtime, found, "defer", attempts=attempts, delay=TOO_EARLY, error=reason)
+    give_back(runtime, row, carried(found), "defer", attempts=attempts, delay=TOO_EARLY, error=reason)
     return _done(row, f"deferred: {reason}")
 
 
@@ -214,7 +214,7 @@ def defer(
             kill(runtime, found, error=f"gave up: {reason}", error_code="max_attempts")
             return False
         wait = settings.delay(tried, random.random()) if delay is None else delay
-        give_back(runtime, found, "defer", attempts=1, delay=wait, error=reason)
+        give_back(runtime, found.row, carried(found), "defer", attempts=1, delay=wait, error=reason)
     return True
 
 
@@ -222,7 +222,7 @@ def hand_back(runtime: Runtime, row: InboxRow, *, owner: str, reason: str) -> No
     """Give the row back untried, to be claimed at once: the worker stops. Raises LeaseLost as `ack`."""
     with runtime.transaction():
         found = _own(runtime, row.inbox_id, owner, epoch=row.turn_epoch)
-        give_back(runtime, found, "release", attempts=0, error=reason)
+        give_back(runtime, found.row, carried(found), "release", attempts=0, error=reason)
 
 
 def heartbeat(runtime: Runtime, inbox_ids: Sequence[str], *, owner: str) -> dict[str, int]:

@@ -33,7 +33,6 @@ from cardbox_cli.model.execution.turns import (
     WAITING,
     WATCHDOG,
     Fence,
-    Head,
     InboxRow,
     TurnRecord,
     WaitingTool,
@@ -323,10 +322,9 @@ def result_of_end(
     )
 
 
-def report_timeouts(runtime: Runtime, head: Head) -> list[Reported]:
-    """Report a timeout for each call of an overdue turn that has no result on its way."""
-    turn_id = head.fence.agent_turn_id
-    waiting = [tool for tool in runtime.turns.waiting_tools(turn_id) if tool.wait_status == WAITING]
+def report_timeouts(runtime: Runtime, calls: Sequence[WaitingTool]) -> list[Reported]:
+    """Report a timeout for each of these calls of an overdue turn that has no result on its way."""
+    waiting = [call for call in calls if call.wait_status == WAITING]
     return [report for tool in waiting if (report := _report_timeout(runtime, tool)) is not None]
 
 

@@ -117,35 +117,25 @@ def carried(found: ClaimedSituation) -> Head | None:
 
 def give_back(
     runtime: Runtime,
-    found: ClaimedSituation,
+    row: InboxRow,
+    head: Head | None,
     move: Literal["defer", "release"],
     *,
     attempts: int,
-    error: str,
+    error: str | None,
     delay: timedelta = timedelta(0),
 ) -> int | None:
-    """Give a claimed row back to be claimed anew, with the turn that it carries; the new epoch of that.
+    """Give a claimed row back to be claimed anew, and the turn of the head that it carries, None for none.
 
-    Who may claim what is released is notified.
+    The new epoch of that turn. Who may claim what is released is notified. Raises StaleEpoch.
     """
-    head = carried(found)
     fence = None if head is None else head.fence
-    row = runtime.inbox.give_back(found.row, fence, move, attempts=attempts, delay=delay, error=error)
-    if row is None and head is not None:
+    given = runtime.inbox.give_back(row, fence, move, attempts=attempts, delay=delay, error=error)
+    if given is None and head is not None:
         raise runtime.heads.stale(head.fence, runtime.heads.get(head.agent_id))
-    if row is not None and move == "release":
-        runtime.notify(row, "released")
-    return None if row is None or head is None else row.turn_epoch
-
-
-def release(runtime: Runtime, row: InboxRow, turn_epoch: int | None, *, attempts: int, error: str) -> None:
-    """Make a claimed row pending again, at a new epoch if it carries a turn, and notify of it."""
-    moved = runtime.inbox.move(
-        [row.inbox_id], "release", turn_epoch=turn_epoch, attempts=attempts, delay=timedelta(0), error=error
-    )
-    runtime.inbox.drop_leases([row.inbox_id])
-    for each in moved:
-        runtime.notify(each, "released")
+    if given is not None and move == "release":
+        runtime.notify(given, "released")
+    return None if given is None or head is None else given.turn_epoch
 
 
 def kill(runtime: Runtime, found: ClaimedSituation, *, error: str, error_code: str) -> None:

@@ -100,7 +100,7 @@ class InboxStore(ProjectStore):
         *,
         attempts: int,
         delay: timedelta,
-        error: str,
+        error: str | None,
     ) -> InboxRow | None:
         """Make the move `defer` or `release` with a claimed row, whose lease is over; the row as it then is.
 

@@ -128,7 +128,8 @@ WITH moved AS (
 ), i AS (
     UPDATE state.agent_inbox AS i
     SET status = %(row_target)s, turn_epoch = coalesce((SELECT m.turn_epoch FROM moved AS m), i.turn_epoch),
-        retry_count = i.retry_count + %(attempts)s, next_retry_at = {later}, last_error = %(error)s,
+        retry_count = i.retry_count + %(attempts)s, next_retry_at = {later},
+        last_error = coalesce(%(error)s, i.last_error),
         defer_reason = CASE WHEN %(is_deferred)s THEN %(error)s ELSE i.defer_reason END,
         processed_at = NULL, archived_at = NULL
     WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s AND i.status = ANY(%(row_sources)s)

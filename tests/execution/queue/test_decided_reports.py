@@ -1,4 +1,4 @@
-"""A report that comes, one that is claimed, and a claim whose lease is over, as functions of values."""
+"""A report that comes, one that is claimed, and what is overdue, as functions of values."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,7 +10,7 @@ from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.queue.applying import decide
 from cardbox_cli.execution.queue.messages import TIMEOUT
 from cardbox_cli.execution.queue.reports import is_replay, message_of
-from cardbox_cli.execution.recovery.reaping import decide_expiry
+from cardbox_cli.execution.recovery.reaping import decide_deadline, decide_expiry
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.execution.dispatching import ClaimedSituation
@@ -197,6 +197,32 @@ def test_the_call_that_is_waited_for_last_is_answered() -> None:
 def test_a_lease_that_is_over(changed: dict[str, Any], max_attempts: int, outcome: str) -> None:
     found = msgspec.structs.replace(FOUND, **changed)
     assert decide_expiry(found, LEASE, max_attempts=max_attempts) == outcome
+
+
+OVERDUE = msgspec.structs.replace(HEAD, resume_deadline=NOW)
+LATER = NOW + timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("found", "calls", "rows", "due"),
+    [
+        (OVERDUE, [call("a")], [], "report"),
+        (OVERDUE, [call("a", "received"), call("b")], [ROW], "report"),
+        (OVERDUE, [call("a", "received")], [ROW], "wait"),
+        (OVERDUE, [call("a", "received")], [msgspec.structs.replace(ROW, status="error")], "lost"),
+        (OVERDUE, [call("a", "received")], [msgspec.structs.replace(ROW, message_type="turn")], "lost"),
+        (OVERDUE, [], [], "lost"),
+        (None, [call("a")], [], "kept"),
+        (msgspec.structs.replace(OVERDUE, status="running"), [call("a")], [], "kept"),
+        (msgspec.structs.replace(OVERDUE, turn_epoch=2), [call("a")], [], "kept"),
+        (msgspec.structs.replace(OVERDUE, active_agent_turn_id="turn_b"), [call("a")], [], "kept"),
+        (msgspec.structs.replace(OVERDUE, resume_deadline=LATER), [call("a")], [], "kept"),
+    ],
+)
+def test_a_deadline_that_has_passed(
+    found: Head | None, calls: list[WaitingTool], rows: list[InboxRow], due: str
+) -> None:
+    assert decide_deadline(OVERDUE, found, calls, rows) == due
 
 
 class TestThatComes:
