@@ -6,6 +6,7 @@ differ by more than most targets allow; ratios of runs that stand side by side h
 
 import gc
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -137,13 +138,22 @@ def _collector_off() -> Iterator[None]:
 
 
 def process(words: Sequence[str], environment: Mapping[str, str]) -> Side:
-    """A whole process, from its start to its end. Running it raises CalledProcessError when it fails."""
+    """A whole process, from its start to its end.
+
+    Running it raises CalledProcessError when it fails, and shows what it said then.
+    """
 
     def run() -> None:
         done = subprocess.run(
-            words, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            words,
+            env=environment,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
         )
         if done.returncode not in ANSWERED:
+            sys.stderr.buffer.write(done.stderr)
             done.check_returncode()
 
     return Side(run=run)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft
 
@@ -107,3 +108,22 @@ def indented(value: Any, columns: int = 0) -> str:
     """A value as indented JSON; of several lines all but the first begin with so many blanks."""
     text = msgspec.json.format(exact_json.encode(value), indent=2).decode()
     return text.replace("\n", "\n" + " " * columns) if columns else text
+
+
+# So many items of a list are written at once: one is soon written, and the text of very many takes memory.
+_AT_ONCE = 32
+
+
+def indented_list(values: Iterable[Any], level: int = 0) -> Iterator[str]:
+    """A list as indented JSON, in pieces, as it stands so many levels deep."""
+    opening = "\n".join("  " * outer + "[" for outer in range(level + 1))
+    closing = "".join("\n" + "  " * outer + "]" for outer in reversed(range(level + 1)))
+    lead, items = "[", iter(values)
+    while some := list(islice(items, _AT_ONCE)):
+        within: Any = some
+        for _ in range(level):
+            within = [within]
+        text = msgspec.json.format(exact_json.encode(within), indent=2).decode()
+        yield lead + text[len(opening) : -len(closing)]
+        lead = ","
+    yield "[]" if lead == "[" else "\n" + "  " * level + "]"

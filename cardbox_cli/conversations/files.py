@@ -11,8 +11,8 @@ import msgspec
 
 from cardbox_cli.context.providers.provider import CHAT_SHAPE, MessageShape
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
-from cardbox_cli.conversations.json_documents import Documents
-from cardbox_cli.conversations.json_window import LazyList, held
+from cardbox_cli.conversations.json_files.documents import Documents
+from cardbox_cli.conversations.json_files.window import LazyList, held
 from cardbox_cli.errors import InvalidConversation
 
 # Where conversations carry an id or a title of their own.

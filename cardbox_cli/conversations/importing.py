@@ -1,41 +1,18 @@
 """Importing conversations: cards, and one box per conversation, in one transaction.
 
-Idempotent: ids are derived from the project, the conversation's key, the position and the message, so the
-same file again writes nothing, a conversation that grew appends its tail, and one whose earlier messages
-changed becomes a new box whose parent is the box before it. What a message means is its format's business.
+Idempotent, since all ids are derived (`drafting`): the same file again writes nothing, a conversation that
+grew appends its tail, and one whose earlier messages changed becomes a new box whose parent is the old one.
 """
 
-import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from cardbox_cli.context.request import TURN
-from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format
-from cardbox_cli.conversations.formats import format_named
-from cardbox_cli.conversations.tool_ids import remapped
-from cardbox_cli.errors import InvalidCard, InvalidConversation
-from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import CardDraft, card_text, check_draft, written_by
-from cardbox_cli.model.content import TextContent
-from cardbox_cli.model.ids import DerivedIds, derived_from, derived_id
+from cardbox_cli.conversations.conversation import Conversation
+from cardbox_cli.conversations.drafting import Reading
 from cardbox_cli.store.cards import Counts
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.imports import ImportStore, Wanted
-
-_TITLE_LENGTH = 60
-# How many bytes of a conversation are kept while it is read twice: for its id, and for its cards.
-_HELD = 4 << 20
-# What Claude Code writes into what a user says: commands and what they printed, and reminders.
-_NOTED = re.compile(r"<(command-[a-z]+|local-command-[a-z]+|system-reminder)>.*?</\1>", re.DOTALL)
-_COMMAND = re.compile(r"<command-(?:name|args)>(.*?)</command-", re.DOTALL)
-
-# What tells a conversation from all others, in any project.
-_Key = tuple[str, ...]
 
 
 class ImportedBox(msgspec.Struct, frozen=True):
@@ -88,7 +65,7 @@ def import_conversations(
     with database.transaction():
         store = ImportStore(database, project_id)
         store.begin()
-        reading = _Reading(
+        reading = Reading(
             project_id, remap_tool_ids=remap_tool_ids, replace_bad_text=replace_bad_text, turn=turn, only=only
         )
         counts = store.add(reading.labelled_drafts(conversations))
@@ -108,227 +85,3 @@ def _imported_box(conversation: Wanted, place: str, box_id: str, counts: Mapping
     label = conversation.label
     count = counts.get(label, Counts(0, 0))
     return ImportedBox(label, place, box_id, conversation.title, count.total, count.inserted)
-
-
-class Drafted(msgspec.Struct, frozen=True, gc=False):
-    """An entry, the cards that importing it would make, and what is wrong with it where there are none."""
-
-    entry: FileEntry
-    cards: list[CardDraft]
-    problem: str | None = None
-
-
-def drafts_of(conversation: Conversation, project_id: str) -> Iterator[Drafted]:
-    """What importing the entries of a conversation into a project would make. Bad characters are replaced."""
-    reading = _Reading(project_id, remap_tool_ids=False, replace_bad_text=True)
-    key, _ = reading.keys(conversation)
-    source_format = format_named(conversation.format)
-    ids = _Ids(DerivedIds(project_id, *key), DerivedIds(*key))
-    for each in reading.stored(conversation):
-        try:
-            cards = _drafted(source_format, each)
-        except InvalidConversation as exc:
-            yield Drafted(each.entry, [], exc.message.removeprefix(f"{each.entry.place}: "))
-            continue
-        name = (each.entry.position, each.canonical)
-        yield Drafted(each.entry, list(_with_ids(cards, ids, name)))
-
-
-class _StoredEntry(msgspec.Struct, frozen=True, gc=False):
-    """An entry as it will be stored, its canonical JSON, and how many bad characters it held.
-
-    `is_simple`: nothing that is made of its parts need be checked.
-    """
-
-    entry: FileEntry
-    canonical: bytes
-    replaced: int = 0
-    is_simple: bool = False
-
-
-class _Reading:
-    """One pass over conversations: their drafts, and what is learnt of each on the way."""
-
-    def __init__(
-        self,
-        project_id: str,
-        *,
-        remap_tool_ids: bool,
-        replace_bad_text: bool,
-        turn: Mapping[str, str] = {},
-        only: int | None = None,
-    ) -> None:
-        self.wanted: list[Wanted] = []
-        self.places: dict[int, str] = {}
-        self.last_card_id: str | None = None
-        self.replaced_characters = 0
-        self.empty = 0
-        self._only = only
-        self._project_id = project_id
-        self._remap_tool_ids = remap_tool_ids
-        self._replace_bad_text = replace_bad_text
-        self._turn = turn
-        self._held: tuple[Conversation | None, Sequence[_StoredEntry]] = None, ()
-
-    def labelled_drafts(self, conversations: Iterable[Conversation]) -> Iterator[tuple[int, CardDraft]]:
-        """The cards of all conversations in order, each with the number of its conversation.
-
-        Raises InvalidConversation where there is none of the number that alone is wanted.
-        """
-        label = -1
-        for label, conversation in enumerate(conversations):
-            if self._only not in (None, label):
-                continue
-            key, parent_key = self.keys(conversation)
-            title, replaced = self._storable(conversation.title, f"{conversation.place}: title")
-            self.replaced_characters += replaced
-            last: str | None = None
-            for draft in self._drafts(conversation, key):
-                last = draft.card_id
-                title = title or _first_words(draft)
-                yield label, written_by(draft, self._turn)
-            if last is None:
-                self.empty += 1
-                continue
-            self.last_card_id, self.places[label] = last, conversation.place
-            versions = partial(_version, self._project_id, key)
-            of_parent = partial(_version, self._project_id, parent_key) if parent_key else None
-            self.wanted.append(Wanted(label=label, title=title, versions=versions, parent_versions=of_parent))
-        if self._only is not None and self._only > label:
-            raise InvalidConversation(
-                f"there is no conversation {self._only}: the file has {label + 1}",
-                hint=f"they are numbered 0 to {label}" if label >= 0 else "leave --only out",
-            )
-
-    def keys(self, conversation: Conversation) -> tuple[_Key, _Key | None]:
-        """What tells the conversation, and the one that it branched off from, from all others."""
-        of_turn = [self._turn[TURN]] if TURN in self._turn else []
-        keyspace = (*format_named(conversation.format).keyspace, *of_turn)
-        own_id = conversation.own_id
-        if own_id is None:
-            own_id = str(derived_from(each.canonical for each in self._held_while_small(conversation)))
-        elif self._storable(own_id, f"{conversation.place}: id")[1]:
-            # Not the replaced text, which two ids may share. What is stored is only a hash.
-            own_id = json.dumps(own_id)
-        parent = conversation.parent_id
-        return (*keyspace, own_id), None if parent is None else (*keyspace, parent)
-
-    def _drafts(self, conversation: Conversation, key: _Key) -> Iterator[CardDraft]:
-        source_format = format_named(conversation.format)
-        scope = (self._project_id, *key, "remapped") if self._remap_tool_ids else (self._project_id, *key)
-        drafts = self._identified(conversation, source_format, scope, key)
-        return remapped(drafts, scope, source_format.keep_original) if self._remap_tool_ids else drafts
-
-    def _identified(
-        self, conversation: Conversation, source_format: Format, scope: _Key, key: _Key
-    ) -> Iterator[CardDraft]:
-        ids = _Ids(DerivedIds(*scope), DerivedIds(*key))
-        if conversation.request is not None and source_format.draft_request is not None:
-            each = self._counted(self._stored(conversation.request))
-            cards = source_format.draft_request(each.entry)
-            yield from _with_ids(cards, ids, (each.entry.position, each.canonical))
-        for each in map(self._counted, self.stored(conversation)):
-            cards = _drafted(source_format, each)
-            yield from _with_ids(cards, ids, (each.entry.position, each.canonical), each.entry.created_at)
-
-    def _counted(self, stored: _StoredEntry) -> _StoredEntry:
-        self.replaced_characters += stored.replaced
-        return stored
-
-    def stored(self, conversation: Conversation) -> Iterator[_StoredEntry]:
-        """The entries of a conversation as they will be stored."""
-        of, entries = self._held
-        return iter(entries) if of is conversation else map(self._stored, conversation.entries)
-
-    def _held_while_small(self, conversation: Conversation) -> Iterator[_StoredEntry]:
-        """The entries of a conversation, which need not be read again if they are few."""
-        held: list[_StoredEntry] = []
-        size = 0
-        for each in map(self._stored, conversation.entries):
-            size += len(each.canonical)
-            if size <= _HELD:
-                held.append(each)
-            yield each
-        if size <= _HELD:
-            self._held = conversation, held
-
-    def _stored(self, entry: FileEntry) -> _StoredEntry:
-        if exact_json.is_simple(entry.value):
-            return _StoredEntry(entry, exact_json.canonical_of_simple(entry.value), is_simple=True)
-        value, replaced = self._storable(entry.value, entry.place)
-        text = exact_json.canonical(exact_json.encode(value), signed=True)
-        return _StoredEntry(msgspec.structs.replace(entry, value=value), text, replaced)
-
-    def _storable(self, value: Any, place: str) -> tuple[Any, int]:
-        """`value` and how many bad characters were replaced in it. Raises InvalidCard naming `place`."""
-        replaced = 0
-        try:
-            try:
-                exact_json.check_storable(value)
-            except exact_json.BadText:
-                if not self._replace_bad_text:
-                    raise
-                value, replaced = exact_json.replace_bad_text(value)
-                exact_json.check_storable(value)
-        except exact_json.Unstorable as exc:
-            hint = "remove or replace that value; nothing was imported"
-            if isinstance(exc, exact_json.BadText):
-                hint = "--on-bad-text replace puts U+FFFD in its place; nothing was imported"
-            raise InvalidCard(f"{place}: {exc}", hint=hint) from exc
-        return value, replaced
-
-
-def _first_words(draft: CardDraft) -> str | None:
-    """What a user says first makes a title; where that is but a command, its name."""
-    text = card_text(draft.content)
-    said = _NOTED.sub(" ", text)
-    if not said.strip():
-        said = " ".join(found[1] for found in _COMMAND.finditer(text))
-    words = " ".join(said.split())
-    if draft.role != "user" or not isinstance(draft.content, TextContent) or not words:
-        return None
-    return words if len(words) <= _TITLE_LENGTH else words[: _TITLE_LENGTH - 1] + "…"
-
-
-def _drafted(source_format: Format, stored: _StoredEntry) -> list[CardDraft]:
-    """The cards of an entry. Raises InvalidConversation naming its place."""
-    try:
-        cards = source_format.draft(stored.entry)
-        if not stored.is_simple:
-            for card in cards:
-                check_draft(card)
-        return cards
-    except InvalidCard as exc:
-        raise InvalidConversation(f"{stored.entry.place}: {exc.message}", hint=exc.hint) from exc
-
-
-class _Ids(NamedTuple):
-    """The ids of a conversation's cards, and of their groups, which are the same in every project."""
-
-    cards: DerivedIds
-    groups: DerivedIds
-
-
-def _with_ids(
-    cards: Sequence[CardDraft],
-    ids: _Ids,
-    name: tuple[str | bytes, ...],
-    created_at: datetime | None = None,
-) -> Iterator[CardDraft]:
-    """The cards of one entry with their ids and their time; several get a group."""
-    group = {"source_group": ids.groups.hex(*name)} if len(cards) > 1 else {}
-    for part, card in enumerate(cards):
-        yield CardDraft(
-            card_id=ids.cards.hex(*name, str(part)) if part else ids.cards.hex(*name),
-            content=card.content,
-            metadata={**group, **card.metadata} if group else card.metadata,
-            tool_calls=card.tool_calls,
-            tool_call_id=card.tool_call_id,
-            ttl_seconds=card.ttl_seconds,
-            created_at=created_at,
-        )
-
-
-def _version(project_id: str, key: _Key, number: int) -> str:
-    """The id of the box of the conversation's version of this number, from 1."""
-    return str(derived_id(project_id, *key, "box", str(number)))

@@ -19,10 +19,10 @@ from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.providers.registry import provider_for_model, provider_named, providers
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import Conversation
+from cardbox_cli.conversations.drafting import Drafted, drafts_of
 from cardbox_cli.conversations.files import is_list
-from cardbox_cli.conversations.formats import format_named
-from cardbox_cli.conversations.importing import Drafted, drafts_of
-from cardbox_cli.conversations.json_window import held
+from cardbox_cli.conversations.formats.registry import format_named
+from cardbox_cli.conversations.json_files.window import held
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import CardDraft, card_of

@@ -11,10 +11,17 @@ from typing import Any
 from cardbox_cli.context.providers.provider import Provider, has_role, no_problem
 from cardbox_cli.context.providers.registry import providers
 from cardbox_cli.context.sources import MESSAGE, envelope, imported_card, keep
-from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable, indented
+from cardbox_cli.conversations.conversation import (
+    Conversation,
+    FileEntry,
+    Format,
+    Rereadable,
+    indented,
+    indented_list,
+)
 from cardbox_cli.conversations.files import ID_KEYS, TITLE_KEYS, MessageList, find_messages, lists_within
-from cardbox_cli.conversations.json_documents import Documents
-from cardbox_cli.conversations.json_window import held
+from cardbox_cli.conversations.json_files.documents import Documents
+from cardbox_cli.conversations.json_files.window import held
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.card_types import PROFILE, TOOLS
 from cardbox_cli.model.cards import Card, CardDraft
@@ -141,9 +148,6 @@ class _Files:
         if isinstance(begin, str):
             yield f"  {indented(key)}: {indented(begin)}\n}}"
             return
-        yield f"  {indented(key)}: ["
-        lead = "\n"
-        for message in chain([] if begin is None else [begin], messages):
-            yield f"{lead}    {indented(message, 4)}"
-            lead = ",\n"
-        yield "]\n}" if lead == "\n" else "\n  ]\n}"
+        yield f"  {indented(key)}: "
+        yield from indented_list(chain([] if begin is None else [begin], messages), 1)
+        yield "\n}"

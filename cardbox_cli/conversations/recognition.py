@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from cardbox_cli.conversations.conversation import Format
-from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.errors import InvalidConversation
 
 

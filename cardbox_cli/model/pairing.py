@@ -5,12 +5,24 @@ earlier unanswered call with its id. Owns that rule, and nothing else.
 """
 
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 import msgspec
 
 from cardbox_cli.model.card_types import TOOL_CALL, TOOL_RESULT
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import unique
+
+
+class Paired(Protocol):
+    """What is looked at in a card."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def tool_calls(self) -> Any: ...
+    @property
+    def tool_call_id(self) -> str | None: ...
 
 
 class Pairing(msgspec.Struct, frozen=True):
@@ -64,7 +76,7 @@ class Pairer:
         return Pairing(self._results, self._scheduled, sorted(unanswered), self._orphans)
 
 
-def pair_calls(cards: Sequence[Card | None]) -> Pairing:
+def pair_calls(cards: Sequence[Paired | None]) -> Pairing:
     """Pair the calls and results among `cards`; None stands for a card that cannot be read."""
     pairer = Pairer()
     for position, card in enumerate(cards):
@@ -79,7 +91,7 @@ def pair_calls(cards: Sequence[Card | None]) -> Pairing:
     return pairer.pairing()
 
 
-def call_ids(card: Card) -> list[str]:
+def call_ids(card: Paired) -> list[str]:
     """The ids of the tool calls that an assistant card makes, in order."""
     ids: list[str] = []
     for call in card.tool_calls if isinstance(card.tool_calls, list) else ():
@@ -119,7 +131,7 @@ class ToolNames:
         return None if card.tool_call_id is None else self._callers.get(card.tool_call_id)
 
 
-def exchanges(cards: Sequence[Card]) -> list[list[int]]:
+def exchanges(cards: Sequence[Paired]) -> list[list[int]]:
     """The positions of `cards`, a call grouped with its results, in the order of their first cards."""
     pairing = pair_calls(cards)
     caller = {**pairing.results, **pairing.scheduled}

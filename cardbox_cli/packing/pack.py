@@ -4,7 +4,7 @@ Reads what the recipe's rules need, lets `packing/plan.py` decide, writes the ne
 makes or writes an output box.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,8 +12,8 @@ import msgspec
 
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.errors import NotFound
-from cardbox_cli.model.boxes import Provenance, Slot, digest, slot_of
-from cardbox_cli.model.cards import OPERATOR, Card, card_of
+from cardbox_cli.model.boxes import Digest, Provenance, Slot, slot_of
+from cardbox_cli.model.cards import OPERATOR, Card, CardDraft, card_of
 from cardbox_cli.packing import plan as planning
 from cardbox_cli.packing.plan import InheritedBox, LeftOut, Plan, PlannedCard
 from cardbox_cli.store.boxes import BoxStore
@@ -30,10 +30,14 @@ if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import Recipe
 
 TOOL_SUFFIX = "cbx.pack"
+# So many cards are read at a time.
+_AT_ONCE = 2000
 
 
 # Looks at what the lint found in the request that an agent would make, and raises what it has against it.
 Check: TypeAlias = Callable[["list[LintFinding]"], None]
+# Gets a place of the plan and its card, None where there is none, as it is read for the digest.
+Look: TypeAlias = Callable[[PlannedCard, Card | CardDraft | None], object]
 # Makes the request of the profile's box and the context box to be fit a number of tokens.
 Fit: TypeAlias = Callable[["list[RequestEntry]"], "Fitted"]
 
@@ -41,7 +45,6 @@ Fit: TypeAlias = Callable[["list[RequestEntry]"], "Fitted"]
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
     """A packed context box; after a dry run `context_box_id` is None and nothing was written.
 
-    `cards` are the inherited cards that exist, by id, as they were read for the digest; without it, none are.
     `fitted` is what was done to fit a number of tokens, if that was asked for. `provenance` is kept with the
     box.
     """
@@ -51,7 +54,6 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
     profile_name: str
     plan: Plan
     digest: str | None
-    cards: dict[str, Card]
     provenance: Provenance
     fitted: "Fitted | None" = None
 
@@ -67,6 +69,7 @@ def pack(
     source_agent_id: str = OPERATOR,
     dry_run: bool = False,
     with_digest: bool = True,
+    look: Look = lambda place, card: None,
     check: "Check | None" = None,
     turn: Mapping[str, str] = {},
     profile: ProfileEntry | None = None,
@@ -75,7 +78,8 @@ def pack(
     """Pack `arguments` by `recipe` into a new context box, for `profile` where the caller has it already.
 
     Without the digest no inherited card is read, unless the recipe's limits look at them; `verify` can then
-    not tell whether the contents are still the same. `check` gets what the rules of the profile's model find
+    not tell whether the contents are still the same. `look` gets every place as its card is read for the
+    digest, few of which are held at a time. `check` gets what the rules of the profile's model find
     in the profile's box and the context box to be, which has no id yet; what it raises stops the pack. `turn`
     is the metadata that names the turn whose words the arguments are, if one packs. `fit` makes the request
     of the profile and the context box fit; of what it leaves out the plan tells.
@@ -92,10 +96,7 @@ def pack(
         if fit is not None:
             fitted = fit(_entries(database, project_id, profile.profile_box_id, plan))
             plan = planning.fitted(plan, fitted, turn=turn)
-        inherited = _read(database, project_id, plan) if with_digest else {}
-        contents = None
-        if with_digest:
-            contents = digest(place.draft or inherited.get(place.card_id) for place in plan.cards)
+        contents = _digest(CardStore(database, project_id), plan, look) if with_digest else None
         if check is not None:
             # Most packs are not checked, and the rules take a while to load.
             from cardbox_cli.context.lint.check import check as lint
@@ -113,7 +114,6 @@ def pack(
         profile_name=profile.name,
         plan=plan,
         digest=contents,
-        cards=inherited,
         provenance=provenance,
         fitted=fitted,
     )
@@ -188,15 +188,32 @@ def _inherit(
     limits = recipe.context_packing_config.inherit_context
     if not planning.narrows(limits):
         return inherited, []
-    found = CardStore(database, project_id).get_many([place.card_id for place in inherited])
-    return planning.narrow(inherited, {card.card_id: card for card in found.cards}, limits)
+    cards = CardStore(database, project_id)
+    candidates = {
+        card.card_id: planning.candidate(card, limits)
+        for places in _few_at_a_time(inherited)
+        for card in cards.get_many([place.card_id for place in places]).cards
+    }
+    return planning.narrow(inherited, candidates, limits)
 
 
-def _read(database: Database, project_id: str, plan: Plan) -> dict[str, Card]:
-    if not plan.inherited_ids:
-        return {}
-    found = CardStore(database, project_id).get_many(plan.inherited_ids, include_deleted=True)
-    return {card.card_id: card for card in found.cards}
+def _few_at_a_time(places: Sequence[PlannedCard]) -> Iterator[Sequence[PlannedCard]]:
+    for begin in range(0, len(places), _AT_ONCE):
+        yield places[begin : begin + _AT_ONCE]
+
+
+def _digest(cards: CardStore, plan: Plan, look: Look) -> str:
+    """The digest of the box to be; the inherited cards are read a few at a time."""
+    total = Digest()
+    for places in _few_at_a_time(plan.cards):
+        inherited = [place.card_id for place in places if place.draft is None]
+        read = cards.get_many(inherited, include_deleted=True).cards if inherited else []
+        found = {card.card_id: card for card in read}
+        for place in places:
+            card = place.draft or found.get(place.card_id)
+            total.add(card)
+            look(place, card)
+    return total.hexdigest()
 
 
 def _entries(database: Database, project_id: str, profile_box_id: str, plan: Plan) -> list[RequestEntry]:
@@ -213,7 +230,8 @@ def planned_slots(database: Database, project_id: str, plan: Plan) -> list[Slot]
     """The places of the context box to be, with the cards of the plan that are not written."""
     known = BoxStore(database, project_id).known(plan.inherited_ids)
     known |= {draft.card_id: (card_of(draft, project_id), "present") for draft in plan.drafts}
-    return [slot_of(position, plan.card_ids, known) for position in range(len(plan.cards))]
+    card_ids = plan.card_ids
+    return [slot_of(position, card_ids, known) for position in range(len(card_ids))]
 
 
 def _write(database: Database, project_id: str, plan: Plan, provenance: Provenance, title: str) -> str:

@@ -18,7 +18,7 @@ from cardbox_cli.model.cards import Card, CardDraft, draft_card, written_by
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.handwritten.wording import json_kind
 from cardbox_cli.model.ids import as_box_id, unique
-from cardbox_cli.model.pairing import exchanges, pair_calls
+from cardbox_cli.model.pairing import call_ids, exchanges, pair_calls
 from cardbox_cli.model.tokens import card_tokens
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import InheritContext, PackArgument, Recipe
 
 
-class PlannedCard(msgspec.Struct, frozen=True, kw_only=True):
+class PlannedCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One place of the box to be: the rule that brings it, and the draft if the card is new."""
 
     card_id: str
@@ -194,16 +194,39 @@ def _chooses(inherit: "InheritContext") -> bool:
     return any(limit is not None for limit in limits)
 
 
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What limits look at in a card that may be inherited: there may be very many, too long to be held.
+
+    Of `tool_calls` it has the ids alone; `tokens` are counted where a limit asks for them, else 0.
+    """
+
+    type: str
+    tool_calls: list[dict[str, str]] | None
+    tool_call_id: str | None
+    tokens: int = 0
+
+
+def candidate(card: Card, inherit: "InheritContext") -> Candidate:
+    """What the limits look at in a card."""
+    return Candidate(
+        type=card.type,
+        tool_calls=[{"id": call_id} for call_id in call_ids(card)] or None,
+        tool_call_id=card.tool_call_id,
+        tokens=card_tokens(card) if inherit.max_tokens is not None else 0,
+    )
+
+
 def narrow(
-    planned: Sequence[PlannedCard], cards: Mapping[str, Card], inherit: "InheritContext"
+    planned: Sequence[PlannedCard], candidates: Mapping[str, Candidate], inherit: "InheritContext"
 ) -> tuple[list[PlannedCard], list[LeftOut]]:
     """Keep what the recipe's limits allow: answered calls, by type, then the newest exchanges that fit.
 
     A tool call and its results stay or go together. Ids without a card are left out where types or numbers
     limit what is inherited; else they stay, so that whoever runs the turn learns that something is gone.
     """
-    readable = [cards[place.card_id] for place in planned if place.card_id in cards]
-    absent = [place.card_id for place in planned if place.card_id not in cards]
+    ids = [place.card_id for place in planned if place.card_id in candidates]
+    readable = [candidates[card_id] for card_id in ids]
+    absent = [place.card_id for place in planned if place.card_id not in candidates]
     reasons = dict.fromkeys(absent, "no such card") if _chooses(inherit) else {}
     is_open = {position for position, _ in pair_calls(readable).unanswered}
     cards_so_far = tokens = 0
@@ -215,10 +238,10 @@ def narrow(
             reason = "a tool call of it has no result"
         if reason is None:
             cards_so_far += len(members)
-            tokens += sum(map(card_tokens, members)) if inherit.max_tokens is not None else 0
+            tokens += sum(card.tokens for card in members)
             reason = full = full or _beyond(inherit, cards_so_far, tokens)
         if reason is not None:
-            reasons.update((card.card_id, reason) for card in members)
+            reasons.update((ids[position], reason) for position in group)
     return (
         [place for place in planned if place.card_id not in reasons],
         [
@@ -229,7 +252,7 @@ def narrow(
     )
 
 
-def _type_refusal(members: Sequence[Card], inherit: "InheritContext") -> str | None:
+def _type_refusal(members: Sequence[Candidate], inherit: "InheritContext") -> str | None:
     included, excluded = inherit.include_card_types, inherit.exclude_card_types
     for card in members:
         together = " (with its tool call)" if len(members) > 1 else ""

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 NO_BOX = "`cbx box list` shows the newest boxes"
 _BY_CHANGE = {"key": "box_id", "time": "updated_at"}
+# So many cards that boxes stand for are read at a time.
+_KNOWN_AT_ONCE = 2000
 
 
 class BoxFilter(Dated, frozen=True, kw_only=True):
@@ -142,8 +144,13 @@ class BoxReads(ProjectStore):
     def known(self, card_ids: Iterable[str]) -> dict[str, tuple[Card, CardState]]:
         """What those of these ids stand for that are cards: hidden ones too, each with its state."""
         wanted = unique(card_ids)
-        rows = self._rows("known_cards", card_ids=wanted) if wanted else []
-        return {card_id: (decode_card(row), state) for card_id, state, row in rows}
+        return {
+            card_id: (decode_card(row), state)
+            for begin in range(0, len(wanted), _KNOWN_AT_ONCE)
+            for card_id, state, row in self._rows(
+                "known_cards", card_ids=wanted[begin : begin + _KNOWN_AT_ONCE]
+            )
+        }
 
     def refs(
         self, card_id: str, *, limit: int | None = None, latest: int | None = BOXES_LOOKED_INTO.value

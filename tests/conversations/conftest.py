@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.conversations.formats import format_named
+from cardbox_cli.conversations.formats.registry import format_named
 from cardbox_cli.conversations.importing import ImportedBox, import_conversations
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database

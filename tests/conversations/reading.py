@@ -6,9 +6,9 @@ from typing import Any
 
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.conversations.conversation import Conversation
-from cardbox_cli.conversations.importing import _Reading
-from cardbox_cli.conversations.json_documents import Documents
-from cardbox_cli.conversations.json_window import WINDOW, Source
+from cardbox_cli.conversations.drafting import Reading
+from cardbox_cli.conversations.json_files.documents import Documents
+from cardbox_cli.conversations.json_files.window import WINDOW, Source
 from cardbox_cli.limits import VALUE_SIZE
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import card_of
@@ -40,7 +40,7 @@ def documents_in(
 
 def entries_of(conversation: Conversation) -> list[RequestEntry]:
     """The cards that importing a conversation makes, what is kept of its request among them, in a box."""
-    reading = _Reading("p", remap_tool_ids=False, replace_bad_text=False)
+    reading = Reading("p", remap_tool_ids=False, replace_bad_text=False)
     cards = [card_of(draft, "p") for _, draft in reading.labelled_drafts([conversation])]
     slots = [Slot(place, card.card_id, card, "present") for place, card in enumerate(cards)]
     return [RequestEntry(slot=slot, box_id="b") for slot in slots]

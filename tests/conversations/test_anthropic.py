@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 
 from cardbox_cli.context.providers.registry import providers
 from cardbox_cli.context.request import RequestEntry, request_of
-from cardbox_cli.conversations.formats import exported_names, exporter_named, format_named
+from cardbox_cli.conversations.formats.registry import exported_names, exporter_named, format_named
 from cardbox_cli.errors import CardConflict, InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot

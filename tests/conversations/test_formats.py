@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.conversations.formats import choose_format, format_named, format_names
+from cardbox_cli.conversations.formats.registry import choose_format, format_named, format_names
 from cardbox_cli.errors import UsageError
 from tests.conversations.anthropic_messages import FOUND, IMAGE, RESULT, THINKING, USE, assistant, user
 from tests.conversations.reading import documents_in

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cardbox_cli.context.providers.openai.cards import card_of_message
 from cardbox_cli.conversations.conversation import Conversation, FileEntry
-from cardbox_cli.conversations.formats import format_named
+from cardbox_cli.conversations.formats.registry import format_named
 from cardbox_cli.conversations.importing import ImportedBox, import_conversations
 from cardbox_cli.errors import CardConflict, InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json

@@ -21,7 +21,12 @@ from langchain_core.messages import (
 
 from cardbox_cli.context.providers.registry import PROVIDERS, provider_named
 from cardbox_cli.context.request import RequestEntry, request_of
-from cardbox_cli.conversations.formats import choose_format, exporter_named, format_named, format_names
+from cardbox_cli.conversations.formats.registry import (
+    choose_format,
+    exporter_named,
+    format_named,
+    format_names,
+)
 from cardbox_cli.errors import InvalidCard, InvalidConversation, UsageError
 from cardbox_cli.model import exact_json
 from tests import jsonb_values

@@ -21,6 +21,7 @@ from cardbox_cli.packing.plan import (
     PlannedCard,
     argument_cards,
     arrange,
+    candidate,
     card_tokens,
     inherited_boxes,
     inherited_cards,
@@ -351,13 +352,22 @@ def test_calls_without_a_result_go_with_all_of_their_exchange(cards: list[Card],
 
 def test_what_is_gone_stays_in_its_place_unless_types_or_numbers_limit() -> None:
     planned, cards = places(["a", "gone"]), {"a": card("a")}
-    assert ids(narrow(planned, cards, InheritContext(answered_calls_only=True))[0]) == ["a", "gone"]
-    assert ids(narrow(planned, cards, InheritContext(answered_calls_only=True, max_cards=5))[0]) == ["a"]
+    assert ids(narrow_cards(planned, cards, InheritContext(answered_calls_only=True))[0]) == ["a", "gone"]
+    assert ids(narrow_cards(planned, cards, InheritContext(answered_calls_only=True, max_cards=5))[0]) == [
+        "a"
+    ]
+
+
+def narrow_cards(
+    planned: Sequence[PlannedCard], cards: Mapping[str, Card], inherit: InheritContext
+) -> tuple[list[PlannedCard], list[LeftOut]]:
+    candidates = {card_id: candidate(each, inherit) for card_id, each in cards.items()}
+    return narrow(planned, candidates, inherit)
 
 
 def narrow_all(cards: Sequence[Card], **limits: Any) -> tuple[list[PlannedCard], list[LeftOut]]:
     by_id = {each.card_id: each for each in cards}
-    return narrow(places(list(by_id)), by_id, InheritContext(**limits))
+    return narrow_cards(places(list(by_id)), by_id, InheritContext(**limits))
 
 
 def test_an_exchange_beyond_the_limit_shuts_the_door_for_what_is_older() -> None:
@@ -380,12 +390,12 @@ def test_a_result_whose_call_is_nowhere_stands_alone() -> None:
 
 def test_what_is_left_out_keeps_the_rule_that_would_have_brought_it() -> None:
     planned = [*places(["a"], rule="first"), *places(["b"], rule="second")]
-    _, out = narrow(planned, {"a": card("a"), "b": card("b")}, InheritContext(max_cards=1))
+    _, out = narrow_cards(planned, {"a": card("a"), "b": card("b")}, InheritContext(max_cards=1))
     assert out == [LeftOut(card_id="a", rule="first", reason="beyond max_cards 1")]
 
 
 def test_an_id_without_a_card_is_left_out_and_counts_for_nothing() -> None:
-    kept, out = narrow(
+    kept, out = narrow_cards(
         places(["a", "gone", "b"]), {"a": card("a"), "b": card("b")}, InheritContext(max_cards=2)
     )
     assert ids(kept) == ["a", "b"]
@@ -484,7 +494,7 @@ Narrowed = tuple[list[Card], Mapping[str, int], list[PlannedCard], list[LeftOut]
 
 def narrowed(conversation: tuple[list[Card], dict[str, int]], wanted: InheritContext) -> Narrowed:
     cards, exchange_of = conversation
-    kept, out = narrow(
+    kept, out = narrow_cards(
         places([each.card_id for each in cards]), {each.card_id: each for each in cards}, wanted
     )
     return cards, exchange_of, kept, out

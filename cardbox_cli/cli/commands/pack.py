@@ -84,6 +84,7 @@ def command(
     if not source_agent.strip():
         raise UsageError("--source-agent is empty", hint=f"leave it out for {OPERATOR}")
     budget = fitting.budget(max_tokens, fit)
+    seen = _Seen(shows=explain or dry_run)
     loaded = load_recipe(handover)
     arguments = parse_arguments(arg or [], args or [], loaded.recipe)
     with session().database() as database, database.transaction() if force else nullcontext():
@@ -97,6 +98,7 @@ def command(
             arguments=arguments,
             source_agent_id=source_agent,
             dry_run=dry_run,
+            look=seen.add,
             check=passing,
             turn=own_turn(),
             fit=None if budget is None else partial(_fit, database, budget=budget),
@@ -105,12 +107,37 @@ def command(
             box = packed.context_box_id
             audit(database, "pack --force", context_box_id=box, overruled=passing.overruled)
         _remember(packed)
-        tokenizer = _tokenizer(database, packed) if explain or dry_run else ESTIMATE
+        if seen.shows:
+            seen.recount(_tokenizer(database, packed))
     for note in fitting.notes(packed.fitted) if packed.fitted is not None else ():
         announce(f"note: {note}")
     for name in loaded.recipe.unused_arguments(arguments):
         announce(f"warning: no rule of recipe {loaded.name!r} uses the argument {name!r}")
-    _print(packed, tokenizer, explain=explain or dry_run)
+    _print(packed, seen)
+
+
+class _Seen:
+    """What is printed of the cards: their tokens, and where each is shown, they themselves by their ids."""
+
+    def __init__(self, *, shows: bool) -> None:
+        self.shows = shows
+        self.tokenizer = ESTIMATE
+        self.tokens = 0
+        self.cards: dict[str, Card | CardDraft] = {}
+
+    def add(self, place: PlannedCard, card: Card | CardDraft | None) -> None:
+        """Take a card in as it is read. A context may be too long to be held only to be counted."""
+        if card is None:
+            return
+        if self.shows:
+            self.cards[place.card_id] = card
+        else:
+            self.tokens += card_tokens(card)
+
+    def recount(self, tokenizer: Tokenizer) -> None:
+        """Count the cards that are shown as a model does."""
+        self.tokenizer = tokenizer
+        self.tokens = sum(card_tokens(card, tokenizer) for card in self.cards.values())
 
 
 def _fit(database: "Database", entries: "list[RequestEntry]", *, budget: fitting.Budget) -> "Fitted":
@@ -145,7 +172,7 @@ def _tokenizer(database: "Database", packed: "Packed") -> Tokenizer:
     return tokenizer_for(model_of(profile_of([card] if card else [])))
 
 
-def _print(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> None:
+def _print(packed: "Packed", seen: _Seen) -> None:
     answer: dict[str, Any] = {
         "context_box_id": packed.context_box_id,
         "profile_box_id": packed.profile_box_id,
@@ -154,43 +181,34 @@ def _print(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> None:
         "digest": packed.digest,
         "left_out": packed.plan.left_out,
     }
-    if explain:
-        answer["plan"] = [_line(packed, place, tokenizer) for place in packed.plan.cards]
-        answer["tokens"] = _tokens(packed, tokenizer)
-        answer["tokens_exact"] = tokenizer.exact
-        answer["tokenizer"] = tokenizer.name
+    if seen.shows:
+        answer["plan"] = [_line(place, seen) for place in packed.plan.cards]
+        answer["tokens"] = seen.tokens
+        answer["tokens_exact"] = seen.tokenizer.exact
+        answer["tokenizer"] = seen.tokenizer.name
     output.emit(
         answer,
-        table=lambda: _print_text(packed, tokenizer, explain=explain),
+        table=lambda: _print_text(packed, seen),
         ids=[packed.context_box_id] if packed.context_box_id else [],
     )
 
 
-def _tokens(packed: "Packed", tokenizer: Tokenizer) -> int:
-    cards = (_card(packed, place) for place in packed.plan.cards)
-    return sum(card_tokens(card, tokenizer) for card in cards if card)
-
-
-def _card(packed: "Packed", place: PlannedCard) -> Card | CardDraft | None:
-    return place.draft or packed.cards.get(place.card_id)
-
-
-def _line(packed: "Packed", place: PlannedCard, tokenizer: Tokenizer) -> dict[str, Any]:
-    card = _card(packed, place)
+def _line(place: PlannedCard, seen: _Seen) -> dict[str, Any]:
+    card = seen.cards.get(place.card_id)
     return {
         "card_id": place.card_id,
         "rule": place.rule,
         "new": place.draft is not None,
         "type": card.type if card else None,
         "role": card.role if card else None,
-        "tokens": card_tokens(card, tokenizer) if card else 0,
+        "tokens": card_tokens(card, seen.tokenizer) if card else 0,
         "content": card.content if card else None,
     }
 
 
-def _print_text(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> None:
+def _print_text(packed: "Packed", seen: _Seen) -> None:
     places = packed.plan.cards
-    tokens = token_count(_tokens(packed, tokenizer), exact=tokenizer.exact)
+    tokens = token_count(seen.tokens, exact=seen.tokenizer.exact)
     output.facts(
         ("context box", packed.context_box_id or "(dry run: nothing was written)"),
         ("profile", f"{packed.profile_name}  {packed.profile_box_id}"),
@@ -200,8 +218,8 @@ def _print_text(packed: "Packed", tokenizer: Tokenizer, *, explain: bool) -> Non
         ("parents", ", ".join(packed.plan.parent_ids) or None),
         ("digest", packed.digest),
     )
-    if explain:
-        print_below(_columns(packed, tokenizer), list(enumerate(places)))
+    if seen.shows:
+        print_below(_columns(packed, seen), list(enumerate(places)))
         print_below(_LEFT_OUT, packed.plan.left_out)
 
 
@@ -212,12 +230,12 @@ _LEFT_OUT = (
 )
 
 
-def _columns(packed: "Packed", tokenizer: Tokenizer) -> Sequence[Column]:
+def _columns(packed: "Packed", seen: _Seen) -> Sequence[Column]:
     """The columns of planned cards; items are pairs of a position and a card."""
 
     def of_card(text: Callable[[Card | CardDraft], str], without: str = NOTHING) -> Callable[[Any], str]:
         def cell(numbered: tuple[int, PlannedCard]) -> str:
-            card = _card(packed, numbered[1])
+            card = seen.cards.get(numbered[1].card_id)
             return text(card) if card else without
 
         return cell
@@ -228,7 +246,7 @@ def _columns(packed: "Packed", tokenizer: Tokenizer) -> Sequence[Column]:
         return short_id(place.card_id) if is_written else "(new)"
 
     def tokens(card: Card | CardDraft) -> str:
-        return token_count(card_tokens(card, tokenizer), exact=tokenizer.exact)
+        return token_count(card_tokens(card, seen.tokenizer), exact=seen.tokenizer.exact)
 
     return (
         Column("#", lambda numbered: str(numbered[0]), right=True),

@@ -81,7 +81,7 @@ ConversationFile = Annotated[
 
 
 def _source_formats() -> Iterable[str]:
-    from cardbox_cli.conversations.formats import format_names
+    from cardbox_cli.conversations.formats.registry import format_names
 
     return (*format_names(), AUTO)
 

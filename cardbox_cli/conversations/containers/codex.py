@@ -16,7 +16,7 @@ from cardbox_cli.context.sources import imported_card
 from cardbox_cli.conversations.containers.entries import container, entry, objects_in
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.files import is_list
-from cardbox_cli.conversations.json_documents import Document, Documents
+from cardbox_cli.conversations.json_files.documents import Document, Documents
 from cardbox_cli.model.card_types import RENDERED_PROMPT
 from cardbox_cli.model.cards import CardDraft
 

@@ -13,11 +13,11 @@ from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.anthropic.cards import content_cards
 from cardbox_cli.context.providers.anthropic.encoding import NAME as ANTHROPIC
 from cardbox_cli.context.sources import ENTRY, imported_card
-from cardbox_cli.conversations.chat_messages import no_original
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, moment
 from cardbox_cli.conversations.files import is_list
-from cardbox_cli.conversations.json_documents import Document, Documents
-from cardbox_cli.conversations.json_window import LazyList, held
+from cardbox_cli.conversations.formats.chat_messages import no_original
+from cardbox_cli.conversations.json_files.documents import Document, Documents
+from cardbox_cli.conversations.json_files.window import LazyList, held
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model.card_types import SESSION_EVENT
 from cardbox_cli.model.cards import CardDraft

@@ -27,8 +27,8 @@ from cardbox_cli.conversations.containers.entries import (
 )
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.files import is_list
-from cardbox_cli.conversations.json_documents import Documents
-from cardbox_cli.conversations.json_window import held
+from cardbox_cli.conversations.json_files.documents import Documents
+from cardbox_cli.conversations.json_files.window import held
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
 

@@ -18,7 +18,7 @@ from cardbox_cli.conversations.containers.entries import container, entry, kept_
 from cardbox_cli.conversations.containers.folders import folder_id
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.files import is_list
-from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.handwritten.wording import json_kind

@@ -23,7 +23,7 @@ from cardbox_cli.conversations.containers.entries import (
     thinking_block,
 )
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
-from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.model.cards import CardDraft
 
 NAME = "pi"

@@ -10,7 +10,7 @@ from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.conversations.containers.entries import container, kept_with, message_cards, parts
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.files import is_list
-from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
 

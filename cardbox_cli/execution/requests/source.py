@@ -20,6 +20,7 @@ from cardbox_cli.execution.requests.request import (
     present_cards,
     tool_definitions,
 )
+from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.identity import Tool, allowed_handlers
@@ -112,15 +113,18 @@ def _with_handlers(
 
 
 def read_source(boxes: BoxStore, box_id: str) -> Source:
-    """A box that exists, with the rules that brought its cards."""
-    return Source(box_id, boxes.slots(box_id), boxes.provenance(box_id))
+    """A box that exists, with the rules that brought its cards. Joins the transaction."""
+    return Source(box_id, list(_slots(boxes, box_id)), boxes.provenance(box_id))
 
 
 def read_entries(boxes: BoxStore, box_id: str) -> Iterator[RequestEntry]:
     """The places of a box, read as they are asked for, within the caller's snapshot. Raises NotFound."""
-    is_long = boxes.length(box_id) > _AT_ONCE
-    slots = boxes.stream(box_id) if is_long else boxes.slots(box_id)
-    return entries_of(slots, box_id, boxes.provenance(box_id))
+    return entries_of(_slots(boxes, box_id), box_id, boxes.provenance(box_id))
+
+
+def _slots(boxes: BoxStore, box_id: str) -> Iterable[Slot]:
+    """The places of a box; those of a long one as they are asked for, so that no answer is held whole."""
+    return boxes.stream(box_id) if boxes.length(box_id) > _AT_ONCE else boxes.slots(box_id)
 
 
 def _first(box_ids: Iterable[str | None]) -> str | None:

@@ -26,8 +26,8 @@ from cardbox_cli.context.providers.chat import chat_message
 from cardbox_cli.context.providers.provider import RenamedCall
 from cardbox_cli.context.providers.registry import PROVIDERS, provider_named, providers
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
-from cardbox_cli.conversations.formats import choose_format
-from cardbox_cli.conversations.importing import drafts_of
+from cardbox_cli.conversations.drafting import drafts_of
+from cardbox_cli.conversations.formats.registry import choose_format
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import CARD_TYPES

@@ -9,7 +9,7 @@ from cardbox_cli.context.providers.anthropic import PROVIDER as anthropic
 from cardbox_cli.context.providers.openai import PROVIDER as openai
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import FileEntry as Message
-from cardbox_cli.conversations.formats import format_named
+from cardbox_cli.conversations.formats.registry import format_named
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import (

@@ -18,8 +18,8 @@ from cardbox_cli.context.providers.openai.body import PARAMETERS, TOOL_PARAMETER
 from cardbox_cli.context.providers.registry import provider_named
 from cardbox_cli.context.request import Request, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import Conversation
-from cardbox_cli.conversations.formats import choose_format, format_named
-from cardbox_cli.conversations.importing import drafts_of
+from cardbox_cli.conversations.drafting import drafts_of
+from cardbox_cli.conversations.formats.registry import choose_format, format_named
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import card_of

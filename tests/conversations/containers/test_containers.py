@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from cardbox_cli.conversations.containers.archives import unzipped
-from cardbox_cli.conversations.formats import choose_format
+from cardbox_cli.conversations.formats.registry import choose_format
 from cardbox_cli.errors import InvalidConversation
 from tests.cli.conftest import lines as lines_of
 from tests.cli.conftest import succeed

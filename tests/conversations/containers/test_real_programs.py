@@ -8,9 +8,9 @@ import pytest
 
 from cardbox_cli.cli.parameters.large_files import open_file
 from cardbox_cli.conversations.containers.archives import unzipped
-from cardbox_cli.conversations.formats import choose_format
-from cardbox_cli.conversations.json_documents import Documents
-from cardbox_cli.conversations.json_window import Source
+from cardbox_cli.conversations.formats.registry import choose_format
+from cardbox_cli.conversations.json_files.documents import Documents
+from cardbox_cli.conversations.json_files.window import Source
 from tests.cli.conftest import lines as lines_of
 from tests.cli.conftest import succeed
 from tests.conftest import Cbx

@@ -15,7 +15,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.conversations.conversation import Rereadable
-from cardbox_cli.conversations.formats import exported_names, exporter_named
+from cardbox_cli.conversations.formats.registry import exported_names, exporter_named
 from cardbox_cli.model.cards import Card
 
 if TYPE_CHECKING:

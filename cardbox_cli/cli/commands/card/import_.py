@@ -22,9 +22,9 @@ from cardbox_cli.cli.terminal.tables import Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.conversations.containers.archives import unzipped
 from cardbox_cli.conversations.conversation import Conversation
-from cardbox_cli.conversations.formats import choose_format, format_named
-from cardbox_cli.conversations.json_documents import Documents
-from cardbox_cli.conversations.json_window import Source
+from cardbox_cli.conversations.formats.registry import choose_format, format_named
+from cardbox_cli.conversations.json_files.documents import Documents
+from cardbox_cli.conversations.json_files.window import Source
 from cardbox_cli.errors import CbxError, Conflict, InvalidConversation, InvalidInput, NotFound, UsageError
 from cardbox_cli.model.ids import unique
 from cardbox_cli.model.text.escaping import flat

@@ -16,9 +16,9 @@ from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.lint.schema import UNKNOWN
 from cardbox_cli.context.providers.registry import HOSTS, PROVIDERS
 from cardbox_cli.conversations.containers.archives import unzipped
-from cardbox_cli.conversations.formats import choose_format, format_named
-from cardbox_cli.conversations.json_documents import Documents
-from cardbox_cli.conversations.json_window import Source
+from cardbox_cli.conversations.formats.registry import choose_format, format_named
+from cardbox_cli.conversations.json_files.documents import Documents
+from cardbox_cli.conversations.json_files.window import Source
 
 
 @verb(

@@ -1,7 +1,7 @@
 """The JSON values of a file: one document, or one a line. They are read anew each time they are asked for.
 
 Owns telling JSON from JSON lines, and the places that messages about a file name. A file of any size is
-read through a window (`json_window`), so several passes over one cost time and no memory.
+read through a window (`window`), so several passes over one cost time and no memory.
 """
 
 from array import array
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cardbox_cli.conversations.json_window import Cursor, Mark, Source
+from cardbox_cli.conversations.json_files.window import Cursor, Mark, Source
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.exact_json import negative_zeros
 

@@ -19,8 +19,8 @@ from cardbox_cli.context.providers.provider import MessageShape
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.sources import LINE, keep, same_json
 from cardbox_cli.context.tool_calls import arguments_of, arguments_text
-from cardbox_cli.conversations.chat_messages import chat_card, marks_of, read_lists
-from cardbox_cli.conversations.conversation import FileEntry, Format, indented
+from cardbox_cli.conversations.conversation import FileEntry, Format, indented_list
+from cardbox_cli.conversations.formats.chat_messages import chat_card, marks_of, read_lists
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.layers import CHECKPOINT
@@ -156,12 +156,8 @@ def _calls(fields: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _export(cards: Iterable[Card]) -> Iterator[str]:
-    """A JSON list of messages, one at a time."""
-    lead = "[\n"
-    for message in _exported(cards):
-        yield f"{lead}  {indented(message, 2)}"
-        lead = ",\n"
-    yield "[]" if lead == "[\n" else "\n]"
+    """A JSON list of messages."""
+    return indented_list(_exported(cards))
 
 
 def _exported(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:

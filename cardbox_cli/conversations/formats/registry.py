@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from cardbox_cli.conversations.conversation import Format
-    from cardbox_cli.conversations.json_documents import Documents
+    from cardbox_cli.conversations.json_files.documents import Documents
     from cardbox_cli.conversations.recognition import Recognised
     from cardbox_cli.model.cards import Card
 
@@ -25,11 +25,11 @@ OTHERS = {
     "openhands": "cardbox_cli.conversations.containers.openhands",
     "pi": "cardbox_cli.conversations.containers.pi",
     "swe-agent": "cardbox_cli.conversations.containers.swe_agent",
-    "claude-code": "cardbox_cli.conversations.claude_code",
-    "langchain": "cardbox_cli.conversations.langchain",
-    "sharegpt": "cardbox_cli.conversations.sharegpt",
-    "otel": "cardbox_cli.conversations.otel",
-    "http": "cardbox_cli.conversations.http_logs",
+    "claude-code": "cardbox_cli.conversations.formats.claude_code",
+    "langchain": "cardbox_cli.conversations.formats.langchain",
+    "sharegpt": "cardbox_cli.conversations.formats.sharegpt",
+    "otel": "cardbox_cli.conversations.formats.otel",
+    "http": "cardbox_cli.conversations.formats.http_logs",
 }
 # Those of them that are only read.
 READ_ONLY = ("codex", "inspect", "letta", "openhands", "pi", "swe-agent", "sharegpt", "otel", "http")
