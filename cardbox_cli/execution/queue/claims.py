@@ -58,7 +58,7 @@ def begin(runtime: Runtime, row: InboxRow, *, owner: str) -> ClaimedWork:
     A row whose turn is elsewhere by now is consumed. Raises LeaseLost where `owner` has no lease of it.
     """
     with runtime.transaction():
-        found = _own(runtime, row.inbox_id, owner, epoch=row.turn_epoch, to_apply=is_report(row))
+        found = _own(runtime, row.inbox_id, owner, epoch=row.turn_epoch, claimed=row)
         row, head = found.row, carried(found)
         if head is not None:
             return _take_up(runtime, row, head, is_known=found.output_start is not None)
@@ -233,11 +233,17 @@ def heartbeat(runtime: Runtime, inbox_ids: Sequence[str], *, owner: str) -> dict
 
 
 def _own(
-    runtime: Runtime, inbox_id: str, owner: str, *, epoch: int | None, to_apply: bool = False
+    runtime: Runtime, inbox_id: str, owner: str, *, epoch: int | None, claimed: InboxRow | None = None
 ) -> ClaimedSituation:
-    """The row and its agent's head, both held; with results where it is `to_apply`. Raises LeaseLost."""
+    """The row and its agent's head, both held. Raises LeaseLost.
+
+    `claimed` is the row as it was claimed, where it is to be begun: a report is found with its results then.
+    """
     runtime.database.require_execution()
-    found = runtime.inbox.hold_report(inbox_id) if to_apply else runtime.inbox.hold(inbox_id)
+    if claimed is not None and is_report(claimed):
+        found = runtime.inbox.hold_report(inbox_id)
+    else:
+        found = runtime.inbox.hold(inbox_id, may_report=claimed is None)
     lease = found.lease
     if lease is None or lease.owner != owner or epoch not in (None, lease.turn_epoch):
         raise _lost(runtime, found.row, lease, owner, epoch)

@@ -71,12 +71,13 @@ class InboxStore(ProjectStore):
         row = self._one(InboxRow, "inbox_row", inbox_id=inbox_id)
         return self._found(row, "inbox row", inbox_id, _NO_ROW)
 
-    def hold(self, inbox_id: str) -> ClaimedSituation:
+    def hold(self, inbox_id: str, *, may_report: bool = True) -> ClaimedSituation:
         """The row of this id with what decides on it, all held until the end of the transaction.
 
-        Raises NotFound.
+        `may_report` is False for one that is no report. Raises NotFound.
         """
-        stored = self._one(ClaimedSituation, "claimed_situation", inbox_id=inbox_id)
+        name = "claimed_situation" if may_report else "claimed_turn"
+        stored = self._one(ClaimedSituation, name, inbox_id=inbox_id)
         found = self._found(stored, "inbox row", inbox_id, _NO_ROW)
         if found.lease is not None:
             return found

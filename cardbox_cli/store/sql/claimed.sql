@@ -18,7 +18,10 @@ head AS MATERIALIZED (
     FROM state.agent_inbox AS i
     WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s AND (SELECT count(*) FROM lease) >= 0
     FOR UPDATE
-), calls AS (
+)
+
+-- fragment: awaited_calls
+calls AS (
     SELECT w.*
     FROM state.turn_waiting_tools AS w
     WHERE w.project_id = %(project_id)s AND w.agent_turn_id = (
@@ -32,22 +35,30 @@ head AS MATERIALIZED (
     'output_start', (
         SELECT t.output_start
         FROM cbx.turns AS t
-        WHERE t.project_id = %(project_id)s AND t.agent_turn_id = (SELECT {turn_of_row} FROM claimed AS i)),
-    'calls', (
+        WHERE t.project_id = %(project_id)s AND t.agent_turn_id = (SELECT {turn_of_row} FROM claimed AS i))
+
+-- fragment: call_facts
+'calls', (
         SELECT json_agg(({waiting_json})::json ORDER BY w.created_at, w.turn_epoch, w.tool_call_id)
         FROM calls AS w)
 
--- name: claimed_situation
--- What decides on a claimed row: it, the head of its agent, its lease, what is kept of its turn, and the calls of
--- the turn where the row is a report. A lease that was made while it waited is not seen.
+-- name: claimed_turn
+-- What decides on a claimed row that is no report: it, the head of its agent, its lease, and what is kept of its turn.
+-- A lease that was made while it waited is not seen.
 WITH {held_claim}
 SELECT json_build_object({claim_facts})::text
+FROM claimed AS i
+
+-- name: claimed_situation
+-- The same for any row, and the calls of the turn where it is a report.
+WITH {held_claim}, {awaited_calls}
+SELECT json_build_object({claim_facts}, {call_facts})::text
 FROM claimed AS i
 
 -- name: claimed_report
 -- The same for a report that is to be applied; whether the head was changed while this waited for it, so that calls
 -- may be old; and the cards that the report, and the other calls of its step, name as results.
-WITH {held_claim}, named AS (
+WITH {held_claim}, {awaited_calls}, named AS (
     SELECT i.payload ->> 'tool_result_card_id' AS card_id
     FROM claimed AS i
     UNION
@@ -56,7 +67,7 @@ WITH {held_claim}, named AS (
     WHERE w.step_id IN (
         SELECT o.step_id FROM calls AS o WHERE o.tool_call_id = (SELECT i.correlation_id FROM claimed AS i))
 )
-SELECT json_build_object({claim_facts},
+SELECT json_build_object({claim_facts}, {call_facts},
     'is_old', (SELECT h.version FROM head AS h) IS DISTINCT FROM (
         SELECT o.xmin
         FROM state.agent_state_head AS o
