@@ -162,7 +162,7 @@ class TestReports:
     def test_applying_which_resumes_the_turn(self, known: Callable[..., tuple[Stage, str]]) -> None:
         prepared, row = known(reported, CLAIMED)
         points = explore(prepared, *WORKER, "w", row)
-        assert {"put_into_box:1", "apply_waiting_tool:1", "move_head:1", "carry_turn:1"} <= set(points)
+        assert {"claimed_report:1", "write_applied:1", "commit:1"} <= set(points)
 
 
 class TestRecovering:
@@ -176,7 +176,7 @@ class TestRecovering:
             execute(scene, "UPDATE cbx.leases SET expires_at = now()")
 
         points = explore_steps(stage(files=FILES, prepare=lost), "reap", invariant=no_turn_is_lost)
-        assert {"lock_lease:1", "move_head:1", "write_audit:1", "drop_leases:1"} <= set(points)
+        assert {"claimed_situation:1", "give_back:1", "write_audit:1"} <= set(points)
 
     def test_reaping_a_deadline(self, stage: MakeStage) -> None:
         points = explore_steps(stage(files=FILES, prepare=suspended), "reap", invariant=no_turn_is_lost)

@@ -10,6 +10,7 @@ from cardbox_cli.execution.dispatch.dispatch import dispatch
 from cardbox_cli.execution.dispatch.request import DispatchRequest, Parent
 from cardbox_cli.execution.notifications.notifier import Notifiers
 from cardbox_cli.execution.notifications.postgres import PostgresNotifier
+from cardbox_cli.execution.queue.claims import begin, claim, defer
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.store.connection.database import Database
@@ -64,3 +65,19 @@ def test_a_report(notifying: Runtime, ask: Asked, desk: Desk) -> None:
     desk.waiting("a")
     report = partial(report_result, notifying, turn_id, "a", result_of(), source_agent_id="tool.look")
     assert trips(notifying, report) == 5
+
+
+def test_applying_a_report(notifying: Runtime, ask: Asked, desk: Desk) -> None:
+    """BEGIN, the read, the write, COMMIT."""
+    turn_id = ask().agent_turn_id or ""
+    desk.waiting("a")
+    desk.report(turn_id, "a")
+    [claimed] = claim(notifying, target=None, owner="w")
+    assert trips(notifying, lambda: begin(notifying, claimed.row, owner="w")) == 4
+
+
+def test_giving_a_turn_back(notifying: Runtime, ask: Asked, desk: Desk) -> None:
+    """BEGIN, the read, the write, COMMIT."""
+    ask()
+    task = desk.enter()
+    assert trips(notifying, lambda: defer(notifying, task.row, owner=desk.owner, reason="busy")) == 4

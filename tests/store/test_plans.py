@@ -53,9 +53,9 @@ class Explaining(Database):
     plans: dict[str, str]
 
     def _execute(self, name: str, parameters: dict[str, Any]) -> Any:
-        text, parameters = self._spelled(name, parameters)
+        text, values = self._spelled(name, parameters)
         if _EXPLAINABLE.match(text):
-            plan = self.connection.execute(f"EXPLAIN (COSTS OFF) {text}".encode(), parameters).fetchall()
+            plan = self._cursor().execute(f"EXPLAIN (COSTS OFF) {text}".encode(), values).fetchall()
             self.plans[name] = "\n".join(line for (line,) in plan)
         return super()._execute(name, parameters)
 

@@ -112,13 +112,20 @@ def test_queries_keep_to_the_rule(rule: str, found: dict[str, dict[str, set[str]
     assert not mended, f"these keep to {rule!r} now: take them off the list in sql_rule_exceptions.toml"
 
 
-def test_the_driver_remembers_all_but_the_longest_queries() -> None:
-    """psycopg looks for the parameters of a text beyond 4,096 characters each time that it is sent."""
-    assert {name for name in NAMES if len(queries.query(name)) > 4096} == {
-        "kept_deliverables",
-        "left_deliverables",
-        "turn_context",
-    }
+@pytest.mark.parametrize("alone", [True, False], ids=["one server", "shards"])
+def test_parameters_are_numbered_as_the_server_has_them(alone: bool) -> None:
+    """However long a query is: psycopg remembers those of texts of up to 4,096 characters only."""
+    for name in NAMES:
+        times = queries.clocks(name) if alone else frozenset()
+        text, parameters = queries.sent(name, times)
+        assert "%(" not in text
+        assert {int(number) for number in re.findall(r"\$(\d+)", text)} == set(range(1, len(parameters) + 1))
+        assert len(set(parameters)) == len(parameters)
+
+
+def test_a_percent_sign_is_one() -> None:
+    assert "%%" in queries.query("list_boxes_by_kind")
+    assert "%%" not in queries.sent("list_boxes_by_kind").text
 
 
 def test_every_key_begins_with_the_project(connection: psycopg.Connection, schema: Schema) -> None:

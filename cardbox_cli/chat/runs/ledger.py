@@ -32,7 +32,7 @@ from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
 from cardbox_cli.execution.worker.ledger import BegunStep, RunState, hold_call_ids
 from cardbox_cli.execution.worker.logs import keep_log
 from cardbox_cli.execution.worker.redaction import told
-from cardbox_cli.execution.worker.steps import compose_step, keep_request
+from cardbox_cli.execution.worker.step_requests import compose_step, keep_request
 from cardbox_cli.model.card_types import DELIVERABLE
 from cardbox_cli.model.cards import CardDraft, card_text
 from cardbox_cli.model.chats import ChatRun

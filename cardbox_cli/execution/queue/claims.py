@@ -16,8 +16,8 @@ from cardbox_cli.errors import LeaseLost
 from cardbox_cli.execution.queue.applying import TOO_EARLY, Applied, apply_report
 from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.queue.finishing import BY_RESULT, finish
-from cardbox_cli.execution.queue.messages import is_turn, type_of
-from cardbox_cli.execution.queue.stopping import cancel_turn, carries, kill, release, take_away
+from cardbox_cli.execution.queue.messages import is_report, is_turn, type_of
+from cardbox_cli.execution.queue.stopping import cancel_turn, carried, give_back, kill
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.dispatching import ClaimedSituation
 from cardbox_cli.model.execution.turns import DISPATCHED, QUEUED, WATCHDOG, End, Fence, Head, InboxRow, Lease
@@ -58,9 +58,9 @@ def begin(runtime: Runtime, row: InboxRow, *, owner: str) -> ClaimedWork:
     A row whose turn is elsewhere by now is consumed. Raises LeaseLost where `owner` has no lease of it.
     """
     with runtime.transaction():
-        found = _own(runtime, row.inbox_id, owner, epoch=row.turn_epoch)
-        row, head = found.row, found.head
-        if head is not None and carries(runtime, row, head):
+        found = _own(runtime, row.inbox_id, owner, epoch=row.turn_epoch, claimed=row)
+        row, head = found.row, carried(found)
+        if head is not None:
             return _take_up(runtime, row, head, is_known=found.output_start is not None)
         kind = type_of(row)
         match kind and kind.claim:
@@ -68,9 +68,9 @@ def begin(runtime: Runtime, row: InboxRow, *, owner: str) -> ClaimedWork:
                 why = "its turn is not dispatched at its epoch"
                 return _consumed(runtime, row, f"dropped: {why}", why)
             case "apply":
-                return _apply(runtime, row, head)
+                return _apply(runtime, found)
             case "stop":
-                return _stop(runtime, row, head)
+                return _stop(runtime, row, found.head)
         return _dead(runtime, row, f"unknown message type {row.message_type!r}")
 
 
@@ -127,18 +127,20 @@ def _consumed(runtime: Runtime, row: InboxRow, outcome: str, error: str | None =
     return _done(row, outcome)
 
 
-def _apply(runtime: Runtime, row: InboxRow, head: Head | None) -> ClaimedWork:
-    applied = apply_report(runtime, row, head)
+def _apply(runtime: Runtime, found: ClaimedSituation) -> ClaimedWork:
+    applied = apply_report(runtime, found)
+    row = applied.row or found.row
     match applied.outcome:
         case "resumed":
-            return _carried(runtime, row, applied.fence, "resumed its turn")
+            return ClaimedWork(kind="run", row=row, fence=applied.fence, outcome="resumed its turn")
         case "terminate":
             return _done(row, f"ended its turn: {_ended_by_result(runtime, applied).end_status}")
         case "early" | "busy":
-            return _defer_report(runtime, row, applied)
-        case _:
-            stale = applied.reason if applied.outcome == "stale" else None
-            return _consumed(runtime, row, f"{applied.outcome}: {applied.reason}", stale)
+            return _defer_report(runtime, found, applied)
+        case "waiting":
+            return _done(row, f"waiting: {applied.reason}")
+        case "stale":
+            return _consumed(runtime, row, f"stale: {applied.reason}", applied.reason)
 
 
 def _ended_by_result(runtime: Runtime, applied: Applied) -> End:
@@ -151,14 +153,14 @@ def _done(row: InboxRow, outcome: str) -> ClaimedWork:
     return ClaimedWork(kind="done", row=row, fence=row.fence, outcome=outcome)
 
 
-def _defer_report(runtime: Runtime, row: InboxRow, applied: Applied) -> ClaimedWork:
+def _defer_report(runtime: Runtime, found: ClaimedSituation, applied: Applied) -> ClaimedWork:
     """Look again at a report that came early; that its turn is busy is no fault of it."""
+    row = found.row
     reason = applied.reason or "too early"
     attempts = 0 if applied.outcome == "busy" else 1
     if row.retry_count + attempts >= runtime.settings.max_attempts:
         return _dead(runtime, row, f"gave up: {reason}")
-    runtime.inbox.move([row.inbox_id], "defer", attempts=attempts, delay=TOO_EARLY, error=reason)
-    runtime.inbox.drop_leases([row.inbox_id])
+    give_back(runtime, row, carried(found), "defer", attempts=attempts, delay=TOO_EARLY, error=reason)
     return _done(row, f"deferred: {reason}")
 
 
@@ -173,11 +175,10 @@ def ack(runtime: Runtime, inbox_id: str, *, owner: str, epoch: int | None = None
     """
     with runtime.transaction():
         found = _own(runtime, inbox_id, owner, epoch=epoch)
-        row, head = found.row, found.head
-        if head is not None and carries(runtime, row, head):
-            finish(runtime, row.fence)
+        if carried(found) is not None:
+            finish(runtime, found.row.fence)
             return
-        _refuse_stale(runtime, row, head)
+        _refuse_stale(runtime, found)
         runtime.inbox.consume([inbox_id], owner=owner)
 
 
@@ -193,9 +194,8 @@ def fail(
     """The row cannot be done: it is a dead letter, and a turn that it carries fails. Raises as `ack`."""
     with runtime.transaction():
         found = _own(runtime, inbox_id, owner, epoch=epoch)
-        row, head = found.row, found.head
-        _refuse_stale(runtime, row, head)
-        kill(runtime, row, head, error=error, error_code=error_code)
+        _refuse_stale(runtime, found)
+        kill(runtime, found, error=error, error_code=error_code)
 
 
 def defer(
@@ -208,15 +208,13 @@ def defer(
     settings = runtime.settings
     with runtime.transaction():
         found = _own(runtime, row.inbox_id, owner, epoch=row.turn_epoch)
-        row, head = found.row, found.head
-        _refuse_stale(runtime, row, head)
-        if row.retry_count + 1 >= settings.max_attempts:
-            kill(runtime, row, head, error=f"gave up: {reason}", error_code="max_attempts")
+        _refuse_stale(runtime, found)
+        tried = found.row.retry_count
+        if tried + 1 >= settings.max_attempts:
+            kill(runtime, found, error=f"gave up: {reason}", error_code="max_attempts")
             return False
-        epoch = take_away(runtime, row, head)
-        wait = settings.delay(row.retry_count, random.random()) if delay is None else delay
-        runtime.inbox.move([row.inbox_id], "defer", turn_epoch=epoch, attempts=1, delay=wait, error=reason)
-        runtime.inbox.drop_leases([row.inbox_id])
+        wait = settings.delay(tried, random.random()) if delay is None else delay
+        give_back(runtime, found.row, carried(found), "defer", attempts=1, delay=wait, error=reason)
     return True
 
 
@@ -224,8 +222,7 @@ def hand_back(runtime: Runtime, row: InboxRow, *, owner: str, reason: str) -> No
     """Give the row back untried, to be claimed at once: the worker stops. Raises LeaseLost as `ack`."""
     with runtime.transaction():
         found = _own(runtime, row.inbox_id, owner, epoch=row.turn_epoch)
-        row, head = found.row, found.head
-        release(runtime, row, take_away(runtime, row, head), attempts=0, error=reason)
+        give_back(runtime, found.row, carried(found), "release", attempts=0, error=reason)
 
 
 def heartbeat(runtime: Runtime, inbox_ids: Sequence[str], *, owner: str) -> dict[str, int]:
@@ -235,10 +232,18 @@ def heartbeat(runtime: Runtime, inbox_ids: Sequence[str], *, owner: str) -> dict
         return runtime.inbox.extend(inbox_ids, owner=owner, lease=runtime.settings.lease_time)
 
 
-def _own(runtime: Runtime, inbox_id: str, owner: str, *, epoch: int | None) -> ClaimedSituation:
-    """The row and its agent's head, both held. Raises LeaseLost."""
+def _own(
+    runtime: Runtime, inbox_id: str, owner: str, *, epoch: int | None, claimed: InboxRow | None = None
+) -> ClaimedSituation:
+    """The row and its agent's head, both held. Raises LeaseLost.
+
+    `claimed` is the row as it was claimed, where it is to be begun: a report is found with its results then.
+    """
     runtime.database.require_execution()
-    found = runtime.inbox.hold(inbox_id)
+    if claimed is not None and is_report(claimed):
+        found = runtime.inbox.hold_report(inbox_id)
+    else:
+        found = runtime.inbox.hold(inbox_id, may_report=claimed is None)
     lease = found.lease
     if lease is None or lease.owner != owner or epoch not in (None, lease.turn_epoch):
         raise _lost(runtime, found.row, lease, owner, epoch)
@@ -261,7 +266,7 @@ def _lost(runtime: Runtime, row: InboxRow, lease: Lease | None, owner: str, epoc
     )
 
 
-def _refuse_stale(runtime: Runtime, row: InboxRow, head: Head | None) -> None:
+def _refuse_stale(runtime: Runtime, found: ClaimedSituation) -> None:
     """Another program may have given the turn to somebody else, and left the lease."""
-    if is_turn(row) and (head is None or not carries(runtime, row, head)):
-        raise runtime.heads.stale(row.fence, head)
+    if is_turn(found.row) and carried(found) is None:
+        raise runtime.heads.stale(found.row.fence, found.head)

@@ -5,7 +5,6 @@ and `applying.py` applies it. The card's id is derived from the call: the same r
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import timedelta
 
 import msgspec
@@ -34,7 +33,6 @@ from cardbox_cli.model.execution.turns import (
     WAITING,
     WATCHDOG,
     Fence,
-    Head,
     InboxRow,
     TurnRecord,
     WaitingTool,
@@ -79,7 +77,7 @@ def report_result(
     with runtime.transaction():
         found = _hold_waiting(runtime, agent_turn_id, tool_call_id)
         draft = _card(runtime, found.waiting, content, source_agent_id)
-        if found.waiting.wait_status != WAITING:
+        if is_replay(found.waiting, draft.card_id):
             return _replayed(runtime, found.waiting, draft)
         reported = _send(runtime, found, draft.card_id, content, source_agent_id, kind, [draft])
         if actor is not None:
@@ -145,20 +143,62 @@ def _card(runtime: Runtime, tool: WaitingTool, content: ToolResultContent, sourc
     )
 
 
-def _replayed(runtime: Runtime, tool: WaitingTool, draft: CardDraft) -> Reported:
-    if tool.wait_status not in (RECEIVED, APPLIED):
+def is_replay(call: WaitingTool, card_id: str) -> bool:
+    """Whether this card was reported to the call before; False where the call waits for a result.
+
+    Raises Conflict where it has another, and where nobody waits for it any more.
+    """
+    if call.wait_status == WAITING:
+        return False
+    if call.wait_status not in (RECEIVED, APPLIED):
         raise Conflict(
-            f"turn {tool.agent_turn_id} does not wait for the call {tool.tool_call_id!r} any more",
+            f"turn {call.agent_turn_id} does not wait for the call {call.tool_call_id!r} any more",
             hint="`cbx turn show` tells why; nothing was written",
         )
-    if tool.tool_result_card_id == draft.card_id:
-        with suppress(CardConflict):
-            runtime.cards.add(draft)
-            return _reported(tool, draft.card_id, None)
-    raise Conflict(
-        f"the call {tool.tool_call_id!r} of turn {tool.agent_turn_id} has another result already: "
-        f"card {tool.tool_result_card_id}",
+    if call.tool_result_card_id != card_id:
+        raise _has_another(call)
+    return True
+
+
+def _has_another(call: WaitingTool) -> Conflict:
+    return Conflict(
+        f"the call {call.tool_call_id!r} of turn {call.agent_turn_id} has another result already: "
+        f"card {call.tool_result_card_id}",
         hint="nothing was written; a call has one result",
+    )
+
+
+def _replayed(runtime: Runtime, call: WaitingTool, draft: CardDraft) -> Reported:
+    try:
+        runtime.cards.add(draft)
+    except CardConflict:
+        raise _has_another(call) from None
+    return _reported(call, draft.card_id, None)
+
+
+def message_of(
+    found: ReportSituation, card_id: str, content: ToolResultContent, kind: MessageType = TOOL_RESULT
+) -> Message:
+    """The report that this card is the result of the call. Raises Conflict where its turn's row is lost."""
+    call, asked = found.waiting, found.asked
+    if asked is None:
+        raise Conflict(
+            f"turn {call.agent_turn_id} has lost its inbox row: its headers are unknown",
+            hint="`cbx turn requeue` makes the row anew",
+        )
+    return Message(
+        type=kind,
+        fence=Fence(call.agent_id, call.agent_turn_id, call.turn_epoch),
+        channel_id=asked.channel_id,
+        lineage=asked.lineage,
+        correlation_id=call.tool_call_id,
+        payload={
+            "after_execution": content.after_execution,
+            "status": content.status,
+            "tool_result_card_id": card_id,
+        },
+        tool_call_id=call.tool_call_id,
+        step_id=call.step_id,
     )
 
 
@@ -172,34 +212,15 @@ def _send(
     cards: Sequence[CardDraft] = (),
 ) -> Reported:
     """Report the card of this id, one of `cards` unless it is stored already."""
-    tool, asked = found.waiting, found.asked
-    if asked is None:
-        raise Conflict(
-            f"turn {tool.agent_turn_id} has lost its inbox row: its headers are unknown",
-            hint="`cbx turn requeue` makes the row anew",
-        )
-    report = Message(
-        type=kind,
-        fence=Fence(tool.agent_id, tool.agent_turn_id, tool.turn_epoch),
-        channel_id=asked.channel_id,
-        lineage=asked.lineage,
-        correlation_id=tool.tool_call_id,
-        payload={
-            "after_execution": content.after_execution,
-            "status": content.status,
-            "tool_result_card_id": card_id,
-        },
-        tool_call_id=tool.tool_call_id,
-        step_id=tool.step_id,
-    )
+    report = message_of(found, card_id, content, kind)
     row = _write(runtime, found, report, source_agent_id, cards, card_id) or _mend(runtime, report)
     if row is None:
         raise Conflict(
-            f"the call {tool.tool_call_id!r} has a report already",
+            f"the call {found.waiting.tool_call_id!r} has a report already",
             hint="nothing was written; `cbx turn show` names its row, `cbx inbox show` shows it",
         )
     runtime.notify_target(row, found.worker_target, "report")
-    return _reported(tool, card_id, row.inbox_id)
+    return _reported(found.waiting, card_id, row.inbox_id)
 
 
 def _write(
@@ -301,10 +322,9 @@ def result_of_end(
     )
 
 
-def report_timeouts(runtime: Runtime, head: Head) -> list[Reported]:
-    """Report a timeout for each call of an overdue turn that has no result on its way."""
-    turn_id = head.fence.agent_turn_id
-    waiting = [tool for tool in runtime.turns.waiting_tools(turn_id) if tool.wait_status == WAITING]
+def report_timeouts(runtime: Runtime, calls: Sequence[WaitingTool]) -> list[Reported]:
+    """Report a timeout for each of these calls of an overdue turn that has no result on its way."""
+    waiting = [call for call in calls if call.wait_status == WAITING]
     return [report for tool in waiting if (report := _report_timeout(runtime, tool)) is not None]
 
 

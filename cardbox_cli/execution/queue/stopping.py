@@ -6,7 +6,9 @@ Each adds to the epoch of an active turn, so that the old worker's writes fail. 
 transaction and holds the head; who decided so, and why, is for the caller to audit.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import Literal
 
 from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.queue.applying import keep_results
@@ -14,6 +16,7 @@ from cardbox_cli.execution.queue.ending import end_held
 from cardbox_cli.execution.queue.messages import is_report, is_turn
 from cardbox_cli.execution.queue.promotion import end_unpromoted, promote_next
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.execution.dispatching import ClaimedSituation
 from cardbox_cli.model.execution.turns import (
     APPLIED,
     DISPATCHED,
@@ -24,6 +27,7 @@ from cardbox_cli.model.execution.turns import (
     Fence,
     Head,
     InboxRow,
+    WaitingTool,
 )
 
 
@@ -93,51 +97,51 @@ def _leave_agent(runtime: Runtime, head: Head, reason: str) -> int:
 # --- claimed rows
 
 
-def carries(runtime: Runtime, row: InboxRow, head: Head) -> bool:
-    """Whether the turn of the head goes on by this row: its own row, or the report that resumed it."""
+def carries(row: InboxRow, head: Head, calls: Sequence[WaitingTool]) -> bool:
+    """Whether the turn of the head goes on by this row: its own row, or the report that resumed it.
+
+    `calls` are those that the turn waits or waited for; a row that is no report is carried without them.
+    """
     if head.fence != row.fence or head.status not in (DISPATCHED, RUNNING):
         return False
     if is_report(row):
-        tools = runtime.turns.waiting_tools(row.turn_id)
-        return any(tool.tool_call_id == row.correlation_id and tool.wait_status == APPLIED for tool in tools)
+        return any(call.tool_call_id == row.correlation_id and call.wait_status == APPLIED for call in calls)
     return is_turn(row)
 
 
-def take_away(runtime: Runtime, row: InboxRow, head: Head | None) -> int | None:
-    """Make a turn that the row carries wait for another claim; its new epoch."""
-    if head is None or not carries(runtime, row, head):
-        return None
-    return runtime.heads.move(head.fence, "reclaim")
+def carried(found: ClaimedSituation) -> Head | None:
+    """The head whose turn the claimed row carries; None where it carries none."""
+    head = found.head
+    return head if head is not None and carries(found.row, head, found.calls or ()) else None
 
 
-def release(runtime: Runtime, row: InboxRow, turn_epoch: int | None, *, attempts: int, error: str) -> None:
-    """Make a claimed row pending again, at a new epoch if it carries a turn, and notify of it."""
-    moved = runtime.inbox.move(
-        [row.inbox_id], "release", turn_epoch=turn_epoch, attempts=attempts, delay=timedelta(0), error=error
-    )
-    runtime.inbox.drop_leases([row.inbox_id])
-    for each in moved:
-        runtime.notify(each, "released")
+def give_back(
+    runtime: Runtime,
+    row: InboxRow,
+    head: Head | None,
+    move: Literal["defer", "release"],
+    *,
+    attempts: int,
+    error: str | None,
+    delay: timedelta = timedelta(0),
+) -> int | None:
+    """Give a claimed row back to be claimed anew, and the turn of the head that it carries, None for none.
 
-
-def expire(runtime: Runtime, row: InboxRow, head: Head | None, *, reason: str) -> int | None:
-    """The lease of a claimed row is lost: it becomes due again, or a dead letter after too many tries.
-
-    The epoch after it of a turn that the row carries and that goes on.
+    The new epoch of that turn. Who may claim what is released is notified. Raises StaleEpoch.
     """
-    tries = row.retry_count + 1
-    if tries >= runtime.settings.max_attempts:
-        kill(runtime, row, head, error=f"{reason}, try {tries}", error_code="max_attempts")
-        return None
-    epoch = take_away(runtime, row, head)
-    release(runtime, row, epoch, attempts=1, error=reason)
-    return epoch
+    fence = None if head is None else head.fence
+    given = runtime.inbox.give_back(row, fence, move, attempts=attempts, delay=delay, error=error)
+    if given is None and head is not None:
+        raise runtime.heads.stale(head.fence, runtime.heads.get(head.agent_id))
+    if given is not None and move == "release":
+        runtime.notify(given, "released")
+    return None if given is None or head is None else given.turn_epoch
 
 
-def kill(runtime: Runtime, row: InboxRow, head: Head | None, *, error: str, error_code: str) -> None:
+def kill(runtime: Runtime, found: ClaimedSituation, *, error: str, error_code: str) -> None:
     """Make the row a dead letter, and a turn that it carries failed, whoever has it."""
-    carried = head is not None and carries(runtime, row, head)
+    head, row = carried(found), found.row
     runtime.inbox.move([row.inbox_id], "kill", attempts=1, error=error)
     runtime.inbox.drop_leases([row.inbox_id])
-    if carried:
+    if head is not None:
         stop_turn(runtime, head, row.fence, "failed", error_code=error_code, message=error)

@@ -13,7 +13,7 @@ import msgspec
 from cardbox_cli.errors import BoxConflict, Conflict, InvalidInput, NotFound
 from cardbox_cli.execution.queue.messages import TURN, Message, is_report, is_turn, write_row
 from cardbox_cli.execution.queue.promotion import promote_next
-from cardbox_cli.execution.queue.stopping import cancel_turn, carries, put_back, release, stop_turn
+from cardbox_cli.execution.queue.stopping import cancel_turn, carries, give_back, put_back, stop_turn
 from cardbox_cli.execution.recovery.orphans import Orphan, find_orphan
 from cardbox_cli.execution.recovery.own_cards import own_start
 from cardbox_cli.execution.runtime import Runtime
@@ -132,10 +132,10 @@ def reclaim(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: s
                 hint="`cbx turn requeue` makes it a row anew",
             )
         twice = _may_start_twice(runtime, head.fence)
-        epoch = runtime.heads.move(head.fence, "reclaim")
         if row.status == PROCESSING:
-            release(runtime, row, epoch, attempts=0, error=reason)
+            epoch = give_back(runtime, row, head, "release", attempts=0, error=reason)
         else:
+            epoch = runtime.heads.move(head.fence, "reclaim")
             runtime.notify(runtime.inbox.carry(row.inbox_id, epoch), "reclaim")
         return _fixed(runtime, head.fence, "reclaim", epoch, actor=actor, reason=reason, twice=twice)
 
@@ -249,7 +249,8 @@ def _carrier(runtime: Runtime, head: Head) -> InboxRow | None:
     """The row that the turn goes on by: the claimed one, else the one that waits to be claimed."""
     rows = runtime.inbox.of_turn(head.fence.agent_turn_id)
     rows = [row for row in rows if row.status in (*DUE, PROCESSING)]
-    at_epoch = [row for row in rows if carries(runtime, row, head)]
+    calls = runtime.turns.waiting_tools(head.fence.agent_turn_id)
+    at_epoch = [row for row in rows if carries(row, head, calls)]
     asking = [row for row in rows if is_turn(row)]
     # Workers of other systems leave the epoch of the report that they resumed a turn with as it was.
     resuming = [row for row in rows if head.status == RUNNING and row.status == PROCESSING and is_report(row)]

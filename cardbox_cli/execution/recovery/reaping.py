@@ -5,9 +5,10 @@ have passed, turns queued on idle agents, promoted turns that nobody came for. E
 its own; what another one holds is passed over.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Literal
 
 import msgspec
 
@@ -16,10 +17,22 @@ from cardbox_cli.execution.following import Follower
 from cardbox_cli.execution.queue.messages import is_report
 from cardbox_cli.execution.queue.promotion import promote_next
 from cardbox_cli.execution.queue.reports import report_timeouts
-from cardbox_cli.execution.queue.stopping import expire, stop_turn
+from cardbox_cli.execution.queue.stopping import carried, give_back, kill, stop_turn
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.turns import OPEN, PROCESSING, SUSPENDED, WATCHDOG, Head, Lease
+from cardbox_cli.model.execution.dispatching import ClaimedSituation
+from cardbox_cli.model.execution.turns import (
+    OPEN,
+    PROCESSING,
+    SUSPENDED,
+    WAITING,
+    WATCHDOG,
+    EndStatus,
+    Head,
+    InboxRow,
+    Lease,
+    WaitingTool,
+)
 from cardbox_cli.store.execution import workers
 
 _AT_ONCE = 500
@@ -94,49 +107,96 @@ def _take_back(runtime: Runtime, known: Lease, reaped: Reaped) -> None:
         head = runtime.heads.try_lock(known.agent_id)
         if head is None and runtime.heads.get(known.agent_id) is not None:
             return
-        lease = runtime.inbox.lock_lease(known.inbox_id)
-        if lease is None or lease != known:
-            return
-        row = runtime.inbox.lock(known.inbox_id)
-        if row is None or row.status != PROCESSING:
+        try:
+            found = runtime.inbox.hold(known.inbox_id)
+        except NotFound:
             runtime.inbox.drop_leases([known.inbox_id])
             return
-        reason = f"the lease of {lease.owner} expired"
-        epoch = expire(runtime, row, head, reason=reason)
-        is_dead = row.retry_count + 1 >= runtime.settings.max_attempts
-        (reaped.dead if is_dead else reaped.released).append(row.inbox_id)
+        tries, row = found.row.retry_count + 1, found.row
+        reason = f"the lease of {known.owner} expired"
+        epoch = None
+        match decide_expiry(found, known, max_attempts=runtime.settings.max_attempts):
+            case "kept":
+                return
+            case "over":
+                runtime.inbox.drop_leases([known.inbox_id])
+                return
+            case "dead":
+                kill(runtime, found, error=f"{reason}, try {tries}", error_code="max_attempts")
+                reaped.dead.append(row.inbox_id)
+            case "released":
+                epoch = give_back(runtime, row, carried(found), "release", attempts=1, error=reason)
+                reaped.released.append(row.inbox_id)
         runtime.audit.write_of_turn(
             row.fence, action="lease-expired", actor=WATCHDOG, reason=reason, epoch_after=epoch
         )
 
 
+def decide_expiry(
+    found: ClaimedSituation, known: Lease, *, max_attempts: int
+) -> Literal["kept", "over", "dead", "released"]:
+    """What becomes of a row whose lease was found to be over, as `known`.
+
+    `kept`: somebody else has it by now, or its owner lived; `over`: it is not claimed any more.
+    """
+    if found.lease != known:
+        return "kept"
+    if found.row.status != PROCESSING:
+        return "over"
+    return "dead" if found.row.retry_count + 1 >= max_attempts else "released"
+
+
 def _time_out(runtime: Runtime, known: Head, reaped: Reaped) -> None:
     with runtime.transaction():
         head = runtime.heads.try_lock(known.agent_id)
-        if head is None or head.fence != known.fence or head.status != SUSPENDED:
+        turn_id = known.fence.agent_turn_id
+        calls, rows = runtime.turns.waiting_tools(turn_id), runtime.inbox.of_turn(turn_id)
+        due = decide_deadline(known, head, calls, rows)
+        if head is None or due == "kept":
             return
-        try:
-            with runtime.transaction():
-                reports = report_timeouts(runtime, head)
-        except CardConflict as exc:
-            # A database may allow one result per call id, and another turn's call of this id has it.
-            message = f"no result came before the deadline, and none can be reported: {exc.message}"
-            stop_turn(runtime, head, head.fence, "timeout", error_code="tool_timeout", message=message)
-            reaped.failed.append(head.fence.agent_turn_id)
-            return
-        reaped.timed_out.extend(report.tool_call_id for report in reports)
-        if not reports and not _is_reported_to(runtime, head):
-            message = "its deadline passed, and no result that it waits for is on its way"
-            stop_turn(runtime, head, head.fence, "failed", error_code="result_lost", message=message)
-            reaped.failed.append(head.fence.agent_turn_id)
+        if due == "report":
+            try:
+                with runtime.transaction():
+                    reports = report_timeouts(runtime, calls)
+            except CardConflict as exc:
+                # A database may allow one result per call id, and another turn's call of this id has it.
+                why = f"no result came before the deadline, and none can be reported: {exc.message}"
+                _fail(runtime, head, reaped, "timeout", "tool_timeout", why)
+                return
+            reaped.timed_out.extend(report.tool_call_id for report in reports)
+            # Another program may have reported each of them, and not noted that beside the call.
+            due = "wait" if reports else decide_deadline(known, head, (), rows)
+        if due == "lost":
+            why = "its deadline passed, and no result that it waits for is on its way"
+            _fail(runtime, head, reaped, "failed", "result_lost", why)
             return
         # Once more, should these reports not be applied either.
         runtime.heads.extend_deadline(head.fence, timedelta(seconds=runtime.settings.tool_wait))
 
 
-def _is_reported_to(runtime: Runtime, head: Head) -> bool:
-    rows = runtime.inbox.of_turn(head.fence.agent_turn_id)
-    return any(is_report(row) and row.status in OPEN for row in rows)
+def decide_deadline(
+    known: Head, head: Head | None, calls: Sequence[WaitingTool], rows: Sequence[InboxRow]
+) -> Literal["kept", "report", "wait", "lost"]:
+    """What becomes of a turn that was found to be overdue, as `known`. `head` is None where it is not held.
+
+    `calls` are those that it waits for, `rows` those of its inbox. `report`: some calls have no result on its
+    way; `wait`: one is, and has time again; `lost`: none will come. `kept`: the turn goes on, or somebody has
+    given it time by now.
+    """
+    if head is None or head.status != SUSPENDED:
+        return "kept"
+    if (head.fence, head.resume_deadline) != (known.fence, known.resume_deadline):
+        return "kept"
+    if any(call.wait_status == WAITING for call in calls):
+        return "report"
+    return "wait" if any(is_report(row) and row.status in OPEN for row in rows) else "lost"
+
+
+def _fail(
+    runtime: Runtime, head: Head, reaped: Reaped, end_status: EndStatus, error_code: str, message: str
+) -> None:
+    stop_turn(runtime, head, head.fence, end_status, error_code=error_code, message=message)
+    reaped.failed.append(head.fence.agent_turn_id)
 
 
 def _promote(runtime: Runtime, agent_id: str) -> list[str]:

@@ -8,13 +8,13 @@ from cardbox_cli.execution.queue.claims import ClaimedWork, hand_back
 from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import Author, ToolCall
-from cardbox_cli.execution.worker import steps
+from cardbox_cli.execution.worker import beginning, storing, suspending, turn_state
 from cardbox_cli.execution.worker.answers import Answer, AnswerRules, BadAnswer
 from cardbox_cli.execution.worker.commands.command import Ran
 from cardbox_cli.execution.worker.handler_calls import answer_handlers
 from cardbox_cli.execution.worker.ledger import BegunStep
 from cardbox_cli.execution.worker.logs import keep_log
-from cardbox_cli.execution.worker.steps import TurnState
+from cardbox_cli.execution.worker.turn_state import TurnState
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.turns import End, EndStatus
 from cardbox_cli.settings import AGENT, CONTEXT_BOX, OUTPUT_BOX, PROJECT, TURN_EPOCH, TURN_ID
@@ -35,27 +35,27 @@ class TurnLedger:
 
     def read(self, runtime: Runtime) -> TurnState:
         """The turn, at its fence."""
-        return steps.read_turn(runtime, self._fence)
+        return turn_state.read_turn(runtime, self._fence)
 
     def enter(self, runtime: Runtime, state: TurnState) -> None:
         """A claimed turn runs from now on."""
-        steps.enter(runtime, state)
+        beginning.enter(runtime, state)
 
     def begin_step(
         self, runtime: Runtime, state: TurnState, *, format: str, options: ComposeOptions
     ) -> BegunStep:
         """Begin a step."""
-        return steps.begin_step(runtime, state, format=format, options=options)
+        return beginning.begin_step(runtime, state, format=format, options=options)
 
     def understand(
         self, runtime: Runtime, state: TurnState, step: BegunStep, stdout: bytes, rules: AnswerRules
     ) -> Answer | BadAnswer:
         """The cards that the command printed, if it has not appended any itself."""
-        return steps.understand(runtime, state, step, stdout, rules)
+        return storing.understand(runtime, state, step, stdout, rules)
 
     def store_answer(self, runtime: Runtime, state: TurnState, step: BegunStep, answer: Answer) -> End | None:
         """Append the answer to the output box."""
-        return steps.store_answer(runtime, state, step, answer)
+        return storing.store_answer(runtime, state, step, answer)
 
     def answers(self, call: ToolCall) -> bool:
         """No call of a turn."""
@@ -67,11 +67,11 @@ class TurnLedger:
 
     def add_result(self, runtime: Runtime, state: TurnState, draft: CardDraft) -> None:
         """Append a result to the output box."""
-        steps.add_result(runtime, state, draft)
+        storing.add_result(runtime, state, draft)
 
     def complete_step(self, runtime: Runtime, state: TurnState) -> End | None:
         """The last step is done."""
-        return steps.complete_step(runtime, state)
+        return storing.complete_step(runtime, state)
 
     def answer_handlers(
         self, runtime: Runtime, state: TurnState, calls: Sequence[ToolCall], others: Sequence[ToolCall]
@@ -81,7 +81,7 @@ class TurnLedger:
 
     def suspend(self, runtime: Runtime, state: TurnState, calls: Sequence[ToolCall]) -> None:
         """Let the turn wait; its claimed row is done."""
-        steps.suspend(runtime, state, self._work.row, calls)
+        suspending.suspend(runtime, state, self._work.row, calls)
 
     def fail(
         self,
@@ -124,7 +124,7 @@ class TurnLedger:
 
     def author(self, state: TurnState) -> Author:
         """The agent, in the last step."""
-        return steps.author_of(state)
+        return turn_state.author_of(state)
 
     def variables(self, state: TurnState) -> dict[str, str]:
         """The turn, its fence and its boxes."""

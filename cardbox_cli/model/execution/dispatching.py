@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.model.cards import Card
 from cardbox_cli.model.execution.headers import Lineage, lineage_of
-from cardbox_cli.model.execution.turns import Head, InboxRow, Lease
+from cardbox_cli.model.execution.turns import Head, InboxRow, Lease, WaitingTool
 from cardbox_cli.model.moments import EARLIEST
 
 
@@ -70,13 +71,19 @@ class DispatchSituation(msgspec.Struct, frozen=True, kw_only=True):
 class ClaimedSituation(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the inbox, the head of its agent and its lease, all of them held.
 
-    `output_start` is where the own cards of its turn begin, None where that is not noted.
+    `output_start` is where the own cards of its turn begin, None where that is not noted. For a report,
+    `calls` are those that its turn waits or waited for, in order, and, where it is to be applied, `results`
+    the cards that it and the other calls of its step name. `is_old`: the head was changed while the read
+    waited for it.
     """
 
     row: InboxRow
     head: Head | None
     lease: Lease | None
     output_start: int | None
+    calls: list[WaitingTool] | None = None
+    results: list[Card] = []
+    is_old: bool = False
 
 
 class PromotionSituation(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,16 +1,16 @@
 """The named queries of `sql/*.sql`.
 
 A file holds parts that begin with `-- name: NAME` (a query) or `-- fragment: NAME` (text that queries take
-in by writing `{NAME}`, or `{NAME(SQL; SQL)}` where the text says `{1}` and `{2}`). Parameters are psycopg's
-`%(name)s`. This module reads them, once, and nothing more. Indentation and comments stay here: the driver
-keeps what it found out about a query of up to 4,096 characters, and looks for the parameters of a longer one
-each time.
+in by writing `{NAME}`, or `{NAME(SQL; SQL)}` where the text says `{1}` and `{2}`). Parameters are written as
+psycopg has them, `%(name)s`, and numbered here, as the server has them: the driver would look for those of a
+query beyond 4,096 characters each time that it is sent. This module reads them, once, and nothing more.
+Indentation and comments stay here.
 """
 
 import re
 from functools import cache
 from pathlib import Path
-from typing import LiteralString
+from typing import LiteralString, NamedTuple
 
 _FOLDER = Path(__file__).parents[1] / "sql"
 _PART = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
@@ -18,7 +18,15 @@ _PART = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"--(?! across-projects: ).*\n")
 _INDENTATION = re.compile(r"\s*\n\s*")
 _BREAK = re.compile(r"(?<=[(,])\n|\n(?=\))")
+_PARAMETER = re.compile(r"%(?:\((\w+)\)s|%)")
 _INCLUDE = re.compile(r"\{(\w+)(?:\((.*?)\))?\}")
+
+
+class Sent(NamedTuple):
+    """A query as a server is sent it: `$1` is the first of these parameters."""
+
+    text: LiteralString
+    parameters: tuple[str, ...]
 
 
 @cache
@@ -61,6 +69,15 @@ def query_by_server(name: str, times: frozenset[str]) -> LiteralString:
         spelled = _INDENTATION.sub(" ", _COMMENT.sub("\n", spelled))
         text = text.replace(f"%({time})s::timestamptz", spelled)
     return text
+
+
+@cache
+def sent(name: str, times: frozenset[str] = frozenset()) -> Sent:
+    """The query `name`, its parameters numbered. The server spells these times itself."""
+    text = query_by_server(name, times)
+    found = dict.fromkeys(match[1] for match in _PARAMETER.finditer(text) if match[1])
+    numbers = {parameter: f"${number}" for number, parameter in enumerate(found, 1)}
+    return Sent(_PARAMETER.sub(lambda match: numbers[match[1]] if match[1] else "%", text), tuple(found))
 
 
 def _included(found: re.Match[str]) -> str:

@@ -18,7 +18,7 @@ from psycopg.rows import tuple_row
 
 from cardbox_cli.faults import passing
 from cardbox_cli.store.connection import driver_errors
-from cardbox_cli.store.connection.queries import clocks, query, query_by_server
+from cardbox_cli.store.connection.queries import clocks, query, sent
 from cardbox_cli.store.connection.tables import ESSENTIAL, KNOWN, SHARDING
 
 _STREAMED_AT_ONCE = 500
@@ -149,7 +149,7 @@ class Statements:
         cursor_name = f"cbx_{next(_cursor_numbers)}"
         with (
             driver_errors.translated(),
-            psycopg.ServerCursor(self.connection, cursor_name, row_factory=tuple_row) as cursor,
+            psycopg.RawServerCursor(self.connection, cursor_name, row_factory=tuple_row) as cursor,
         ):
             cursor.itersize = _STREAMED_AT_ONCE
             yield from cursor.execute(*self._spelled(name, parameters))
@@ -194,15 +194,14 @@ class Statements:
         passing(name)
         return self._cursor().execute(*self._spelled(name, parameters))
 
-    def _spelled(self, name: str, parameters: dict[str, Any]) -> tuple[LiteralString, dict[str, Any]]:
+    def _spelled(self, name: str, parameters: dict[str, Any]) -> tuple[LiteralString, list[Any]]:
         """The query `name` and its parameters, with the times that it takes and that nobody gave."""
         wanted = clocks(name).difference(parameters)
-        if not wanted:
-            return query(name), parameters
-        if not self.sharded:
-            return query_by_server(name, wanted), parameters
-        times = {clock: self._told(clock, parameters.get("delay")) for clock in wanted}
-        return query(name), {**parameters, **times}
+        if wanted and self.sharded:
+            times = {clock: self._told(clock, parameters.get("delay")) for clock in wanted}
+            wanted, parameters = frozenset(), {**parameters, **times}
+        text, names = sent(name, wanted)
+        return text, [parameters[name] for name in names]
 
     def _told(self, clock: str, delay: timedelta | None) -> datetime | None:
         if clock == "moment":
@@ -213,7 +212,7 @@ class Statements:
 
     def _cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
         # A caller's connection may have a row factory of its own.
-        return psycopg.Cursor(self.connection, row_factory=tuple_row)
+        return psycopg.RawCursor(self.connection, row_factory=tuple_row)
 
     def now(self) -> datetime:
         """The database's time, which stamps what is written. Within a transaction it stands still."""

@@ -79,10 +79,6 @@ class HeadStore(ProjectStore):
         """Replace the boxes of the agent's active turn; None keeps one."""
         self._run("point_head", agent_id=agent_id, context_box_id=context_box_id, output_box_id=output_box_id)
 
-    def set_waiting(self, fence: Fence, count: int) -> None:
-        """So many calls are still to be answered."""
-        self._run("set_waiting_count", **msgspec.structs.asdict(fence), waiting=count)
-
     def extend_deadline(self, fence: Fence, delay: timedelta) -> None:
         """What the deadline was for has been done; the next one is `delay` from now."""
         self._run("extend_deadline", **msgspec.structs.asdict(fence), delay=delay)

@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.model.cards import decode_card
 from cardbox_cli.model.execution.dispatching import ClaimedSituation
-from cardbox_cli.model.execution.lifecycle import INBOX_MOVES
-from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, InboxRow, Lease
+from cardbox_cli.model.execution.lifecycle import HEAD_MOVES, INBOX_MOVES
+from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, DEFERRED, Fence, InboxRow, Lease
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.rows import decoded
@@ -70,17 +71,61 @@ class InboxStore(ProjectStore):
         row = self._one(InboxRow, "inbox_row", inbox_id=inbox_id)
         return self._found(row, "inbox row", inbox_id, _NO_ROW)
 
-    def hold(self, inbox_id: str) -> ClaimedSituation:
+    def hold(self, inbox_id: str, *, may_report: bool = True) -> ClaimedSituation:
         """The row of this id with what decides on it, all held until the end of the transaction.
 
-        Raises NotFound.
+        `may_report` is False for one that is no report. Raises NotFound.
         """
-        stored = self._one(ClaimedSituation, "claimed_situation", inbox_id=inbox_id)
+        name = "claimed_situation" if may_report else "claimed_turn"
+        stored = self._one(ClaimedSituation, name, inbox_id=inbox_id)
         found = self._found(stored, "inbox row", inbox_id, _NO_ROW)
         if found.lease is not None:
             return found
         # One that was made while we waited for the head.
         return msgspec.structs.replace(found, lease=self.lock_lease(inbox_id))
+
+    def hold_report(self, inbox_id: str) -> ClaimedSituation:
+        """`hold` for a report that is to be applied: with its results, as all is once the locks are had."""
+        while True:
+            row = self._row("claimed_report", inbox_id=inbox_id)
+            stored = None if row is None else decoded(ClaimedSituation, row[0])
+            found = self._found(stored, "inbox row", inbox_id, _NO_ROW)
+            if row is not None and not found.is_old:
+                return msgspec.structs.replace(found, results=[decode_card(card) for card in row[1]])
+
+    def give_back(
+        self,
+        row: InboxRow,
+        fence: Fence | None,
+        move: str,
+        *,
+        attempts: int,
+        delay: timedelta,
+        error: str | None,
+    ) -> InboxRow | None:
+        """Make the move `defer` or `release` with a claimed row, whose lease is over; the row as it then is.
+
+        The turn at `fence`, which it carries unless that is None, waits for another claim at its next epoch.
+        None where the row is not claimed any more.
+        """
+        reclaim, known = HEAD_MOVES["reclaim"], INBOX_MOVES[move]
+        at = Fence(row.agent_id, row.turn_id, row.turn_epoch) if fence is None else fence
+        return self._one(
+            InboxRow,
+            "give_back",
+            **msgspec.structs.asdict(at),
+            carries=fence is not None,
+            sources=list(reclaim.sources),
+            target=reclaim.target,
+            epoch=reclaim.epoch,
+            inbox_id=row.inbox_id,
+            row_sources=list(known.sources),
+            row_target=known.target,
+            is_deferred=known.target == DEFERRED,
+            attempts=attempts,
+            delay=delay,
+            error=error,
+        )
 
     def lock(self, inbox_id: str) -> InboxRow | None:
         """The row of this id, held until the end of the transaction."""

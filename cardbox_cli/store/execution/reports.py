@@ -10,11 +10,12 @@ from datetime import datetime
 import msgspec
 
 from cardbox_cli.model.cards import CardDraft
-from cardbox_cli.model.execution.turns import Edge, InboxRow, WaitingTool
+from cardbox_cli.model.execution.lifecycle import HEAD_MOVES, INBOX_MOVES
+from cardbox_cli.model.execution.turns import SUSPENDED, Edge, Head, InboxRow, WaitingTool
 from cardbox_cli.model.moments import EARLIEST
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.connection.rows import decoded
+from cardbox_cli.store.connection.rows import decoded, decoded_or_none
 from cardbox_cli.store.execution.steps import card_columns
 
 
@@ -36,6 +37,13 @@ class ReportWritten(msgspec.Struct, frozen=True):
     stored: bool
     written: bool
     stored_ids: list[str]
+
+
+class ReportApplied(msgspec.Struct, frozen=True):
+    """The epoch of the turn to which a result was applied, and the claimed row as it then is."""
+
+    turn_epoch: int
+    row: InboxRow | None
 
 
 class ReportStore(ProjectStore):
@@ -76,3 +84,35 @@ class ReportStore(ProjectStore):
         )
         assert found is not None
         return ReportWritten(*found)
+
+    def apply(
+        self, head: Head, row: InboxRow, call: WaitingTool, card_id: str, *, left: int, ends: bool
+    ) -> ReportApplied | None:
+        """Write every row of a result that is applied to the suspended turn of this head, which is held.
+
+        With none `left` the claimed row carries the turn on, unless the result `ends` it, which is for the
+        caller to do; else the row is done. None where the turn is elsewhere, or its output box is gone.
+        """
+        resume, consume = HEAD_MOVES["resume"], INBOX_MOVES["consume"]
+        resumes, is_done = not left and not ends, left > 0
+        found = self._row(
+            "write_applied",
+            **msgspec.structs.asdict(head.fence),
+            sources=list(resume.sources),
+            target=resume.target if resumes else SUSPENDED,
+            epoch=resume.epoch if resumes else 0,
+            waiting=left,
+            resumes=resumes,
+            is_done=is_done,
+            output_box_id=head.output_box_id,
+            card_id=card_id,
+            card_ids=jsonb([card_id]),
+            tool_call_id=call.tool_call_id,
+            inbox_id=row.inbox_id,
+            row_sources=list(consume.sources),
+            row_target=consume.target if is_done else None,
+        )
+        if found is None:
+            return None
+        epoch, stored = found
+        return ReportApplied(epoch, decoded_or_none(InboxRow, stored))

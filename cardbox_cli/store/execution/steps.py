@@ -12,6 +12,7 @@ import msgspec
 
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import CardDraft, decode_card, stored_draft
+from cardbox_cli.model.execution.lifecycle import HEAD_MOVES, INBOX_MOVES
 from cardbox_cli.model.execution.turns import Fence, Head
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
@@ -74,7 +75,7 @@ class StepStore(ProjectStore):
 
     def enter(self, fence: Fence, entering: Entering) -> bool:
         """The claimed turn at `fence` runs from now on; False where it is elsewhere."""
-        found = self._value("enter_turn", **msgspec.structs.asdict(fence), **msgspec.structs.asdict(entering))
+        found = self._value("enter_turn", **msgspec.structs.asdict(fence), **_entered(entering))
         return bool(found)
 
     def begin(self, fence: Fence, entering: Entering, step: NewStep) -> StepWritten:
@@ -83,7 +84,7 @@ class StepStore(ProjectStore):
         row = self._row(
             "begin_step" if named else "begin_step_without_title",
             **msgspec.structs.asdict(fence),
-            **msgspec.structs.asdict(entering),
+            **_entered(entering),
             **named,
             step_id=step.step_id,
             status=step.status,
@@ -143,9 +144,14 @@ class StepStore(ProjectStore):
 
         Until when it waits; None where it is elsewhere.
         """
+        move, consume = HEAD_MOVES["suspend"], INBOX_MOVES["consume"]
         deadline: datetime | None = self._value(
             "suspend_turn",
             **msgspec.structs.asdict(fence),
+            sources=list(move.sources),
+            target=move.target,
+            row_sources=list(consume.sources),
+            row_target=consume.target,
             step_id=step_id,
             tool_call_ids=list(calls),
             tool_names=list(calls.values()),
@@ -153,6 +159,13 @@ class StepStore(ProjectStore):
             delay=wait,
         )
         return deadline
+
+
+def _entered(entering: Entering) -> dict[str, Any]:
+    """What is noted of a turn that is taken up, and the states between which its head moves."""
+    move = HEAD_MOVES["enter"]
+    states = {"entered_sources": list(move.sources), "entered_target": move.target}
+    return {**msgspec.structs.asdict(entering), **states}
 
 
 def card_columns(drafts: Sequence[CardDraft]) -> Any:

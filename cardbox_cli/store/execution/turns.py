@@ -130,10 +130,6 @@ class TurnStore(ProjectStore):
         """Note that the result of a call is there; False where nobody waits for it."""
         return self._note("receive_waiting_tool", agent_turn_id, tool_call_id, card_id)
 
-    def apply(self, agent_turn_id: str, tool_call_id: str, card_id: str) -> bool:
-        """Note that the result of a call is in the output box; False where nobody waits for it."""
-        return self._note("apply_waiting_tool", agent_turn_id, tool_call_id, card_id)
-
     def lock_waiting(self, agent_turn_id: str, tool_call_id: str) -> WaitingTool | None:
         """What a turn waits or last waited for under this call id, held until the end of the transaction."""
         call = {"agent_turn_id": agent_turn_id, "tool_call_id": tool_call_id}

@@ -1,8 +1,7 @@
--- name: claimed_situation
--- What decides on a claimed row: it, the head of its agent, its lease, and what is kept of its turn. Locks the
--- head, then the lease, then the row. A lease that was made while it waited is not seen.
-WITH head AS MATERIALIZED (
-    SELECT h.*
+-- fragment: held_claim
+-- Locks the head, then the lease, then the row.
+head AS MATERIALIZED (
+    SELECT h.*, h.xmin AS version
     FROM state.agent_state_head AS h
     WHERE h.project_id = %(project_id)s AND h.agent_id = (
         SELECT i.agent_id
@@ -20,13 +19,135 @@ WITH head AS MATERIALIZED (
     WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s AND (SELECT count(*) FROM lease) >= 0
     FOR UPDATE
 )
-SELECT json_build_object(
-    'row', ({inbox_json})::json,
+
+-- fragment: awaited_calls
+calls AS (
+    SELECT w.*
+    FROM state.turn_waiting_tools AS w
+    WHERE w.project_id = %(project_id)s AND w.agent_turn_id = (
+        SELECT {turn_of_row} FROM claimed AS i WHERE i.message_type IN {report_types})
+)
+
+-- fragment: claim_facts
+'row', ({inbox_json})::json,
     'head', (SELECT ({head_json})::json FROM head AS h),
     'lease', (SELECT ({lease_json})::json FROM lease AS l),
     'output_start', (
         SELECT t.output_start
         FROM cbx.turns AS t
         WHERE t.project_id = %(project_id)s AND t.agent_turn_id = (SELECT {turn_of_row} FROM claimed AS i))
-)::text
+
+-- fragment: call_facts
+'calls', (
+        SELECT json_agg(({waiting_json})::json ORDER BY w.created_at, w.turn_epoch, w.tool_call_id)
+        FROM calls AS w)
+
+-- name: claimed_turn
+-- What decides on a claimed row that is no report: it, the head of its agent, its lease, and what is kept of its turn.
+-- A lease that was made while it waited is not seen.
+WITH {held_claim}
+SELECT json_build_object({claim_facts})::text
 FROM claimed AS i
+
+-- name: claimed_situation
+-- The same for any row, and the calls of the turn where it is a report.
+WITH {held_claim}, {awaited_calls}
+SELECT json_build_object({claim_facts}, {call_facts})::text
+FROM claimed AS i
+
+-- name: claimed_report
+-- The same for a report that is to be applied; whether the head was changed while this waited for it, so that calls
+-- may be old; and the cards that the report, and the other calls of its step, name as results.
+WITH {held_claim}, {awaited_calls}, named AS (
+    SELECT i.payload ->> 'tool_result_card_id' AS card_id
+    FROM claimed AS i
+    UNION
+    SELECT w.tool_result_card_id
+    FROM calls AS w
+    WHERE w.step_id IN (
+        SELECT o.step_id FROM calls AS o WHERE o.tool_call_id = (SELECT i.correlation_id FROM claimed AS i))
+)
+SELECT json_build_object({claim_facts}, {call_facts},
+    'is_old', (SELECT h.version FROM head AS h) IS DISTINCT FROM (
+        SELECT o.xmin
+        FROM state.agent_state_head AS o
+        WHERE o.project_id = %(project_id)s AND o.agent_id = i.agent_id))::text,
+    ARRAY(SELECT {card_json} FROM named AS slot CROSS JOIN {card_of_slot} WHERE {visible})
+FROM claimed AS i
+
+-- name: write_applied
+-- Every row of a result that is applied to a suspended turn, whose head, lease and row the caller holds: its card is in
+-- the output box, where the turn has one, its call is answered, and the claimed row carries the turn on, or is done
+-- where it has a state to go to. The epoch of the turn and the row as they then are; no row where the turn is
+-- elsewhere or its box is gone.
+WITH box AS MATERIALIZED (
+    SELECT b.box_id
+    FROM public.card_boxes AS b
+    WHERE b.tenant_id = %(project_id)s AND b.box_id = %(output_box_id)s::uuid
+    FOR UPDATE
+), moved AS (
+    UPDATE state.agent_state_head AS h
+    SET status = %(target)s, turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {now},
+        waiting_tool_count = %(waiting)s,
+        resume_deadline = CASE WHEN %(resumes)s THEN NULL ELSE h.resume_deadline END
+    WHERE {head_is_at} AND (%(output_box_id)s::uuid IS NULL OR EXISTS (SELECT FROM box))
+    RETURNING h.turn_epoch
+), put AS (
+    UPDATE public.card_boxes AS b
+    SET card_ids = ({ids}) || %(card_ids)s::jsonb, updated_at = {moment}
+    FROM moved
+    WHERE b.tenant_id = %(project_id)s AND b.box_id = %(output_box_id)s::uuid AND NOT ({ids}) @> %(card_ids)s::jsonb
+), answered AS (
+    UPDATE state.turn_waiting_tools AS w
+    SET wait_status = 'applied', tool_result_card_id = %(card_id)s, received_at = coalesce(w.received_at, {now}),
+        applied_at = {now}, updated_at = {now}
+    FROM moved
+    WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
+        AND w.tool_call_id = %(tool_call_id)s AND w.wait_status IN ('waiting', 'received')
+), i AS (
+    UPDATE state.agent_inbox AS i
+    SET turn_epoch = CASE WHEN %(resumes)s THEN moved.turn_epoch ELSE i.turn_epoch END,
+        status = coalesce(%(row_target)s, i.status),
+        processed_at = CASE WHEN %(is_done)s THEN coalesce(i.processed_at, {now}) ELSE i.processed_at END,
+        archived_at = CASE WHEN %(is_done)s THEN coalesce(i.archived_at, {now}) ELSE i.archived_at END
+    FROM moved
+    WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s
+        AND (NOT %(is_done)s OR i.status = ANY(%(row_sources)s))
+    RETURNING i.*
+), carried AS (
+    UPDATE cbx.leases AS l
+    SET turn_epoch = moved.turn_epoch
+    FROM moved
+    WHERE l.project_id = %(project_id)s AND l.inbox_id = %(inbox_id)s AND %(resumes)s
+), over AS (
+    DELETE FROM cbx.leases AS l
+    USING moved
+    WHERE l.project_id = %(project_id)s AND l.inbox_id = %(inbox_id)s AND %(is_done)s
+)
+SELECT moved.turn_epoch, (SELECT {inbox_json} FROM i) FROM moved
+
+-- name: give_back
+-- Every row of a claimed row that is given back, and of the turn that it carries, if it does: the turn waits for
+-- another claim at its next epoch, the row for another try, and its lease is over. The row as it then is; no row where
+-- the turn, or the row, is elsewhere.
+WITH moved AS (
+    UPDATE state.agent_state_head AS h
+    SET status = %(target)s, turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {now}, waiting_tool_count = 0,
+        resume_deadline = NULL
+    WHERE {head_is_at} AND %(carries)s
+    RETURNING h.turn_epoch
+), i AS (
+    UPDATE state.agent_inbox AS i
+    SET status = %(row_target)s, turn_epoch = coalesce((SELECT m.turn_epoch FROM moved AS m), i.turn_epoch),
+        retry_count = i.retry_count + %(attempts)s, next_retry_at = {later},
+        last_error = coalesce(%(error)s, i.last_error),
+        defer_reason = CASE WHEN %(is_deferred)s THEN %(error)s ELSE i.defer_reason END,
+        processed_at = NULL, archived_at = NULL
+    WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s AND i.status = ANY(%(row_sources)s)
+        AND (NOT %(carries)s OR EXISTS (SELECT FROM moved))
+    RETURNING i.*
+), over AS (
+    DELETE FROM cbx.leases AS l
+    WHERE l.project_id = %(project_id)s AND l.inbox_id = %(inbox_id)s
+)
+SELECT {inbox_json} FROM i

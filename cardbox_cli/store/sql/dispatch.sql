@@ -74,7 +74,7 @@ agent AS (
                 ORDER BY slot.place)
             FROM profile AS b
             CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
-            JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = slot.card_id
+            CROSS JOIN {card_of_slot}
             WHERE {card_type} = 'sys.profile' AND c.deleted_at IS NULL),
         'is_source_known', EXISTS (
             SELECT FROM resource.project_agents AS s

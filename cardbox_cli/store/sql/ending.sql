@@ -19,7 +19,7 @@ WITH head AS MATERIALIZED (
                 ORDER BY slot.place DESC)
             FROM public.card_boxes AS b
             CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
-            JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = slot.card_id
+            CROSS JOIN {card_of_slot}
             WHERE b.tenant_id = %(project_id)s AND b.box_id = (SELECT h.output_box_id FROM head AS h)
                 AND slot.place > coalesce((SELECT t.output_start FROM record AS t), 0)
                 AND c.metadata ->> 'type' = 'task.deliverable' AND c.deleted_at IS NULL

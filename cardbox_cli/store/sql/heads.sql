@@ -61,13 +61,6 @@ SET context_box_id = coalesce(%(context_box_id)s, h.context_box_id),
     output_box_id = coalesce(%(output_box_id)s, h.output_box_id)
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
 
--- name: set_waiting_count
--- How many calls a suspended turn still waits for.
-UPDATE state.agent_state_head AS h
-SET waiting_tool_count = %(waiting)s, updated_at = {now}
-WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
-    AND h.active_agent_turn_id = %(agent_turn_id)s AND h.turn_epoch = %(turn_epoch)s
-
 -- name: extend_deadline
 -- The deadline of a suspended turn has been acted on: when to look at it again.
 UPDATE state.agent_state_head AS h

@@ -11,10 +11,15 @@ wanted AS MATERIALIZED (
     FROM jsonb_to_recordset(%(cards)s::jsonb) AS n (card_id text, content jsonb, tool_calls jsonb,
         tool_call_id text, ttl_seconds integer, metadata jsonb)
 ), known AS MATERIALIZED (
-    SELECT c.card_id
-    FROM public.cards AS c
-    JOIN wanted AS n ON n.card_id = c.card_id
-    WHERE c.tenant_id = %(project_id)s AND {same_payload}
+    SELECT same.card_id
+    FROM wanted AS n
+    -- OFFSET has each looked up: the planner takes them for a hundred, and would read all cards of the project.
+    CROSS JOIN LATERAL (
+        SELECT c.card_id
+        FROM public.cards AS c
+        WHERE c.tenant_id = %(project_id)s AND c.card_id = n.card_id AND {same_payload}
+        OFFSET 0
+    ) AS same
 ), inserted AS (
     INSERT INTO public.cards AS c
         (tenant_id, card_id, content, tool_calls, tool_call_id, ttl_seconds, expires_at, metadata, created_at)
@@ -43,9 +48,9 @@ head AS MATERIALIZED (
 -- A claimed turn runs from now on, where it did not yet: steps that others left open have failed.
 entered AS (
     UPDATE state.agent_state_head AS h
-    SET status = 'running', updated_at = {now}, waiting_tool_count = 0, resume_deadline = NULL
+    SET status = %(entered_target)s, updated_at = {now}, waiting_tool_count = 0, resume_deadline = NULL
     FROM {1} AS held
-    WHERE {at_fence} AND h.status = 'dispatched'
+    WHERE {at_fence} AND h.status = ANY(%(entered_sources)s)
     RETURNING h.agent_id
 ), record AS (
     INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, created_at)
@@ -130,15 +135,14 @@ SELECT (slot.place - 1)::integer, coalesce(slot.card_id, 'null'),
     {card_json}
 FROM output AS b
 CROSS JOIN LATERAL jsonb_array_elements_text({own_ids}) WITH ORDINALITY AS slot (card_id, place)
-LEFT JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = slot.card_id
+LEFT JOIN {card_of_slot} ON true
 ORDER BY place
 
 -- fragment: own_cards_written
 {held_head}, {held_output}, {cards_of_turn((SELECT count(*) FROM output) > 0; head)}, appended AS (
     UPDATE public.card_boxes AS b
     SET card_ids = ({ids}) || %(card_ids)s::jsonb, updated_at = {moment}
-    FROM ready
-    WHERE b.tenant_id = %(project_id)s AND b.box_id = ready.output_box_id
+    WHERE b.tenant_id = %(project_id)s AND b.box_id = (SELECT h.output_box_id FROM ready AS h)
         AND NOT {own_ids} @> %(card_ids)s::jsonb
 )
 
@@ -165,9 +169,9 @@ WITH {own_cards_written}, step AS (
 -- where the turn is elsewhere.
 WITH moved AS (
     UPDATE state.agent_state_head AS h
-    SET status = 'suspended', updated_at = {now}, waiting_tool_count = cardinality(%(tool_call_ids)s::text[]),
+    SET status = %(target)s, updated_at = {now}, waiting_tool_count = cardinality(%(tool_call_ids)s::text[]),
         resume_deadline = {later}
-    WHERE {at_fence} AND h.status = 'running'
+    WHERE {at_fence} AND h.status = ANY(%(sources)s)
     RETURNING h.resume_deadline
 ), calls AS (
     INSERT INTO state.turn_waiting_tools
@@ -180,11 +184,10 @@ WITH moved AS (
     ON CONFLICT DO NOTHING
 ), done AS (
     UPDATE state.agent_inbox AS i
-    SET status = 'consumed', processed_at = coalesce(i.processed_at, {now}),
+    SET status = %(row_target)s, processed_at = coalesce(i.processed_at, {now}),
         archived_at = coalesce(i.archived_at, {now})
     FROM moved
-    WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s
-        AND i.status IN ('pending', 'deferred', 'processing')
+    WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s AND i.status = ANY(%(row_sources)s)
 ), lease AS (
     DELETE FROM cbx.leases AS l
     USING moved

@@ -11,20 +11,28 @@ head AS (
     SELECT 'context', coalesce(%(context_box_id)s::uuid, (SELECT h.context_box_id FROM head AS h))
     UNION ALL
     SELECT 'output', coalesce(%(output_box_id)s::uuid, (SELECT h.output_box_id FROM head AS h))
+), slots AS MATERIALIZED (
+    SELECT p.pointer, slot.place, slot.card_id
+    FROM pointers AS p
+    JOIN public.card_boxes AS b ON b.tenant_id = %(project_id)s AND b.box_id = p.box_id
+    CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
+), placed AS (
+    SELECT c.*
+    FROM public.cards AS c
+    WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(ARRAY(SELECT slot.card_id FROM slots AS slot))
 )
 
 -- fragment: turn_slots
--- The places of these boxes in order: the id, what became of its card, and the card, empty where it dangles.
-SELECT p.pointer, (slot.place - 1)::integer AS place, coalesce(slot.card_id, 'null'),
+-- The places of these boxes in order: the id, what became of its card, and the card, empty where it dangles. As an
+-- array the ids are looked up together, where a join would read all cards of the project.
+SELECT slot.pointer, (slot.place - 1)::integer AS place, coalesce(slot.card_id, 'null'),
     CASE WHEN c.card_id IS NULL THEN 'dangling'
          WHEN c.deleted_at IS NOT NULL THEN 'deleted'
          WHEN c.expires_at <= (SELECT {now}) THEN 'expired'
          ELSE 'present' END,
     {card_json}
-FROM pointers AS p
-JOIN public.card_boxes AS b ON b.tenant_id = %(project_id)s AND b.box_id = p.box_id
-CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (card_id, place)
-LEFT JOIN public.cards AS c ON c.tenant_id = b.tenant_id AND c.card_id = slot.card_id
+FROM slots AS slot
+LEFT JOIN placed AS c ON c.card_id = slot.card_id
 
 -- fragment: turn_facts
 'head', (SELECT ({head_json})::json FROM head AS h),

@@ -101,18 +101,6 @@ WITH w AS (
 )
 SELECT {waiting_json} FROM w
 
--- name: apply_waiting_tool
--- The result of a call is in the output box; no row where it was there already.
-WITH w AS (
-    UPDATE state.turn_waiting_tools AS w
-    SET wait_status = 'applied', tool_result_card_id = %(card_id)s, received_at = coalesce(w.received_at, {now}),
-        applied_at = {now}, updated_at = {now}
-    WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
-        AND w.tool_call_id = %(tool_call_id)s AND w.wait_status IN ('waiting', 'received')
-    RETURNING w.*
-)
-SELECT {waiting_json} FROM w
-
 -- name: drop_waiting_tools
 -- Nobody waits for these calls any more.
 WITH w AS (

@@ -133,6 +133,38 @@ class TestApplying:
         assert begin(desk.runtime, one.row, owner="w1").kind == "run"
         assert desk.output(turn) == ["tool.result"] * 2
 
+    def test_at_once(self, turn: str, desk: Desk, second: Desk, at_once: AtOnce) -> None:
+        """Whoever waits for the head sees what was applied meanwhile: his result is the last one."""
+        desk.report(turn, "a"), desk.report(turn, "b")
+        [one] = claim(desk.runtime, target=None, owner="w1")
+        [other] = claim(second.runtime, target=None, owner="w2")
+        with desk.runtime.transaction():
+            assert begin(desk.runtime, one.row, owner="w1").outcome == "waiting: 1 more to come"
+            waiting = at_once(lambda: begin(second.runtime, other.row, owner="w2"))
+        assert waiting.result().outcome == "resumed its turn"
+        assert (desk.standing(), desk.head().waiting_tool_count) == (("running", 2), 0)
+        assert desk.output(turn) == ["tool.result"] * 2
+
+    def test_while_its_turn_suspends(self, turn: str, desk: Desk, second: Desk, at_once: AtOnce) -> None:
+        """Calls that came while the head was waited for are seen: the report of one is not stale."""
+        desk.report(turn, "b"), desk.report(turn, "a")
+        desk.take()
+        [claimed] = claim(second.runtime, target=None, owner="w2")
+        fence = desk.head().fence
+        with desk.runtime.transaction():
+            desk.runtime.heads.hold(fence)
+            desk.runtime.database.connection.execute(
+                "UPDATE state.turn_waiting_tools SET tool_call_id = 'aa' WHERE tool_call_id = 'a'"
+            )
+            beginning = at_once(lambda: begin(second.runtime, claimed.row, owner="w2"))
+            desk.runtime.database.connection.execute(
+                "INSERT INTO state.turn_waiting_tools (project_id, agent_id, agent_turn_id, turn_epoch, tool_call_id,"
+                " step_id, tool_name, wait_status) SELECT project_id, agent_id, agent_turn_id, turn_epoch, 'a', step_id,"
+                " tool_name, 'received' FROM state.turn_waiting_tools WHERE tool_call_id = 'aa'"
+            )
+            desk.runtime.database.connection.execute("UPDATE state.agent_state_head SET updated_at = now()")
+        assert beginning.result().outcome == "waiting: 1 more to come"
+
     def test_a_result_is_in_the_box_once(self, turn: str, desk: Desk, runtime: Runtime) -> None:
         """Other programs append results themselves."""
         card_id = desk.report(turn, "a").tool_result_card_id
