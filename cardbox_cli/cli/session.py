@@ -67,8 +67,14 @@ class ProcessContext:
 
     def database(self, target: "Target") -> "AbstractContextManager[Database]":
         """A connection for one command, with its tables in place."""
+        import logging
+
         from cardbox_cli.store.connection.database import Database
 
+        driver = logging.getLogger("psycopg")
+        if not driver.handlers:
+            # What it would print of a connection that breaks, the error of the command says.
+            driver.addHandler(logging.NullHandler())
         return Database.open_target(target)
 
     def completion_database(self, target: "Target") -> "AbstractContextManager[Database]":

@@ -1,6 +1,8 @@
 """`cbx shell`: lines from a file, from standard input and from a terminal, on one connection."""
 
+import os
 import re
+import signal
 import stat
 import subprocess
 import sys
@@ -376,6 +378,19 @@ class TestATerminal:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         typist.type("\x1b[A")
         typist.see("box list --limit 7$")
+
+    @pytest.mark.parametrize("end", ["Ctrl-D", "SIGHUP", "SIGTERM", "SIGKILL"])
+    def test_the_history_is_whole_however_it_ends(self, typist: Typist, tmp_path: Path, end: str) -> None:
+        for number in (7, 8):
+            typist.type(f"box list --limit {number}\r")
+            typist.see(r"no boxes.*\ncbx p> $")
+        if end == "Ctrl-D":
+            typist.type("\x04")
+        else:
+            os.kill(typist.process.pid, getattr(signal, end))
+        typist.end()
+        file = tmp_path / "home" / "shell_history"
+        assert file.read_text() == "box list --limit 7\nbox list --limit 8\n"
 
     def test_psql_takes_the_terminal_and_gives_it_back(self, typist: Typist) -> None:
         typist.type("db psql -- -X -P pager=off\r")

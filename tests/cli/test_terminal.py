@@ -166,6 +166,18 @@ class TestThePager:
         assert typist.end() == 0
         assert re.search("error|warning|Traceback|Broken", typist.seen) is None
 
+    def test_a_slow_one_gets_all_and_is_waited_for(
+        self, on_terminal: ON_TERMINAL, shell: Shell, tmp_path: Path
+    ) -> None:
+        fill(shell, 9000)
+        read, program = tmp_path / "read", shell.programs / "slow"
+        # A shell reads a character at a time, and less of a pipe than a command has written to it.
+        program.write_text(f"#!/bin/sh\n{{ while read -r id; do echo $id; done; echo all; }} > {read}\n")
+        program.chmod(0o755)
+        typist = on_terminal("card", "list", "-n", "0", "-o", "id", CBX_PAGER="slow")
+        assert typist.end() == 0
+        assert read.read_text() == succeed(shell.run("card", "list", "-n", "0", "-o", "id")) + "all\n"
+
     def test_ctrl_c_in_it_does_not_end_it(self, on_terminal: ON_TERMINAL, long_card: str) -> None:
         typist = on_terminal("card", "show", long_card, CBX_PAGER="less")
         typist.see("line 20")

@@ -115,7 +115,7 @@ class InboxStore(ProjectStore):
             "give_back",
             **msgspec.structs.asdict(at),
             carries=fence is not None,
-            sources=list(reclaim.sources),
+            sources=[] if fence is None else list(reclaim.sources),
             target=reclaim.target,
             epoch=reclaim.epoch,
             inbox_id=row.inbox_id,

@@ -109,6 +109,8 @@ class ReportStore(ProjectStore):
             card_ids=jsonb([card_id]),
             tool_call_id=call.tool_call_id,
             inbox_id=row.inbox_id,
+            carried_ids=[row.inbox_id] if resumes else [],
+            done_ids=[row.inbox_id] if is_done else [],
             row_sources=list(consume.sources),
             row_target=consume.target if is_done else None,
         )

@@ -118,23 +118,24 @@ WITH box AS MATERIALIZED (
     UPDATE cbx.leases AS l
     SET turn_epoch = moved.turn_epoch
     FROM moved
-    WHERE l.project_id = %(project_id)s AND l.inbox_id = %(inbox_id)s AND %(resumes)s
+    WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(carried_ids)s)
 ), over AS (
     DELETE FROM cbx.leases AS l
     USING moved
-    WHERE l.project_id = %(project_id)s AND l.inbox_id = %(inbox_id)s AND %(is_done)s
+    WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(done_ids)s)
 )
 SELECT moved.turn_epoch, (SELECT {inbox_json} FROM i) FROM moved
 
 -- name: give_back
 -- Every row of a claimed row that is given back, and of the turn that it carries, if it does: the turn waits for
 -- another claim at its next epoch, the row for another try, and its lease is over. The row as it then is; no row where
--- the turn, or the row, is elsewhere.
+-- the turn, or the row, is elsewhere. (A row that carries no turn has no states to move from: what is plainly false,
+-- shards cannot send to one of them.)
 WITH moved AS (
     UPDATE state.agent_state_head AS h
     SET status = %(target)s, turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {now}, waiting_tool_count = 0,
         resume_deadline = NULL
-    WHERE {head_is_at} AND %(carries)s
+    WHERE {head_is_at}
     RETURNING h.turn_epoch
 ), i AS (
     UPDATE state.agent_inbox AS i
