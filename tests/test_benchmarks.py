@@ -136,6 +136,22 @@ def test_the_sides_take_turns_in_beginning_and_the_first_round_does_not_count() 
     assert [len(each) for each in times] == [2, 2]
 
 
+def test_to_let_go_of_what_was_made_is_timed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[str] = []
+
+    class Made:
+        def __del__(self) -> None:
+            happened.append("let go")
+
+    def clock() -> float:
+        happened.append("clock")
+        return float(len(happened))
+
+    monkeypatch.setattr("benchmarks.measure.perf_counter", clock)
+    interleaved(Side(run=Made), Side(run=Made), rounds=1)
+    assert happened == ["clock", "let go", "clock"] * 4
+
+
 def test_ctrl_c_leaves_no_server_and_no_folder(folder: Path) -> None:
     servers: list[psutil.Process] = []
 
