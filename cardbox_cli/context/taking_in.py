@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from cardbox_cli.context import sources
 from cardbox_cli.context.messages import Message, NoMessage
 from cardbox_cli.context.packed_messages import PackedMessages
+from cardbox_cli.context.sources import GROUP, group
 from cardbox_cli.model.boxes import REPLACED, Slot
 from cardbox_cli.model.card_types import (
     CHAT_MEMORY,
@@ -151,11 +151,11 @@ class EveryCard:
         for entry in self._entries:
             card = entry.slot.card
             assert card is not None
-            made = _message(card, self._encode, self._own)
-            if isinstance(made, NoMessage):
-                without.append(left_out(entry, made.reason))
+            body = self._encode(card)
+            if not isinstance(body, dict):
+                without.append(left_out(entry, body.reason))
             elif left_out_as is None or card.card_id in self._own or is_packed(entry):
-                messages.append(made)
+                messages.append(_message(card, body, self._own))
             else:
                 without.append(left_out(entry, left_out_as))
         return messages, without
@@ -176,9 +176,9 @@ class OnlyMessages:
 
     def add(self, entry: RequestEntry, card: Card) -> RequestEntry | None:
         """Take a card in; its place, if that shall be kept."""
-        made = _message(card, self._encode)
-        if isinstance(made, Message):
-            self._messages.add(made)
+        body = self._encode(card)
+        if isinstance(body, dict):
+            self._messages.add(_message(card, body))
             self._are_packed.append(is_packed(entry))
         return entry if self._keep(card) else None
 
@@ -192,15 +192,11 @@ class OnlyMessages:
         return packed, []
 
 
-def _message(card: Card, encode: Encode, own: Container[str] = ()) -> Message | NoMessage:
+def _message(card: Card, body: dict[str, Any], own: Container[str] = ()) -> Message:
     """The message of the history that a card is; what a turn wrote instructs no model."""
-    body = encode(card)
-    if not isinstance(body, dict):
-        return body
     if body.get("role") in SYSTEM_ROLES and _is_by_a_turn(card, own):
         body = {**body, "role": "user"}
-    group = sources.group(card) if sources.GROUP in card.metadata else None
-    return Message(CHECKPOINT, body, card.card_id, group)
+    return Message(CHECKPOINT, body, card.card_id, group(card) if GROUP in card.metadata else None)
 
 
 def _is_by_a_turn(card: Card, own: Container[str]) -> bool:
