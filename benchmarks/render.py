@@ -52,8 +52,10 @@ def _render(rows: Sequence[str], provider: str) -> tuple[list[RequestEntry], Req
     return entries, request
 
 
-def _lint(rows: Sequence[str], provider: str) -> None:
-    lint(*_render(rows, provider), provider)
+def _lint(rows: Sequence[str], provider: str) -> object:
+    """Check what was rendered, and hold it: who renders ten times less should not find its memory still warm."""
+    rendered = _render(rows, provider)
+    return rendered, lint(*rendered, provider)
 
 
 def _copy(rows: Sequence[str]) -> None:

@@ -21,7 +21,8 @@ def chat_message(card: Card) -> dict[str, Any] | NoMessage:
 
 def chat_body(card: Card | CardDraft) -> dict[str, Any]:
     """The message of a card that makes one: its original, or what its fields hold."""
-    if MESSAGE in card.metadata or BLOCKS in card.metadata:
+    metadata = card.metadata
+    if MESSAGE in metadata or BLOCKS in metadata:
         for name in PROVIDERS:
             original = provider_named(name).chat_original(card)
             if original is not None:

@@ -62,7 +62,7 @@ def joined(messages: Iterable[Message]) -> Iterator[Body]:
     for message in messages:
         if before is None:
             before = message
-        elif are_one(before, message):
+        elif message.group is not None and are_one(before, message):
             body = _joined(before.body, message.body)
             before = Message(before.layer, body, before.card_id, before.group)
         else:
