@@ -53,7 +53,7 @@ def _render(rows: Sequence[str], provider: str) -> tuple[list[RequestEntry], Req
 
 
 def _lint(rows: Sequence[str], provider: str) -> object:
-    """Check what was rendered, and hold it: who renders ten times less should not find its memory still warm."""
+    """Check what was rendered, and hold it: who renders ten times less should find no memory warm."""
     rendered = _render(rows, provider)
     return rendered, lint(*rendered, provider)
 
