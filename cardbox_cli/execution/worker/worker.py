@@ -218,12 +218,17 @@ class Worker:
     def _is_drained(self, connection: Connection) -> bool:
         if self._free() < self._plan.concurrency:
             return False
-        target = self._plan.target
-        # What others have claimed counts, too: they may not finish it.
-        return not any(
-            connection.attempt(project_id, lambda runtime: runtime.inbox.count_unfinished(target))
-            for project_id in self._projects(connection, workers.unsettled_projects)
-        )
+        target, headless = self._plan.target, []
+        for project_id in self._projects(connection, workers.unsettled_projects):
+            left = connection.attempt(project_id, lambda runtime: runtime.inbox.unfinished(target))
+            # What others have claimed counts, too: they may not finish it.
+            if left.rows:
+                return False
+            headless += left.headless
+        if headless:
+            agents = ", ".join(headless)
+            self._journal.line(f"warning: left what is due for {agents}: without a head nobody can claim it")
+        return True
 
     # --- running
 

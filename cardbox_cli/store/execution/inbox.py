@@ -53,6 +53,13 @@ class NewRow(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Unfinished(msgspec.Struct, frozen=True, kw_only=True):
+    """How many rows are due or claimed, and the agents whose due rows nobody can claim: they have no head."""
+
+    rows: int
+    headless: list[str]
+
+
 class InboxStore(ProjectStore):
     """The inbox rows of one project's agents, and their leases."""
 
@@ -249,9 +256,9 @@ class InboxStore(ProjectStore):
         """Consume those of these rows that `owner` has claimed; their ids."""
         return self._column("consume_claimed", inbox_ids=list(inbox_ids), owner=owner)
 
-    def count_unfinished(self, target: str) -> int:
-        """How many rows of this target are due or claimed."""
-        return int(self._value("count_unfinished", target=target))
+    def unfinished(self, target: str) -> Unfinished:
+        """What of this target is due or claimed."""
+        return decoded(Unfinished, self._value("unfinished", target=target))
 
     def lease(self, inbox_id: str) -> Lease | None:
         """Who has claimed this row."""

@@ -306,11 +306,16 @@ FROM state.agent_state_head AS h
 JOIN resource.project_agents AS a ON a.project_id = h.project_id AND a.agent_id = h.agent_id
 WHERE h.status <> 'idle' AND a.worker_target = %(target)s
 
--- name: count_unfinished
--- How many rows of a target are due, or claimed; retries that are not due yet do not count.
-SELECT count(*)
+-- name: unfinished
+-- How many rows of a target are due or claimed, and the agents that have due ones and no head, so that nobody can
+-- claim them; retries that are not due yet do not count.
+SELECT json_build_object(
+    'rows', count(*) FILTER (WHERE i.status = 'processing' OR h.agent_id IS NOT NULL),
+    'headless', coalesce(
+        json_agg(DISTINCT i.agent_id) FILTER (WHERE i.status <> 'processing' AND h.agent_id IS NULL), '[]'))::text
 FROM state.agent_inbox AS i
 JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
+LEFT JOIN state.agent_state_head AS h ON h.project_id = i.project_id AND h.agent_id = i.agent_id
 WHERE i.project_id = %(project_id)s AND a.worker_target = %(target)s
     AND (i.status = 'processing' OR i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now})
 

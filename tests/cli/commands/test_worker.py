@@ -307,6 +307,18 @@ def test_a_turn_is_not_blamed_for_a_connection_that_breaks_as_it_begins(
     assert (tries, "failed" in result.err) == ([(0,)], False)
 
 
+def test_a_drain_does_not_wait_for_what_nobody_can_claim(
+    shell: Shell, dispatch: Dispatch, database: Database
+) -> None:
+    turn = dispatch(agent="whole")
+    dispatch(agent="beheaded")
+    database.connection.execute("DELETE FROM state.agent_state_head WHERE agent_id = 'beheaded'")
+    drained = shell.run("worker", "run", "--exec", CLIENT, "--drain", "-o", "id")
+    assert lines(drained) == [turn]
+    warning = "warning: left what is due for beheaded: without a head nobody can claim it"
+    assert drained.err.splitlines()[-1].endswith(warning)
+
+
 def test_other_output_formats(cbx: Cbx, dispatch: Dispatch) -> None:
     turns = [dispatch(), dispatch(), dispatch()]
     assert lines(cbx("worker", "run", "--exec", CLIENT, "--once", "-o", "id")) == turns[:1]
