@@ -258,7 +258,8 @@ class InboxStore(ProjectStore):
 
     def unfinished(self, target: str) -> Unfinished:
         """What of this target is due or claimed."""
-        return decoded(Unfinished, self._value("unfinished", target=target))
+        rows, headless = self._row("unfinished", target=target) or (0, None)
+        return Unfinished(rows=rows, headless=headless or [])
 
     def lease(self, inbox_id: str) -> Lease | None:
         """Who has claimed this row."""

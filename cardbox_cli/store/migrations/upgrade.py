@@ -4,7 +4,7 @@ First a plan of SQL, which `--dry-run` shows, then its steps; where a run dies, 
 no table that another program made.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from time import sleep
 from typing import TYPE_CHECKING
@@ -35,8 +35,8 @@ def plan_upgrade(database: "Database") -> Plan:
     pending = migrations(after=before)
     made = {part.table for migration in pending for part in migration.parts}
     ours: dict[str, bool] = dict(database.rows("table_makers", names=[*made, *tables()]))
-    broken = _broken(database, *(index for migration in pending for index in migration.builds))
-    steps = [_step(database, migration, ours, broken) for migration in pending]
+    built = _built(database, *(index for migration in pending for index in migration.builds))
+    steps = [_step(database, migration, ours, built) for migration in pending]
     lost = [
         each
         for name, text in tables().items()
@@ -48,7 +48,9 @@ def plan_upgrade(database: "Database") -> Plan:
     return Plan(before, newest(), steps)
 
 
-def _step(database: "Database", migration: Migration, ours: dict[str, bool], broken: set[str]) -> Step:
+def _step(
+    database: "Database", migration: Migration, ours: dict[str, bool], built: Mapping[str, bool]
+) -> Step:
     """`ours` tells of each table that exists whether cbx made it, and learns what this step makes."""
     todo = []
     for part in migration.parts:
@@ -56,7 +58,7 @@ def _step(database: "Database", migration: Migration, ours: dict[str, bool], bro
             ours[part.table] = True
             todo += [*part.statements, *_spreading(database, part.table)]
         elif not part.makes and ours.get(part.table):
-            todo += _build(migration.builds, part, broken)
+            todo += _build(migration.builds, part, built)
     record = _RECORD.format(migration.number).as_string()
     return Step(migration.name, not migration.builds, [*todo, record])
 
@@ -67,22 +69,28 @@ def _spreading(database: "Database", table: str) -> list[str]:
     return distributing(table, column) if database.sharded and column else []
 
 
-def _build(indexes: Iterable[str], part: Part, broken: set[str]) -> list[str]:
-    """A part's statements; where it builds some of these indexes, behind what is left of broken attempts."""
-    built = [index for index in indexes if any(_builds(text, index) for text in part.statements)]
-    if not built:
+def _build(indexes: Iterable[str], part: Part, built: Mapping[str, bool]) -> list[str]:
+    """A part's statements; of those that build some of these indexes what is still to do.
+
+    `built` are those that there are, and whether each is whole. Of a whole one nothing is said: on Citus, to
+    build it if it does not exist breaks it. What is left of a broken one is dropped first.
+    """
+    of_part = [index for index in indexes if any(_builds(text, index) for text in part.statements)]
+    if not of_part:
         return part.statements
-    drops = [f"DROP INDEX CONCURRENTLY {index};" for index in built if index in broken]
+    whole = [index for index in of_part if built.get(index)]
+    todo = [text for text in part.statements if not any(_builds(text, index) for index in whole)]
+    drops = [f"DROP INDEX CONCURRENTLY {index};" for index in of_part if built.get(index) is False]
     # The planner passes a new index on an expression over until it has statistics of it.
-    return [*drops, *part.statements, f"ANALYZE {part.table};"]
+    return [*drops, *todo, f"ANALYZE {part.table};"] if todo else []
 
 
 def _builds(statement: str, index: str) -> bool:
     return f" {index.rpartition('.')[2]} ON " in statement
 
 
-def _broken(database: "Database", *indexes: str) -> set[str]:
-    return {name for (name,) in database.rows("broken_indexes", names=list(indexes))}
+def _built(database: "Database", *indexes: str) -> dict[str, bool]:
+    return dict(database.rows("built_indexes", names=list(indexes)))
 
 
 def add_missing_tables(database: "Database") -> list[str]:
@@ -125,5 +133,5 @@ def build_index(
     `statement` is a CREATE INDEX CONCURRENTLY IF NOT EXISTS. Behind a pooler nothing keeps two from trying.
     """
     with alone(database, announce) if database.direct else nullcontext():
-        todo = _build([index], Part(table, False, [statement]), _broken(database, index))
+        todo = _build([index], Part(table, False, [statement]), _built(database, index))
         take(database, Step(index, False, todo), announce)

@@ -309,10 +309,9 @@ WHERE h.status <> 'idle' AND a.worker_target = %(target)s
 -- name: unfinished
 -- How many rows of a target are due or claimed, and the agents that have due ones and no head, so that nobody can
 -- claim them; retries that are not due yet do not count.
-SELECT json_build_object(
-    'rows', count(*) FILTER (WHERE i.status = 'processing' OR h.agent_id IS NOT NULL),
-    'headless', coalesce(
-        json_agg(DISTINCT i.agent_id) FILTER (WHERE i.status <> 'processing' AND h.agent_id IS NULL), '[]'))::text
+SELECT
+    count(*) FILTER (WHERE i.status = 'processing' OR h.agent_id IS NOT NULL),
+    array_agg(DISTINCT i.agent_id) FILTER (WHERE i.status <> 'processing' AND h.agent_id IS NULL)
 FROM state.agent_inbox AS i
 JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
 LEFT JOIN state.agent_state_head AS h ON h.project_id = i.project_id AND h.agent_id = i.agent_id

@@ -59,12 +59,11 @@ SELECT n.nspname || '.' || c.relname, n.nspname = 'cbx' OR EXISTS (
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname || '.' || c.relname = ANY(%(names)s)
 
--- name: broken_indexes
--- Those of these indexes whose building was interrupted.
-SELECT named.name
+-- name: built_indexes
+-- Those of these indexes that there are, and whether each is whole: not if its building was interrupted.
+SELECT named.name, i.indisvalid
 FROM unnest(%(names)s::text[]) AS named (name)
 JOIN pg_index AS i ON i.indexrelid = to_regclass(named.name)
-WHERE NOT i.indisvalid
 
 -- name: schema_version
 -- The version that this database was brought to.

@@ -216,6 +216,13 @@ class TestWhatWasLost:
         upgrade(old)
         assert defined(old) == defined(database)
 
+    def test_what_an_interrupted_upgrade_has_built_is_not_built_again(self, database: Database) -> None:
+        set_back(database, 15)
+        database.connection.execute("DROP INDEX public.idx_cards_trace")
+        [lists] = [step for step in plan_upgrade(database).steps if step.name.startswith("0016")]
+        built = [text for text in lists.statements if text.startswith("CREATE INDEX")]
+        assert [text.split()[6] for text in built] == ["idx_cards_trace"]
+
 
 class TestOneAtATime:
     def test_it_waits_for_another_and_keeps_nobody_from_building_indexes(
