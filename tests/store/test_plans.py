@@ -82,8 +82,8 @@ def database(databases: Databases, templates: dict[int, str]) -> Iterator[Explai
 
 
 def indexes(plan: str) -> set[str]:
-    """The indexes that a plan uses."""
-    return set(re.findall(r"(?:using|Bitmap Index Scan on) (\w+)", plan))
+    """The indexes that a plan uses, those of shards without their numbers."""
+    return set(re.findall(r"(?:using|Bitmap Index Scan on) (\w+?)(?:_\d+)?\b", plan))
 
 
 def scanned_whole(plan: str) -> set[str]:
