@@ -36,13 +36,20 @@ from cardbox_cli.execution.worker.step_requests import compose_step, keep_reques
 from cardbox_cli.model.card_types import DELIVERABLE
 from cardbox_cli.model.cards import CardDraft, card_text
 from cardbox_cli.model.chats import ChatRun
-from cardbox_cli.model.execution.turns import End, EndStatus, Fence, Step, new_id
+from cardbox_cli.model.execution.turns import (
+    COMPLETED,
+    LLM_DONE,
+    STEP_ANSWERED,
+    End,
+    EndStatus,
+    Fence,
+    Step,
+    new_id,
+)
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.settings import CHAT_EPOCH, CHAT_KEY, CHAT_RUN, PROJECT
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.tools import ToolStore
-
-_ANSWERED = ("llm_done", "completed")
 
 
 class ChatState(RunState, frozen=True, kw_only=True):
@@ -75,7 +82,9 @@ class ChatLedger:
             return self._state(room, rounds.run_at(room, self._fence))
 
     def _state(self, room: Room, run: ChatRun) -> ChatState:
-        answered = [step for step in room.runs.steps(run.chat_key, run.run_id) if step.status in _ANSWERED]
+        answered = [
+            step for step in room.runs.steps(run.chat_key, run.run_id) if step.status in STEP_ANSWERED
+        ]
         boxes = boxes_of(room.boxes, run)
         return ChatState(
             run=run,
@@ -147,7 +156,7 @@ class ChatLedger:
             room.runs.move_step(
                 self._fence.chat_key,
                 step.step_id,
-                "llm_done" if calls else "completed",
+                LLM_DONE if calls else COMPLETED,
                 now=room.database.now(),
                 tool_call_ids=[call.tool_call_id for call in calls] or None,
                 metadata={} if answer.usage is None else {"llm_usage": answer.usage},
@@ -161,7 +170,7 @@ class ChatLedger:
             room.chats.hold(self._fence)
             if state.step_id is not None:
                 now = room.database.now()
-                room.runs.move_step(self._fence.chat_key, state.step_id, "completed", now=now)
+                room.runs.move_step(self._fence.chat_key, state.step_id, COMPLETED, now=now)
             own = present_cards(room.boxes.slots(rounds.run_at(room, self._fence).output_box_id))
             status = ended_by_last_calls(own)
             if status is None:

@@ -27,7 +27,7 @@ from cardbox_cli.chat.transcript import unanswered
 from cardbox_cli.errors import Busy, CbxError
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.chats import Chat, ChatFence, ChatRun, Entry, RunStatus, entry_draft
-from cardbox_cli.model.execution.turns import new_id
+from cardbox_cli.model.execution.turns import COMPLETED, FAILED, new_id
 
 LOST = "its lease expired"
 
@@ -162,7 +162,7 @@ def end(
         chat, run = _said(room, chat, run, answer, now)
         room.chats.write(_freed(chat), now)
         room.runs.write(run)
-        room.runs.close_steps(run, "completed" if status == "success" else "failed", error, now)
+        room.runs.close_steps(run, COMPLETED if status == "success" else FAILED, error, now)
         return run
 
 
@@ -174,7 +174,7 @@ def _settled(room: Room, chat: Chat, run_id: str, now: datetime) -> Chat:
     run = msgspec.structs.replace(found, status="lost", error_code="lease_lost", error=LOST, ended_at=now)
     chat, run = _said(room, chat, run, None, now)
     room.runs.write(run)
-    room.runs.close_steps(run, "failed", LOST, now)
+    room.runs.close_steps(run, FAILED, LOST, now)
     return _freed(chat)
 
 

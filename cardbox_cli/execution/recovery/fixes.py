@@ -26,6 +26,7 @@ from cardbox_cli.model.execution.turns import (
     PROCESSING,
     QUEUED,
     RUNNING,
+    STEP_STILL,
     SUSPENDED,
     End,
     Fence,
@@ -264,7 +265,7 @@ def _may_start_twice(runtime: Runtime, fence: Fence) -> _OldRun:
     running += [
         f"step {step.step_id}"
         for step in runtime.turns.steps(fence.agent_turn_id)
-        if step.status not in ("completed", "failed", "suspended")
+        if step.status not in STEP_STILL
     ]
     return _OldRun(running, fenced=bool(leases) or not claimed)
 

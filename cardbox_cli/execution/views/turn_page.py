@@ -16,6 +16,7 @@ from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.model.execution.turns import (
     END_STATUSES,
     ERROR,
+    FAILED,
     SKIPPED,
     Edge,
     EndStatus,
@@ -212,7 +213,7 @@ def _was_stopped(metadata: dict[str, Any], left: Remains) -> bool:
 
 
 def _by_step(metadata: dict[str, Any], left: Remains) -> EndStatus:
-    if left.step_status == "failed" or left.card_id is None:
+    if left.step_status == FAILED or left.card_id is None:
         return "failed"
     return "partial" if metadata.get("partial") else "success"
 

@@ -16,7 +16,7 @@ from cardbox_cli.execution.worker.answers import AUTO, Answer, AnswerRules, BadA
 from cardbox_cli.execution.worker.ledger import BegunStep, hold_call_ids
 from cardbox_cli.execution.worker.turn_state import TurnState, author_in, read_turn
 from cardbox_cli.model.cards import Card, CardDraft
-from cardbox_cli.model.execution.turns import End, Head
+from cardbox_cli.model.execution.turns import COMPLETED, LLM_DONE, End, Head
 from cardbox_cli.store.execution.steps import StepAnswered
 
 
@@ -52,7 +52,7 @@ def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Ans
         calls = pending_calls([*own, *new])
         answered = StepAnswered(
             step_id=step.step_id,
-            status="llm_done" if calls else "completed",
+            status=LLM_DONE if calls else COMPLETED,
             tool_call_ids=[call.tool_call_id for call in calls] or None,
             metadata={} if answer.usage is None else {"llm_usage": answer.usage},
         )
@@ -76,8 +76,8 @@ def complete_step(runtime: Runtime, turn: TurnState) -> End | None:
     with runtime.transaction(savepoint=False):
         head, own = _hold_own(runtime, turn)
         if turn.step_id is not None:
-            runtime.turns.move_step(head.agent_id, turn.step_id, "completed")
-            runtime.publish_step(head, turn.step_id, "completed")
+            runtime.turns.move_step(head.agent_id, turn.step_id, COMPLETED)
+            runtime.publish_step(head, turn.step_id, COMPLETED)
         status = ended_by_last_calls(own)
         if status == "success":
             return finish_held(runtime, head, profile=turn.profile, message=BY_RESULT)

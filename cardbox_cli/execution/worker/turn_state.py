@@ -6,10 +6,7 @@ from cardbox_cli.execution.requests.source import context_of
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import Author
 from cardbox_cli.execution.worker.ledger import RunState
-from cardbox_cli.model.execution.turns import Fence, Head
-
-# What a step can be while it counts against the limit: the model has answered.
-_ANSWERED = ("llm_done", "completed", "suspended")
+from cardbox_cli.model.execution.turns import STEP_ANSWERED, Fence, Head
 
 
 class TurnState(RunState, frozen=True, kw_only=True):
@@ -25,7 +22,8 @@ class TurnState(RunState, frozen=True, kw_only=True):
 
 def read_turn(runtime: Runtime, fence: Fence) -> TurnState:
     """The turn at `fence`. Raises StaleEpoch where it is elsewhere, NotFound for a box that is gone."""
-    stored = runtime.contexts.read(fence.agent_turn_id, agent_id=fence.agent_id, answered=_ANSWERED)
+    # A step counts against the limit once the model has answered.
+    stored = runtime.contexts.read(fence.agent_turn_id, agent_id=fence.agent_id, answered=STEP_ANSWERED)
     head = stored.head
     if head is None or head.fence != fence:
         raise runtime.heads.stale(fence, head)

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from cardbox_cli.model.execution.turns import EndStatus, TurnRecord
+from cardbox_cli.model.execution.turns import COMPLETED, FAILED, EndStatus, TurnRecord
 from cardbox_cli.model.moments import EARLIEST
 
 EndMove = Literal["end", "stop"]
@@ -75,7 +75,7 @@ def decide_end(
     return EndPlan(
         move=move,
         end_status=end_status,
-        step_status="completed" if is_success else "failed",
+        step_status=COMPLETED if is_success else FAILED,
         error_code=error_code,
         message=_REPEATED if repeated else message,
         is_repeated=repeated,

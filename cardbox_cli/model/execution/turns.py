@@ -6,7 +6,7 @@ Rows of other programs may hold states of their own, so a row's status is text. 
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -23,6 +23,14 @@ OPEN = (QUEUED, PENDING, PROCESSING, DEFERRED)
 INBOX_STATUSES = (*OPEN, CONSUMED, ERROR, SKIPPED)
 
 WAITING, RECEIVED, APPLIED = "waiting", "received", "applied"
+
+LLM_DONE: Final = "llm_done"
+COMPLETED: Final = "completed"
+FAILED: Final = "failed"
+# The states of a step whose model has answered, of one that has ended, and of one of which nothing runs.
+STEP_ANSWERED = (LLM_DONE, COMPLETED, SUSPENDED)
+STEP_OVER = (COMPLETED, FAILED)
+STEP_STILL = (*STEP_OVER, SUSPENDED)
 
 EndStatus = Literal["success", "failed", "canceled", "timeout", "partial"]
 END_STATUSES: tuple[EndStatus, ...] = ("success", "failed", "canceled", "timeout", "partial")
@@ -176,7 +184,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 def last_is_over(steps: Sequence[Step]) -> bool:
     """Whether the last of a turn's steps has ended, as other systems end a turn. In SQL: last_step_status."""
-    return bool(steps) and steps[-1].status in ("completed", "failed")
+    return bool(steps) and steps[-1].status in STEP_OVER
 
 
 class WaitingTool(msgspec.Struct, frozen=True, kw_only=True):

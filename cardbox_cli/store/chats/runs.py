@@ -8,7 +8,7 @@ import msgspec
 
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.chats import ChatRun
-from cardbox_cli.model.execution.turns import Step
+from cardbox_cli.model.execution.turns import COMPLETED, Step
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import Dated, ProjectStore
 from cardbox_cli.store.connection.short_ids import like_escape
@@ -82,7 +82,7 @@ class ChatRunStore(ProjectStore):
             status=status,
             tool_call_ids=None if tool_call_ids is None else jsonb(list(tool_call_ids)),
             metadata=jsonb(metadata or {}),
-            ended_at=now if status == "completed" else None,
+            ended_at=now if status == COMPLETED else None,
         )
 
     def close_steps(self, run: ChatRun, status: str, error: str | None, now: datetime) -> None:

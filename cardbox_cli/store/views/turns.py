@@ -17,7 +17,16 @@ from cardbox_cli.model.card_types import RESULT_FIELDS
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.execution.logs import LogTail
 from cardbox_cli.model.execution.standing import ENDED, standing
-from cardbox_cli.model.execution.turns import AuditEntry, Edge, InboxRow, Lease, Step, TurnRecord, WaitingTool
+from cardbox_cli.model.execution.turns import (
+    STEP_OVER,
+    AuditEntry,
+    Edge,
+    InboxRow,
+    Lease,
+    Step,
+    TurnRecord,
+    WaitingTool,
+)
 from cardbox_cli.model.ids import MIN_SHORT, unique
 from cardbox_cli.store.audit import AuditStore
 from cardbox_cli.store.box_cards import cards_of_type
@@ -71,7 +80,7 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def finished(self) -> bool:
         """Whether this is what an ended turn leaves."""
-        return self.step_status in ("completed", "failed") or self.card_id is not None
+        return self.step_status in STEP_OVER or self.card_id is not None
 
 
 class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
