@@ -8,8 +8,8 @@ from typing import Any
 
 from cardbox_cli.context.parts import kind, text_at
 
-# Possessive: there may be millions of parameters, and no way back to one is ever of use.
-_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*+)*+;base64,(.*)", re.DOTALL)
+_MEDIA_TYPE = re.compile(r"data:([\w.+-]+/[\w.+-]+)")
+_PARAMETER = re.compile(r"[\w.+-]+=[^,]*")
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 
 
@@ -20,8 +20,14 @@ def data_url(media_type: str, data: str) -> str:
 
 def media_of(url: Any) -> tuple[str, str] | None:
     """The media type and the bytes, as base64, that a URL holds; None for one that holds none."""
-    found = _DATA_URL.fullmatch(url) if isinstance(url, str) else None
-    return None if found is None else (found[1], found[2])
+    if not isinstance(url, str):
+        return None
+    head, marked, data = url.partition(";base64,")
+    first, *parameters = head.split(";")
+    media_type = _MEDIA_TYPE.fullmatch(first)
+    if not marked or media_type is None or not all(map(_PARAMETER.fullmatch, parameters)):
+        return None
+    return media_type[1], data
 
 
 def file_part(media_type: str, data: str, name: str | None = None) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def _spreading(database: "Database", table: str) -> list[str]:
 def _build(indexes: Iterable[str], part: Part, built: Mapping[str, bool]) -> list[str]:
     """A part's statements; of those that build some of these indexes what is still to do.
 
-    `built` are those that there are, and whether each is whole. Of a whole one nothing is said: on Citus, to
+    `built` are those that there are, and whether each is whole. A whole one is not built again: on Citus, to
     build it if it does not exist breaks it. What is left of a broken one is dropped first.
     """
     of_part = [index for index in indexes if any(_builds(text, index) for text in part.statements)]
@@ -81,8 +81,9 @@ def _build(indexes: Iterable[str], part: Part, built: Mapping[str, bool]) -> lis
     whole = [index for index in of_part if built.get(index)]
     todo = [text for text in part.statements if not any(_builds(text, index) for index in whole)]
     drops = [f"DROP INDEX CONCURRENTLY {index};" for index in of_part if built.get(index) is False]
-    # The planner passes a new index on an expression over until it has statistics of it.
-    return [*drops, *todo, f"ANALYZE {part.table};"] if todo else []
+    # The planner passes a new index on an expression over until it has statistics of it. Whether it has them
+    # is not asked: an earlier run may have died just before.
+    return [*drops, *todo, f"ANALYZE {part.table};"]
 
 
 def _builds(statement: str, index: str) -> bool:
