@@ -5,7 +5,9 @@ import pytest
 from cardbox_cli.context.providers.data_urls import data_url, media_of
 
 
-@pytest.mark.parametrize("parameters", ["", ";charset=utf-8", ";name=a b.png;charset=utf-8", ";name=", ";a=b=c"])
+@pytest.mark.parametrize(
+    "parameters", ["", ";charset=utf-8", ";name=a b.png;charset=utf-8", ";name=", ";a=b=c"]
+)
 def test_parameters_are_passed_over(parameters: str) -> None:
     assert media_of(f"data:image/svg+xml{parameters};base64,AA==") == ("image/svg+xml", "AA==")
 
