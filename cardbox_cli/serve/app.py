@@ -12,13 +12,13 @@ from cardbox_cli.serve.access import login
 from cardbox_cli.serve.access.cookies import Cookies
 from cardbox_cli.serve.access.doorkeeper import Doorkeeper
 from cardbox_cli.serve.access.hosts import Hosts
-from cardbox_cli.serve.access_log import AccessLog
-from cardbox_cli.serve.addresses import Slashes
 from cardbox_cli.serve.api import batches, boxes, cards, chats, events, requests, search, turns
 from cardbox_cli.serve.api.document import document
-from cardbox_cli.serve.bounds import Bounds
-from cardbox_cli.serve.errors import answer_errors
 from cardbox_cli.serve.following import Following
+from cardbox_cli.serve.http.access_log import AccessLog
+from cardbox_cli.serve.http.addresses import Slashes
+from cardbox_cli.serve.http.bounds import Bounds
+from cardbox_cli.serve.http.errors import answer_errors
 from cardbox_cli.serve.options import ServeOptions, is_loopback
 from cardbox_cli.serve.page.routes import routes as pages
 from cardbox_cli.store.connection.database import Database

@@ -14,7 +14,7 @@ import anyio
 from anyio import to_thread
 
 from cardbox_cli.execution.notifications.postgres import PostgresSubscription
-from cardbox_cli.serve.reading import Asker
+from cardbox_cli.serve.http.reading import Asker
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.views.changes import ChangeViews, Standing
 

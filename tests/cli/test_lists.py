@@ -9,7 +9,7 @@ from cardbox_cli.cli.commands.card import search
 from cardbox_cli.cli.terminal.columns.boxes import BOX
 from cardbox_cli.cli.terminal.columns.cards import CARD, places
 from cardbox_cli.cli.terminal.columns.roster import PROFILE
-from cardbox_cli.cli.terminal.shown import Columns, picked
+from cardbox_cli.cli.terminal.tables.shown import Columns, picked
 from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import lines, succeed
 from tests.conftest import PROJECT, Cbx

@@ -14,11 +14,11 @@ from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.queue.claims import Claimed, begin, claim
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.beginning import enter
 from cardbox_cli.execution.worker.commands.program import Program
-from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
-from cardbox_cli.execution.worker.turn_ledger import TurnLedger
-from cardbox_cli.execution.worker.turn_state import read_turn
+from cardbox_cli.execution.worker.runs.beginning import enter
+from cardbox_cli.execution.worker.runs.runner import CancellationToken, Outcome, Run
+from cardbox_cli.execution.worker.runs.turn_ledger import TurnLedger
+from cardbox_cli.execution.worker.runs.turn_state import read_turn
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import InboxRow

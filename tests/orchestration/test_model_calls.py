@@ -17,7 +17,7 @@ from cardbox_cli.execution.dispatch.request import DispatchResult
 from cardbox_cli.execution.handlers import Awaiting, Ending, Handler, find_handler
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runs.runner import Outcome
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.identity import INTERNAL_TOOLS, HandlerTool
 from cardbox_cli.store.roster import AgentFilter

@@ -10,7 +10,7 @@ import pytest
 from cardbox_cli.execution.dispatch.request import DispatchResult
 from cardbox_cli.execution.requests.source import read_context
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runs.runner import Outcome
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.store.views.turns import TurnViews
 from tests.conftest import PROJECT, Cbx

@@ -9,7 +9,7 @@ from cardbox_cli.execution.dispatch.request import DispatchResult
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.requests.source import read_context
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runs.runner import Outcome
 from cardbox_cli.model.cards import Card, draft_card
 from cardbox_cli.model.content import FieldSchema, FieldsSchemaContent, JsonContent, ToolResultContent
 from cardbox_cli.store.roster import AgentFilter

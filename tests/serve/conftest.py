@@ -11,8 +11,8 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from cardbox_cli.serve.app import make_app
+from cardbox_cli.serve.http.server import configured
 from cardbox_cli.serve.options import ServeOptions
-from cardbox_cli.serve.server import configured
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.target import Target
 from tests.conftest import PROJECT

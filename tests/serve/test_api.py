@@ -18,10 +18,10 @@ from cardbox_cli.chat.transcript import send
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
-from cardbox_cli.serve import bounds
 from cardbox_cli.serve.api import events
 from cardbox_cli.serve.following import Following
-from cardbox_cli.serve.reading import Asker
+from cardbox_cli.serve.http import bounds
+from cardbox_cli.serve.http.reading import Asker
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore

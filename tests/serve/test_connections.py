@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from cardbox_cli.model.cards import draft_card
-from cardbox_cli.serve.connections import Connection
+from cardbox_cli.serve.http.connections import Connection
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from tests.conftest import PROJECT
@@ -36,8 +36,8 @@ def connect(start: Start) -> Iterator[Open]:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cardbox_cli.serve.connections.PATIENCE", 0.2)
-    monkeypatch.setattr("cardbox_cli.serve.connections._LOOK", 0.05)
+    monkeypatch.setattr("cardbox_cli.serve.http.connections.PATIENCE", 0.2)
+    monkeypatch.setattr("cardbox_cli.serve.http.connections._LOOK", 0.05)
 
 
 def said(connection: socket.socket) -> bytes:
@@ -65,7 +65,7 @@ def test_those_that_ask_nothing_keep_nobody_out(
     monkeypatch: pytest.MonkeyPatch, start: Start, request: pytest.FixtureRequest
 ) -> None:
     for place in ("connections", "server"):
-        monkeypatch.setattr(f"cardbox_cli.serve.{place}.MOST", 4)
+        monkeypatch.setattr(f"cardbox_cli.serve.http.{place}.MOST", 4)
     connect: Open = request.getfixturevalue("connect")
     idle = [connect() for _ in range(8)]
     for each in idle[4:]:

@@ -21,8 +21,8 @@ from mcp import Client, StdioServerParameters
 from mcp.server.mcpserver.exceptions import ToolError
 
 from cardbox_cli.model.cards import draft_card
-from cardbox_cli.serve.bounded import MOST, bounded
-from cardbox_cli.serve.mcp import Reader, lending_of, make_server
+from cardbox_cli.serve.mcp.bounded import MOST, bounded
+from cardbox_cli.serve.mcp.tools import Reader, lending_of, make_server
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore

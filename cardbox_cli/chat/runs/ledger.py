@@ -26,13 +26,13 @@ from cardbox_cli.execution.tool_calls import (
     pending_calls,
     result_card,
 )
-from cardbox_cli.execution.worker.answers import Answer, AnswerRules, BadAnswer, read_answer
+from cardbox_cli.execution.worker.answers.step_answers import Answer, AnswerRules, BadAnswer, read_answer
 from cardbox_cli.execution.worker.commands.command import Ran
 from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
-from cardbox_cli.execution.worker.ledger import BegunStep, RunState, hold_call_ids
 from cardbox_cli.execution.worker.logs import keep_log
 from cardbox_cli.execution.worker.redaction import told
-from cardbox_cli.execution.worker.step_requests import compose_step, keep_request
+from cardbox_cli.execution.worker.runs.ledger import BegunStep, RunState, hold_call_ids
+from cardbox_cli.execution.worker.runs.step_requests import compose_step, keep_request
 from cardbox_cli.model.card_types import DELIVERABLE
 from cardbox_cli.model.cards import CardDraft, card_text
 from cardbox_cli.model.chats import ChatRun

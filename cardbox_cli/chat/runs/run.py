@@ -23,7 +23,7 @@ from cardbox_cli.errors import Busy, CbxError, NotFound
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.connections import Connection, Connections
-from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
+from cardbox_cli.execution.worker.runs.runner import CancellationToken, Outcome, Run
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.chats import ChatRun, RunStatus
 from cardbox_cli.model.text.command_lines import argument

@@ -16,7 +16,7 @@ from cardbox_cli.cli.parameters.asking import (
 from cardbox_cli.cli.parameters.options import EndTimeout
 from cardbox_cli.cli.parameters.types import PROFILE
 from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.terminal.turns import print_delegated
+from cardbox_cli.cli.terminal.reports.turns import print_delegated
 from cardbox_cli.cli.verb import verb
 
 

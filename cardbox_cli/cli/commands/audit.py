@@ -10,7 +10,7 @@ from cardbox_cli.cli.parameters.types import TURN, OneOf
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns.turns import AUDIT
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
-from cardbox_cli.cli.terminal.shown import chosen
+from cardbox_cli.cli.terminal.tables.shown import chosen
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 

@@ -10,7 +10,7 @@ from cardbox_cli.cli.config_file import Configured, config_path
 from cardbox_cli.cli.parameters.types import SETTING
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
+from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.home import default_home

@@ -20,8 +20,8 @@ from cardbox_cli.cli.parameters.types import AGENT, BOX, RECIPE, TURN, OneOf
 from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.findings import gate
-from cardbox_cli.cli.terminal.turns import await_end, print_dispatched, refuse
+from cardbox_cli.cli.terminal.reports.findings import gate
+from cardbox_cli.cli.terminal.reports.turns import await_end, print_dispatched, refuse
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.cards import OPERATOR

@@ -12,7 +12,7 @@ from cardbox_cli.cli.parameters.options import EndTimeout
 from cardbox_cli.cli.parameters.types import FILE, Seconds
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.terminal.batches import await_batch, print_batch, print_plan
+from cardbox_cli.cli.terminal.reports.batches import await_batch, print_batch, print_plan
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.text.quantities import count

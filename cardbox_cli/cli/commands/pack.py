@@ -21,9 +21,9 @@ from cardbox_cli.cli.parameters.types import RECIPE
 from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import short_rule
-from cardbox_cli.cli.terminal.findings import gate
-from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
+from cardbox_cli.cli.terminal.reports.describe import short_rule
+from cardbox_cli.cli.terminal.reports.findings import gate
+from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.request import RequestEntry, model_of, profile_of, request_of
 from cardbox_cli.errors import UsageError

@@ -64,8 +64,8 @@ def command(
     """
     _require_packages()
     from cardbox_cli.serve.app import make_app
+    from cardbox_cli.serve.http.server import listen, serve
     from cardbox_cli.serve.options import ServeOptions, is_loopback
-    from cardbox_cli.serve.server import listen, serve
 
     names = allowed_host or []
     if not is_loopback(host) and not names and not behind_tls:

@@ -9,8 +9,8 @@ from cardbox_cli.cli.parameters.types import AGENT, TURN
 from cardbox_cli.cli.replicas import lag_note
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.shown import Shown
-from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below
+from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below
+from cardbox_cli.cli.terminal.tables.shown import Shown
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.model.text.escaping import flat, spelled

@@ -21,7 +21,7 @@ from cardbox_cli.settings import DATABASE_URL, HOME, Settings
 from cardbox_cli.store.connection.target import Target
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.worker.answers import AnswerMode
+    from cardbox_cli.execution.worker.answers.step_answers import AnswerMode
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EXAMPLE = "for example `lookup: {command: python3 lookup.py, timeout: 20, environment: [SHOP_KEY]}`"

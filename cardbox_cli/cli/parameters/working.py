@@ -8,7 +8,7 @@ from cardbox_cli.cli.parameters.types import FILE, OneOf, Seconds
 from cardbox_cli.execution.worker.commands.environment import PASSED_ON
 from cardbox_cli.settings import MAX_STEPS
 
-# As of `execution/worker/answers`, which is loaded when it is needed.
+# As of `execution/worker/answers/step_answers`, which is loaded when it is needed.
 ANSWER_MODES = ("auto", "response", "text", "cards")
 
 Exec = Annotated[

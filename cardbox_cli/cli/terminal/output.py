@@ -1,7 +1,7 @@
 """All rendering: the answer of a command as a table, JSON, JSON lines, YAML or bare ids, on stdout.
 
-Commands hand over values; how they look is decided here, and in `tables.py`. On a terminal nothing in the
-data can act on it; in a pipe the bytes are the data's own.
+Commands hand over values; how they look is decided here, and in `tables/layout.py`. On a terminal nothing in
+the data can act on it; in a pipe the bytes are the data's own.
 """
 
 import csv
@@ -22,8 +22,8 @@ from cardbox_cli.cli.terminal.json_text import (
     pretty_pieces,
     whole,
 )
-from cardbox_cli.cli.terminal.shown import Columns, Shown
-from cardbox_cli.cli.terminal.tables import NOTHING, print_table
+from cardbox_cli.cli.terminal.tables.layout import NOTHING, print_table
+from cardbox_cli.cli.terminal.tables.shown import Columns, Shown
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.text.escaping import flat, json_safe, printable

@@ -7,8 +7,8 @@ import msgspec
 
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall
+from cardbox_cli.execution.worker.answers.failures import TAIL
 from cardbox_cli.execution.worker.commands.command import Ran
-from cardbox_cli.execution.worker.failures import TAIL
 from cardbox_cli.execution.worker.redaction import LONGEST, redacted
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.logs import CommandLog

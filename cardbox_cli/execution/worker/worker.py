@@ -24,9 +24,9 @@ from cardbox_cli.execution.recovery.reaping import Reaped, reap
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.connections import Connection, Connections, MakeRuntime
-from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
+from cardbox_cli.execution.worker.runs.runner import CancellationToken, Outcome, Run
+from cardbox_cli.execution.worker.runs.turn_ledger import TurnLedger
 from cardbox_cli.execution.worker.trouble import shown_trouble
-from cardbox_cli.execution.worker.turn_ledger import TurnLedger
 from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database

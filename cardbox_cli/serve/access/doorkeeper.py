@@ -13,7 +13,7 @@ from fastapi import Request
 from cardbox_cli.model.api_tokens import hash_of, project_of
 from cardbox_cli.serve.access.attempts import Attempts
 from cardbox_cli.serve.access.cookies import Cookies
-from cardbox_cli.serve.errors import Refused
+from cardbox_cli.serve.http.errors import Refused
 from cardbox_cli.store.api_tokens import ApiTokenStore
 from cardbox_cli.store.connection.database import Database
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cardbox_cli.serve.errors import answer
+from cardbox_cli.serve.http.errors import answer
 
 # A name or an address, that of IPv6 in brackets; and a port.
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:@/\[\]]+)(?::[0-9]*)?")

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse, Response
 
 from cardbox_cli.serve.access.doorkeeper import Doorkeeper
-from cardbox_cli.serve.errors import Refused
+from cardbox_cli.serve.http.errors import Refused
 from cardbox_cli.serve.page.templating import plain_page
 from cardbox_cli.store.connection.lending import Lending
 

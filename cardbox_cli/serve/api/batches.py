@@ -8,9 +8,9 @@ from cardbox_cli.orchestration.batches.view import BatchView, batch_view, foreig
 from cardbox_cli.serve.api.answers import encoded
 from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.api.lists import Most, paged
+from cardbox_cli.serve.http.reading import Read
+from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.serve.listing import Behind, mark_of
-from cardbox_cli.serve.reading import Read
-from cardbox_cli.serve.routing import ReadingRoute
 from cardbox_cli.store.execution.batches import BatchFilter
 from cardbox_cli.store.views.batches import BatchRow, BatchViews
 

@@ -13,8 +13,8 @@ from cardbox_cli.model.ids import unique
 from cardbox_cli.serve.api.answers import MOST, MOST_BYTES, answered, array, at_most, quoted
 from cardbox_cli.serve.api.cards import ApiCard
 from cardbox_cli.serve.api.document import answers
-from cardbox_cli.serve.reading import Read
-from cardbox_cli.serve.routing import ReadingRoute
+from cardbox_cli.serve.http.reading import Read
+from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.store.views.api import ApiViews
 
 routes = APIRouter(tags=["boxes"], route_class=ReadingRoute)

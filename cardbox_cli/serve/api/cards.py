@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from cardbox_cli.errors import NotFound
 from cardbox_cli.serve.api.answers import answered, array, at_most, quoted
 from cardbox_cli.serve.api.document import answers
-from cardbox_cli.serve.reading import Read
-from cardbox_cli.serve.routing import ReadingRoute
+from cardbox_cli.serve.http.reading import Read
+from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.store.views.api import ApiViews
 
 routes = APIRouter(tags=["cards"], route_class=ReadingRoute)

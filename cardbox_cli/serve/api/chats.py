@@ -9,9 +9,9 @@ from cardbox_cli.model.chats import Chat
 from cardbox_cli.serve.api.answers import encoded
 from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.api.lists import Most, paged
+from cardbox_cli.serve.http.reading import Read
+from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.serve.listing import BehindId
-from cardbox_cli.serve.reading import Read
-from cardbox_cli.serve.routing import ReadingRoute
 
 routes = APIRouter(tags=["chats"], route_class=ReadingRoute)
 

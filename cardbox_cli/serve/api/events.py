@@ -12,10 +12,10 @@ from fastapi.responses import StreamingResponse
 
 from cardbox_cli.errors import CbxError
 from cardbox_cli.model import exact_json
-from cardbox_cli.serve.errors import Refused
 from cardbox_cli.serve.following import SILENT, Following
-from cardbox_cli.serve.reading import Asker
-from cardbox_cli.serve.routing import ReadingRoute
+from cardbox_cli.serve.http.errors import Refused
+from cardbox_cli.serve.http.reading import Asker
+from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.store.views.changes import Standing
 
 routes = APIRouter(tags=["events"], route_class=ReadingRoute)

@@ -9,8 +9,8 @@ from fastapi import Query, Request
 from fastapi.responses import Response
 
 from cardbox_cli.model import exact_json
-from cardbox_cli.serve.addresses import path_of
 from cardbox_cli.serve.api.answers import answered, array
+from cardbox_cli.serve.http.addresses import path_of
 from cardbox_cli.serve.listing import following
 
 Most = Annotated[int, Query(alias="limit", ge=1, le=200, description="At most so many.")]

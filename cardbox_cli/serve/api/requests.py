@@ -9,9 +9,9 @@ from cardbox_cli.context.cost.answer import CostAnswer
 from cardbox_cli.serve.api.answers import encoded
 from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.costs import costed
-from cardbox_cli.serve.reading import Read
+from cardbox_cli.serve.http.reading import Read
+from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.serve.requests import RenderAnswer, rendered
-from cardbox_cli.serve.routing import ReadingRoute
 
 routes = APIRouter(tags=["requests"], route_class=ReadingRoute)
 

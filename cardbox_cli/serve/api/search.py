@@ -7,9 +7,9 @@ from fastapi.responses import Response
 
 from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.api.lists import Most, paged
+from cardbox_cli.serve.http.reading import Read
+from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.serve.listing import Behind, mark_of
-from cardbox_cli.serve.reading import Read
-from cardbox_cli.serve.routing import ReadingRoute
 from cardbox_cli.store.cards import CardFilter, CardStore
 from cardbox_cli.store.views.boxes import BoxViews
 from cardbox_cli.store.views.found_cards import FoundCard, found_cards, found_pattern

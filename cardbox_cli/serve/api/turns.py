@@ -10,9 +10,9 @@ from cardbox_cli.model.identity import RosterEntry
 from cardbox_cli.serve.api.answers import encoded
 from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.api.lists import Most, paged
+from cardbox_cli.serve.http.reading import Read
+from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.serve.listing import Behind, BehindId, mark_of
-from cardbox_cli.serve.reading import Read
-from cardbox_cli.serve.routing import ReadingRoute
 from cardbox_cli.store.roster import AgentFilter, RosterStore
 from cardbox_cli.store.views.inbox import InboxFilter, InboxViews
 from cardbox_cli.store.views.turns import TurnFilter, TurnViews

@@ -12,10 +12,10 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from cardbox_cli.errors import CbxError
-from cardbox_cli.serve.addresses import address_of
-from cardbox_cli.serve.errors import Refused, logged, told
+from cardbox_cli.serve.http.addresses import address_of
+from cardbox_cli.serve.http.errors import Refused, logged, told
+from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.serve.page.templating import plain_page
-from cardbox_cli.serve.routing import ReadingRoute
 
 _TITLES = {
     400: "The address says nothing that can be shown",

@@ -10,7 +10,7 @@ from cardbox_cli.execution.dispatch.request import Parent
 from cardbox_cli.execution.queue.claims import ack, claim
 from cardbox_cli.execution.recovery.fixes import Fixed, fail, nudge, rebox, reclaim, requeue, stop
 from cardbox_cli.execution.recovery.retrying import retry
-from cardbox_cli.execution.worker.turn_state import read_turn
+from cardbox_cli.execution.worker.runs.turn_state import read_turn
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.ids import new_box_id
 from cardbox_cli.store.connection.database import Database

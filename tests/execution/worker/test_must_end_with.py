@@ -21,11 +21,11 @@ from cardbox_cli.execution.requests.source import read_context
 from cardbox_cli.execution.requests.steps import TurnRequests
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.views.turn_page import TurnView, view
-from cardbox_cli.execution.worker.answers import Answer
-from cardbox_cli.execution.worker.beginning import begin_step
-from cardbox_cli.execution.worker.runner import Outcome
-from cardbox_cli.execution.worker.storing import store_answer, understand
-from cardbox_cli.execution.worker.turn_state import read_turn
+from cardbox_cli.execution.worker.answers.step_answers import Answer
+from cardbox_cli.execution.worker.runs.beginning import begin_step
+from cardbox_cli.execution.worker.runs.runner import Outcome
+from cardbox_cli.execution.worker.runs.storing import store_answer, understand
+from cardbox_cli.execution.worker.runs.turn_state import read_turn
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import FieldSchema, FieldsSchemaContent, ToolResultContent
 from cardbox_cli.model.identity import Tool

@@ -16,7 +16,7 @@ from cardbox_cli.execution.requests.recorded import StepRequest
 from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapshot
 from cardbox_cli.execution.requests.steps import TurnRequests
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runs.runner import Outcome
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.layers import Asked as Layers

@@ -10,7 +10,7 @@ from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.transcript import send
 from cardbox_cli.execution.dispatch.request import DispatchResult
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runs.runner import Outcome
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.orchestration.batches.manager import BatchManager

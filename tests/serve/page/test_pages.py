@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runs.runner import Outcome
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.store.card_use import Force
 from cardbox_cli.store.connection.target import Target

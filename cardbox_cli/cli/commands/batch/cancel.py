@@ -3,7 +3,7 @@
 from cardbox_cli.cli.auditing import actor
 from cardbox_cli.cli.parameters.options import BatchId, OptionalReason
 from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.terminal.batches import print_batch, resolved_own
+from cardbox_cli.cli.terminal.reports.batches import print_batch, resolved_own
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Conflict
 

@@ -2,7 +2,7 @@
 
 from cardbox_cli.cli.parameters.options import BatchId
 from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.terminal.batches import print_batch, resolved
+from cardbox_cli.cli.terminal.reports.batches import print_batch, resolved
 from cardbox_cli.cli.verb import verb
 
 

@@ -6,7 +6,7 @@ from typer import Option
 
 from cardbox_cli.cli.parameters.options import BatchId, EndTimeout
 from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.terminal.batches import await_batch, resolved_own
+from cardbox_cli.cli.terminal.reports.batches import await_batch, resolved_own
 from cardbox_cli.cli.verb import verb
 
 

@@ -10,7 +10,7 @@ from typer import Argument, Option
 from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import box_title
+from cardbox_cli.cli.terminal.reports.describe import box_title
 from cardbox_cli.cli.terminal.word_diff import INDENT, compared, indented
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings

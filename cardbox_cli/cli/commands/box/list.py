@@ -11,7 +11,7 @@ from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.columns.boxes import BOX
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
-from cardbox_cli.cli.terminal.shown import chosen
+from cardbox_cli.cli.terminal.tables.shown import chosen
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.boxes import BOX_KINDS, INTERNAL_KINDS, BoxKind

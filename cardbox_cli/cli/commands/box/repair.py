@@ -9,7 +9,7 @@ from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.parameters.types import BOX, PROVIDER
 from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.terminal.findings import tell
+from cardbox_cli.cli.terminal.reports.findings import tell
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import provider_named, providers
 from cardbox_cli.errors import Findings, UsageError

@@ -3,7 +3,7 @@
 from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
+from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings
 from cardbox_cli.model.text.quantities import count

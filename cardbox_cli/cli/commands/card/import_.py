@@ -18,7 +18,7 @@ from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.progress import bar
-from cardbox_cli.cli.terminal.tables import Column, print_table
+from cardbox_cli.cli.terminal.tables.layout import Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.conversations.containers.archives import unzipped
 from cardbox_cli.conversations.conversation import Conversation

@@ -10,7 +10,7 @@ from cardbox_cli.cli.parameters.large_files import open_file
 from cardbox_cli.cli.parameters.options import AUTO, ConversationFile, MessagesKey, SourceFormat
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.terminal.findings import answer
+from cardbox_cli.cli.terminal.reports.findings import answer
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.lint.schema import UNKNOWN

@@ -9,7 +9,7 @@ from cardbox_cli.cli.parameters.types import CARD_TYPE
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns.cards import CARD
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
-from cardbox_cli.cli.terminal.shown import chosen
+from cardbox_cli.cli.terminal.tables.shown import chosen
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore

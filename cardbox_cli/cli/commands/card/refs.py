@@ -10,7 +10,7 @@ from cardbox_cli.cli.parameters.types import CARD
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.columns.boxes import REFERENCE
 from cardbox_cli.cli.terminal.lists import Listing, looked_into, show_list
-from cardbox_cli.cli.terminal.shown import chosen
+from cardbox_cli.cli.terminal.tables.shown import chosen
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.limits import BOXES_LOOKED_INTO
 

@@ -12,8 +12,8 @@ from cardbox_cli.cli.terminal.colours import painted
 from cardbox_cli.cli.terminal.columns.cards import CARD
 from cardbox_cli.cli.terminal.columns.shared import short_or_nothing
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
-from cardbox_cli.cli.terminal.shown import Columns, chosen
-from cardbox_cli.cli.terminal.tables import Column
+from cardbox_cli.cli.terminal.tables.layout import Column
+from cardbox_cli.cli.terminal.tables.shown import Columns, chosen
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 

@@ -13,7 +13,7 @@ from cardbox_cli.cli.parameters.types import CHAT, FOLDER
 from cardbox_cli.cli.parameters.worker_environment import ANSWER, refuse_inside_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables import Column, print_table
+from cardbox_cli.cli.terminal.tables.layout import Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.model.text.escaping import spelled

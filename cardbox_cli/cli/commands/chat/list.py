@@ -9,8 +9,8 @@ from cardbox_cli.cli.parameters.options import ColumnNames, Limit
 from cardbox_cli.cli.parameters.types import CHAT
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.shown import chosen
-from cardbox_cli.cli.terminal.tables import NOTHING, Column
+from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
+from cardbox_cli.cli.terminal.tables.shown import chosen
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.card_words import PREVIEW
 from cardbox_cli.model.text.escaping import one_line, spelled

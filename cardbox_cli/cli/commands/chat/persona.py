@@ -8,8 +8,8 @@ from cardbox_cli.cli.commands.chat.talking import room_of, text_of
 from cardbox_cli.cli.parameters.worker_environment import ANSWER, refuse_inside_turn
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.shown import Shown
-from cardbox_cli.cli.terminal.tables import Column
+from cardbox_cli.cli.terminal.tables.layout import Column
+from cardbox_cli.cli.terminal.tables.shown import Shown
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.ids import short_id

@@ -6,8 +6,8 @@ from cardbox_cli.cli.commands.chat.talking import room_of
 from cardbox_cli.cli.parameters.options import ChatKey, ColumnNames, Limit
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.shown import chosen
-from cardbox_cli.cli.terminal.tables import NOTHING, Column
+from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
+from cardbox_cli.cli.terminal.tables.shown import chosen
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.text.escaping import flat, spelled
 from cardbox_cli.model.text.quantities import time

@@ -12,7 +12,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.lists import looked_into
 from cardbox_cli.cli.terminal.progress import bar
-from cardbox_cli.cli.terminal.tables import Column, print_table
+from cardbox_cli.cli.terminal.tables.layout import Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.limits import BOXES_LOOKED_INTO
 from cardbox_cli.model.text.quantities import count

@@ -5,8 +5,8 @@ from typing import Any
 from cardbox_cli.cli.parameters.options import ColumnNames
 from cardbox_cli.cli.parameters.recipes import recipe_folders
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.shown import chosen
-from cardbox_cli.cli.terminal.tables import Column
+from cardbox_cli.cli.terminal.tables.layout import Column
+from cardbox_cli.cli.terminal.tables.shown import chosen
 from cardbox_cli.cli.verb import verb
 
 

@@ -12,8 +12,8 @@ from cardbox_cli.cli.parameters.types import Seconds
 from cardbox_cli.cli.runtime import listener, runtime
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.shown import Shown
-from cardbox_cli.cli.terminal.tables import Column
+from cardbox_cli.cli.terminal.tables.layout import Column
+from cardbox_cli.cli.terminal.tables.shown import Shown
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
 

@@ -4,7 +4,7 @@ from cardbox_cli.cli.commands.inbox.claimed import print_row, resolve_row
 from cardbox_cli.cli.parameters.options import InboxId
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.turns import refuse
+from cardbox_cli.cli.terminal.reports.turns import refuse
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 

@@ -10,7 +10,7 @@ from cardbox_cli.cli.parameters.inputs import read_text, source_name
 from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables import Column, print_table
+from cardbox_cli.cli.terminal.tables.layout import Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 

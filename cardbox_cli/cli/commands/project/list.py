@@ -4,7 +4,7 @@ from cardbox_cli.cli.parameters.options import ColumnNames, Limit
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns.roster import PROJECT
 from cardbox_cli.cli.terminal.lists import Listing, show_list
-from cardbox_cli.cli.terminal.shown import chosen
+from cardbox_cli.cli.terminal.tables.shown import chosen
 from cardbox_cli.cli.verb import verb
 
 

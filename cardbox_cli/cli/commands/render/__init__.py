@@ -31,7 +31,7 @@ from cardbox_cli.cli.parameters.types import (
     OneOf,
 )
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.terminal.findings import answer
+from cardbox_cli.cli.terminal.reports.findings import answer
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.formats import provider_of
 from cardbox_cli.context.providers.registry import DEFAULT, HOSTS, providers

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.describe import short_rule
-from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_below, room_beside
+from cardbox_cli.cli.terminal.reports.describe import short_rule
+from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below, room_beside
 from cardbox_cli.context.formats import body_of
 from cardbox_cli.context.inspection.explain import Explanation, LayerShare, MessageLine, explain, shares
 from cardbox_cli.context.providers.registry import window

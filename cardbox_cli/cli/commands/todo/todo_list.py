@@ -8,8 +8,8 @@ from typer import Argument
 from cardbox_cli.cli.parameters.worker_environment import own_context, own_output, own_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.shown import Shown
-from cardbox_cli.cli.terminal.tables import Column
+from cardbox_cli.cli.terminal.tables.layout import Column
+from cardbox_cli.cli.terminal.tables.shown import Shown
 from cardbox_cli.model.cards import OPERATOR, CardDraft
 from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.model.text.escaping import flat

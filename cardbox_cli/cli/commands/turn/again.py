@@ -12,8 +12,8 @@ from cardbox_cli.cli.runtime import connecting, wired
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.stopping import stopped_by_signals
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
-from cardbox_cli.cli.terminal.turns import refuse
+from cardbox_cli.cli.terminal.reports.turns import refuse
+from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_table
 from cardbox_cli.cli.terminal.word_diff import compared
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import DEFAULT_OPTIONS
@@ -26,7 +26,7 @@ from cardbox_cli.settings import settings_from
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.execution.worker.commands.program import Program
-    from cardbox_cli.execution.worker.runner import Outcome
+    from cardbox_cli.execution.worker.runs.runner import Outcome
     from cardbox_cli.orchestration.outcomes import Compared, TurnOutcome
     from cardbox_cli.orchestration.replay import Again
     from cardbox_cli.store.views.turns import TurnViews

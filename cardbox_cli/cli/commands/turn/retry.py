@@ -3,7 +3,7 @@
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.turns import print_dispatched, refuse
+from cardbox_cli.cli.terminal.reports.turns import print_dispatched, refuse
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 

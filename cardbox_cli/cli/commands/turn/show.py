@@ -10,9 +10,9 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns.shared import short_or_nothing
 from cardbox_cli.cli.terminal.columns.turns import EVENT, INBOX, TURN
-from cardbox_cli.cli.terminal.shown import Columns, picked
-from cardbox_cli.cli.terminal.tables import NOTHING, Column, print_table
-from cardbox_cli.cli.terminal.turns import end_of_stderr
+from cardbox_cli.cli.terminal.reports.turns import end_of_stderr
+from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_table
+from cardbox_cli.cli.terminal.tables.shown import Columns, picked
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.execution.logs import LogTail, last_lines
 from cardbox_cli.model.execution.turns import Step

@@ -2,7 +2,7 @@
 
 from cardbox_cli.cli.parameters.options import EndTimeout, TurnId
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.turns import print_end
+from cardbox_cli.cli.terminal.reports.turns import print_end
 from cardbox_cli.cli.verb import verb
 
 

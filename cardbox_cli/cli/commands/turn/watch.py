@@ -13,8 +13,8 @@ from cardbox_cli.cli.parameters.types import Seconds
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns.turns import EVENT
-from cardbox_cli.cli.terminal.shown import Shown
-from cardbox_cli.cli.terminal.turns import require_success
+from cardbox_cli.cli.terminal.reports.turns import require_success
+from cardbox_cli.cli.terminal.tables.shown import Shown
 from cardbox_cli.cli.terminal.watch import pauses
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.text.escaping import flat

@@ -6,8 +6,8 @@ from typer import Option
 
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.shown import Shown
-from cardbox_cli.cli.terminal.tables import NOTHING, Column
+from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
+from cardbox_cli.cli.terminal.tables.shown import Shown
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.card_words import PREVIEW
 from cardbox_cli.model.text.escaping import one_line

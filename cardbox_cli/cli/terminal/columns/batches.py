@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.terminal.columns.shared import aged, short_or_nothing
-from cardbox_cli.cli.terminal.shown import Columns
-from cardbox_cli.cli.terminal.tables import NOTHING, Column
+from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
+from cardbox_cli.cli.terminal.tables.shown import Columns
 from cardbox_cli.model.card_words import PREVIEW
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.escaping import one_line

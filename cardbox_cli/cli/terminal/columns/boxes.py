@@ -1,8 +1,8 @@
 """Columns of boxes, and of the places that a card has in them."""
 
 from cardbox_cli.cli.terminal.columns.shared import aged
-from cardbox_cli.cli.terminal.shown import Columns
-from cardbox_cli.cli.terminal.tables import NOTHING, Column
+from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
+from cardbox_cli.cli.terminal.tables.shown import Columns
 from cardbox_cli.model.boxes import Box, Reference
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.escaping import flat

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cardbox_cli.cli.terminal.columns.shared import aged
-from cardbox_cli.cli.terminal.shown import Columns, replaced
-from cardbox_cli.cli.terminal.tables import NOTHING, Column
+from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
+from cardbox_cli.cli.terminal.tables.shown import Columns, replaced
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_words import answers, full_text, preview
 from cardbox_cli.model.cards import Card

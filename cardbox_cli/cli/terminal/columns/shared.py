@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cardbox_cli.cli.terminal.tables import NOTHING, Column
+from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.quantities import age
 

@@ -11,7 +11,7 @@ import msgspec
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.execution.worker.answers import AnswerMode, AnswerRules
+from cardbox_cli.execution.worker.answers.step_answers import AnswerMode, AnswerRules
 from cardbox_cli.execution.worker.commands.clients import Clients
 from cardbox_cli.execution.worker.commands.environment import passed_on
 from cardbox_cli.execution.worker.commands.pipes import Heard

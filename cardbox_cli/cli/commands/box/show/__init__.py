@@ -16,7 +16,7 @@ from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns.cards import places
-from cardbox_cli.cli.terminal.shown import chosen
+from cardbox_cli.cli.terminal.tables.shown import chosen
 from cardbox_cli.cli.terminal.watch import between_looks, follow, keep_showing, printed_by
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import tokenizer_for

@@ -8,8 +8,8 @@ import msgspec
 from cardbox_cli.cli.commands.box.show.asked import Asked
 from cardbox_cli.cli.parameters.inputs import resolved_or_given
 from cardbox_cli.cli.terminal.columns.cards import Place
-from cardbox_cli.cli.terminal.describe import short_rule
-from cardbox_cli.cli.terminal.tables import NOTHING
+from cardbox_cli.cli.terminal.reports.describe import short_rule
+from cardbox_cli.cli.terminal.tables.layout import NOTHING
 from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.model.boxes import Box, Digest, Provenance, Slot
 from cardbox_cli.model.ids import unique

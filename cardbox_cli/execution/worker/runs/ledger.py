@@ -15,7 +15,7 @@ from cardbox_cli.execution.requests.request import TurnRequest, present_cards
 from cardbox_cli.execution.requests.source import TurnContext
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import Author, ToolCall, calls_of, pending_calls
-from cardbox_cli.execution.worker.answers import Answer, AnswerRules, BadAnswer
+from cardbox_cli.execution.worker.answers.step_answers import Answer, AnswerRules, BadAnswer
 from cardbox_cli.execution.worker.commands.command import Ran
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.turns import End, EndStatus

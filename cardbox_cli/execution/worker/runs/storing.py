@@ -12,9 +12,15 @@ from cardbox_cli.execution.queue.finishing import BY_RESULT, delivered, finish_h
 from cardbox_cli.execution.requests.request import present_cards
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ended_by_last_calls, pending_calls
-from cardbox_cli.execution.worker.answers import AUTO, Answer, AnswerRules, BadAnswer, read_answer
-from cardbox_cli.execution.worker.ledger import BegunStep, hold_call_ids
-from cardbox_cli.execution.worker.turn_state import TurnState, author_in, read_turn
+from cardbox_cli.execution.worker.answers.step_answers import (
+    AUTO,
+    Answer,
+    AnswerRules,
+    BadAnswer,
+    read_answer,
+)
+from cardbox_cli.execution.worker.runs.ledger import BegunStep, hold_call_ids
+from cardbox_cli.execution.worker.runs.turn_state import TurnState, author_in, read_turn
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.execution.turns import COMPLETED, LLM_DONE, End, Head
 from cardbox_cli.store.execution.steps import StepAnswered

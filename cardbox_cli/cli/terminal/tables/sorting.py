@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from cardbox_cli.cli.terminal.tables import NOTHING, Column
+from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
 
 _NUMBER = re.compile(r"(\d+)")
 

@@ -6,7 +6,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from cardbox_cli.errors import UsageError
-from cardbox_cli.serve.connections import MOST, PATIENCE, Connection
+from cardbox_cli.serve.http.connections import MOST, PATIENCE, Connection
 from cardbox_cli.serve.options import ServeOptions
 
 # Seconds that answers which are being sent have once the server shall end.

@@ -23,8 +23,8 @@ from cardbox_cli.model.execution.turns import TURN_STATUSES
 from cardbox_cli.model.text.addresses import without_credentials
 from cardbox_cli.model.text.command_lines import command_line
 from cardbox_cli.model.text.escaping import one_line
-from cardbox_cli.serve.bounded import MOST, bounded, cut_text
 from cardbox_cli.serve.costs import costed
+from cardbox_cli.serve.mcp.bounded import MOST, bounded, cut_text
 from cardbox_cli.serve.project import Project
 from cardbox_cli.serve.requests import rendered
 from cardbox_cli.settings import Settings

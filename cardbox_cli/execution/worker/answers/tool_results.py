@@ -4,8 +4,8 @@ from functools import partial
 from typing import Any
 
 from cardbox_cli.execution.tool_calls import Author, ToolCall, result_card
+from cardbox_cli.execution.worker.answers.failures import TAIL, why_failed
 from cardbox_cli.execution.worker.commands.command import Ran
-from cardbox_cli.execution.worker.failures import TAIL, why_failed
 from cardbox_cli.limits import RESULT_SIZE
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft

@@ -16,9 +16,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 
-from cardbox_cli.serve.addresses import named
-from cardbox_cli.serve.errors import Refused
-from cardbox_cli.serve.reading import Asker
+from cardbox_cli.serve.http.addresses import named
+from cardbox_cli.serve.http.errors import Refused
+from cardbox_cli.serve.http.reading import Asker
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 

@@ -11,7 +11,7 @@ from time import monotonic
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cardbox_cli.serve.addresses import path_of
+from cardbox_cli.serve.http.addresses import path_of
 
 # Behind a proxy it is the word of a header. Of IPv6 an address may name its interface, after a %.
 _ADDRESS = re.compile(r"[\w.:%-]{1,64}", re.ASCII)

@@ -28,11 +28,11 @@ from cardbox_cli.execution.tool_calls import (
     last_calls,
     result_card,
 )
-from cardbox_cli.execution.worker.ledger import RunState
 from cardbox_cli.execution.worker.redaction import told
-from cardbox_cli.execution.worker.storing import add_result
-from cardbox_cli.execution.worker.suspending import suspend
-from cardbox_cli.execution.worker.turn_state import TurnState, author_of, read_turn
+from cardbox_cli.execution.worker.runs.ledger import RunState
+from cardbox_cli.execution.worker.runs.storing import add_result
+from cardbox_cli.execution.worker.runs.suspending import suspend
+from cardbox_cli.execution.worker.runs.turn_state import TurnState, author_of, read_turn
 from cardbox_cli.model.card_types import DELIVERABLE
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import JsonContent

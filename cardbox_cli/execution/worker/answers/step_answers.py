@@ -17,7 +17,12 @@ from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, provider_
 from cardbox_cli.context.tool_calls import MalformedAnswer
 from cardbox_cli.errors import InvalidCard
 from cardbox_cli.execution.tool_calls import Author, Held, ToolCall, call_card, calls_of, own_ids
-from cardbox_cli.execution.worker.card_lines import RefusedCard, looks_like_a_card, read_cards, with_own_ids
+from cardbox_cli.execution.worker.answers.card_lines import (
+    RefusedCard,
+    looks_like_a_card,
+    read_cards,
+    with_own_ids,
+)
 from cardbox_cli.limits import ANSWER_PARTS, CALLED_NAME
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import DELIVERABLE, THOUGHT

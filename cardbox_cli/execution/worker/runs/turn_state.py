@@ -5,7 +5,7 @@ import msgspec
 from cardbox_cli.execution.requests.source import context_of
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import Author
-from cardbox_cli.execution.worker.ledger import RunState
+from cardbox_cli.execution.worker.runs.ledger import RunState
 from cardbox_cli.model.execution.turns import STEP_ANSWERED, Fence, Head
 
 

@@ -8,7 +8,7 @@ import msgspec
 from cardbox_cli.execution.recovery.lost_reports import report_lost
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall
-from cardbox_cli.execution.worker.turn_state import TurnState
+from cardbox_cli.execution.worker.runs.turn_state import TurnState
 from cardbox_cli.model.execution.turns import SUSPENDED, InboxRow, new_id
 from cardbox_cli.model.identity import Tool
 

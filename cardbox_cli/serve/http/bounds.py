@@ -5,7 +5,7 @@ server fails.
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cardbox_cli.serve.errors import answer, logged, told
+from cardbox_cli.serve.http.errors import answer, logged, told
 
 MOST = 1 << 20
 """Bytes of a request's body."""

@@ -14,7 +14,7 @@ from cardbox_cli.execution.requests.completeness import Lack, in_words, lacks_of
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.request import TurnRequest, turn_request
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.ledger import RunState
+from cardbox_cli.execution.worker.runs.ledger import RunState
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.identity import ProjectSettings
 from cardbox_cli.model.ids import new_card_id

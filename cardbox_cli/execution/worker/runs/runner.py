@@ -18,18 +18,18 @@ from cardbox_cli.execution.queue.must_end_with import NOT_OFFERED
 from cardbox_cli.execution.requests.completeness import INCOMPLETE, READ
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall, fault_of_arguments, result_card
-from cardbox_cli.execution.worker.answers import INVALID, BadAnswer
-from cardbox_cli.execution.worker.beginning import CannotEnd
+from cardbox_cli.execution.worker.answers.failures import FAILED, diagnostics, told_failure, why_failed
+from cardbox_cli.execution.worker.answers.step_answers import INVALID, BadAnswer
+from cardbox_cli.execution.worker.answers.tool_results import result_of
 from cardbox_cli.execution.worker.commands.command import Ran, run_command
 from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.commands.tool_commands import mismatch
-from cardbox_cli.execution.worker.failures import FAILED, diagnostics, told_failure, why_failed
-from cardbox_cli.execution.worker.handler_calls import ending_beside, not_alone
-from cardbox_cli.execution.worker.ledger import BegunStep, CallIdTaken, Ledger, RunState
 from cardbox_cli.execution.worker.logs import bytes_to_read, without_secrets
 from cardbox_cli.execution.worker.redaction import told
-from cardbox_cli.execution.worker.results import result_of
-from cardbox_cli.execution.worker.step_requests import IncompleteContext, InvalidLayers
+from cardbox_cli.execution.worker.runs.beginning import CannotEnd
+from cardbox_cli.execution.worker.runs.handler_calls import ending_beside, not_alone
+from cardbox_cli.execution.worker.runs.ledger import BegunStep, CallIdTaken, Ledger, RunState
+from cardbox_cli.execution.worker.runs.step_requests import IncompleteContext, InvalidLayers
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.turns import End, EndStatus, new_id

@@ -12,7 +12,7 @@ from starlette.types import Scope
 
 from cardbox_cli import errors
 from cardbox_cli.errors import CbxError
-from cardbox_cli.serve.addresses import path_of
+from cardbox_cli.serve.http.addresses import path_of
 
 _LOG = logging.getLogger("cbx.serve")
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.sorting import Order
-from cardbox_cli.cli.terminal.tables import Column
+from cardbox_cli.cli.terminal.tables.layout import Column
+from cardbox_cli.cli.terminal.tables.sorting import Order
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.handwritten.wording import did_you_mean
 

@@ -7,9 +7,9 @@ from cardbox_cli.context.state import request_box_ids, request_cards
 from cardbox_cli.execution.requests.request import TurnRequest
 from cardbox_cli.execution.requests.step_snapshots import REQUEST, snapshot_of
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.ledger import BegunStep
-from cardbox_cli.execution.worker.step_requests import compose_step, renamed, title_of
-from cardbox_cli.execution.worker.turn_state import TurnState
+from cardbox_cli.execution.worker.runs.ledger import BegunStep
+from cardbox_cli.execution.worker.runs.step_requests import compose_step, renamed, title_of
+from cardbox_cli.execution.worker.runs.turn_state import TurnState
 from cardbox_cli.model.execution.turns import DISPATCHED, RUNNING, new_id
 from cardbox_cli.model.identity import ProjectSettings
 from cardbox_cli.model.ids import new_box_id

@@ -8,13 +8,13 @@ from cardbox_cli.execution.queue.claims import ClaimedWork, hand_back
 from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import Author, ToolCall
-from cardbox_cli.execution.worker import beginning, storing, suspending, turn_state
-from cardbox_cli.execution.worker.answers import Answer, AnswerRules, BadAnswer
+from cardbox_cli.execution.worker.answers.step_answers import Answer, AnswerRules, BadAnswer
 from cardbox_cli.execution.worker.commands.command import Ran
-from cardbox_cli.execution.worker.handler_calls import answer_handlers
-from cardbox_cli.execution.worker.ledger import BegunStep
 from cardbox_cli.execution.worker.logs import keep_log
-from cardbox_cli.execution.worker.turn_state import TurnState
+from cardbox_cli.execution.worker.runs import beginning, storing, suspending, turn_state
+from cardbox_cli.execution.worker.runs.handler_calls import answer_handlers
+from cardbox_cli.execution.worker.runs.ledger import BegunStep
+from cardbox_cli.execution.worker.runs.turn_state import TurnState
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.turns import End, EndStatus
 from cardbox_cli.settings import AGENT, CONTEXT_BOX, OUTPUT_BOX, PROJECT, TURN_EPOCH, TURN_ID

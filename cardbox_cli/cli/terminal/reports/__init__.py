@@ -1,0 +1,1 @@
+"""How batches, turns, findings and boxes are told of, by more than one command."""

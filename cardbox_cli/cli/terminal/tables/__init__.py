@@ -1,0 +1,1 @@
+"""Tables of a terminal: their layout, which columns are shown, in which order the lines come."""
