@@ -20,6 +20,7 @@ from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.conversations.json_files.window import Source
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, card_of
+from cardbox_cli.model.ids import DerivedIds, derived_from
 
 _EXCHANGES = 250
 # Words of a message, and of what a tool answers.
@@ -91,14 +92,29 @@ def _cards(data: bytes) -> list[Card]:
         return [card_of(draft, PROJECT) for draft in _drafts(file)]
 
 
+def _whole(file: BinaryIO) -> bytes:
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
+
+
 def _plainly(file: BinaryIO) -> Any:
-    return json.loads(os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0))
+    return json.loads(_whole(file))
+
+
+def _least(file: BinaryIO) -> list[str]:
+    """What no import does without, and no more: reading that finds a key twice, the form that ids are made
+    of, and two hashes of it, the conversation's and the card's. No card is made."""
+    messages = exact_json.read(_whole(file).decode(), exact_json.strict_reader)["messages"]
+    canonical = [exact_json.canonical_of_simple(each) for each in messages]
+    ids = DerivedIds(PROJECT, str(derived_from(canonical)))
+    return [ids.hex(str(number), each) for number, each in enumerate(canonical)]
 
 
 @contextmanager
-def _importing(_: Workbench, made: Callable[[], bytes]) -> Iterator[tuple[Side, Side]]:
+def _importing(
+    _: Workbench, made: Callable[[], bytes], take: Callable[[BinaryIO], object] = _drafts
+) -> Iterator[tuple[Side, Side]]:
     with _file(made()) as file:
-        yield Side(run=lambda: _drafts(file)), Side(run=lambda: _plainly(file))
+        yield Side(run=lambda: take(file)), Side(run=lambda: _plainly(file))
 
 
 @contextmanager
@@ -127,6 +143,14 @@ ROWS = [
             prepare=partial(_importing, made=made),
         )
         for name, made in _FILES.items()
+    ),
+    Row(
+        name="import-least",
+        what="what no import does without: a strict reading, the canonical form, its two hashes; no cards",
+        against="json.loads of the same file",
+        target=None,
+        rounds=_ROUNDS,
+        prepare=partial(_importing, made=_FILES["openai"], take=_least),
     ),
     *(
         Row(

@@ -194,7 +194,7 @@ class TestTheEndOfAProcess:
         [
             "atexit.register(print, 'the last words')",
             "weakref.finalize(kept, print, 'the last words')",
-            "threading.Timer(0.2, print, ['the last words']).start()",
+            "threading.Thread(target=lambda: [threading.main_thread().join(), print('the last words')]).start()",
         ],
     )
     def test_what_is_left_for_the_end_is_done(self, shell: Shell, left: str) -> None:
