@@ -231,6 +231,12 @@ def repair_command(s: Snapshot) -> str:
     return f"`{command_line(words)}`"
 
 
+def rebox_command(s: Snapshot) -> str:
+    """The command that gives the turn another context box, whose id stands in the place of BOX."""
+    words = ["turn", "rebox", s.agent_turn_id, "--expect-epoch", str(s.epoch), "--context-box", "BOX"]
+    return f"`{command_line([*words, '--reason', 'TEXT'])}`"
+
+
 def last_audit(s: Snapshot) -> tuple[Evidence, ...]:
     """What was last done to the turn from outside, if anything was."""
     if s.audit is None:

@@ -65,7 +65,8 @@ class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
     the highest `rank` is nearest to the cause; one that says `seen` is never the verdict, only "also seen".
     `proves` may name settings in braces, such as {lease}; `actor` says who must act next, with words in
     braces that `verdict.actor` knows. `due` says when something happens by itself, `root` names the turn in
-    which the cause lies, where that is another one. While `aside` is true the rule is only "also seen".
+    which the cause lies, where that is another one. While `aside` is true the rule is only "also seen", as a
+    warning.
     `after_end`: whether it is asked of turns that have ended, too. `needs` are tables without which it says
     nothing: where our role may not read one, the rule is not asked.
     """

@@ -105,12 +105,10 @@ def _other(s: Snapshot, turn: str | None) -> str | None:
 def _seen(s: Snapshot, rule: DiagnosisRule, evidence: tuple[Evidence, ...]) -> Seen:
     return Seen(
         rule=rule.name,
-        severity=rule.severity,
+        severity="warning" if rule.severity == "error" and rule.aside(s) else rule.severity,
         proves=rule.proves.format_map(s.settings.in_words),
         evidence=evidence,
-        next_actor=actor(s, rule.actor) or None
-        if isinstance(rule.actor, str)
-        else rule.actor and rule.actor(s),
+        next_actor=_next_actor(s, rule),
         due_at=rule.due(s),
         # What cbx puts back or ends is a turn of its own kind.
         fix=None if rule.fix is None or s.is_foreign else rule.fix.build(s),
@@ -176,8 +174,8 @@ def idle(agent_id: str) -> Diagnosis:
 
 
 def actor(s: Snapshot, text: str) -> str:
-    """Who must act; {target}, {owner}, {calls}, {blocker}, {pids}, {blocker_actor}, {lint}, {repair} and
-    {after_failure}, which may be nobody, are filled in."""
+    """Who must act; {target}, {owner}, {calls}, {blocker}, {pids}, {blocker_actor}, {lint}, {repair}, {rebox}
+    and {after_failure}, which may be nobody, are filled in."""
     lease = s.lease_of(s.carrier)
     claimed = s.carrier is not None and s.carrier.status == PROCESSING
     calls = " and ".join(_awaited(s, call) for call in s.open_calls)
@@ -191,6 +189,7 @@ def actor(s: Snapshot, text: str) -> str:
         blocker_actor=(blocker.next_actor if blocker else None) or "the operator",
         lint=show.lint_command(s),
         repair=show.repair_command(s),
+        rebox=show.rebox_command(s),
         after_failure=_after_failure(s),
     )
 
@@ -206,7 +205,10 @@ def _after_failure(s: Snapshot) -> str:
         return ""
     read = "logs" if s.failure_log is not None else "show"
     turn = argument(s.agent_turn_id)
-    return f"whoever asked: `cbx turn {read} {turn}` says what went wrong, `cbx turn retry {turn}` asks anew"
+    said = f"whoever asked: `cbx turn {read} {turn}` says what went wrong"
+    if s.lacking and not s.incomplete_allowed:
+        return f"{said}; {s.lacking[0].words}: `cbx pack` makes its context anew, `cbx dispatch` asks with it"
+    return f"{said}, `cbx turn retry {turn}` asks anew"
 
 
 def _unknown(s: Snapshot, also: tuple[Seen, ...]) -> Diagnosis:

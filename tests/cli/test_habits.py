@@ -305,6 +305,17 @@ class TestNarrowTerminals:
         [(_, wide)] = shell.all_on_terminal([("turn", "list", "-o", "wide")], columns=80)
         assert turn in wide
 
+    def test_what_a_list_is_for_stays(
+        self, cbx: Cbx, add: Callable[..., str], box_of: Callable[..., str], shell: Shell
+    ) -> None:
+        box = box_of(add("many words " * 30))
+        succeed(cbx("card", "delete", add("y"), "--yes"))
+        [(_, why), (_, audit)] = shell.all_on_terminal(
+            [("box", "show", box, "--why"), ("audit",)], columns=80, NO_COLOR="1"
+        )
+        assert "RULE" in why
+        assert audit.splitlines()[0].split() == ["AGE", "ACTION", "AGENT", "TURN", "WHO", "REASON", "DETAIL"]
+
 
 def width(line: str) -> int:
     """How many cells a line takes on a terminal."""

@@ -1,5 +1,6 @@
 """Turns that are well are never called stuck, in whatever state they are."""
 
+import shlex
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -12,7 +13,7 @@ from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.store.projects import ProjectsStore
 from tests.diagnosis.conftest import ANSWERED, ASKED, CALL, CALLED, GOOD, OWNER, World
-from tests.diagnosis.test_rules import Case, begin_elsewhere, enter_elsewhere, finish_elsewhere
+from tests.diagnosis.test_rules import Case, a_card, begin_elsewhere, enter_elsewhere, finish_elsewhere
 
 HEALTHY: dict[str, tuple[str, str, Case]] = {}
 
@@ -542,3 +543,24 @@ def test_a_mended_context_frees_a_turn_whose_history_would_be_refused(world: Wor
     assert world.why(behind)["rule"] == "queued-behind"
     world.drain()
     assert (world.why(turn)["verdict"], world.why(behind)["verdict"]) == ("ended", "ended")
+
+
+def test_what_lost_a_card_is_not_asked_for_anew(world: World) -> None:
+    card_id, turn = a_card(world)
+    assert world.cbx("card", "delete", card_id, "--yes", "--force").code == 0
+    found = world.cbx("why", turn, "-o", "json").json()
+    assert (found["rule"], found["severity"]) == ("deleted-card", "error")
+    box = world.cbx("turn", "show", turn, "-o", "json").json()["context_box_id"]
+    assert f"`cbx turn rebox {turn} --expect-epoch 1 --context-box BOX --reason TEXT`" in found["next_actor"]
+    assert world.cbx(*shlex.split(found["fix"])[1:]).code == 0
+    lost = f"card {card_id} of the context box {box} was deleted"
+    over = world.cbx("why", turn, "-o", "json").json()
+    assert over["verdict"] == "ended"
+    assert f"{lost}: `cbx pack` makes its context anew" in over["next_actor"]
+    again = world.cbx("turn", "retry", turn)
+    assert (again.code, again.err.splitlines()[0]) == (
+        5,
+        f"error: asked anew, turn {turn} would not be run: {lost}",
+    )
+    ProjectsStore(world.runtime.database).configure("p", allow_incomplete_context=True)
+    assert world.cbx("turn", "retry", turn).code == 0

@@ -5,6 +5,8 @@ system or of an accident.
 """
 
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -886,8 +888,11 @@ def test_the_rule_is_seen_and_its_fix_frees_the_turn(world: World, rule: str, br
     listed = world.problems()
     assert rule in listed.values() or rule in ("queued-behind-stuck", "awaited-stuck", "history-refused")
 
+    chosen = re.search(r"slip, `cbx ([^`]+)`", found["next_actor"])
     if found["fix"] is not None:
         world.fix(found)
+    elif chosen is not None:
+        assert world.cbx(*shlex.split(chosen[1])).code == 0
     world.to_the_end(turn)
 
     after = world.why(turn)

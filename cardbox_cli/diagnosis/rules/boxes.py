@@ -36,10 +36,9 @@ def _lost(kind: LossKind, says: str) -> DiagnosisRule:
     return DiagnosisRule(
         name=f"{kind}-card",
         proves=f"A card of the context or profile {LOSSES[kind]}: a model would see less than was packed.",
-        severity="warning",
         rank=_LOSS_RANKS[kind],
         holds=holds,
-        actor="the operator: pack the context again and `cbx turn rebox`, or end the turn",
+        actor="the operator: pack the context again and {rebox}, or end the turn",
         fix=Remedy(_END.shown, lambda s: _end(s, f"a card of its context {LOSSES[kind]}")),
         aside=_is_no_hindrance,
     )
@@ -91,7 +90,7 @@ RULES = (
         proves="The profile, context or output box that the turn points to does not exist.",
         rank=90,
         holds=_missing_box,
-        actor="the operator: `cbx turn rebox` with another box, or end the turn",
+        actor="the operator: {rebox} gives it another, or end the turn",
         fix=_END,
     ),
     _lost("dangling", "no such row"),
@@ -100,7 +99,6 @@ RULES = (
     DiagnosisRule(
         name="no-profile",
         proves="The profile box holds no profile: a model would get no system prompt.",
-        severity="warning",
         rank=85,
         holds=_no_profile,
         actor="the operator: end the turn, `cbx agent provision --update`, and ask for it anew",

@@ -5,6 +5,7 @@ from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Pro
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.diagnosis import LiveWorker
 from cardbox_cli.model.handwritten.wording import closest
+from cardbox_cli.model.text.command_lines import command_line, quoted
 
 
 def _waits_in_vain(s: Snapshot) -> bool:
@@ -63,6 +64,15 @@ def _misspelt_target(s: Snapshot) -> Proof:
     return None if target is None else (*_late(s), _roster(s), *show.live_workers(_serving(s, target)))
 
 
+def _either_slip(s: Snapshot) -> str:
+    """Both ways to go on: which of the two names is the slip, no row tells."""
+    corrected = command_line(_provision(s, "--worker-target", _meant(s) or "", "--update") or ())
+    return (
+        f"the operator: if the agent's target is the slip, `{corrected}`, and correct its profile; if the "
+        f"worker's is, `cbx worker run --target {quoted(s.worker_target or '')} --exec CMD`"
+    )
+
+
 def _worker_elsewhere(s: Snapshot) -> Proof:
     if not _waits_in_vain(s) or not s.setup.elsewhere:
         return None
@@ -100,12 +110,7 @@ RULES = (
         proves="No live worker serves the agent's target, and one serves a target of nearly the same name.",
         rank=56,
         holds=_misspelt_target,
-        actor="the operator: correct the target of profile and agent, if it is a slip; else start a worker,"
-        " `cbx worker run --target {target} --exec CMD`",
-        fix=Remedy(
-            "`cbx agent provision --worker-target T --update`",
-            lambda s: _provision(s, "--worker-target", _meant(s) or "", "--update"),
-        ),
+        actor=_either_slip,
     ),
     DiagnosisRule(
         name="worker-elsewhere",

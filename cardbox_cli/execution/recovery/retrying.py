@@ -9,10 +9,14 @@ from cardbox_cli.execution.dispatch.dispatch import dispatch
 from cardbox_cli.execution.dispatch.request import Dispatched, DispatchRequest, Parent
 from cardbox_cli.execution.queue.messages import is_report, type_of
 from cardbox_cli.execution.queue.stopping import stop_turn
+from cardbox_cli.execution.requests.completeness import READ, lacks
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.views.turn_page import TurnSummary, summary
+from cardbox_cli.model.execution.diagnosis import BoxFacts
 from cardbox_cli.model.execution.turns import CONSUMED, ERROR, SKIPPED, InboxRow
 from cardbox_cli.model.text.command_lines import argument, quoted
+from cardbox_cli.store.projects import ProjectsStore
+from cardbox_cli.store.views.diagnosis import DiagnosisStore
 from cardbox_cli.store.views.turns import TurnViews
 
 
@@ -24,7 +28,8 @@ class Retried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> Retried:
-    """Try a dead row again. Raises NotFound for an unknown one, Conflict for one that is not dead.
+    """Try a dead row again. Raises NotFound for an unknown one, Conflict for one that is not dead, or
+    whose boxes lack cards.
 
     A turn ends once: its pointers are dispatched as a new turn.
     """
@@ -46,7 +51,8 @@ def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> Retried:
 def retry_turn(runtime: Runtime, agent_turn_id: str, *, source_agent_id: str) -> Dispatched:
     """Ask anew, as another turn with the same pointers, for one that ended otherwise than in success.
 
-    Raises NotFound where nothing says what was asked, Conflict for a turn that goes on, or has succeeded.
+    Raises NotFound where nothing says what was asked, Conflict for a turn that goes on, or has succeeded,
+    or whose boxes lack cards.
     """
     runtime.database.require_execution()
     with runtime.transaction():
@@ -70,7 +76,26 @@ def _ask_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Retried
     return Retried(row=row, dispatched=_dispatched_anew(runtime, row, source_agent_id))
 
 
+def _check_complete(runtime: Runtime, row: InboxRow) -> None:
+    """Raise Conflict where no worker would run another turn with these boxes either."""
+    if ProjectsStore(runtime.database).settings(runtime.project_id).allow_incomplete_context:
+        return
+    rows = DiagnosisStore(runtime.database, runtime.project_id)
+    boxes = {name: box_id for name in READ if (box_id := row.pointer(f"{name}_box_id")) is not None}
+    there, lost = rows.existing_boxes(boxes.values()), rows.lost_cards(boxes.values())
+    lacking = lacks(
+        BoxFacts(pointer=name, box_id=box_id, exists=box_id in there, lost=tuple(lost.get(box_id, ())))
+        for name, box_id in boxes.items()
+    )
+    if lacking:
+        raise Conflict(
+            f"asked anew, turn {row.turn_id} would not be run: {lacking[0].words}",
+            hint="`cbx pack` makes its context again, and `cbx dispatch` asks with that",
+        )
+
+
 def _dispatched_anew(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Dispatched:
+    _check_complete(runtime, row)
     record = runtime.turns.record(row.turn_id)
     above = row.lineage
     report_to = (record.report_to if record else None) or {}

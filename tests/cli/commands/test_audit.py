@@ -189,7 +189,7 @@ class TestTheList:
         assert lines(cbx("audit", "--limit", "2", "--action", "db gc", "-o", "id")) == ids[1:3]
         assert lines(cbx("audit", "--since", "150m", "--until", "90m", "-o", "id")) == ids[2:3]
         assert lines(cbx("audit", "--limit", "1"))[0].split() == [
-            "AGE", "ACTION", "AGENT", "TURN", "ACTOR", "REASON", "DETAIL",
+            "AGE", "ACTION", "AGENT", "TURN", "WHO", "REASON", "DETAIL",
         ]  # fmt: skip
 
     def test_nothing_of_other_projects_and_nothing_that_acts_on_a_terminal(

@@ -106,6 +106,6 @@ def places(tokenizer: Tokenizer = ESTIMATE, *, with_rule: bool = False) -> Colum
     return (
         Column("#", lambda place: str(place.slot.position), right=True),
         *(_shown(column, tokenizer) for column in [*whole[:at], tool, *whole[at:]]),
-        Column("RULE", lambda place: place.rule, extra=not with_rule, spare=1),
+        Column("RULE", lambda place: place.rule, extra=not with_rule, spare=0 if with_rule else 1),
         Column("PREVIEW", _place_preview, overflow="cut"),
     )

@@ -1,5 +1,6 @@
 """Columns of turns, of what happened to them, of inbox rows and of the audit."""
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.terminal.columns.shared import aged, short_or_nothing
@@ -85,6 +86,16 @@ def _epochs(entry: AuditEntry) -> str:
     return f"{entry.epoch_before} → {'…' if entry.epoch_after is None else entry.epoch_after}"
 
 
+# An actor as `cli/auditing` writes one, where the host has a name for the user.
+_NAMED = re.compile(r"uid \d+ \((.+)\) on \S+ as role ")
+
+
+def _who(entry: AuditEntry) -> str:
+    """The name of the user that an actor is, where there is one; else the actor."""
+    named = _NAMED.match(entry.actor)
+    return flat(named[1] if named else entry.actor)
+
+
 def _detail(entry: AuditEntry) -> str:
     return one_line(exact_json.encode(entry.detail).decode(), PREVIEW) if entry.detail else NOTHING
 
@@ -92,13 +103,14 @@ def _detail(entry: AuditEntry) -> str:
 AUDIT: Columns = (
     Column("ID", lambda entry: short_id(entry.audit_id), extra=True),
     Column("FULL ID", lambda entry: entry.audit_id, extra=True),
-    aged("created_at"),
+    aged("created_at", spare=0),
     Column("CREATED", lambda entry: time(entry.created_at) or NOTHING, extra=True),
     Column("ACTION", lambda entry: flat(entry.action)),
     Column("AGENT", lambda entry: entry.agent_id or NOTHING),
     Column("TURN", lambda entry: short_or_nothing(entry.agent_turn_id)),
     Column("EPOCH", _epochs, extra=True),
-    Column("ACTOR", lambda entry: flat(entry.actor)),
-    Column("REASON", lambda entry: flat(entry.reason or NOTHING), spare=2),
+    Column("WHO", _who),
+    Column("ACTOR", lambda entry: flat(entry.actor), extra=True),
+    Column("REASON", lambda entry: flat(entry.reason or NOTHING)),
     Column("DETAIL", _detail, overflow="cut", spare=1),
 )
