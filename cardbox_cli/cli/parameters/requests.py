@@ -16,7 +16,7 @@ from cardbox_cli.cli.session import announce
 from cardbox_cli.context.formats import encoder_of
 from cardbox_cli.context.inspection.losses import is_looked_at
 from cardbox_cli.context.lint.check import provider_for
-from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.context.providers.registry import DEFAULT, provider_for_model
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of, request_to_send
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
@@ -126,8 +126,24 @@ class Requests:
             format=format,
             entries=entries,
             request=request,
-            notes=[f"the layer {left.layer} is left out: {left.reason}" for left in missed],
+            notes=[
+                *(f"the layer {left.layer} is left out: {left.reason}" for left in missed),
+                *self._of_another(request, format),
+            ],
         )
+
+    def _of_another(self, request: Request, format: str) -> Iterator[str]:
+        """That nobody named the format, and that the model is not of the default one's provider.
+
+        A name such as `anthropic/claude-opus-4-5` is that of a host which takes the models of many.
+        """
+        model = request.model or ""
+        provider = provider_for_model(model)
+        if self._format is None and format == DEFAULT != provider.name and "/" not in model:
+            yield (
+                f"the model {model!r} is {provider.title}'s, and this body is in the format {format}: "
+                f"--format {provider.name} makes its own"
+            )
 
     def _entries(self, box_ids: Sequence[str]) -> Iterator[RequestEntry]:
         """The places of the profile's box, then of these."""

@@ -178,6 +178,19 @@ class TestTurns:
         [found] = cbx("render", "--box", box, "--model", "claude-3-7-sonnet", *check).json()
         assert found["provider"] == "anthropic"
 
+    def test_of_boxes_a_note_says_whose_the_model_is(
+        self, cbx: Cbx, box_of: Callable[..., str], add: Callable[..., str]
+    ) -> None:
+        words = ("render", "--box", box_of(add("x")), "--model")
+        assert cbx(*words, "claude-3-7-sonnet").err == (
+            "note: the model 'claude-3-7-sonnet' is Anthropic's, and this body is in the format openai: "
+            "--format anthropic makes its own\n"
+        )
+        for model in ("gpt-4o", "llama-3", "anthropic/claude-3-7-sonnet"):
+            assert cbx(*words, model).err == ""
+        assert cbx(*words, "claude-3-7-sonnet", "--format", "openai").err == ""
+        assert "note" not in cbx(*words, "claude-3-7-sonnet", "--check").err
+
     def test_what_its_provider_would_refuse(self, cbx: Cbx, ran: str) -> None:
         check = ("render", "--turn", ran, "--check", "-o", "json")
         assert cbx(*check).json() == []
