@@ -10,7 +10,7 @@ import msgspec
 
 from cardbox_cli.conversations.conversation import Conversation
 from cardbox_cli.conversations.drafting import Reading
-from cardbox_cli.store.cards import Counts
+from cardbox_cli.store.cards import CardStore, Counts
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.imports import ImportStore, Wanted
 
@@ -70,6 +70,7 @@ def import_conversations(
         )
         counts = store.add(reading.labelled_drafts(conversations))
         placed = store.place(reading.wanted)
+    CardStore(database, project_id).refresh_statistics(sum(each.inserted for each in counts.values()))
     boxes = [
         _imported_box(each, reading.places[each.label], placed[each.label], counts) for each in reading.wanted
     ]

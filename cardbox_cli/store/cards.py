@@ -25,6 +25,8 @@ from cardbox_cli.store.projects import check_first_write
 Outcome = Literal["inserted", "unchanged", "repaired"]
 
 _PAGE = 1000
+# So many new cards may be most of what there is.
+_MANY = 1000
 # How far a count looks in a search: to search a card costs a hundred times what a look does.
 _COUNTED_IN_SEARCH = 1000
 # To sort so many costs less than to look, newest first, for matches that are rarer.
@@ -119,6 +121,16 @@ class CardStore(ProjectStore):
         """Stream any number of cards in, in constant memory, all or nothing. Raises as `add` does."""
         counts = self.add_labelled((0, draft) for draft in drafts)
         return counts.get(0, Counts(0, 0))
+
+    def refresh_statistics(self, added: int) -> None:
+        """Have the server look at cards and boxes anew, where so many `added` are more than it knew of.
+
+        By itself it does so a minute later. Until then it takes a project for one card, and reads all of its
+        cards for each place of a box. To be called after the transaction, which others would wait for; where
+        our role does not own the tables nothing happens.
+        """
+        if added >= _MANY and not self.database.sharded and self.database.value("known_size") < added:
+            self.database.run("analyze_cards")
 
     def add_labelled(self, drafts: Iterable[tuple[int, CardDraft]]) -> dict[int, Counts]:
         """`add_many`, counting apart the cards of each label."""

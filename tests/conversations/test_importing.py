@@ -70,3 +70,32 @@ def test_the_same_conversation_many_times_asks_the_database_no_more(
         return found.count
 
     assert trips(2, "a") == trips(200, "b")
+
+
+def test_a_large_import_is_known_to_the_planner(import_text: ImportText, database: Database) -> None:
+    """Or it would take the project for one card, and read all of its cards for each place of the box."""
+    import_text("openai", json.dumps(said("the first")))
+    database.connection.execute("ANALYZE public.cards, public.card_boxes")
+    assert database.value("known_size") == 1
+    [few] = import_text("openai", json.dumps(said(*map(str, range(500)))))
+    assert (few.cards, database.value("known_size")) == (500, 1)
+    import_text("openai", json.dumps(said(*map(str, range(1500)))))
+    assert database.value("known_size") == 2001
+    plan = database.connection.execute(
+        "EXPLAIN SELECT c.content FROM public.cards AS c WHERE c.tenant_id = 'p' AND c.card_id = 'x'"
+    ).fetchall()
+    assert "Index Scan using cards_pkey" in plan[0][0] or "uniq_cards_card_id" in plan[0][0]
+
+
+def test_who_does_not_own_the_tables_imports_all_the_same(database: Database) -> None:
+    role = f"clerk_{database.connection.info.dbname[-12:]}"
+    database.script(
+        f"CREATE ROLE {role}; GRANT USAGE ON SCHEMA public, resource, state, cbx TO {role};"
+        f"GRANT ALL ON ALL TABLES IN SCHEMA public, resource, state, cbx TO {role}; SET ROLE {role}"
+    )
+    try:
+        documents = documents_in(json.dumps(said(*map(str, range(1500)))))
+        found = import_conversations(database, "p", format_named("openai").read(documents))
+        assert [each.new_cards for each in found.boxes] == [1500]
+    finally:
+        database.script(f"RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")

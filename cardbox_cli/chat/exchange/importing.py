@@ -86,6 +86,7 @@ def import_chat(room: Room, files: ChatFiles, *, replace: bool = False) -> Impor
         context = importer.context(replace=replace)
         remembered = importer.memory(replace=replace)
         importer.write()
+    room.cards.refresh_statistics(new_entries + len(files.active or []))
     return ImportedChat(
         chat_key=files.chat_key,
         entries=sum(len(moved.lines) for moved in files.transcript),

@@ -279,6 +279,15 @@ SELECT to_regprocedure('cbx.bigrams(text)') IS NOT NULL
 -- across-projects: an index is of a whole table
 CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_bigrams ON public.cards USING gin (({text_bigrams}));
 
+-- name: known_size
+-- How many cards the planner knows of; -1 where it has never looked.
+SELECT c.reltuples FROM pg_class AS c WHERE c.oid = 'public.cards'::regclass
+
+-- name: analyze_cards
+-- Has the planner look at cards and boxes. It warns, and no more, where our role may not.
+-- across-projects: statistics are of whole tables
+ANALYZE public.cards, public.card_boxes
+
 -- name: find_card_ids
 -- Up to six ids that are `wanted`, or else begin or end with it, or whose last 8 characters begin with it; that
 -- is `shown`, unless it is null.
