@@ -1,4 +1,4 @@
-"""What `@last` stands for: the newest card, box and turn that a person's command lines made.
+"""What `@last` stands for: the newest card, box, turn and batch that a person's command lines made.
 
 Stored by database and project, in a file of CBX_HOME that only its owner can read. It names a database by its
 address, which holds no secret. Where nothing can be stored no command fails for it.
@@ -20,7 +20,7 @@ FILE = "last.json"
 # Entries, one for each project of each database.
 REMEMBERED = 200
 
-Noun = Literal["card", "box", "turn"]
+Noun = Literal["card", "box", "turn", "batch"]
 
 
 def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:

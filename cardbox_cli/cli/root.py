@@ -30,7 +30,7 @@ COMMANDS = {
     "reap": "Do what is overdue: expired leases, deadlines, promotions.",
     "chat": "Answer chats; show and steer what they remember.",
     "render": "Show the exact LLM request of boxes or of a turn.",
-    "cost": "Show what requests cost, and what was sent in vain.",
+    "cost": "Show what requests cost, and what was wasted.",
     "turn": "List, show, trace, await, stop and free turns; report to them.",
     "inbox": "List, show, claim and give back what agents must process.",
     "why": "Explain why a turn stands still, and how to free it.",

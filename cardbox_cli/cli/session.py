@@ -223,13 +223,18 @@ class Session:
             yield InboxViews(database, self.project_id)
 
     def made(
-        self, *, card_id: str | None = None, box_id: str | None = None, turn_id: str | None = None
+        self,
+        *,
+        card_id: str | None = None,
+        box_id: str | None = None,
+        turn_id: str | None = None,
+        batch_id: str | None = None,
     ) -> None:
         """Say what this command made, or found made already: `@last` from when that is committed.
 
         That is at once; amid a transaction, when the database is given back: one that fails makes nothing.
         """
-        given = {"card": card_id, "box": box_id, "turn": turn_id}
+        given = {"card": card_id, "box": box_id, "turn": turn_id, "batch": batch_id}
         self._made.update({noun: made_id for noun, made_id in given.items() if made_id is not None})
         if self._opened is not None and self._opened.idle:
             self._remember(self._opened)

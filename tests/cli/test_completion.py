@@ -33,7 +33,7 @@ class TestWhatIsOffered:
         assert "verify" in offered("cbx -p other box ")
 
     def test_options(self, offered: Offered) -> None:
-        assert offered("cbx box list --l") == {"--limit": "At most so many; 0 for all."}
+        assert offered("cbx box list --l") == {"--limit": "Show at most so many; 0 shows all."}
         assert {"--project", "--database-url", "--output", "--debug"} <= set(offered("cbx pack --"))
 
     @pytest.mark.parametrize(

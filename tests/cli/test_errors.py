@@ -203,7 +203,7 @@ TABLE = [
         4,
         "bad-request",
         "argument 'instruction' is missing",
-        "`cbx handover show` lists what a recipe takes; NAME:=JSON passes what is not text",
+        "`cbx handover show RECIPE` lists what it takes; NAME:=JSON passes what is not text",
         {"problems": [{"argument": "instruction", "message": "argument 'instruction' is missing"}]},
     ),
     Row(

@@ -66,6 +66,8 @@ def command(
         asked = _asked(run, file, fail_fast, deadline)
         with run.rehearsal() if dry_run else run.transaction():
             created = create_batch(run, caller_named(run, caller), asked)
+        if not dry_run:
+            session().made(batch_id=created.batch.batch_id)
         _tell(created)
         if dry_run:
             print_plan(asked, created.batch)

@@ -27,7 +27,7 @@ CardIds = Annotated[
 ]
 BoxId = Annotated[str, Argument(click_type=BOX, help=f"{_AN_ID}, or @last.")]
 TurnId = Annotated[str, Argument(click_type=TURN, help=f"{_AN_ID}, or @last.")]
-BatchId = Annotated[str, Argument(click_type=BATCH, help=f"{_AN_ID}.")]
+BatchId = Annotated[str, Argument(click_type=BATCH, help=f"{_AN_ID}, or @last.")]
 LastTurnId = Annotated[str, Argument(click_type=TURN, help=f"{_AN_ID}. Default: @last.")]
 ToolName = Annotated[str, Argument(click_type=TOOL, help="The tool's name.")]
 ChatKey = Annotated[
@@ -46,11 +46,13 @@ ForceCard = Annotated[
 
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 
-Since = Annotated[str | None, Option(metavar="TIME", help="From then on: RFC 3339, or 2h for two hours ago.")]
+Since = Annotated[
+    str | None, Option(metavar="TIME", help="Only from this time on: RFC 3339, or 2h for two hours ago.")
+]
 Until = Annotated[str | None, Option(metavar="TIME", help="Before: RFC 3339, or 30m for 30 minutes ago.")]
 # More than any list has, and well within what the database and Python count to.
 MOST = 1_000_000_000
-Limit = Annotated[int, Option("--limit", "-n", min=0, max=MOST, help="At most so many; 0 for all.")]
+Limit = Annotated[int, Option("--limit", "-n", min=0, max=MOST, help="Show at most so many; 0 shows all.")]
 Latest = Annotated[
     int,
     Option(

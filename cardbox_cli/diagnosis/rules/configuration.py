@@ -87,7 +87,7 @@ def _archived(s: Snapshot) -> Proof:
 RULES = (
     DiagnosisRule(
         name="not-on-roster",
-        proves="Work is due for longer than {unclaimed}, and the agent is not on the roster.",
+        proves="Work has been due for more than {unclaimed}, and the agent is not on the roster.",
         rank=56,
         holds=_not_on_roster,
         actor="the operator: put the agent on the roster again, `cbx agent provision`",

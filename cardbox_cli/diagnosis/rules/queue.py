@@ -191,7 +191,7 @@ RULES = (
     ),
     DiagnosisRule(
         name="no-live-worker",
-        proves="Work is due for longer than {unclaimed}, and no live worker serves its target.",
+        proves="Work has been due for more than {unclaimed}, and no live worker serves its target.",
         rank=55,
         holds=_no_live_worker,
         needs=(WORKERS,),
@@ -217,8 +217,8 @@ RULES = (
     ),
     DiagnosisRule(
         name="workers-busy",
-        proves="Work is due for longer than {unclaimed}, and every live worker of its target has as many rows"
-        " as it takes.",
+        proves="Work has been due for more than {unclaimed}, and every live worker of its target has as many"
+        " rows as it takes.",
         verdict="waiting",
         severity="ok",
         rank=20,

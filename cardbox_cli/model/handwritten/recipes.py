@@ -285,7 +285,7 @@ def _bad_arguments(problems: Mapping[str, str]) -> BadRequest:
         message = "\n".join([f"{len(sentences)} problems with the arguments", *sentences])
     return BadRequest(
         message,
-        hint="`cbx handover show` lists what a recipe takes; NAME:=JSON passes what is not text",
+        hint="`cbx handover show RECIPE` lists what it takes; NAME:=JSON passes what is not text",
         details={"problems": [{"argument": name, "message": each} for name, each in problems.items()]},
     )
 

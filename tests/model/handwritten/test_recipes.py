@@ -204,7 +204,7 @@ class TestBinding:
             "argument 'limit': expected an integer, found the string '3'",
         ]
         assert (
-            error.hint == "`cbx handover show` lists what a recipe takes; NAME:=JSON passes what is not text"
+            error.hint == "`cbx handover show RECIPE` lists what it takes; NAME:=JSON passes what is not text"
         )
         assert [problem["argument"] for problem in error.details["problems"]] == [
             "instrution",

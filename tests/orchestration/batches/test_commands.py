@@ -46,6 +46,7 @@ def work(cbx: Cbx, command: str = COUNT, target: str = "counters") -> None:
 class TestForkJoin:
     def test_its_children_are_run_and_its_results_joined_in_order(self, cbx: Cbx, place: Path) -> None:
         batch = cbx("fork-join", "tasks.yaml", "-o", "id").out.strip()
+        assert cbx("batch", "show", "@last", "-o", "id").out.strip() == batch
         work(cbx)
         done = cbx("batch", "watch", batch, "-o", "json")
         seen = json.loads(done.out)

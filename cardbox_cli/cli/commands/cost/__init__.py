@@ -47,7 +47,7 @@ def command(
     ] = None,
     since: Since = None,
     by: Annotated[
-        str, Option(click_type=OneOf(lambda: GROUPINGS, what="grouping"), help="What the tokens are told by.")
+        str, Option(click_type=OneOf(lambda: GROUPINGS, what="grouping"), help="Group the tokens by this.")
     ] = "layer",
     top: Annotated[
         int, Option(metavar="N", min=1, max=MOST, help="So many steps, lines and findings at most.")
@@ -81,7 +81,7 @@ def command(
 ) -> None:
     """Show how the context grew step by step, what was sent again and again, and what a prefix cache keeps.
 
-    Findings name what was sent in vain, each with a stable code, the cards that prove it and the command that
+    Findings name what was wasted, each with a stable code, the cards that prove it and the command that
     mends it. Nothing is changed.
     """
     if sum(each is not None for each in (source, agent, chat)) != 1:

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 def resolved(run: "Runtime", batch: str) -> str:
     """The full id of a batch as typed, whoever's it is. Raises NotFound and AmbiguousId."""
-    from cardbox_cli.store.views.batches import BatchViews
+    from cardbox_cli.cli.id_resolution.batches import ResolvingBatches
 
-    return BatchViews(run.database, run.project_id).resolve(batch)
+    return ResolvingBatches(run.database, run.project_id).resolve(batch)
 
 
 def resolved_own(run: "Runtime", batch: str) -> str:
