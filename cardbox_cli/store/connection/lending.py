@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from threading import BoundedSemaphore, Lock
 
-from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.errors import AllAtWork
 from cardbox_cli.store.connection.database import Database
 
 
@@ -31,8 +31,8 @@ class Lending:
     def snapshot(self) -> Iterator[Database]:
         """A connection, within one snapshot of its database.
 
-        Raises DatabaseUnavailable where none can be had. One that has broken meanwhile is replaced before
-        anything is read.
+        Raises DatabaseUnavailable where none can be had, AllAtWork where all are lent. One that has broken
+        meanwhile is replaced before anything is read.
         """
         with self._lent() as database, self._snapshot_of(database):
             yield database
@@ -60,7 +60,7 @@ class Lending:
     @contextmanager
     def _lent(self) -> Iterator[Database]:
         if not self._places.acquire(timeout=self._patience):
-            raise DatabaseUnavailable("every connection of the server is at work", hint="ask again later")
+            raise AllAtWork("every connection of the server is at work", hint="ask again later")
         try:
             database = self._taken()
             try:
