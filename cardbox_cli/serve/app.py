@@ -22,7 +22,6 @@ from cardbox_cli.serve.http.errors import answer_errors
 from cardbox_cli.serve.http.outages import Outages
 from cardbox_cli.serve.options import ServeOptions, is_loopback
 from cardbox_cli.serve.page.routes import routes as pages
-from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.lending import Lending
 from cardbox_cli.store.connection.target import find_listen_target
 
@@ -53,7 +52,7 @@ def make_app(options: ServeOptions) -> FastAPI:
         Cookies(is_secure=options.behind_tls), asks_for_tokens=options.asks_for_tokens
     )
     app.state.lending = Lending(
-        lambda: Database.open_target(options.target),
+        options.target,
         most=options.connections,
         longest=timedelta(seconds=options.statement_timeout),
     )

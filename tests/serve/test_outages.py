@@ -60,14 +60,14 @@ def test_a_page_says_once_that_the_database_is_away(serve: Serve, tmp_path: Path
 
 
 def test_a_role_that_may_not_read_is_not_named(
-    serve: Serve, database: Database, ask: Asked, caplog: pytest.LogCaptureFixture
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = serve()
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise MissingRight("the database role 'keeper' may not read the table vault")
 
-    client.app.state.lending._connect = refuse  # type: ignore[attr-defined]  # a FastAPI app has a state
+    monkeypatch.setattr(Database, "open_target", refuse)
     answer = client.get(f"/projects/{PROJECT}/agents")
     assert answer.json()["detail"]["error_message"] == "the database's role may not read this"
     assert logged(caplog)

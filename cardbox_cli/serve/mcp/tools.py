@@ -31,6 +31,7 @@ from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardFilter, CardStore
 from cardbox_cli.store.connection.lending import Lending
+from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.projects import require_known
 from cardbox_cli.store.views.boxes import BoxViews
 from cardbox_cli.store.views.found_cards import found_cards, found_pattern
@@ -268,6 +269,6 @@ def _box(project: Project, given: str | None) -> str | None:
     return None if given is None else BoxStore(project.database, project.project_id).resolve(given)
 
 
-def lending_of(connect: Callable[[], Any], *, longest: float) -> Lending:
+def lending_of(target: Target, *, longest: float) -> Lending:
     """The connections of a server: few, for an agent asks one thing after the other."""
-    return Lending(connect, most=2, longest=timedelta(seconds=longest))
+    return Lending(target, most=2, longest=timedelta(seconds=longest))
