@@ -73,8 +73,10 @@ class Following:
             self._subscription.close()
 
     async def changed(self, seen: int) -> int:
-        """Wait until something may have changed since `seen`, at most for `SILENT` seconds, or until all is over;
-        the count."""
+        """Wait until something may have changed since `seen`; the count.
+
+        At most for `SILENT` seconds, and not once all is over.
+        """
         until = monotonic() + SILENT
         while self._count == seen and not self.is_over and (now := monotonic()) < until:
             due = self._at + self._pause

@@ -32,7 +32,6 @@ from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardFilter, CardStore
 from cardbox_cli.store.connection.lending import Lending
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.projects import require_known
 from cardbox_cli.store.views.boxes import BoxViews
 from cardbox_cli.store.views.found_cards import found_cards, found_pattern
 from cardbox_cli.store.views.turns import TurnFilter, TurnViews
@@ -140,11 +139,7 @@ def _of_turns(read: Reader) -> list[Callable[..., list[str]]]:
                 return why_answer(project.diagnoser.turn(turn), option)
             if agent is not None:
                 return why_answer(project.diagnoser.agent(agent), option)
-            survey = project.diagnoser.survey()
-            if not (survey.problems or survey.looked_at):
-                # That nothing is stuck is no answer about a project that is not there.
-                require_known(project.database, project.project_id)
-            return survey_answer(survey, option)
+            return survey_answer(project.survey(), option)
 
         by_agent = None if agent is None else "--agent"
         everything = None if turn or agent else "--all"
