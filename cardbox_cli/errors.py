@@ -111,6 +111,10 @@ class DatabaseUnavailable(CbxError, code="database-unavailable", exit_code=7):
     """The database cannot be reached, or refuses to work for us."""
 
 
+class AllAtWork(DatabaseUnavailable, code="all-at-work"):
+    """Each connection that a server may have to the database is at work for somebody else."""
+
+
 class SchemaMissing(DatabaseUnavailable, code="schema-missing"):
     """The database lacks tables that this command needs."""
 

@@ -19,9 +19,9 @@ from cardbox_cli.serve.http.access_log import AccessLog
 from cardbox_cli.serve.http.addresses import Slashes
 from cardbox_cli.serve.http.bounds import Bounds
 from cardbox_cli.serve.http.errors import answer_errors
+from cardbox_cli.serve.http.outages import Outages
 from cardbox_cli.serve.options import ServeOptions, is_loopback
 from cardbox_cli.serve.page.routes import routes as pages
-from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.lending import Lending
 from cardbox_cli.store.connection.target import find_listen_target
 
@@ -46,12 +46,13 @@ def make_app(options: ServeOptions) -> FastAPI:
     )
     app.state.options = options
     app.state.streams = 0
+    app.state.outages = Outages()
     app.state.following = Following(find_listen_target(options.target), pause=options.pause)
     app.state.doorkeeper = Doorkeeper(
         Cookies(is_secure=options.behind_tls), asks_for_tokens=options.asks_for_tokens
     )
     app.state.lending = Lending(
-        lambda: Database.open_target(options.target),
+        options.target,
         most=options.connections,
         longest=timedelta(seconds=options.statement_timeout),
     )

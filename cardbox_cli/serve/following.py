@@ -47,6 +47,7 @@ class Following:
         self._count = 0
         self._at = 0.0
         self._change = anyio.Event()
+        self.is_over = False
 
     @asynccontextmanager
     async def follow(self, asker: Asker) -> AsyncIterator["Follower"]:
@@ -61,15 +62,23 @@ class Following:
             if not followed.followers:
                 del self._projects[asker.project_id]
 
+    def end(self) -> None:
+        """Let nobody wait any longer: the server ends, and whoever follows shall leave."""
+        self.is_over = True
+        self._change.set()
+
     def close(self) -> None:
         """Listen no longer."""
         if self._subscription is not None:
             self._subscription.close()
 
     async def changed(self, seen: int) -> int:
-        """Wait until something may have changed since `seen`, at most for `SILENT` seconds; the count."""
+        """Wait until something may have changed since `seen`; the count.
+
+        At most for `SILENT` seconds, and not once all is over.
+        """
         until = monotonic() + SILENT
-        while self._count == seen and (now := monotonic()) < until:
+        while self._count == seen and not self.is_over and (now := monotonic()) < until:
             due = self._at + self._pause
             if now >= due:
                 self._may_have_changed()

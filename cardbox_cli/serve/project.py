@@ -1,8 +1,9 @@
 """One project, as one look sees it: what every answer is read from, whoever asks."""
 
-from cardbox_cli.diagnosis.diagnose import Diagnoser
+from cardbox_cli.diagnosis.diagnose import Diagnoser, Survey
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.projects import require_known
 
 
 class Project:
@@ -23,3 +24,11 @@ class Project:
     def diagnoser(self) -> Diagnoser:
         """`why` of this project."""
         return Diagnoser(self.database, self.project_id, self.settings)
+
+    def survey(self) -> Survey:
+        """All that is not well. Raises NotFound for a project that is not there: that nothing is stuck is no
+        answer about it."""
+        survey = self.diagnoser.survey()
+        if not (survey.problems or survey.looked_at):
+            require_known(self.database, self.project_id)
+        return survey

@@ -11,7 +11,7 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from cardbox_cli.serve.app import make_app
-from cardbox_cli.serve.http.server import configured
+from cardbox_cli.serve.http.server import server_of
 from cardbox_cli.serve.options import ServeOptions
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.target import Target
@@ -49,15 +49,14 @@ def start(target: Target) -> Iterator[Callable[..., str]]:
 
         def start(**options: Any) -> str:
             told = ServeOptions(target=target, settings=Settings(), usual_project=PROJECT, **options)
-            return stack.enter_context(_serving(configured(make_app(told), told)))
+            return stack.enter_context(_serving(server_of(make_app(told), told)))
 
         yield start
 
 
 @contextmanager
-def _serving(config: uvicorn.Config) -> Iterator[str]:
+def _serving(server: uvicorn.Server) -> Iterator[str]:
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     until(lambda: server.started)

@@ -97,6 +97,16 @@ class TestAsCommandsAnswer:
         assert answer.json()["detail"]["error_message"].startswith(message)
 
 
+@pytest.mark.parametrize("path", ["why", "agents/a/why", "turns/t/why"])
+def test_there_is_no_verdict_on_a_project_that_is_not_there(api: TestClient, ask: Asked, path: str) -> None:
+    answer = api.get(f"/projects/nope/{path}")
+    assert (answer.status_code, answer.json()["detail"]["error_code"]) == (404, "not_found")
+    assert "project 'nope'" in answer.json()["detail"]["error_message"]
+    # As commands list them.
+    for name in ("agents", "turns", "inbox", "batches", "chats", "search?text=x"):
+        assert api.get(f"/projects/nope/{name}").json() == []
+
+
 def test_a_list_goes_on_where_the_page_before_ended(api: TestClient, ask: Asked) -> None:
     wanted = [ask("clerk").agent_turn_id for _ in range(5)][::-1]
     found, address = [], f"{BASE}/turns?limit=2&agent=clerk"

@@ -70,7 +70,7 @@ def agent(environment: dict[str, str]) -> Ask:
 @pytest.fixture
 def read(target: Target) -> Iterator[Reader]:
     """What all tools ask by, in this process. A statement may take a tenth of a second."""
-    with closing(lending_of(lambda: Database.open_target(target), longest=0.1)) as lending:
+    with closing(lending_of(target, longest=0.1)) as lending:
         yield Reader(lending, PROJECT, settings=Settings(), usual="default")
 
 

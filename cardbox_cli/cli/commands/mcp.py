@@ -28,10 +28,8 @@ def command(
     if find_spec("mcp") is None:
         raise UsageError("the library mcp is not installed", hint="pip install 'cardbox-cli[mcp]'")
     from cardbox_cli.serve.mcp.tools import Reader, lending_of, make_server
-    from cardbox_cli.store.connection.database import Database
 
-    target = session().target()
-    with closing(lending_of(lambda: Database.open_target(target), longest=statement_timeout)) as lending:
+    with closing(lending_of(session().target(), longest=statement_timeout)) as lending:
         with lending.snapshot():
             # Whatever is wrong with the database is told at once.
             pass

@@ -15,6 +15,7 @@ from cardbox_cli.settings import settings_from
 
 if TYPE_CHECKING:
     from cardbox_cli.serve.options import ServeOptions
+    from cardbox_cli.store.connection.lending import Lending
 
 
 @verb(
@@ -85,8 +86,8 @@ def command(
         statement_timeout=statement_timeout,
         log=announce if access_log else None,
     )
-    _check_database(options)
     app = make_app(options)
+    _check_database(app.state.lending, options)
     with closing(listen(options)) as listening:
         chosen = listening.getsockname()[1]
         address = options.address if port else options.address.replace(":0/", f":{chosen}/")
@@ -110,11 +111,9 @@ def _require_packages() -> None:
         )
 
 
-def _check_database(options: "ServeOptions") -> None:
+def _check_database(lending: "Lending", options: "ServeOptions") -> None:
     """Raise what connecting raises: nobody should find out from a page."""
-    from cardbox_cli.store.connection.database import Database
-
-    with Database.open_target(options.target) as database:
+    with lending.snapshot() as database:
         if options.asks_for_tokens:
             from cardbox_cli.store.connection.tables import TOKENS
 

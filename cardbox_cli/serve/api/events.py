@@ -23,7 +23,7 @@ routes = APIRouter(tags=["events"], route_class=ReadingRoute)
 
 @routes.get("/events", response_class=StreamingResponse)
 async def events(request: Request, project: str) -> StreamingResponse:
-    """What changes in the project, until the asker goes away, or may not look any more."""
+    """What changes in the project, until the asker goes away or may not look any more, or the server ends."""
     if _is_full(request):
         raise Refused(503, "too many askers listen already", headers={"Retry-After": "30"})
     asker = Asker(request, project)
@@ -51,8 +51,9 @@ async def _stream(asker: Asker, seen: Standing) -> AsyncIterator[str]:
 
 async def _news(asker: Asker, seen: Standing) -> AsyncIterator[str]:
     said = monotonic()
-    async with _following(asker.request).follow(asker) as follower:
-        while not await asker.request.is_disconnected():
+    following = _following(asker.request)
+    async with following.follow(asker) as follower:
+        while not following.is_over and not await asker.request.is_disconnected():
             before, seen = seen, await follower.look()
             for name, value in seen.news(before):
                 yield f"event: {name}\ndata: {exact_json.encode(value).decode('utf-8', 'replace')}\n\n"

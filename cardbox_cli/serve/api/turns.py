@@ -78,7 +78,7 @@ def why_turn(request: Request, read: Read, turn_id: str) -> Response:
 @routes.get("/why", responses=answers(list[ProblemAnswer]))
 def why_all(request: Request, read: Read) -> Response:
     """All that is not well in the project."""
-    return encoded(request, survey_answer(read.diagnoser.survey(), read.project_option))
+    return encoded(request, survey_answer(read.survey(), read.project_option))
 
 
 @routes.get("/inbox", responses=answers(list[InboxRow]))

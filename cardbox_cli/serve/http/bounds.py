@@ -5,7 +5,7 @@ server fails.
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cardbox_cli.serve.http.errors import answer, logged, told
+from cardbox_cli.serve.http.errors import answer, headers_for, logged, told
 
 MOST = 1 << 20
 """Bytes of a request's body."""
@@ -69,7 +69,7 @@ class Bounds:
         except Exception as exc:
             logged(scope, exc)
             if not has_begun:
-                await answer(*told(exc))(scope, receive, marked)
+                await answer(*told(exc), headers_for(exc))(scope, receive, marked)
 
 
 async def _body(receive: Receive) -> bytes | None:

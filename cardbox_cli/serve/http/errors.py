@@ -1,6 +1,7 @@
 """What goes wrong, as it is told over HTTP: `{"detail": {"error_code", "error_message"}}`, never a stack."""
 
 import logging
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -13,6 +14,8 @@ from starlette.types import Scope
 from cardbox_cli import errors
 from cardbox_cli.errors import CbxError
 from cardbox_cli.serve.http.addresses import path_of
+from cardbox_cli.serve.http.outages import Outages
+from cardbox_cli.store.connection.driver_errors import is_cancelled
 
 _LOG = logging.getLogger("cbx.serve")
 
@@ -25,6 +28,19 @@ _KINDS: tuple[tuple[type[CbxError], int, str], ...] = (
     (errors.DatabaseUnavailable, 503, "upstream_unavailable"),
     (errors.ServiceUnavailable, 503, "upstream_unavailable"),
 )
+# All that is said of an outage, the most special first: its own words name hosts, roles and databases, and
+# whoever asks may have shown no token yet.
+_OUTAGES: tuple[tuple[type[CbxError], str], ...] = (
+    (errors.AllAtWork, "every connection to the database is at work"),
+    (errors.SchemaMissing, "the database has no table for this; `cbx db init` shows what it would add"),
+    (errors.SchemaTooNew, "a newer cbx has upgraded the database"),
+    (errors.MissingRight, "the database's role may not read this"),
+    (errors.DatabaseUnavailable, "the database cannot be reached"),
+    (errors.ServiceUnavailable, "a service cannot be reached"),
+)
+_TOO_LONG = "reading this takes longer than a statement may"
+# Seconds.
+_LATER = {"Retry-After": "10"}
 _CODES = {400: "bad_request", 401: "auth_required", 403: "auth_failed", 422: "invalid_request"}
 
 
@@ -38,33 +54,56 @@ class Refused(Exception):
         self.headers = headers
 
 
-def answer(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+def answer(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """An answer that says what is wrong."""
     detail = {"error_code": code, "error_message": message.encode("utf-8", "replace").decode()}
     return JSONResponse({"detail": detail}, status_code=status, headers=headers)
 
 
 def told(exc: Exception) -> tuple[int, str, str]:
-    """The status, the code and the words for a failure. What nobody expected says nothing of itself."""
+    """The status, the code and the words for a failure. What nobody expected says nothing of itself, and what
+    keeps the database from answering not why."""
     if isinstance(exc, Refused):
         return exc.status, _code(exc.status), exc.message
     for kind, status, code in _KINDS:
         if isinstance(exc, kind):
-            return status, code, f"{exc.message}: {exc.hint}" if status == 503 and exc.hint else exc.message
+            return status, code, _outage(exc) if status == 503 else exc.message
     return 500, "internal_error", "the server failed; its log says why"
 
 
+def headers_for(exc: Exception) -> Mapping[str, str] | None:
+    """The headers that belong to a failure."""
+    if isinstance(exc, Refused | HTTPException):
+        return exc.headers
+    return _LATER if _is_outage(exc) else None
+
+
 def logged(scope: Scope, exc: Exception) -> None:
-    """Log a failure that nobody expected, once."""
-    _LOG.error("%s %s failed", scope["method"], path_of(scope), exc_info=exc)
+    """Log a failure that whoever runs the server must know of: what nobody expected each time, what keeps the
+    database from answering once."""
+    if isinstance(exc, CbxError) and _is_outage(exc):
+        outages: Outages = scope["app"].state.outages
+        outages.log(exc)
+    elif told(exc)[0] == 500:
+        _LOG.error("%s %s failed", scope["method"], path_of(scope), exc_info=exc)
+
+
+def _is_outage(exc: Exception) -> bool:
+    return isinstance(exc, tuple(kind for kind, _ in _OUTAGES))
+
+
+def _outage(exc: CbxError) -> str:
+    if is_cancelled(exc):
+        return _TOO_LONG
+    return next(words for kind, words in _OUTAGES if isinstance(exc, kind))
 
 
 def answer_errors(app: FastAPI) -> None:
     """Have an app answer failures so. Those that nobody expected are `bounds.py`'s."""
 
-    async def failed(_: Request, exc: Exception) -> JSONResponse:
-        status, code, message = told(exc)
-        return answer(status, code, message, exc.headers if isinstance(exc, Refused) else None)
+    async def failed(request: Request, exc: Exception) -> JSONResponse:
+        logged(request.scope, exc)
+        return answer(*told(exc), headers_for(exc))
 
     async def invalid(_: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, RequestValidationError)
@@ -72,8 +111,7 @@ def answer_errors(app: FastAPI) -> None:
 
     async def http(_: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, HTTPException)
-        headers = dict(exc.headers) if exc.headers else None
-        return answer(exc.status_code, _code(exc.status_code), str(exc.detail), headers)
+        return answer(exc.status_code, _code(exc.status_code), str(exc.detail), headers_for(exc))
 
     app.add_exception_handler(Refused, failed)
     app.add_exception_handler(CbxError, failed)

@@ -1,5 +1,6 @@
 """The server around the app: it listens, and ends when it is told to."""
 
+import logging
 import socket
 
 import uvicorn
@@ -32,11 +33,28 @@ def listen(options: ServeOptions) -> socket.socket:
 
 def serve(app: FastAPI, listening: socket.socket, options: ServeOptions) -> None:
     """Answer requests until SIGINT or SIGTERM. No address with its query is ever logged."""
-    uvicorn.Server(configured(app, options)).run(sockets=[listening])
+    server_of(app, options).run(sockets=[listening])
 
 
-def configured(app: FastAPI, options: ServeOptions) -> uvicorn.Config:
-    """How uvicorn serves it."""
+def server_of(app: FastAPI, options: ServeOptions) -> uvicorn.Server:
+    """A server that answers for an app, and ends quickly and quietly."""
+    return _Server(_configured(app, options), app)
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End streams at once, and what else is being sent after its grace."""
+        self._app.state.following.end()
+        # What is cut off then is no error: whoever ended the server did it.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        await super().shutdown(sockets)
+
+
+def _configured(app: FastAPI, options: ServeOptions) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=Connection,

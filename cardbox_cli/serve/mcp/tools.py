@@ -31,7 +31,7 @@ from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardFilter, CardStore
 from cardbox_cli.store.connection.lending import Lending
-from cardbox_cli.store.projects import require_known
+from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.views.boxes import BoxViews
 from cardbox_cli.store.views.found_cards import found_cards, found_pattern
 from cardbox_cli.store.views.turns import TurnFilter, TurnViews
@@ -139,11 +139,7 @@ def _of_turns(read: Reader) -> list[Callable[..., list[str]]]:
                 return why_answer(project.diagnoser.turn(turn), option)
             if agent is not None:
                 return why_answer(project.diagnoser.agent(agent), option)
-            survey = project.diagnoser.survey()
-            if not (survey.problems or survey.looked_at):
-                # That nothing is stuck is no answer about a project that is not there.
-                require_known(project.database, project.project_id)
-            return survey_answer(survey, option)
+            return survey_answer(project.survey(), option)
 
         by_agent = None if agent is None else "--agent"
         everything = None if turn or agent else "--all"
@@ -268,6 +264,6 @@ def _box(project: Project, given: str | None) -> str | None:
     return None if given is None else BoxStore(project.database, project.project_id).resolve(given)
 
 
-def lending_of(connect: Callable[[], Any], *, longest: float) -> Lending:
+def lending_of(target: Target, *, longest: float) -> Lending:
     """The connections of a server: few, for an agent asks one thing after the other."""
-    return Lending(connect, most=2, longest=timedelta(seconds=longest))
+    return Lending(target, most=2, longest=timedelta(seconds=longest))

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from cardbox_cli.errors import CbxError
 from cardbox_cli.serve.http.addresses import address_of
-from cardbox_cli.serve.http.errors import Refused, logged, told
+from cardbox_cli.serve.http.errors import headers_for, logged, told
 from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.serve.page.templating import plain_page
 
@@ -44,25 +44,24 @@ class PageRoute(ReadingRoute):
 
 def error_page(request: Request, exc: Exception) -> Response:
     """The page that says what failed. What nobody expected is logged, and says nothing of itself."""
-    hint = exc.hint if isinstance(exc, CbxError) else None
-    headers = exc.headers if isinstance(exc, Refused | HTTPException) else None
     if isinstance(exc, RequestValidationError):
         status, message = 400, "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in exc.errors()[:3])
     elif isinstance(exc, HTTPException):
         status, message = exc.status_code, str(exc.detail)
     else:
         status, _, message = told(exc)
-    if status == 500:
+    if status >= 500:
         logged(request.scope, exc)
     return plain_page(
         request,
         "login.html" if status == 401 else "error.html",
         code=status,
-        headers=headers,
+        headers=headers_for(exc),
         status=status,
         title=_TITLES.get(status) or HTTPStatus(status).phrase,
         message=message,
-        hint=hint,
+        # Of an outage it says where the database is.
+        hint=exc.hint if isinstance(exc, CbxError) and status < 500 else None,
         trouble=None,
         here=address_of(request.scope),
     )

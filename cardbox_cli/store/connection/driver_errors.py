@@ -70,6 +70,12 @@ def is_refusal(exc: CbxError) -> bool:
     return isinstance(cause, psycopg.Error) and cause.sqlstate in ("42501", "25006", "53100", "57014")
 
 
+def is_cancelled(exc: CbxError) -> bool:
+    """Whether a statement took longer than it may."""
+    cause = exc.__cause__
+    return isinstance(cause, psycopg.Error) and cause.sqlstate == "57014"
+
+
 def is_collision(exc: CbxError) -> bool:
     """Whether another transaction was in the way, so that the same again may succeed."""
     cause = exc.__cause__

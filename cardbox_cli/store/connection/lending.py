@@ -1,25 +1,26 @@
 """Connections that many threads borrow, each for one look: open ones are kept, with what they know of tables.
 
-What is lent can read only, and no statement of it takes longer than it may.
+What is lent can read only, and no statement of it takes longer than it may. The first connection starts an
+embedded server that is down; what somebody stopped after that stays down.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from threading import BoundedSemaphore, Lock
 
-from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.errors import AllAtWork
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target
 
 
 class Lending:
-    """At most `most` connections by `connect`. A statement on one ends after `longest`."""
+    """At most `most` connections to `target`. A statement on one ends after `longest`."""
 
-    def __init__(
-        self, connect: Callable[[], Database], *, most: int, longest: timedelta, patience: float = 10
-    ) -> None:
+    def __init__(self, target: Target, *, most: int, longest: timedelta, patience: float = 10) -> None:
         """Who finds all of them lent waits for so many seconds of `patience`."""
-        self._connect = connect
+        self._target = target
+        self._was_connected = False
         self._longest = longest
         self._patience = patience
         self._places = BoundedSemaphore(most)
@@ -31,8 +32,8 @@ class Lending:
     def snapshot(self) -> Iterator[Database]:
         """A connection, within one snapshot of its database.
 
-        Raises DatabaseUnavailable where none can be had. One that has broken meanwhile is replaced before
-        anything is read.
+        Raises DatabaseUnavailable where none can be had, AllAtWork where all are lent. One that has broken
+        meanwhile is replaced before anything is read.
         """
         with self._lent() as database, self._snapshot_of(database):
             yield database
@@ -60,7 +61,7 @@ class Lending:
     @contextmanager
     def _lent(self) -> Iterator[Database]:
         if not self._places.acquire(timeout=self._patience):
-            raise DatabaseUnavailable("every connection of the server is at work", hint="ask again later")
+            raise AllAtWork("every connection of the server is at work", hint="ask again later")
         try:
             database = self._taken()
             try:
@@ -83,7 +84,8 @@ class Lending:
             if database.answers():
                 return database
             database.close()
-        database = self._connect()
+        database = Database.open_target(self._target, again=self._was_connected)
+        self._was_connected = True
         database.keep_plans()
         if database.direct:
             database.limit_statements(self._longest, once=False)

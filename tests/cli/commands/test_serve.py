@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
+from cardbox_cli.model.cards import draft_card
+from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import PATIENCE, Shell
 from tests.conftest import PROJECT, Cbx
@@ -52,6 +55,34 @@ def test_it_answers_until_ctrl_c(shell: Shell) -> None:
         _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 130
         assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+def test_it_ends_at_once_and_quietly_whoever_follows(
+    shell: Shell, ask: Asked, sent: signal.Signals, code: int
+) -> None:
+    with served(shell) as (process, client), client.stream("GET", f"{ADDRESS}/events") as stream:
+        lines = stream.iter_lines()
+        assert next(lines) == "retry: 3000"
+        began = time.monotonic()
+        process.send_signal(sent)
+        assert [line for line in lines if line] == []
+        _, err = process.communicate(timeout=PATIENCE)
+        # Answers that are being sent had three seconds.
+        assert time.monotonic() - began < 3
+        assert (process.returncode, err.strip()) == (code, b"interrupted" if code == 130 else b"")
+
+
+def test_what_nobody_reads_is_cut_off_quietly(shell: Shell, database: Database) -> None:
+    CardStore(database, PROJECT).add(draft_card("agent.thought", "x" * 12_000_000, card_id="large"))
+    with served(shell) as (process, client):
+        place = (client.base_url.host, client.base_url.port)
+        with socket.create_connection(place, timeout=PATIENCE) as asking:
+            asking.sendall(f"GET {ADDRESS}/cards/large HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 2)
+            assert asking.recv(1)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, err.strip()) == (130, b"interrupted")
 
 
 def test_what_changes_is_told_as_it_changes_and_no_stream_holds_the_server(shell: Shell, ask: Asked) -> None:

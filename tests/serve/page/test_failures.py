@@ -49,6 +49,16 @@ def test_failures_of_the_api_are_none_of_these(api: TestClient) -> None:
     assert api.get("/projects/p/boxes/none").json()["detail"]["error_code"] == "not_found"
 
 
+def test_of_a_project_that_is_not_there_no_page_says_that_it_is_well(
+    runtime: Runtime, api: TestClient
+) -> None:
+    page = api.get("/inspect/nope")
+    assert page.status_code == 404
+    assert "no project 'nope'" in check(page.text).text
+    listed = api.get("/inspect/nope/agents")
+    assert (listed.status_code, "there is no project nope" in check(listed.text).text) == (200, True)
+
+
 def test_nothing_of_another_project_is_shown(project: Runtime, api: TestClient) -> None:
     turns = re.findall(r"/turns/(turn_[0-9a-f]+)", api.get(START).text)
     assert turns

@@ -4,12 +4,16 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
 import pytest
 
 from cardbox_cli.errors import DatabaseUnavailable
+from cardbox_cli.store.connection.lending import Lending
+from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
 from tests.store.embedded.helpers import REPOSITORY, has_kept_row, until
 
@@ -61,6 +65,23 @@ def test_a_worker_waits_for_a_server_that_was_stopped(made_home: Path) -> None:
     finally:
         worker.kill()
         worker.wait()
+
+
+def test_who_only_reads_does_not_start_it_again(made_home: Path) -> None:
+    """As `cbx serve` and `cbx mcp` read. Their first connection may start it, as that of any command."""
+    server = EmbeddedServer(made_home)
+    target = Target(None, "a test", made_home)
+    with closing(Lending(target, most=1, longest=timedelta(seconds=30))) as lending:
+        with lending.snapshot():
+            pass
+        assert server.stop()
+        for _ in range(2):
+            with pytest.raises(DatabaseUnavailable, match="does not run"), lending.snapshot():
+                pass
+            assert not server.status().running
+        server.start()
+        with lending.snapshot() as database:
+            assert database.now()
 
 
 def _has_worker(server: EmbeddedServer) -> bool:

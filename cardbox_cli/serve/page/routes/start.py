@@ -14,6 +14,7 @@ from cardbox_cli.serve.listing import LINES, Behind, following, mark_of
 from cardbox_cli.serve.page.errors import PageRoute
 from cardbox_cli.serve.page.look import Look, Looking
 from cardbox_cli.serve.page.templating import page
+from cardbox_cli.store.projects import is_known
 from cardbox_cli.store.roster import AgentFilter, RosterStore
 from cardbox_cli.store.views.turns import TurnFilter, TurnViews
 
@@ -28,7 +29,7 @@ _AGENTS = 200
 @routes.get("")
 def start(look: Looking, status: str | None = None, behind: Behind = None) -> HTMLResponse:
     """What is not well, and the newest turns."""
-    survey = look.diagnoser.survey()
+    survey = look.survey()
     status = status if status in TURN_STATUSES else None
     with look.database.snapshot():
         turns, older = _turns(look, TurnFilter(status=status, behind=mark_of(behind)))
@@ -78,6 +79,7 @@ def agents(look: Looking, behind: str | None = None) -> HTMLResponse:
         "agents.html",
         view="Agents",
         agents=sorted(rows, key=_urgency),
+        has_project=bool(rows) or is_known(look.database, look.project_id),
         older=look.links.agents(behind=listed[_AGENTS - 1].agent_id) if len(listed) > _AGENTS else None,
     )
 
