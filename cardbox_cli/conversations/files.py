@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cardbox_cli.context.providers.provider import CHAT_SHAPE, MessageShape
+from cardbox_cli.context.providers.provider import CHAT_SHAPE, MessageShape, has_role
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
-from cardbox_cli.conversations.json_files.documents import Documents
+from cardbox_cli.conversations.json_files.documents import Document, Documents
 from cardbox_cli.conversations.json_files.window import LazyList, held
 from cardbox_cli.errors import InvalidConversation
 
@@ -60,12 +60,27 @@ def find_messages(
         yield _of_documents(documents)
         return
     finder = _Finder(shape, at)
-    for place, document in documents:
-        if is_list(document) and not shape.is_message(next(iter(document), None)):
-            for index, item in enumerate(_parts(document)):
-                yield from finder.all(item, f"{place}[{index}]")
-        else:
-            yield from finder.all(document, place)
+    for place, document in values_in(documents, shape.is_message):
+        yield from finder.all(document, place)
+
+
+def values_in(documents: Documents, is_message: Callable[[Any], bool] = has_role) -> Iterator[Document]:
+    """The values of a file with those of its lists apart, as if each stood in a line of its own.
+
+    A list that begins with a message stays whole.
+    """
+    for document in documents:
+        yield from _values_in(document, is_message)
+
+
+def _values_in(document: Document, is_message: Callable[[Any], bool], depth: int = 0) -> Iterator[Document]:
+    place, value = document
+    first = next(iter(_parts(value)), None) if is_list(value) else None
+    if not is_list(value) or depth > _DEPTH or is_message(first) or (depth and value == []):
+        yield document
+        return
+    for index, item in enumerate(_parts(value)):
+        yield from _values_in(Document(f"{place}[{index}]", item), is_message, depth + 1)
 
 
 def lists_within(

@@ -1,13 +1,15 @@
 """Which format a file is in, and by what that is known.
 
-Every value of the file is asked: one that bears the marks of another format than an earlier one makes the
-file a mixture, which is refused naming both. What marks a format has stands with the format.
+Every value of the file is asked, and so is every item of a list that is no conversation: one that bears the
+marks of another format than an earlier one makes the file a mixture, which is refused naming both. What marks
+a format has stands with the format.
 """
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from cardbox_cli.conversations.conversation import Format
+from cardbox_cli.conversations.files import values_in
 from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.errors import InvalidConversation
 
@@ -40,22 +42,24 @@ def recognise(documents: Documents, formats: Sequence[Format], default: Format) 
     found: _Marked | None = None
     plain: list[tuple[str, Any]] = []
     ask = sorted(formats, key=lambda each: not each.tells_all)
-    for place, value in documents:
+    for place, value in values_in(documents):
         marked = _mark(place, value, ask)
-        if found is None and marked is None:
+        if marked is None and found is not None:
+            _check_may_be(found, place, value, formats, default)
+        elif marked is None:
             plain += [(place, value)] if len(plain) < _REMEMBERED else []
         elif found is None:
             found = marked
-        elif marked is None:
-            _check_may_be(found, place, value, formats, default)
+            ask.sort(key=lambda each: not (each.tells_all and each is marked.format))
         elif marked.format.name not in (found.format.name, *found.format.holds):
             raise _mixture(found, marked)
     if found is None:
         return Recognised(default, _UNMARKED)
     for place, value in plain:
         _check_may_be(found, place, value, formats, default)
-    line = found.place.removeprefix(documents.name).removeprefix(":")
-    return Recognised(found.format, f"line {line}: {found.evidence}" if line else found.evidence)
+    within = found.place.removeprefix(documents.name)
+    where = f"line {within[1:]}: " if within.startswith(":") else f"{within}: " if within else ""
+    return Recognised(found.format, f"{where}{found.evidence}")
 
 
 def _mark(place: str, value: Any, formats: Sequence[Format]) -> _Marked | None:
@@ -89,7 +93,7 @@ def check_named(documents: Documents, named: Format, formats: Sequence[Format]) 
     none of the format that it is said to be in; and for one that this would mostly leave unread."""
     others = [each for each in formats if each.tells_all and each.name != named.name]
     is_marked, unread, total = False, 0, 0
-    for place, value in documents:
+    for place, value in values_in(documents):
         is_marked = is_marked or named.marks(value) is not None
         if is_marked and named.reads is None:
             return

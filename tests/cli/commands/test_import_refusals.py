@@ -75,8 +75,17 @@ CASES = {
     "plain and Claude Code": Case(lines(USER, LINE), ":2 is in the format claude-code (a line has a type and 'sessionId'), "),
     "Claude Code and plain": Case(lines(LINE, USER), ":1 is in the format claude-code (a line has a type and 'sessionId'), "),
     "Responses and Bedrock": Case(lines({"input": [ITEM]}, {"messages": [CONVERSE]}), ":1 is in the format openai-responses (an item is of type 'function_call'), "),
-    "LangChain and ShareGPT": Case(lines([HUMAN], {"conversations": [TURN]}), ":1 is in the format langchain (a message is of LangChain's type 'human'), "),
+    "LangChain and ShareGPT": Case(lines([HUMAN], {"conversations": [TURN]}), ":1[0] is in the format langchain (a message is of LangChain's type 'human'), "),
     "spans and messages": Case(lines(SPAN, {"messages": [CALLS]}), ":1 is in the format otel (a span has 'gen_ai.input.messages'), "),
+    # the same in a list
+    "Gemini and Responses in a list": Case(json.dumps([{"contents": [CONTENT]}, {"model": "m", "input": [USER]}]), "[0] is in the format gemini (a message has 'parts'), "),
+    "OpenAI and Anthropic in a list": Case(json.dumps([{"messages": [CALLS]}, {"system": "Be kind.", "messages": [USER]}]), "[0] is in the format openai (a message has 'tool_calls'), "),
+    "OpenAI and Gemini in a list": Case(json.dumps([{"model": "m", "messages": [USER]}, {"contents": [CONTENT]}]), "[1] is in the format gemini (a message has 'parts'), "),
+    "mixed in a list of lists": Case(json.dumps([[{"messages": [CALLS]}], [{"contents": [CONTENT]}]]), "[0][0] is in the format openai (a message has 'tool_calls'), "),
+    "lists of messages of both": Case(json.dumps([[USER, CALLS], [USER, USES]]), "[0] is in the format openai (a message has 'tool_calls'), "),
+    "lines and messages in a list": Case(json.dumps([LINE, {"messages": [CALLS]}]), "[0] is in the format claude-code (a line has a type and 'sessionId'), "),
+    "spans and messages in a list": Case(json.dumps([SPAN, {"messages": [CALLS]}]), "[0] is in the format otel (a span has 'gen_ai.input.messages'), "),
+    "a list that is too large to hold": Case(json.dumps([{"contents": [CONTENT]}, *([{"contents": [{"role": "user", "parts": [{"text": "x" * 9999}]}]}] * 300), {"messages": [CALLS]}]), "[0] is in the format gemini (a message has 'parts'), "),
     # said to be in another format
     "Gemini as OpenAI's": Case(json.dumps({"contents": [CONTENT]}), " is in the format gemini, not openai: a message has 'parts'", "openai"),
     "Bedrock as Anthropic's": Case(json.dumps({"messages": [CONVERSE]}), " is in the format bedrock-converse, not anthropic: a block has 'toolUse' and no 'type'", "anthropic"),
