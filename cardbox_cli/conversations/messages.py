@@ -3,7 +3,7 @@
 One format for all providers; what a message of theirs is stands in their records (`context/providers`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -70,11 +70,54 @@ class _Files:
     def fits(self, value: Any) -> bool:
         """Whether a value without a mark may be a message of the provider's, or hold some."""
         shape = self._files.shape
-        return shape.is_message(value) or next(lists_within(value, (shape,)), None) is not None
+        if shape.is_message(value):
+            return self._files.problem(value) is None
+        return any(self._may_be(*found) for found in lists_within(value, (shape,)))
+
+    def _may_be(self, messages: Iterable[Any], beside: Mapping[str, Any]) -> bool:
+        """Whether messages without a mark may be the provider's. What stands where another's requests have
+        their messages is that other's, where such messages look like no other's at all."""
+        if not self._files.shape.is_own:
+            return True
+        return not self._owners(messages, beside) and all(
+            self._files.problem(each) is None for each in messages
+        )
+
+    def _owners(self, messages: Iterable[Any], beside: Mapping[str, Any]) -> list[Provider]:
+        """The other providers whose requests have their messages where these stand, none where this one's
+        have them there, too."""
+        key = next((key for key, value in beside.items() if value is messages), None)
+        if key is None or key == self._files.shape.key:
+            return []
+        return [each for each in providers() if each.files.shape.key == key]
+
+    def _check_nothing_lost(self, found: MessageList) -> None:
+        """Raise InvalidConversation for messages of another provider's request, which would lose what stands
+        beside them."""
+        owners = self._owners(found.messages, found.beside)
+        if not owners or any(key in found.beside for key in (*ID_KEYS, *TITLE_KEYS)):
+            return
+        owner = next((each for each in owners if each.files.marks_beside(found.beside)), owners[0])
+        lost = self._lost(found, owner)
+        if lost is not None:
+            name, key = self._provider.name, self._files.shape.key
+            raise InvalidConversation(
+                f"{found.place}: {lost!r} stands beside {owner.files.shape.key!r}, where requests to "
+                f"{owner.title} have their messages; in the format {name} it would be lost",
+                hint=f"--from {owner.name} reads such requests; else put the messages at {key!r}",
+            )
+
+    def _lost(self, found: MessageList, owner: Provider) -> str | None:
+        """The first key of a request to `owner` that would be lost; what is no request has none."""
+        beside = [key for key in found.beside if key != owner.files.shape.key]
+        if not self._files.shape.is_own and not owner.files.marks_beside(found.beside):
+            beside = [key for key in beside if key in ("model", "tools")]
+        return next(iter(beside), None)
 
     def read(self, documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
         """The conversations in a file: lists of messages under whatever key."""
         for found in find_messages(documents, at, self._files.shape):
+            self._check_nothing_lost(found)
             entries = Rereadable(partial(self._entries, found))
             yield found.conversation(self._provider.name, entries, self._request(found))
 

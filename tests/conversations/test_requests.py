@@ -166,7 +166,7 @@ def _bedrock_blocks() -> st.SearchStrategy[Any]:
         st.fixed_dictionaries({"toolUse": call | _values}),
         st.fixed_dictionaries({"toolResult": answer | _values}),
         st.fixed_dictionaries({"reasoningContent": _values}),
-        _objects,
+        _objects.filter(lambda value: "type" not in value),
     )
 
 
@@ -197,7 +197,7 @@ _documents = st.one_of(
     st.tuples(
         st.just("bedrock-converse"),
         st.fixed_dictionaries(
-            {"messages": st.lists(st.fixed_dictionaries({"role": st.sampled_from(_roles["bedrock-converse"]), "content": st.lists(_bedrock_blocks(), max_size=3) | _values}), max_size=3)},
+            {"messages": st.lists(st.fixed_dictionaries({"role": st.sampled_from(_roles["bedrock-converse"]), "content": st.lists(_bedrock_blocks(), max_size=3) | _values.filter(lambda value: not isinstance(value, str | list))}), max_size=3)},
             optional={"system": _values, "inferenceConfig": _values, "toolConfig": _values},
         ),
     ),

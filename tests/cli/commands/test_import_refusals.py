@@ -16,6 +16,7 @@ CONVERSE = {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c", "nam
 CONTENT = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}
 ITEM = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 LINE = {"type": "user", "sessionId": "s", "uuid": "u", "message": USER}
+TOOLS = [{"type": "function", "function": {"name": "f"}}]
 HUMAN = {"type": "human", "data": {"content": "Hi"}}
 TURN = {"from": "human", "value": "Hi"}
 SPAN = {"attributes": {"gen_ai.input.messages": [{"role": "user", "parts": []}]}}
@@ -77,6 +78,16 @@ CASES = {
     "Responses and Bedrock": Case(lines({"input": [ITEM]}, {"messages": [CONVERSE]}), ":1 is in the format openai-responses (an item is of type 'function_call'), "),
     "LangChain and ShareGPT": Case(lines([HUMAN], {"conversations": [TURN]}), ":1[0] is in the format langchain (a message is of LangChain's type 'human'), "),
     "spans and messages": Case(lines(SPAN, {"messages": [CALLS]}), ":1 is in the format otel (a span has 'gen_ai.input.messages'), "),
+    # requests whose messages look like those of others
+    "chat and Responses": Case(lines({"model": "m", "messages": [USER], "tools": TOOLS}, {"model": "m", "input": "y"}), ":2 is in the format openai-responses ('input' stands beside 'model'), "),
+    "Responses and chat": Case(lines({"model": "m", "input": "y"}, {"model": "m", "messages": [USER], "tools": TOOLS}), ":1 is in the format openai-responses ('input' stands beside 'model'), "),
+    "chat and Responses of a batch": Case(lines({"custom_id": "1", "body": {"model": "m", "messages": [USER]}}, {"custom_id": "2", "body": {"model": "m", "input": "y"}}), ":2 is in the format openai-responses ('input' stands beside 'model'), "),
+    "Bedrock and Responses without a model": Case(lines({"messages": [CONVERSE]}, {"input": [USER]}), ":1 is in the format bedrock-converse (a block has 'toolUse' and no 'type'), "),
+    "Bedrock and chat": Case(lines({"messages": [CONVERSE]}, {"model": "m", "messages": [USER], "tools": TOOLS}), ":1 is in the format bedrock-converse (a block has 'toolUse' and no 'type'), "),
+    "chat as Responses, with a model": Case(json.dumps({"messages": [USER], "model": "m"}), ": 'model' stands beside 'messages', where requests to OpenAI have their messages; in the format openai-responses it would be lost", "openai-responses"),
+    "chat as Responses, with parameters": Case(json.dumps({"messages": [USER], "temperature": 1}), ": 'temperature' stands beside 'messages', ", "openai-responses"),
+    "contents that are chat, with a config": Case(json.dumps({"contents": [USER], "generationConfig": {}}), ": 'generationConfig' stands beside 'contents', where requests to Gemini have their messages", "openai"),
+    "chat as Bedrock's": Case(json.dumps({"messages": [USER]}), ": message 0: the content of a message is a list of blocks, not a text", "bedrock-converse"),
     # the same in a list
     "Gemini and Responses in a list": Case(json.dumps([{"contents": [CONTENT]}, {"model": "m", "input": [USER]}]), "[0] is in the format gemini (a message has 'parts'), "),
     "OpenAI and Anthropic in a list": Case(json.dumps([{"messages": [CALLS]}, {"system": "Be kind.", "messages": [USER]}]), "[0] is in the format openai (a message has 'tool_calls'), "),
