@@ -32,6 +32,7 @@ class _Marked(NamedTuple):
 # How many values without a mark are remembered until one has a mark: a file may have any number of them.
 _REMEMBERED = 1000
 _UNMARKED = "nothing marks another format"
+_SHAPE = "by its shape"
 
 
 def recognise(documents: Documents, formats: Sequence[Format], default: Format) -> Recognised:
@@ -77,7 +78,7 @@ def _check_may_be(found: _Marked, place: str, value: Any, formats: Sequence[Form
         return
     other = next((each for each in (default, *formats) if each.fits(value)), None)
     if other is not None:
-        raise _mixture(found, _Marked(place, other, "by its shape"))
+        raise _mixture(found, _Marked(place, other, _SHAPE))
 
 
 def _mixture(one: _Marked, other: _Marked) -> InvalidConversation:
@@ -88,11 +89,12 @@ def _mixture(one: _Marked, other: _Marked) -> InvalidConversation:
     )
 
 
-def check_named(documents: Documents, named: Format, formats: Sequence[Format]) -> None:
+def check_named(documents: Documents, named: Format, formats: Sequence[Format], default: Format) -> None:
     """Raise InvalidConversation for a file that bears the marks of another format, which leave no doubt, and
-    none of the format that it is said to be in; and for one that this would mostly leave unread."""
+    none of the format that it is said to be in; for one that this would mostly leave unread, and for one of
+    which nothing may be in it."""
     others = [each for each in formats if each.tells_all and each.name != named.name]
-    is_marked, unread, total = False, 0, 0
+    is_marked, may_be, unread, total = False, False, 0, 0
     for place, value in values_in(documents):
         is_marked = is_marked or named.marks(value) is not None
         if is_marked and named.reads is None:
@@ -103,9 +105,27 @@ def check_named(documents: Documents, named: Format, formats: Sequence[Format]) 
                 f"{place} is in the format {marked.format.name}, not {named.name}: {marked.evidence}",
                 hint=f"--from {marked.format.name} reads it",
             )
+        may_be = may_be or named.fits(value)
         total, unread = total + 1, unread + (named.reads is not None and not named.reads(value))
     if unread * 2 > total:
         raise InvalidConversation(
             f"{documents.name}: {unread} of {total} lines say nothing in the format {named.name}",
             hint="name the format that they are in with --from; nothing was imported",
         )
+    if not (is_marked or may_be):
+        _check_is_nothing_else(documents, named, (default, *formats))
+
+
+def _check_is_nothing_else(documents: Documents, named: Format, formats: Sequence[Format]) -> None:
+    """Raise InvalidConversation for a file that looks like any of these formats but the named one."""
+    others = [each for each in formats if each.name != named.name]
+    for place, value in values_in(documents):
+        other = _mark(place, value, others)
+        shaped = next((each for each in others if each.fits(value)), None) if other is None else None
+        found = _Marked(place, shaped, _SHAPE) if shaped is not None else other
+        if found is not None:
+            raise InvalidConversation(
+                f"{documents.name}: nothing in it is in the format {named.name}; {place} looks like "
+                f"{found.format.name} ({found.evidence})",
+                hint=f"--from {found.format.name} reads it; nothing was imported",
+            )
