@@ -4,13 +4,14 @@ Finds in documents the conversations that are lists of messages, in the file's o
 and files of another build, are the formats' business.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 
 from cardbox_cli.context.providers.provider import CHAT_SHAPE, MessageShape, has_role
+from cardbox_cli.context.providers.registry import providers
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.json_files.documents import Document, Documents
 from cardbox_cli.conversations.json_files.window import LazyList, held
@@ -22,6 +23,8 @@ TITLE_KEYS = ("title", "name", "subject")
 # How deep below a conversation's top its messages are looked for, and what may hold some.
 _DEPTH = 3
 _HOLDERS = frozenset((dict, list, LazyList))
+# A list of messages, and the object that holds it.
+_Held = tuple[Iterable[Any], dict[str, Any]]
 
 
 class MessageList(msgspec.Struct, frozen=True):
@@ -151,6 +154,7 @@ class _Finder(NamedTuple):
         found = self._lists(item)
         if self.shape.is_own:  # what stands at its own key is meant
             found = {path: pair for path, pair in found.items() if self._is_at_key(path)} or found
+            found |= _of_other_requests(found)
         if len(found) == 1:
             [(messages, holder)] = found.values()
             return MessageList(messages, holder, item, place)
@@ -190,7 +194,7 @@ class _Finder(NamedTuple):
         """Whether the items of a list are lists, each a conversation."""
         return is_list(next(iter(_parts(value)), None))
 
-    def _lists(self, item: Any) -> dict[str, tuple[Iterable[Any], dict[str, Any]]]:
+    def _lists(self, item: Any) -> dict[str, _Held]:
         """The lists of messages in `item` with their holders, by dotted key, of the shallowest level."""
         level = {"": item}
         for _ in range(_DEPTH):
@@ -229,6 +233,17 @@ def _is_message_list(path: str, value: Any, shape: MessageShape) -> bool:
     if path.split(".")[-1] == shape.key:
         return value == [] or not _all(value, lambda item: not shape.is_message(item))
     return value != [] and _all(value, shape.is_message)
+
+
+def _of_other_requests(found: Mapping[str, _Held]) -> dict[str, _Held]:
+    """The messages that stand beside those found, where requests to other providers have theirs."""
+    return {
+        f"{path[: -len(own)]}{key}": (holder[key], holder)
+        for path, (_, holder) in found.items()
+        for own in [path.split(".")[-1]]
+        for key, shape in ((each.files.shape.key, each.files.shape) for each in providers())
+        if key != own and holder.get(key) and _is_message_list(key, holder[key], shape)
+    }
 
 
 def _all(items: Any, test: Callable[[Any], bool]) -> bool:

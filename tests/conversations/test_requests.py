@@ -66,6 +66,28 @@ def test_a_system_prompt_as_others_spell_it_comes_back(
     assert same(exact_json.read(export(box.box_id, "openai")), request)
 
 
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"prompt": {"id": "pmpt_1", "version": "2", "variables": {"city": "Bern"}}},
+        {"conversation": "conv_1"},
+        {"conversation": {"id": "conv_1"}},
+        {"reasoning": {"effort": "low"}},
+        {"text": {"verbosity": "low"}},
+        {"background": True},
+        {"max_tool_calls": 2},
+    ],
+)
+@pytest.mark.parametrize("given", ["x", [{"role": "user", "content": "x"}]])
+def test_a_request_to_the_responses_needs_no_model(
+    import_text: ImportText, export: Export, beside: dict[str, Any], given: Any
+) -> None:
+    text = json.dumps({**beside, "input": given})
+    assert choose_format(None, documents_in(text)).format.name == "openai-responses"
+    [box] = import_text("openai-responses", text)
+    assert json.loads(export(box.box_id, "openai-responses")) == {**beside, "input": given}
+
+
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_request_is_known_and_comes_back_whole(import_text: ImportText, export: Export, name: str) -> None:
     text = json.dumps(REQUESTS[name])
