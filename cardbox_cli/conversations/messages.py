@@ -152,7 +152,10 @@ class _Files:
         files = self._files
         if files.draft_system is not None and entry.position in files.system_keys:
             return [files.draft_system(entry.position, entry.value[entry.position])]
-        return files.draft(self._checked(entry))
+        message = self._checked(entry)
+        for each in files.gathered(message):
+            self._check_calls(each, entry.place)
+        return files.draft(message)
 
     def draft_request(self, entry: FileEntry) -> list[CardDraft]:
         """The cards that hold the parameters and the tools of a request, and the first one all of it."""
@@ -160,6 +163,22 @@ class _Files:
         card = imported_card(PROFILE, JsonContent({"llm_config": config}))
         kept = keep(card, self._provider.name, source_message=entry.value)
         return [kept, imported_card(TOOLS, ToolContent(tools))] if tools else [kept]
+
+    def _check_calls(self, message: Any, place: str) -> None:
+        """Raise InvalidConversation for a part that calls a tool, or answers, as another provider writes it:
+        nobody would see that. What stands among the `tool_calls` is seen there."""
+        content = message.get("content") if isinstance(message, dict) else None
+        if not isinstance(content, list) or message.get("tool_calls"):
+            return
+        others = [each for each in providers() if each is not self._provider]
+        for number, part in enumerate(content):
+            other = next((each for each in others if each.files.calls(part)), None)
+            if other is not None:
+                raise InvalidConversation(
+                    f"{place}: content[{number}] is a tool's call or result as in the format {other.name}, "
+                    f"and the file is in the format {self._provider.name}",
+                    hint="write all of a conversation in one format; nothing was imported",
+                )
 
     def _checked(self, entry: FileEntry) -> Any:
         message, files = entry.value, self._files

@@ -88,6 +88,16 @@ def test_a_request_to_the_responses_needs_no_model(
     assert json.loads(export(box.box_id, "openai-responses")) == {**beside, "input": given}
 
 
+def test_a_call_that_stands_among_the_tool_calls_too_is_seen_there(
+    import_text: ImportText, export: Export
+) -> None:
+    block = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = {"messages": [{"role": "assistant", "content": [block], "tool_calls": [call]}]}
+    [box] = import_text("openai", json.dumps(messages))
+    assert json.loads(export(box.box_id, "openai")) == messages
+
+
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_request_is_known_and_comes_back_whole(import_text: ImportText, export: Export, name: str) -> None:
     text = json.dumps(REQUESTS[name])

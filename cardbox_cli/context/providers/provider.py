@@ -117,7 +117,9 @@ class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
     `marks_message` say, in words, by what the things beside the messages, or a message, are of no other
     format; None for what bears no mark. `system_keys` are where a system prompt stands beside the messages,
     the first one being usual, and `draft_system` makes its card of the key and the value. `gather` joins
-    messages that are stored as one, each with the number of its first. `problem` says what keeps a value from
+    messages that are stored as one, each with the number of its first, and `gathered` gives those of such a
+    one. `calls` tells a part of a message's content that calls a tool, or answers, as nobody else writes it.
+    `problem` says what keeps a value from
     being a message, where more than the role can.
 
     `draft` makes the cards of a message, ids left open; `keep_original` gives the first card what `export`
@@ -140,6 +142,8 @@ class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
     system_keys: Sequence[str] = ()
     draft_system: Callable[[str, Any], CardDraft] | None = None
     gather: Callable[[Iterable[Any]], Iterator[tuple[int, Any]]] = enumerate
+    gathered: Callable[[Any], Sequence[Any]] = lambda message: (message,)
+    calls: Callable[[Any], bool] = lambda _: False
     problem: Callable[[Any], str | None] = no_problem
     read_request: Callable[[Mapping[str, Any]], tuple[dict[str, Any], list[dict[str, Any]]]] = plain_request
     request_keys: Sequence[str] = ()

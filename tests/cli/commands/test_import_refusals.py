@@ -93,6 +93,12 @@ CASES = {
     "items where chat stands, with parameters": Case(json.dumps({"messages": [USER, ITEM], "temperature": 1}), ": 'temperature' stands beside 'messages', ", "openai-responses"),
     "contents that are chat, with a config": Case(json.dumps({"contents": [USER], "generationConfig": {}}), ": 'generationConfig' stands beside 'contents', where requests to Gemini have their messages", "openai"),
     "a text among Bedrock's blocks": Case(json.dumps({"messages": [CONVERSE, USER]}), ": message 1: the content of a message is a list of blocks, not a text"),
+    # calls as others write them, within one conversation
+    "Anthropic's call among Bedrock's blocks": Case(json.dumps({"messages": [{"role": "user", "content": [{"text": "x"}]}, USES]}), ": message 1: a block is of type 'tool_use', and Bedrock's have no type"),
+    "Anthropic's call in a block beside Bedrock's": Case(json.dumps({"messages": [CONVERSE, {"role": "assistant", "content": [*CONVERSE["content"], *USES["content"]]}]}), ": message 1: a block is of type 'tool_use', and "),
+    "Bedrock's call among Anthropic's": Case(json.dumps({"messages": [{"role": "assistant", "content": [*USES["content"], *CONVERSE["content"]]}]}), ": message 0: content[1] is a tool's call or result as in the format bedrock-converse, and the file is in the format anthropic"),
+    "Anthropic's call among OpenAI's": Case(json.dumps({"messages": [CALLS, USES]}), ": message 1: content[0] is a tool's call or result as in the format anthropic, and the file is in the format openai"),
+    "Anthropic's call among items": Case(json.dumps({"model": "m", "input": [ITEM, USES]}), ": message 0: content[0] is a tool's call or result as in the format anthropic, and "),
     # the same in a list
     "Gemini and Responses in a list": Case(json.dumps([{"contents": [CONTENT]}, {"model": "m", "input": [USER]}]), "[0] is in the format gemini (a message has 'parts'), "),
     "OpenAI and Anthropic in a list": Case(json.dumps([{"messages": [CALLS]}, {"system": "Be kind.", "messages": [USER]}]), "[0] is in the format openai (a message has 'tool_calls'), "),

@@ -51,6 +51,10 @@ def _problem(message: Any) -> str | None:
     return None if other is None else f"a block is of type {other!r}, and Bedrock's have no type"
 
 
+def _calls(block: Any) -> bool:
+    return _is_block(block) and ("toolUse" in block or "toolResult" in block)
+
+
 def _marks_message(message: Any) -> str | None:
     """What tells that a message's content is blocks that name their kind by a key."""
     content = message.get("content") if isinstance(message, dict) else None
@@ -70,6 +74,7 @@ FILES = MessageFiles(
     roles=_ROLES,
     shape=MessageShape(key="messages", is_message=_is_message, is_own=True),
     problem=_problem,
+    calls=_calls,
     marks_beside=_marks_beside,
     marks_message=_marks_message,
     system_keys=(_SYSTEM,),

@@ -13,6 +13,7 @@ from cardbox_cli.context.providers.provider import Body, MessageFiles, MessageSh
 from cardbox_cli.model.cards import Card, CardDraft
 
 _ROLES = ("user", "model", "function")
+_CALLS = frozenset(("functionCall", "functionResponse"))
 _SYSTEM_KEYS = ("systemInstruction", "system_instruction")
 
 
@@ -70,6 +71,10 @@ def _problem(message: Any) -> str | None:
     return f"the role {message['role']!r} is none of Gemini's: roles are {', '.join(_ROLES)}"
 
 
+def _calls(part: Any) -> bool:
+    return isinstance(part, dict) and "type" not in part and not _CALLS.isdisjoint(part)
+
+
 def _marks_message(message: Any) -> str | None:
     return "a message has 'parts'" if _is_message(message) else None
 
@@ -90,6 +95,7 @@ FILES = MessageFiles(
     roles=_ROLES,
     shape=MessageShape(key="contents", is_message=_is_message, is_own=True),
     problem=_problem,
+    calls=_calls,
     marks_beside=_marks_beside,
     marks_message=_marks_message,
     system_keys=_SYSTEM_KEYS,

@@ -176,6 +176,7 @@ FILES = MessageFiles(
     marks_message=_marks_message,
     system_keys=(_INSTRUCTIONS,),
     gather=_gather,
+    gathered=lambda message: _run(message) or [message],
     problem=_problem,
     draft=_draft,
     draft_system=_draft_system,
