@@ -101,12 +101,21 @@ def lists_within(
             if isinstance(item, str):
                 if any(shape.takes_text and shape.key == name for shape in shapes):
                     yield [], value
+            elif (alone := _alone(name, item, shapes)) is not None:
+                yield alone, value
             elif isinstance(item, dict | list | LazyList):
                 yield from lists_within(item, shapes, value, depth + 1, name)
     elif depth <= _DEPTH and is_list(value):
         for item in _parts(value):
             if _may_hold_lists(item, shapes):
                 yield from lists_within(item, shapes, None, depth + 1)
+
+
+def _alone(key: str, value: Any, shapes: Sequence[MessageShape]) -> list[Any] | None:
+    """The one message that stands in the place of all of a shape; None for anything else."""
+    if type(value) is not dict:
+        return None
+    return next((found for shape in shapes if (found := shape.alone(key, value)) is not None), None)
 
 
 def _may_hold_lists(item: Any, shapes: Sequence[MessageShape]) -> bool:
@@ -172,8 +181,8 @@ class _Finder(NamedTuple):
 
         `found` is what holds `item`: what stands beside it, what names it, and its place.
         """
-        if not keys and self.shape.takes_text and isinstance(item, str):
-            item = [item]
+        if not keys and (alone := self.shape.alone(self._last_key, item)) is not None:
+            item = alone
         if is_list(item) and (keys or self._is_of_lists(item)):
             for index, part in enumerate(_parts(item)):
                 each = msgspec.structs.replace(found, beside={}, top={}, place=f"{found.place}[{index}]")
@@ -189,6 +198,10 @@ class _Finder(NamedTuple):
             raise InvalidConversation(
                 f"{found.place}: there is no list of messages at {self.at!r}", hint=_keys_hint(item)
             )
+
+    @property
+    def _last_key(self) -> str:
+        return (self.at or "").split(".")[-1]
 
     def _is_of_lists(self, value: Any) -> bool:
         """Whether the items of a list are lists, each a conversation."""
@@ -207,20 +220,20 @@ class _Finder(NamedTuple):
             found = {
                 path: pair for path, pair in below.items() if _is_message_list(path, pair[0], self.shape)
             }
-            found |= self._texts(below)
+            found |= self._alone(below)
             if found:
                 return found
             level = {path: value for path, (value, _) in below.items()}
         return {}
 
-    def _texts(
+    def _alone(
         self, below: dict[str, tuple[Any, dict[str, Any]]]
     ) -> dict[str, tuple[list[Any], dict[str, Any]]]:
-        """The texts that stand in the place of messages in a request, as lists of one."""
+        """The texts, and the single messages, that stand in the place of messages, as lists of one."""
         return {
-            path: ([value], holder)
+            path: (alone, holder)
             for path, (value, holder) in below.items()
-            if self.shape.takes_text and isinstance(value, str) and self._is_at_key(path)
+            if (alone := self.shape.alone(path.split(".")[-1], value)) is not None
         }
 
     def _is_at_key(self, path: str) -> bool:

@@ -136,7 +136,7 @@ class _Files:
         """
         files, beside = self._files, found.beside
         given = beside.get(files.shape.key)
-        is_there = isinstance(given, str) or given is found.messages
+        is_there = isinstance(given, str | dict) or given is found.messages
         if not is_there or any(key in beside for key in (*ID_KEYS, *TITLE_KEYS)):
             return None
         apart = (files.shape.key, *files.system_keys)
@@ -210,6 +210,12 @@ class _Files:
         if isinstance(begin, str):
             yield f"  {indented(key)}: {indented(begin)}\n}}"
             return
+        if self._files.shape.takes_one and isinstance(begin, dict) and begin.keys() == {key}:
+            more = next(messages, None)
+            if more is None:
+                yield f"  {indented(key)}: {indented(begin[key], 2)}\n}}"
+                return
+            begin, messages = begin[key], chain([more], messages)
         yield f"  {indented(key)}: "
         yield from indented_list(chain([] if begin is None else [begin], messages), 1)
         yield "\n}"

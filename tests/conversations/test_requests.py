@@ -88,6 +88,38 @@ def test_a_request_to_the_responses_needs_no_model(
     assert json.loads(export(box.box_id, "openai-responses")) == {**beside, "input": given}
 
 
+_ONE_PART = {"text": "Hi"}
+
+
+@pytest.mark.parametrize(
+    "request_body",
+    [
+        {"system_instruction": {"parts": {"text": "Be kind."}}, "contents": {"parts": _ONE_PART}},
+        {"contents": {"role": "user", "parts": [_ONE_PART]}, "generationConfig": {"topK": 3}},
+        {"contents": {"parts": [_ONE_PART, {"text": "there"}]}},
+        {"contents": [{"role": "user", "parts": _ONE_PART}, {"role": "model", "parts": {"text": "Ho"}}]},
+        {"contents": {"parts": {"functionCall": {"name": "f", "args": {}}}, "x": 1}},
+    ],
+)
+def test_what_google_writes_as_one_object_is_read_and_comes_back(
+    import_text: ImportText, export: Export, request_body: dict[str, Any]
+) -> None:
+    text = json.dumps(request_body)
+    assert choose_format(None, documents_in(text)).format.name == "gemini"
+    [box] = import_text("gemini", text)
+    assert json.loads(export(box.box_id, "gemini")) == request_body
+    entries = read_one(request_body, "gemini")
+    if "text" in str(request_body["contents"]):
+        assert [each for each in sent(entries, "openai")["messages"] if each["content"].startswith("Hi")]
+    given = request_body["contents"]
+    count = len(given) if isinstance(given, list) else 1
+    assert len(sent(entries, "gemini")["contents"]) == count
+    [conversation] = format_named("gemini").read(
+        documents_in(json.dumps({"body": request_body})), at="body.contents"
+    )
+    assert same(back(entries_of(conversation), "gemini"), request_body)
+
+
 def test_a_call_that_stands_among_the_tool_calls_too_is_seen_there(
     import_text: ImportText, export: Export
 ) -> None:

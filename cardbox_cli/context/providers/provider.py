@@ -88,13 +88,25 @@ class MessageShape(msgspec.Struct, frozen=True):
     one of them is like.
 
     `is_own`: no other provider's look like that, so that one of them tells the format whatever else is there.
-    `takes_text`: in the place of the messages there may be one text.
+    `takes_text`: in the place of the messages there may be one text. `takes_one`: there may be one message,
+    which is an object of their key and it wherever messages are asked for.
     """
 
     key: str
     is_message: Callable[[Any], bool]
     is_own: bool = False
     takes_text: bool = False
+    takes_one: bool = False
+
+    def alone(self, key: str, value: Any) -> list[Any] | None:
+        """The messages where in their place stands one text, or one message; None where neither does."""
+        if key != self.key:
+            return None
+        if self.takes_text and isinstance(value, str):
+            return [value]
+        return (
+            [{key: value}] if self.takes_one and isinstance(value, dict) and self.is_message(value) else None
+        )
 
 
 def has_role(value: Any) -> bool:
