@@ -101,8 +101,9 @@ class PartedFiles(msgspec.Struct, frozen=True, kw_only=True):
     def _emptied(self, message: Body) -> Body:
         """A message with `[]` in the place of its parts, `{}` in that of the one part that stands alone."""
         parts = message.get(self.parts_key)
-        is_held = isinstance(parts, list) or (self.alone_key and isinstance(parts, dict))
-        return {**message, self.parts_key: type(parts)()} if is_held else message
+        if isinstance(parts, list):
+            return {**message, self.parts_key: []}
+        return {**message, self.parts_key: {}} if self.alone_key and isinstance(parts, dict) else message
 
     def keep_alone(self, message: Body, cards: list[CardDraft]) -> list[CardDraft]:
         """The cards of a message that stands alone, the first of which keeps that."""
