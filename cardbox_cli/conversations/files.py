@@ -189,11 +189,11 @@ class _Finder(NamedTuple):
                 yield from self._named(part, keys, each)
         elif is_list(item) and not keys:
             yield msgspec.structs.replace(found, messages=item)
-        elif keys and isinstance(item, dict) and keys[0] in item:
-            top = found.top or item
-            place = found.place if _is_plain(item[keys[0]], keys[1:]) else f"{found.place}: {keys[0]}"
+        elif (key := _first_key(item, keys)) is not None:
+            top, rest = found.top or item, keys[key.count(".") + 1 :]
+            place = found.place if _is_plain(item[key], rest) else f"{found.place}: {key}"
             below = msgspec.structs.replace(found, beside=item, top=top, place=place)
-            yield from self._named(item[keys[0]], keys[1:], below)
+            yield from self._named(item[key], rest, below)
         else:
             raise InvalidConversation(
                 f"{found.place}: there is no list of messages at {self.at!r}", hint=_keys_hint(item)
@@ -263,12 +263,20 @@ def _all(items: Any, test: Callable[[Any], bool]) -> bool:
     return items.all(test) if isinstance(items, LazyList) else all(map(test, items))
 
 
+def _first_key(value: Any, keys: Sequence[str]) -> str | None:
+    """The key of an object that a path begins with, which may have dots itself; None where it has none."""
+    if not isinstance(value, dict):
+        return None
+    starts = (".".join(keys[:count]) for count in range(1, len(keys) + 1))
+    return next((start for start in starts if start in value), None)
+
+
 def _is_plain(value: Any, keys: Sequence[str]) -> bool:
     """Whether a path of keys leads from a value to one list of messages, whose holder's place says enough."""
-    for key in keys:
-        if not isinstance(value, dict):
+    while keys:
+        if (key := _first_key(value, keys)) is None:
             return False
-        value = value.get(key)
+        value, keys = value[key], keys[key.count(".") + 1 :]
     return not is_list(value) or not is_list(next(iter(_parts(value)), None))
 
 

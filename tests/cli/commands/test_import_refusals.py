@@ -71,6 +71,7 @@ CASES = {
     "a span that is none": Case(json.dumps({"attributes": {"gen_ai.input.messages": "{"}}), ": gen_ai.input.messages is no list of messages"),
     "a message of a span": Case(json.dumps({"attributes": {"gen_ai.input.messages": [{"role": "narrator", "parts": []}]}}), ": gen_ai.input.messages[0]: a message has parts, and a role that is known"),
     "LangChain's that is none": Case(json.dumps([HUMAN, {"type": "robot", "data": {"content": "x"}}]), ": message 1: this is no message of LangChain's", "langchain"),
+    "LangChain's that takes one away": Case(json.dumps([HUMAN, {"type": "remove", "data": {"content": "", "id": "1"}}]), ": message 1: this is no message of LangChain's"),
     "NUL": Case(json.dumps({"contents": [{"role": "user", "parts": [{"text": "\0"}]}]}), ": message 0: parts[0].text: holds a NUL character"),
     # of several formats
     "OpenAI and Anthropic": Case(lines({"messages": [CALLS]}, {"messages": [USES]}), ":1 is in the format openai (a message has 'tool_calls'), "),
