@@ -4,15 +4,16 @@ Finds in documents the conversations that are lists of messages, in the file's o
 and files of another build, are the formats' business.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 
-from cardbox_cli.context.providers.provider import CHAT_SHAPE, MessageShape
+from cardbox_cli.context.providers.provider import CHAT_SHAPE, MessageShape, has_role
+from cardbox_cli.context.providers.registry import providers
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
-from cardbox_cli.conversations.json_files.documents import Documents
+from cardbox_cli.conversations.json_files.documents import Document, Documents
 from cardbox_cli.conversations.json_files.window import LazyList, held
 from cardbox_cli.errors import InvalidConversation
 
@@ -22,6 +23,8 @@ TITLE_KEYS = ("title", "name", "subject")
 # How deep below a conversation's top its messages are looked for, and what may hold some.
 _DEPTH = 3
 _HOLDERS = frozenset((dict, list, LazyList))
+# A list of messages, and the object that holds it.
+_Held = tuple[Iterable[Any], dict[str, Any]]
 
 
 class MessageList(msgspec.Struct, frozen=True):
@@ -60,12 +63,27 @@ def find_messages(
         yield _of_documents(documents)
         return
     finder = _Finder(shape, at)
-    for place, document in documents:
-        if is_list(document) and not shape.is_message(next(iter(document), None)):
-            for index, item in enumerate(_parts(document)):
-                yield from finder.all(item, f"{place}[{index}]")
-        else:
-            yield from finder.all(document, place)
+    for place, document in values_in(documents, shape.is_message):
+        yield from finder.all(document, place)
+
+
+def values_in(documents: Documents, is_message: Callable[[Any], bool] = has_role) -> Iterator[Document]:
+    """The values of a file with those of its lists apart, as if each stood in a line of its own.
+
+    A list that begins with a message stays whole.
+    """
+    for document in documents:
+        yield from _values_in(document, is_message)
+
+
+def _values_in(document: Document, is_message: Callable[[Any], bool], depth: int = 0) -> Iterator[Document]:
+    place, value = document
+    first = next(iter(_parts(value)), None) if is_list(value) else None
+    if not is_list(value) or depth > _DEPTH or is_message(first) or (depth and value == []):
+        yield document
+        return
+    for index, item in enumerate(_parts(value)):
+        yield from _values_in(Document(f"{place}[{index}]", item), is_message, depth + 1)
 
 
 def lists_within(
@@ -83,12 +101,21 @@ def lists_within(
             if isinstance(item, str):
                 if any(shape.takes_text and shape.key == name for shape in shapes):
                     yield [], value
+            elif (alone := _alone(name, item, shapes)) is not None:
+                yield alone, value
             elif isinstance(item, dict | list | LazyList):
                 yield from lists_within(item, shapes, value, depth + 1, name)
     elif depth <= _DEPTH and is_list(value):
         for item in _parts(value):
             if _may_hold_lists(item, shapes):
                 yield from lists_within(item, shapes, None, depth + 1)
+
+
+def _alone(key: str, value: Any, shapes: Sequence[MessageShape]) -> list[Any] | None:
+    """The one message that stands in the place of all of a shape; None for anything else."""
+    if type(value) is not dict:
+        return None
+    return next((found for shape in shapes if (found := shape.alone(key, value)) is not None), None)
 
 
 def _may_hold_lists(item: Any, shapes: Sequence[MessageShape]) -> bool:
@@ -136,6 +163,7 @@ class _Finder(NamedTuple):
         found = self._lists(item)
         if self.shape.is_own:  # what stands at its own key is meant
             found = {path: pair for path, pair in found.items() if self._is_at_key(path)} or found
+            found |= _of_other_requests(found)
         if len(found) == 1:
             [(messages, holder)] = found.values()
             return MessageList(messages, holder, item, place)
@@ -153,29 +181,33 @@ class _Finder(NamedTuple):
 
         `found` is what holds `item`: what stands beside it, what names it, and its place.
         """
-        if not keys and self.shape.takes_text and isinstance(item, str):
-            item = [item]
+        if not keys and (alone := self.shape.alone(self._last_key, item)) is not None:
+            item = alone
         if is_list(item) and (keys or self._is_of_lists(item)):
             for index, part in enumerate(_parts(item)):
                 each = msgspec.structs.replace(found, beside={}, top={}, place=f"{found.place}[{index}]")
                 yield from self._named(part, keys, each)
         elif is_list(item) and not keys:
             yield msgspec.structs.replace(found, messages=item)
-        elif keys and isinstance(item, dict) and keys[0] in item:
-            top = found.top or item
-            place = found.place if _is_plain(item[keys[0]], keys[1:]) else f"{found.place}: {keys[0]}"
+        elif (key := _first_key(item, keys)) is not None:
+            top, rest = found.top or item, keys[key.count(".") + 1 :]
+            place = found.place if _is_plain(item[key], rest) else f"{found.place}: {key}"
             below = msgspec.structs.replace(found, beside=item, top=top, place=place)
-            yield from self._named(item[keys[0]], keys[1:], below)
+            yield from self._named(item[key], rest, below)
         else:
             raise InvalidConversation(
                 f"{found.place}: there is no list of messages at {self.at!r}", hint=_keys_hint(item)
             )
 
+    @property
+    def _last_key(self) -> str:
+        return (self.at or "").split(".")[-1]
+
     def _is_of_lists(self, value: Any) -> bool:
         """Whether the items of a list are lists, each a conversation."""
         return is_list(next(iter(_parts(value)), None))
 
-    def _lists(self, item: Any) -> dict[str, tuple[Iterable[Any], dict[str, Any]]]:
+    def _lists(self, item: Any) -> dict[str, _Held]:
         """The lists of messages in `item` with their holders, by dotted key, of the shallowest level."""
         level = {"": item}
         for _ in range(_DEPTH):
@@ -188,20 +220,20 @@ class _Finder(NamedTuple):
             found = {
                 path: pair for path, pair in below.items() if _is_message_list(path, pair[0], self.shape)
             }
-            found |= self._texts(below)
+            found |= self._alone(below)
             if found:
                 return found
             level = {path: value for path, (value, _) in below.items()}
         return {}
 
-    def _texts(
+    def _alone(
         self, below: dict[str, tuple[Any, dict[str, Any]]]
     ) -> dict[str, tuple[list[Any], dict[str, Any]]]:
-        """The texts that stand in the place of messages in a request, as lists of one."""
+        """The texts, and the single messages, that stand in the place of messages, as lists of one."""
         return {
-            path: ([value], holder)
+            path: (alone, holder)
             for path, (value, holder) in below.items()
-            if self.shape.takes_text and isinstance(value, str) and self._is_at_key(path)
+            if (alone := self.shape.alone(path.split(".")[-1], value)) is not None
         }
 
     def _is_at_key(self, path: str) -> bool:
@@ -216,16 +248,35 @@ def _is_message_list(path: str, value: Any, shape: MessageShape) -> bool:
     return value != [] and _all(value, shape.is_message)
 
 
+def _of_other_requests(found: Mapping[str, _Held]) -> dict[str, _Held]:
+    """The messages that stand beside those found, where requests to other providers have theirs."""
+    return {
+        f"{path[: -len(own)]}{key}": (holder[key], holder)
+        for path, (_, holder) in found.items()
+        for own in [path.split(".")[-1]]
+        for key, shape in ((each.files.shape.key, each.files.shape) for each in providers())
+        if key != own and holder.get(key) and _is_message_list(key, holder[key], shape)
+    }
+
+
 def _all(items: Any, test: Callable[[Any], bool]) -> bool:
     return items.all(test) if isinstance(items, LazyList) else all(map(test, items))
 
 
+def _first_key(value: Any, keys: Sequence[str]) -> str | None:
+    """The key of an object that a path begins with, which may have dots itself; None where it has none."""
+    if not isinstance(value, dict):
+        return None
+    starts = (".".join(keys[:count]) for count in range(1, len(keys) + 1))
+    return next((start for start in starts if start in value), None)
+
+
 def _is_plain(value: Any, keys: Sequence[str]) -> bool:
     """Whether a path of keys leads from a value to one list of messages, whose holder's place says enough."""
-    for key in keys:
-        if not isinstance(value, dict):
+    while keys:
+        if (key := _first_key(value, keys)) is None:
             return False
-        value = value.get(key)
+        value, keys = value[key], keys[key.count(".") + 1 :]
     return not is_list(value) or not is_list(next(iter(_parts(value)), None))
 
 

@@ -22,7 +22,7 @@ from cardbox_cli.conversations.conversation import Conversation
 from cardbox_cli.conversations.drafting import Drafted, drafts_of
 from cardbox_cli.conversations.files import is_list
 from cardbox_cli.conversations.formats.registry import format_named
-from cardbox_cli.conversations.json_files.window import held
+from cardbox_cli.conversations.json_files.window import LazyList, held
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import CardDraft, card_of
@@ -89,7 +89,11 @@ def lint_conversation(
 def _beside(conversation: Conversation, source: Provider) -> dict[str, Any]:
     """What stands beside the messages: all of it where that is a request, else what the lint may look at."""
     key = source.files.shape.key
-    own = {name: each for name, each in conversation.beside.items() if name != key or not is_list(each)}
+    own = {
+        name: each
+        for name, each in conversation.beside.items()
+        if name != key or not isinstance(each, list | LazyList | dict)
+    }
     if not is_request(source, own):
         parameters = unique(name for each in providers() for name in each.files.parameters)
         own = {name: own[name] for name in ("model", "tools", *parameters) if name in own}
@@ -116,8 +120,11 @@ def _messages(
 
 def _listed(conversation: Conversation, source: Provider) -> Iterator[Any]:
     """The messages of a conversation that is a list and nothing else."""
-    keys = source.files.system_keys
-    return (entry.value for entry in conversation.entries if entry.position not in keys)
+    keys, key = source.files.system_keys, source.files.shape.key
+    values = (entry.value for entry in conversation.entries if entry.position not in keys)
+    if not source.files.shape.takes_one:
+        return values
+    return (value[key] if isinstance(value, dict) and value.keys() == {key} else value for value in values)
 
 
 def _given(config: dict[str, Any]) -> dict[str, Any]:

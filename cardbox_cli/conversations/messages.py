@@ -3,7 +3,7 @@
 One format for all providers; what a message of theirs is stands in their records (`context/providers`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -70,11 +70,54 @@ class _Files:
     def fits(self, value: Any) -> bool:
         """Whether a value without a mark may be a message of the provider's, or hold some."""
         shape = self._files.shape
-        return shape.is_message(value) or next(lists_within(value, (shape,)), None) is not None
+        if shape.is_message(value):
+            return self._files.problem(value) is None
+        return any(self._may_be(*found) for found in lists_within(value, (shape,)))
+
+    def _may_be(self, messages: Iterable[Any], beside: Mapping[str, Any]) -> bool:
+        """Whether messages without a mark may be the provider's. What stands where another's requests have
+        their messages is that other's, where such messages look like no other's at all."""
+        if not self._files.shape.is_own:
+            return True
+        return not self._owners(messages, beside) and all(
+            self._files.problem(each) is None for each in messages
+        )
+
+    def _owners(self, messages: Iterable[Any], beside: Mapping[str, Any]) -> list[Provider]:
+        """The other providers whose requests have their messages where these stand, none where this one's
+        have them there, too."""
+        key = next((key for key, value in beside.items() if value is messages), None)
+        if key is None or key == self._files.shape.key:
+            return []
+        return [each for each in providers() if each.files.shape.key == key]
+
+    def _check_nothing_lost(self, found: MessageList) -> None:
+        """Raise InvalidConversation for messages of another provider's request, which would lose what stands
+        beside them."""
+        owners = self._owners(found.messages, found.beside)
+        if not owners or any(key in found.beside for key in (*ID_KEYS, *TITLE_KEYS)):
+            return
+        owner = next((each for each in owners if each.files.marks_beside(found.beside)), owners[0])
+        lost = self._lost(found, owner)
+        if lost is not None:
+            name, key = self._provider.name, self._files.shape.key
+            raise InvalidConversation(
+                f"{found.place}: {lost!r} stands beside {owner.files.shape.key!r}, where requests to "
+                f"{owner.title} have their messages; in the format {name} it would be lost",
+                hint=f"--from {owner.name} reads such requests; else put the messages at {key!r}",
+            )
+
+    def _lost(self, found: MessageList, owner: Provider) -> str | None:
+        """The first key of a request to `owner` that would be lost; what is no request has none."""
+        beside = [key for key in found.beside if key != owner.files.shape.key]
+        if not self._files.shape.is_own and not owner.files.marks_beside(found.beside):
+            beside = [key for key in beside if key in ("model", "tools")]
+        return next(iter(beside), None)
 
     def read(self, documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
         """The conversations in a file: lists of messages under whatever key."""
         for found in find_messages(documents, at, self._files.shape):
+            self._check_nothing_lost(found)
             entries = Rereadable(partial(self._entries, found))
             yield found.conversation(self._provider.name, entries, self._request(found))
 
@@ -93,7 +136,7 @@ class _Files:
         """
         files, beside = self._files, found.beside
         given = beside.get(files.shape.key)
-        is_there = isinstance(given, str) or given is found.messages
+        is_there = isinstance(given, str | dict) or given is found.messages
         if not is_there or any(key in beside for key in (*ID_KEYS, *TITLE_KEYS)):
             return None
         apart = (files.shape.key, *files.system_keys)
@@ -109,7 +152,10 @@ class _Files:
         files = self._files
         if files.draft_system is not None and entry.position in files.system_keys:
             return [files.draft_system(entry.position, entry.value[entry.position])]
-        return files.draft(self._checked(entry))
+        message = self._checked(entry)
+        for each in files.gathered(message):
+            self._check_calls(each, entry.place)
+        return files.draft(message)
 
     def draft_request(self, entry: FileEntry) -> list[CardDraft]:
         """The cards that hold the parameters and the tools of a request, and the first one all of it."""
@@ -117,6 +163,22 @@ class _Files:
         card = imported_card(PROFILE, JsonContent({"llm_config": config}))
         kept = keep(card, self._provider.name, source_message=entry.value)
         return [kept, imported_card(TOOLS, ToolContent(tools))] if tools else [kept]
+
+    def _check_calls(self, message: Any, place: str) -> None:
+        """Raise InvalidConversation for a part that calls a tool, or answers, as another provider writes it:
+        nobody would see that. What stands among the `tool_calls` is seen there."""
+        content = message.get("content") if isinstance(message, dict) else None
+        if not isinstance(content, list) or message.get("tool_calls"):
+            return
+        others = [each for each in providers() if each is not self._provider]
+        for number, part in enumerate(content):
+            other = next((each for each in others if each.files.calls(part)), None)
+            if other is not None:
+                raise InvalidConversation(
+                    f"{place}: content[{number}] is a tool's call or result as in the format {other.name}, "
+                    f"and the file is in the format {self._provider.name}",
+                    hint="write all of a conversation in one format; nothing was imported",
+                )
 
     def _checked(self, entry: FileEntry) -> Any:
         message, files = entry.value, self._files
@@ -148,6 +210,12 @@ class _Files:
         if isinstance(begin, str):
             yield f"  {indented(key)}: {indented(begin)}\n}}"
             return
+        if self._files.shape.takes_one and isinstance(begin, dict) and begin.keys() == {key}:
+            more = next(messages, None)
+            if more is None:
+                yield f"  {indented(key)}: {indented(begin[key], 2)}\n}}"
+                return
+            begin, messages = begin[key], chain([more], messages)
         yield f"  {indented(key)}: "
         yield from indented_list(chain([] if begin is None else [begin], messages), 1)
         yield "\n}"

@@ -7,8 +7,19 @@ from cardbox_cli.model.content import TextContent
 
 _TITLE_LENGTH = 60
 
-# What Claude Code writes into what a user says: commands and what they printed, and reminders.
-_NOTED = re.compile(r"<(command-[a-z]+|local-command-[a-z]+|system-reminder)>.*?</\1>", re.DOTALL)
+# What programs write where a user speaks. Claude Code: commands and what they printed, and reminders. Codex:
+# `FragmentRegistration` of `codex-rs/core/src/context`, older ones too; its extension for editors.
+_TAGS = (
+    *("command-[a-z]+", "local-command-[a-z]+", "system-reminder"),
+    *("environment_context", "user_instructions", "additional_context", "extension_context", "goal_context"),
+    *("skill", "user_shell_command", "turn_aborted", "subagent_notification", "hook_prompt"),
+    *("recommended_plugins", "INSTRUCTIONS"),
+)
+_NOTED = re.compile(
+    r"# Context from my IDE setup:.*?## My request for Codex:"
+    rf"|(?:# AGENTS\.md instructions[^\n]*\s*)?<({'|'.join(_TAGS)})(?: [^<>]*)?>.*?</\1>",
+    re.DOTALL | re.IGNORECASE,
+)
 _COMMAND = re.compile(r"<command-(?:name|args)>(.*?)</command-", re.DOTALL)
 
 

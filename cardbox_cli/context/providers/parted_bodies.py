@@ -69,7 +69,8 @@ def sent(parting: Parting, request: Request) -> Iterator[SentMessage]:
 
 class PartedFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Files of messages in such a format: where a message has its parts, how the format names the
-    assistant's role, and what makes the value of the system key of parts."""
+    assistant's role, and what makes the value of the system key of parts. `alone_key` is where one message
+    may stand alone, as an object, and then a part may, too."""
 
     parting: Parting
     parts_key: str
@@ -77,6 +78,7 @@ class PartedFiles(msgspec.Struct, frozen=True, kw_only=True):
     system_key: str
     system_of: Callable[[list[Part]], Any]
     system_parts: Callable[[Any], list[Part]]
+    alone_key: str = ""
 
     def envelope_of(self, role: str) -> Body:
         """What stands around the parts of a message that has nothing else."""
@@ -91,10 +93,22 @@ class PartedFiles(msgspec.Struct, frozen=True, kw_only=True):
         is_list = isinstance(parts, list)
         if parts and is_list and len(message) == 2 and message.get("role") == self._role_of(role):
             return cards
-        around = {**message, self.parts_key: []} if is_list else message
+        around = self._emptied(message)
         if parts and same_json(around, self.envelope_of(role)):
             return cards
         return [keep(cards[0], self.parting.name, source_message=around), *cards[1:]]
+
+    def _emptied(self, message: Body) -> Body:
+        """A message with `[]` in the place of its parts, `{}` in that of the one part that stands alone."""
+        parts = message.get(self.parts_key)
+        if isinstance(parts, list):
+            return {**message, self.parts_key: []}
+        return {**message, self.parts_key: {}} if self.alone_key and isinstance(parts, dict) else message
+
+    def keep_alone(self, message: Body, cards: list[CardDraft]) -> list[CardDraft]:
+        """The cards of a message that stands alone, the first of which keeps that."""
+        kept = {self.alone_key: self._emptied(message)}
+        return [keep(cards[0], self.parting.name, source_message=kept), *cards[1:]]
 
     def draft_system(self, key: str, value: Any) -> CardDraft:
         """The card of a system prompt beside the messages."""
@@ -128,11 +142,21 @@ class PartedFiles(msgspec.Struct, frozen=True, kw_only=True):
     def _message(self, cards: Sequence[Card]) -> Body | None:
         parts = [part for card in cards for part in parts_of(self.parting, card)]
         around = self._around(cards[0])
+        if around is not None and self.alone_key and self.alone_key in around:
+            return {self.alone_key: self._filled(around[self.alone_key], parts)}
         if around is not None:
-            return {**around, self.parts_key: parts} if around.get(self.parts_key) == [] else around
+            return self._filled(around, parts)
         if not parts and isinstance(encode(self.parting, cards[0]), NoMessage):
             return None
         return {**self.envelope_of(role_of(cards[0])), self.parts_key: parts}
+
+    def _filled(self, around: Body, parts: list[Part]) -> Body:
+        place = around.get(self.parts_key)
+        if place == {} and self.alone_key and len(parts) == 1:
+            return {**around, self.parts_key: parts[0]}
+        return (
+            {**around, self.parts_key: parts} if place == [] or (place == {} and self.alone_key) else around
+        )
 
     def _around(self, card: Card) -> Body | None:
         return sources.envelope(card, self.parting.name, sources.MESSAGE)

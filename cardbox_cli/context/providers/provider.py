@@ -88,13 +88,25 @@ class MessageShape(msgspec.Struct, frozen=True):
     one of them is like.
 
     `is_own`: no other provider's look like that, so that one of them tells the format whatever else is there.
-    `takes_text`: in the place of the messages there may be one text.
+    `takes_text`: in the place of the messages there may be one text. `takes_one`: there may be one message,
+    which is an object of their key and it wherever messages are asked for.
     """
 
     key: str
     is_message: Callable[[Any], bool]
     is_own: bool = False
     takes_text: bool = False
+    takes_one: bool = False
+
+    def alone(self, key: str, value: Any) -> list[Any] | None:
+        """The messages where in their place stands one text, or one message; None where neither does."""
+        if key != self.key:
+            return None
+        if self.takes_text and isinstance(value, str):
+            return [value]
+        return (
+            [{key: value}] if self.takes_one and isinstance(value, dict) and self.is_message(value) else None
+        )
 
 
 def has_role(value: Any) -> bool:
@@ -117,7 +129,9 @@ class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
     `marks_message` say, in words, by what the things beside the messages, or a message, are of no other
     format; None for what bears no mark. `system_keys` are where a system prompt stands beside the messages,
     the first one being usual, and `draft_system` makes its card of the key and the value. `gather` joins
-    messages that are stored as one, each with the number of its first. `problem` says what keeps a value from
+    messages that are stored as one, each with the number of its first, and `gathered` gives those of such a
+    one. `calls` tells a part of a message's content that calls a tool, or answers, as nobody else writes it.
+    `problem` says what keeps a value from
     being a message, where more than the role can.
 
     `draft` makes the cards of a message, ids left open; `keep_original` gives the first card what `export`
@@ -140,6 +154,8 @@ class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
     system_keys: Sequence[str] = ()
     draft_system: Callable[[str, Any], CardDraft] | None = None
     gather: Callable[[Iterable[Any]], Iterator[tuple[int, Any]]] = enumerate
+    gathered: Callable[[Any], Sequence[Any]] = lambda message: (message,)
+    calls: Callable[[Any], bool] = lambda _: False
     problem: Callable[[Any], str | None] = no_problem
     read_request: Callable[[Mapping[str, Any]], tuple[dict[str, Any], list[dict[str, Any]]]] = plain_request
     request_keys: Sequence[str] = ()

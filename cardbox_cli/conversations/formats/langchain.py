@@ -72,6 +72,11 @@ def _is_message(value: Any) -> bool:
     return _fields(value) is not None
 
 
+def _fits(value: Any) -> bool:
+    """Whether it is written as messages are, of whatever type."""
+    return _is_message(value) or (kind(value) != "" and isinstance(value.get("data"), dict))
+
+
 _SHAPE = MessageShape("messages", _is_message, is_own=True)
 
 
@@ -224,7 +229,7 @@ FORMAT = Format(
     provider=DEFAULT,
     keyspace=(NAME,),
     marks=partial(marks_of, _SHAPE, _said),
-    fits=_is_message,
+    fits=_fits,
     read=partial(read_lists, NAME, _SHAPE),
     draft=_draft,
     keep_original=lambda changed, original: keep(changed, NAME, source_line=_own_or_written(original)),

@@ -98,10 +98,18 @@ def _fits(value: Any) -> bool:
 def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
     if at is not None:
         raise UsageError(f"--at {at}: a span has no key of messages", hint="leave --at out")
+    total = found = 0
     for place, document in documents:
         for where, span in _spans(document, place):
+            total += 1
             if _holds_messages(span):
+                found += 1
                 yield _conversation(held(span), where)
+    if total and not found:
+        raise InvalidConversation(
+            f"{documents.name}: none of {total} spans holds messages",
+            hint=f"those of calls of a model have {_INPUT} or {_OUTPUT}",
+        )
 
 
 def _conversation(span: dict[str, Any], place: str) -> Conversation:

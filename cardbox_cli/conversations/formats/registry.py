@@ -75,5 +75,5 @@ def choose_format(name: str | None, documents: "Documents") -> "Recognised":
     formats = [format_named(each) for each in (*OTHERS, *PROVIDERS)]
     if name is None:
         return recognise(documents, formats, format_named(DEFAULT))
-    check_named(documents, format_named(name), formats)
+    check_named(documents, format_named(name), formats, format_named(DEFAULT))
     return Recognised(format_named(name))

@@ -131,6 +131,31 @@ def test_cards_are_as_old_as_their_lines_and_a_command_is_no_title(cbx: Cbx, tmp
     assert not created[1].startswith("9000")  # nothing is written in the future
 
 
+@pytest.mark.parametrize(
+    "preamble",
+    [
+        "<environment_context>\n  <cwd>/home/ann</cwd>\n</environment_context>",
+        "<user_instructions>\n\nBe brief.\n\n</user_instructions>",
+        "# AGENTS.md instructions for /home/ann\n\n<INSTRUCTIONS>\nBe brief.\n</INSTRUCTIONS>",
+        "# AGENTS.md instructions\n\n<INSTRUCTIONS>\n<b>Be brief.</b>\n</INSTRUCTIONS>",
+        "<turn_aborted>\nThe user interrupted it.\n</turn_aborted>",
+        '<hook_prompt hook_run_id="h">Go on.</hook_prompt>',
+        "# Context from my IDE setup:\n\n## Active file: a.py\n\n## My request for Codex:",
+    ],
+)
+def test_what_codex_writes_itself_is_no_title(cbx: Cbx, tmp_path: Path, preamble: str) -> None:
+    def said(*texts: str) -> dict[str, Any]:
+        content = [{"type": "input_text", "text": text} for text in texts]
+        item = {"type": "message", "role": "user", "content": content}
+        return {"timestamp": "2026-01-01T00:00:00Z", "type": "response_item", "payload": item}
+
+    for number, items in enumerate(([said(preamble), said("Mend it")], [said(preamble, "Mend it")])):
+        file = tmp_path / f"{number}.jsonl"
+        file.write_text("".join(f"{json.dumps(item)}\n" for item in items))
+        [box] = json.loads(succeed(cbx("card", "import", str(file), "-o", "json")))["boxes"]
+        assert box["title"] == "Mend it"
+
+
 def test_links_that_lead_out_of_a_folder_are_left_out(cbx: Cbx, folder: Path, tmp_path: Path) -> None:
     """Whoever packed it would choose which of our files are read."""
     (folder / "b.jsonl").unlink()

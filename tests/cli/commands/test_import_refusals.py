@@ -16,6 +16,7 @@ CONVERSE = {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c", "nam
 CONTENT = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}
 ITEM = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 LINE = {"type": "user", "sessionId": "s", "uuid": "u", "message": USER}
+TOOLS = [{"type": "function", "function": {"name": "f"}}]
 HUMAN = {"type": "human", "data": {"content": "Hi"}}
 TURN = {"from": "human", "value": "Hi"}
 SPAN = {"attributes": {"gen_ai.input.messages": [{"role": "user", "parts": []}]}}
@@ -54,6 +55,10 @@ CASES = {
     "null": Case("null", ": no messages found"),
     "no messages": Case('{"a": [1, 2]}', ": no messages found"),
     "many keys": Case(json.dumps({"a": [USER], "b": [USER]}), ": messages stand at several keys: a, b"),
+    "contents beside messages": Case(json.dumps({"contents": [CONTENT], "messages": [USER]}), ": messages stand at several keys: contents, messages"),
+    "contents beside messages, within": Case(json.dumps({"body": {"messages": [USER], "contents": [CONTENT]}}), ": messages stand at several keys: body.contents, body.messages"),
+    "input beside messages": Case(json.dumps({"input": [USER], "messages": [USER]}), ": messages stand at several keys: input, messages"),
+    "items beside messages": Case(json.dumps({"input": [ITEM], "messages": [USER]}), ": messages stand at several keys: input, messages"),
     "a strange role": Case(json.dumps([{"role": "narrator", "content": "x"}]), ": message 0: the role 'narrator' is none of OpenAI's"),
     "no role": Case(json.dumps([USER, {"content": "x"}]), ": message 1: the role None is none of OpenAI's"),
     "no object": Case(json.dumps({"messages": [USER, 5]}), ": message 1: a message must be an object, not a number"),
@@ -66,6 +71,7 @@ CASES = {
     "a span that is none": Case(json.dumps({"attributes": {"gen_ai.input.messages": "{"}}), ": gen_ai.input.messages is no list of messages"),
     "a message of a span": Case(json.dumps({"attributes": {"gen_ai.input.messages": [{"role": "narrator", "parts": []}]}}), ": gen_ai.input.messages[0]: a message has parts, and a role that is known"),
     "LangChain's that is none": Case(json.dumps([HUMAN, {"type": "robot", "data": {"content": "x"}}]), ": message 1: this is no message of LangChain's", "langchain"),
+    "LangChain's that takes one away": Case(json.dumps([HUMAN, {"type": "remove", "data": {"content": "", "id": "1"}}]), ": message 1: this is no message of LangChain's"),
     "NUL": Case(json.dumps({"contents": [{"role": "user", "parts": [{"text": "\0"}]}]}), ": message 0: parts[0].text: holds a NUL character"),
     # of several formats
     "OpenAI and Anthropic": Case(lines({"messages": [CALLS]}, {"messages": [USES]}), ":1 is in the format openai (a message has 'tool_calls'), "),
@@ -75,14 +81,46 @@ CASES = {
     "plain and Claude Code": Case(lines(USER, LINE), ":2 is in the format claude-code (a line has a type and 'sessionId'), "),
     "Claude Code and plain": Case(lines(LINE, USER), ":1 is in the format claude-code (a line has a type and 'sessionId'), "),
     "Responses and Bedrock": Case(lines({"input": [ITEM]}, {"messages": [CONVERSE]}), ":1 is in the format openai-responses (an item is of type 'function_call'), "),
-    "LangChain and ShareGPT": Case(lines([HUMAN], {"conversations": [TURN]}), ":1 is in the format langchain (a message is of LangChain's type 'human'), "),
+    "LangChain and ShareGPT": Case(lines([HUMAN], {"conversations": [TURN]}), ":1[0] is in the format langchain (a message is of LangChain's type 'human'), "),
     "spans and messages": Case(lines(SPAN, {"messages": [CALLS]}), ":1 is in the format otel (a span has 'gen_ai.input.messages'), "),
+    # requests whose messages look like those of others
+    "chat and Responses": Case(lines({"model": "m", "messages": [USER], "tools": TOOLS}, {"model": "m", "input": "y"}), ":2 is in the format openai-responses ('input' stands beside 'model'), "),
+    "Responses and chat": Case(lines({"model": "m", "input": "y"}, {"model": "m", "messages": [USER], "tools": TOOLS}), ":1 is in the format openai-responses ('input' stands beside 'model'), "),
+    "chat and Responses of a batch": Case(lines({"custom_id": "1", "body": {"model": "m", "messages": [USER]}}, {"custom_id": "2", "body": {"model": "m", "input": "y"}}), ":2 is in the format openai-responses ('input' stands beside 'model'), "),
+    "Bedrock and Responses without a model": Case(lines({"messages": [CONVERSE]}, {"input": [USER]}), ":1 is in the format bedrock-converse (a block has 'toolUse' and no 'type'), "),
+    "Bedrock and chat": Case(lines({"messages": [CONVERSE]}, {"model": "m", "messages": [USER], "tools": TOOLS}), ":1 is in the format bedrock-converse (a block has 'toolUse' and no 'type'), "),
+    "chat as Responses, with a model": Case(json.dumps({"messages": [USER], "model": "m"}), ": nothing in it is in the format openai-responses; ", "openai-responses"),
+    "items where chat stands, with a model": Case(json.dumps({"messages": [USER, ITEM], "model": "m"}), ": 'model' stands beside 'messages', where requests to OpenAI have their messages; in the format openai-responses it would be lost"),
+    "items where chat stands, with parameters": Case(json.dumps({"messages": [USER, ITEM], "temperature": 1}), ": 'temperature' stands beside 'messages', ", "openai-responses"),
+    "contents that are chat, with a config": Case(json.dumps({"contents": [USER], "generationConfig": {}}), ": 'generationConfig' stands beside 'contents', where requests to Gemini have their messages", "openai"),
+    "a text among Bedrock's blocks": Case(json.dumps({"messages": [CONVERSE, USER]}), ": message 1: the content of a message is a list of blocks, not a text"),
+    # calls as others write them, within one conversation
+    "Anthropic's call among Bedrock's blocks": Case(json.dumps({"messages": [{"role": "user", "content": [{"text": "x"}]}, USES]}), ": message 1: a block is of type 'tool_use', and Bedrock's have no type"),
+    "Anthropic's call in a block beside Bedrock's": Case(json.dumps({"messages": [CONVERSE, {"role": "assistant", "content": [*CONVERSE["content"], *USES["content"]]}]}), ": message 1: a block is of type 'tool_use', and "),
+    "Bedrock's call among Anthropic's": Case(json.dumps({"messages": [{"role": "assistant", "content": [*USES["content"], *CONVERSE["content"]]}]}), ": message 0: content[1] is a tool's call or result as in the format bedrock-converse, and the file is in the format anthropic"),
+    "Anthropic's call among OpenAI's": Case(json.dumps({"messages": [CALLS, USES]}), ": message 1: content[0] is a tool's call or result as in the format anthropic, and the file is in the format openai"),
+    "Anthropic's call among items": Case(json.dumps({"model": "m", "input": [ITEM, USES]}), ": message 0: content[0] is a tool's call or result as in the format anthropic, and "),
+    # the same in a list
+    "Gemini and Responses in a list": Case(json.dumps([{"contents": [CONTENT]}, {"model": "m", "input": [USER]}]), "[0] is in the format gemini (a message has 'parts'), "),
+    "OpenAI and Anthropic in a list": Case(json.dumps([{"messages": [CALLS]}, {"system": "Be kind.", "messages": [USER]}]), "[0] is in the format openai (a message has 'tool_calls'), "),
+    "OpenAI and Gemini in a list": Case(json.dumps([{"model": "m", "messages": [USER]}, {"contents": [CONTENT]}]), "[1] is in the format gemini (a message has 'parts'), "),
+    "mixed in a list of lists": Case(json.dumps([[{"messages": [CALLS]}], [{"contents": [CONTENT]}]]), "[0][0] is in the format openai (a message has 'tool_calls'), "),
+    "lists of messages of both": Case(json.dumps([[USER, CALLS], [USER, USES]]), "[0] is in the format openai (a message has 'tool_calls'), "),
+    "lines and messages in a list": Case(json.dumps([LINE, {"messages": [CALLS]}]), "[0] is in the format claude-code (a line has a type and 'sessionId'), "),
+    "spans and messages in a list": Case(json.dumps([SPAN, {"messages": [CALLS]}]), "[0] is in the format otel (a span has 'gen_ai.input.messages'), "),
+    "a list that is too large to hold": Case(json.dumps([{"contents": [CONTENT]}, *([{"contents": [{"role": "user", "parts": [{"text": "x" * 9999}]}]}] * 300), {"messages": [CALLS]}]), "[0] is in the format gemini (a message has 'parts'), "),
     # said to be in another format
     "Gemini as OpenAI's": Case(json.dumps({"contents": [CONTENT]}), " is in the format gemini, not openai: a message has 'parts'", "openai"),
     "Bedrock as Anthropic's": Case(json.dumps({"messages": [CONVERSE]}), " is in the format bedrock-converse, not anthropic: a block has 'toolUse' and no 'type'", "anthropic"),
     "Responses as OpenAI's": Case(json.dumps({"input": [ITEM]}), " is in the format openai-responses, not openai: an item is of type 'function_call'", "openai"),
-    "chat as Gemini's": Case(json.dumps({"messages": [USER]}), ": no messages found", "gemini"),
-    "chat as Responses": Case(json.dumps({"messages": [CALLS]}), ": no messages found", "openai-responses"),
+    "chat as Gemini's": Case(json.dumps({"messages": [USER]}), ": nothing in it is in the format gemini; ", "gemini"),
+    "chat as Responses": Case(json.dumps({"messages": [CALLS]}), ": nothing in it is in the format openai-responses; ", "openai-responses"),
+    "chat as spans": Case(lines({"messages": [USER]}, {"messages": [CALLS]}), ": nothing in it is in the format otel; ", "otel"),
+    "messages as spans": Case(json.dumps([USER]), ": nothing in it is in the format otel; ", "otel"),
+    "chat as recorded HTTP": Case(json.dumps({"messages": [USER]}), ": nothing in it is in the format http; ", "http"),
+    "chat as LangChain's": Case(json.dumps({"messages": [USER]}), ": nothing in it is in the format langchain; ", "langchain"),
+    "chat as ShareGPT's": Case(json.dumps({"messages": [USER]}), ": nothing in it is in the format sharegpt; ", "sharegpt"),
+    "spans without messages": Case(json.dumps([{"name": "GET /", "attributes": {}}]), ": none of 1 spans holds messages", "otel"),
     "events as Claude Code's": Case(lines(*({"type": "tick", "n": n} for n in range(9))), ": 9 of 9 lines say nothing in the format claude-code", "claude-code"),
     "mostly events": Case(lines(LINE, *({"type": "tick"} for _ in "abc")), ": 3 of 4 lines say nothing in the format claude-code", "claude-code"),
     # containers

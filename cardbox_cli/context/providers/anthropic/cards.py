@@ -228,6 +228,7 @@ FILES = MessageFiles(
     marks_beside=_marks_beside,
     marks_message=_marks_message,
     system_keys=(_SYSTEM,),
+    calls=lambda block: kind(block) in ("tool_use", "tool_result"),
     draft=_draft,
     draft_system=_draft_system,
     keep_original=keep_original,

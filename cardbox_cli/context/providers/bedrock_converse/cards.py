@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from cardbox_cli.context.parts import kind, text_at
 from cardbox_cli.context.providers.bedrock_converse.blocks import KINDS, NAME, PARTING
 from cardbox_cli.context.providers.bedrock_converse.body import read_request
 from cardbox_cli.context.providers.parted import draft_parts
@@ -11,6 +12,7 @@ from cardbox_cli.context.providers.provider import Body, MessageFiles, MessageSh
 from cardbox_cli.model.cards import CardDraft
 
 _SYSTEM = "system"
+_ROLES = ("user", "assistant")
 # Keys that stand only in a request to Bedrock.
 _OWN_KEYS = ("inferenceConfig", "additionalModelRequestFields", "guardrailConfig", "performanceConfig")
 _FILES = PartedFiles(
@@ -37,6 +39,22 @@ def _is_message(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("role"), str) and "parts" not in value
 
 
+def _problem(message: Any) -> str | None:
+    """What keeps a value from being a message: another role, and text or blocks as others write them."""
+    if text_at(message, "role") not in _ROLES:
+        role = message.get("role") if isinstance(message, dict) else None
+        return f"the role {role!r} is none of Bedrock's: roles are {', '.join(_ROLES)}"
+    content = message.get("content")
+    if isinstance(content, str):
+        return "the content of a message is a list of blocks, not a text"
+    other = next(filter(None, map(kind, content)), None) if isinstance(content, list) else None
+    return None if other is None else f"a block is of type {other!r}, and Bedrock's have no type"
+
+
+def _calls(block: Any) -> bool:
+    return _is_block(block) and ("toolUse" in block or "toolResult" in block)
+
+
 def _marks_message(message: Any) -> str | None:
     """What tells that a message's content is blocks that name their kind by a key."""
     content = message.get("content") if isinstance(message, dict) else None
@@ -53,8 +71,10 @@ def _marks_beside(beside: Mapping[str, Any]) -> str | None:
 
 FILES = MessageFiles(
     keyspace=(NAME,),
-    roles=("user", "assistant"),
+    roles=_ROLES,
     shape=MessageShape(key="messages", is_message=_is_message, is_own=True),
+    problem=_problem,
+    calls=_calls,
     marks_beside=_marks_beside,
     marks_message=_marks_message,
     system_keys=(_SYSTEM,),

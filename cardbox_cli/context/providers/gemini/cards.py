@@ -12,14 +12,26 @@ from cardbox_cli.context.providers.parted_bodies import PartedFiles
 from cardbox_cli.context.providers.provider import Body, MessageFiles, MessageShape
 from cardbox_cli.model.cards import Card, CardDraft
 
+_KEY = "contents"
 _ROLES = ("user", "model", "function")
+_CALLS = frozenset(("functionCall", "functionResponse"))
 _SYSTEM_KEYS = ("systemInstruction", "system_instruction")
 
 
 def _system_parts(value: Any) -> list[Part]:
     """The parts of a system instruction, which may be a text alone."""
     parts = value.get("parts") if isinstance(value, dict) else value
-    return parts if isinstance(parts, list) else [{"text": parts}] if isinstance(parts, str) else []
+    return [{"text": parts}] if isinstance(parts, str) else _parts(parts)
+
+
+def _parts(parts: Any) -> list[Part]:
+    """The parts of a content; one may stand alone, as Google's own examples have it."""
+    return parts if isinstance(parts, list) else [parts] if isinstance(parts, dict) else []
+
+
+def _alone(message: Any) -> Any:
+    """The content that stands in the place of all; None where it is one of a list."""
+    return message[_KEY] if isinstance(message, dict) and message.keys() == {_KEY} else None
 
 
 _FILES = PartedFiles(
@@ -29,15 +41,15 @@ _FILES = PartedFiles(
     system_key=_SYSTEM_KEYS[0],
     system_of=lambda parts: {"parts": parts},
     system_parts=_system_parts,
+    alone_key=_KEY,
 )
 
 
 def _draft(message: Body) -> list[CardDraft]:
+    if (alone := _alone(message)) is not None:
+        return _FILES.keep_alone(alone, _draft(alone))
     role = "assistant" if message.get("role") == "model" else "user"
-    parts = message.get("parts")
-    return _FILES.keep_around(
-        message, role, draft_parts(PARTING, role, parts if isinstance(parts, list) else [])
-    )
+    return _FILES.keep_around(message, role, draft_parts(PARTING, role, _parts(message.get("parts"))))
 
 
 def _export(cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
@@ -58,20 +70,24 @@ def _is_message(value: Any) -> bool:
     """Whether it is meant as a content: an object with parts, which have no type, and no other content."""
     if not isinstance(value, dict) or "parts" not in value or "content" in value:
         return False
-    parts = value["parts"]
-    return not isinstance(parts, list) or not any(map(kind, parts))
+    return not any(map(kind, _parts(value["parts"])))
 
 
 def _problem(message: Any) -> str | None:
     """What keeps a value from being a content. The role may be left out, and is the user's then."""
+    message = _alone(message) or message
     if not isinstance(message, dict) or message.get("role", "user") in _ROLES:
-        is_one = _is_message(message) and isinstance(message["parts"], list)
+        is_one = _is_message(message) and isinstance(message["parts"], list | dict)
         return None if is_one else "a content is an object with a list of parts"
     return f"the role {message['role']!r} is none of Gemini's: roles are {', '.join(_ROLES)}"
 
 
+def _calls(part: Any) -> bool:
+    return isinstance(part, dict) and "type" not in part and not _CALLS.isdisjoint(part)
+
+
 def _marks_message(message: Any) -> str | None:
-    return "a message has 'parts'" if _is_message(message) else None
+    return "a message has 'parts'" if _is_message(_alone(message) or message) else None
 
 
 def _marks_beside(beside: Mapping[str, Any]) -> str | None:
@@ -88,8 +104,9 @@ def _marks_beside(beside: Mapping[str, Any]) -> str | None:
 FILES = MessageFiles(
     keyspace=(NAME,),
     roles=_ROLES,
-    shape=MessageShape(key="contents", is_message=_is_message, is_own=True),
+    shape=MessageShape(key=_KEY, is_message=_is_message, is_own=True, takes_one=True),
     problem=_problem,
+    calls=_calls,
     marks_beside=_marks_beside,
     marks_message=_marks_message,
     system_keys=_SYSTEM_KEYS,

@@ -1,6 +1,6 @@
 """OpenAI's items as cards, and back, exactly: where a file has them, and by what it is known."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -27,6 +27,15 @@ _INPUT, _INSTRUCTIONS = "input", "instructions"
 _ROLES = ("user", "assistant", "system", "developer")
 # Keys that stand only in a request to the Responses.
 _OWN_KEYS = (_INSTRUCTIONS, "previous_response_id", "max_output_tokens", "truncation")
+# Keys that others have, too, and the values that they have there alone.
+_OWN_VALUES: Mapping[str, Callable[[Any], bool]] = {
+    "prompt": lambda value: text_at(value, "id") is not None,
+    "conversation": lambda value: text_at(value, "id") is not None or str(value).startswith("conv_"),
+    "reasoning": lambda value: isinstance(value, dict),
+    "text": lambda value: isinstance(value, dict),
+    "background": lambda value: isinstance(value, bool),
+    "max_tool_calls": lambda value: isinstance(value, int),
+}
 _KINDS = frozenset(KINDS)
 # The types of parts that no chat message has.
 _OWN_PARTS = PARTS[:4]
@@ -139,7 +148,8 @@ def _marks_beside(beside: Mapping[str, Any]) -> str | None:
         return None
     if not isinstance(given, str) and not all(map(_is_item, given)):
         return None
-    found = next((key for key in _OWN_KEYS if key in beside), None)
+    owned = (key for key, is_own in _OWN_VALUES.items() if key in beside and is_own(beside[key]))
+    found = next((key for key in _OWN_KEYS if key in beside), None) or next(owned, None)
     if found is not None:
         return f"{found!r} stands beside 'input'"
     return "'input' stands beside 'model'" if isinstance(beside.get("model"), str) else None
@@ -166,6 +176,7 @@ FILES = MessageFiles(
     marks_message=_marks_message,
     system_keys=(_INSTRUCTIONS,),
     gather=_gather,
+    gathered=lambda message: _run(message) or [message],
     problem=_problem,
     draft=_draft,
     draft_system=_draft_system,
