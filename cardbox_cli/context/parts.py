@@ -46,9 +46,9 @@ def texts_in(content: Any) -> str:
 
 
 def tool_name(value: Any) -> str | None:
-    """The name of a tool, in a definition or a call, with a function or without."""
-    function = value.get("function") if isinstance(value, dict) else None
-    return text_at(function if isinstance(function, dict) else value, "name")
+    """The name of a tool, in a definition or a call: of a function, a custom tool, or neither."""
+    inner = [value.get(key) for key in ("function", "custom")] if isinstance(value, dict) else []
+    return text_at(next((each for each in inner if isinstance(each, dict)), value), "name")
 
 
 def as_list(content: Any) -> list[Any]:

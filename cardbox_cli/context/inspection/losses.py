@@ -10,6 +10,7 @@ from typing import Any, get_args
 import msgspec
 
 from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
+from cardbox_cli.context.other_calls import answered_call, answering
 from cardbox_cli.context.parts import kind, tool_name
 from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.providers.registry import provider_named, providers
@@ -17,7 +18,7 @@ from cardbox_cli.context.request import Request
 from cardbox_cli.context.sources import BLOCKS, MESSAGE, is_named_result
 from cardbox_cli.context.tool_calls import are_functions
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.card_types import card_type
+from cardbox_cli.model.card_types import TOOL_RESULT, card_type
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import AnyFile, FileContent, ImageFileContent, MultiFileContent
 from cardbox_cli.model.layers import process_of
@@ -45,7 +46,7 @@ def losses(request: Request, provider: str) -> list[Loss]:
     record = provider_named(provider)
     cards = [entry.slot.card for entry in request.places.values() if entry.slot.card is not None]
     moved = [Loss(card_id, what) for card_id, what in record.lost_in_request(request)]
-    return moved + losses_of(filter(may_lose, cards), request, record)
+    return moved + losses_of(filter(may_lose, answering(cards)), request, record)
 
 
 def losses_of(cards: Iterable[Card], request: Request, provider: Provider) -> list[Loss]:
@@ -78,6 +79,8 @@ def may_lose(card: Card) -> bool:
         or is_named_result(card)
         or type(card.content) in FILES
         or (bool(card.tool_calls) and not are_functions(card.tool_calls))
+        or answered_call(card) is not None
+        or (card.type == TOOL_RESULT and not card.tool_call_id)
     )
 
 

@@ -13,13 +13,14 @@ import msgspec
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import OF_ONE_FORMAT, NoMessage, never_a_message, standard_body
+from cardbox_cli.context.other_calls import answered_call, lost_result, result_text
 from cardbox_cli.context.parts import is_text, kind, text_part
 from cardbox_cli.context.providers.chat import chat_body, unsent_detail, unsent_keys
 from cardbox_cli.context.providers.data_urls import file_of
-from cardbox_cli.context.providers.provider import AnyCard, Body
+from cardbox_cli.context.providers.provider import AnyCard, Body, Exchanged
 from cardbox_cli.context.providers.turns import role_of
 from cardbox_cli.context.sources import imported_card, keep, same_json
-from cardbox_cli.context.tool_calls import are_functions
+from cardbox_cli.context.tool_calls import other_calls
 from cardbox_cli.model.card_types import ASIDE, INSTRUCTION, REASONING, RENDERED_PROMPT, THOUGHT, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.content import ToolResultContent
@@ -45,8 +46,9 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
     that a part is, its id "" where it has none, `answered` the call that a part is the result of; both are
     None for any other. `files` are the content parts in the chat form that a part with files is.
     `make` gives the parts of a message in the chat form, which may be the result of a tool that failed; what
-    it cannot say becomes text. `has_custom_calls`: a call of a custom tool is more than text; `has_detail`:
-    an image says how closely to look; `names_results`: a result names its tool.
+    it cannot say becomes text. `sends_other` tells whether a call that is no function's is more
+    than text, and so is its result, which `other_answer` makes of that of a function's. `has_detail`: an
+    image says how closely to look; `names_results`: a result names its tool.
 
     `lost` says what the chat form leaves out of a part that is neither thinking nor known here alone.
     `text` is the text that a part of a role's message is and nothing else, None for any other: such a part is
@@ -62,7 +64,8 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
     answered: Callable[[Part], Answered | None]
     files: Callable[[Part], list[dict[str, Any]]]
     make: Callable[[Body, bool], list[Part]]
-    has_custom_calls: bool = False
+    sends_other: Callable[[Any], bool] = lambda _: False
+    other_answer: Callable[[Part], Part] = lambda part: part
     has_detail: bool = False
     names_results: bool = False
     lost: Callable[[Part], Iterable[str]] = lambda _: ()
@@ -166,7 +169,21 @@ def standard_parts(parting: Parting, card: AnyCard) -> list[Part]:
     """The parts that a card's own fields make."""
     if card.type in OF_ONE_FORMAT:
         return []
-    return parting.make(chat_body(card), failed(card))
+    body, answered = chat_body(card), answered_call(card)
+    if _is_in_words(parting, card, body):
+        return parting.make({"role": "user", "content": result_text(body, failed=failed(card))}, False)
+    made = parting.make(body, failed(card))
+    return made if answered is None else [parting.other_answer(part) for part in made]
+
+
+def _is_in_words(parting: Parting, card: AnyCard, body: Body) -> bool:
+    """Whether it is a result that is sent as text, as its call is: also that of a function without an id."""
+    if body["role"] not in ("tool", "function"):
+        return False
+    answered = answered_call(card)
+    is_named = parting.names_results and body["role"] == "tool" and bool(body.get("name"))
+    is_old = not body.get("tool_call_id") and not is_named
+    return is_old or (answered is not None and not parting.sends_other(answered))
 
 
 def failed(card: AnyCard) -> bool:
@@ -189,6 +206,13 @@ def encode(parting: Parting, card: Card) -> Body | NoMessage:
     if not parts:
         return NoMessage(f"nothing that {parting.title} would take: empty, or of another format alone")
     return {"role": role_of(card), "content": parts}
+
+
+def exchanged(parting: Parting, body: Body) -> Exchanged:
+    """The calls that a message makes and answers, by their ids."""
+    parts = body["content"] if isinstance(body["content"], list) else []
+    calls = [call["id"] for part in parts if (call := parting.call(part)) is not None]
+    return Exchanged(calls, [answer.id for part in parts if (answer := parting.answered(part)) is not None])
 
 
 def chat_original(parting: Parting, card: AnyCard) -> Body | None:
@@ -238,8 +262,10 @@ def lost_of_chat(parting: Parting, card: Card) -> Iterator[str]:
             yield f"{key!r} is sent as text"
         elif value and key not in _SENT_KEYS and not (key == "name" and is_result and is_said):
             yield f"the message's {key!r} is not sent"
-    if not parting.has_custom_calls and not are_functions(body.get("tool_calls")):
+    if any(not parting.sends_other(call) for call in other_calls(body.get("tool_calls"))):
         yield "a tool call that is no function's is sent as text"
+    if _is_in_words(parting, card, body):
+        yield lost_result(card)
     content = body.get("content")
     for part in content if isinstance(content, list) else []:
         yield from _lost_of_part(parting, body["role"], part)

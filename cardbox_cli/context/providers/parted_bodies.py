@@ -10,6 +10,7 @@ import msgspec
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import Message, NoMessage, never_a_message
+from cardbox_cli.context.other_calls import answering
 from cardbox_cli.context.providers.parted import Part, Parting, encode, parts_of
 from cardbox_cli.context.providers.provider import Body, SentMessage
 from cardbox_cli.context.providers.turns import gathered, placed, role_of, runs
@@ -113,7 +114,8 @@ class PartedFiles(msgspec.Struct, frozen=True, kw_only=True):
     def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
         """System text beside the messages, and these."""
         prompts = [card for card in cards if never_a_message(card) is None and role_of(card) == "system"]
-        sent = (card for card in cards if never_a_message(card) is None and role_of(card) != "system")
+        others = (card for card in answering(cards) if role_of(card) != "system")
+        sent = (card for card in others if never_a_message(card) is None)
         messages = (self._message(run) for run in gathered(sent, lambda each: self._around(each) is not None))
         return self._system(prompts), (message for message in messages if message is not None)
 

@@ -41,6 +41,13 @@ class SentMessage(NamedTuple):
     places: list[int]
 
 
+class Exchanged(NamedTuple):
+    """The ids of the calls that a message makes as it is sent, and of those that it answers; "" for none."""
+
+    calls: Sequence[str] = ()
+    answers: Sequence[str] = ()
+
+
 class Models(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a provider's models, by their names as profiles have them.
 
@@ -174,12 +181,12 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     Requests: `members` makes the JSON body of a request whose messages `encode` made, key by key, without a
     model where none is known; an iterator among the values makes a list, the messages, as it is asked for,
     and goes through those of the request as often as it must. `renamed_calls` are the tool calls that get
-    other ids in it. `steps` numbers the steps of a conversation that messages belong to, which calls and
-    results must be neighbours in; -1 for one that is in none. `sent` lists the messages of a request as a
-    prefix cache finds them; `message_keys` are the keys of the body that hold them, the list last,
-    `cached_parameters` those that stand before them in the cache. `split_tools` gives the tools of a body,
-    one for each of the request that is sent, and the body without them. `runs_tool` tells the tools that the
-    provider runs itself, or alone knows.
+    other ids in it. `exchanged` gives the calls that a message makes and answers. `steps` numbers the steps
+    of a conversation that messages belong to, which calls and results must be neighbours in; -1 for one that
+    is in none. `sent` lists the messages of a request as a prefix cache finds them; `message_keys` are the
+    keys of the body that hold them, the list last, `cached_parameters` those that stand before them in the
+    cache. `split_tools` gives the tools of a body, one for each of the request that is sent, and the body
+    without them. `runs_tool` tells the tools that the provider runs itself, or alone knows.
 
     `rules` names the module whose RULES are the lint's, `schema` the package that holds the table of what a
     request may hold (`request_schema.json`), empty where none is published; `hottest` is the highest
@@ -199,6 +206,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
 
     members: Callable[[Request], Members]
     renamed_calls: Callable[[Sequence[Message]], Sequence[RenamedCall]] = lambda _: ()
+    exchanged: Callable[[Body], Exchanged] = lambda _: Exchanged()
     steps: Callable[[Sequence[Message]], list[int]]
     sent: Callable[[Request], Iterable[SentMessage]]
     message_keys: Sequence[str] = ("system", "messages")

@@ -7,7 +7,7 @@ Pure. A request keeps tools as they were written: OpenAI's function objects, fla
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.parts import kind, text_at
 from cardbox_cli.context.providers.registry import providers
 from cardbox_cli.context.request import Request
 
@@ -46,6 +46,19 @@ def _is_flat(tool: Mapping[str, Any]) -> bool:
 def is_custom(tool: Mapping[str, Any]) -> bool:
     """Whether it is a tool that takes any text, which OpenAI's formats alone have."""
     return tool.get("type") == "custom" and isinstance(tool.get("custom"), dict)
+
+
+def custom_tool(tool: Mapping[str, Any], *, nested: bool) -> dict[str, Any]:
+    """What a custom tool is: its name and the like, the grammar of its format in an object or without one."""
+    custom: dict[str, Any] = tool["custom"]
+    wanted = custom.get("format")
+    if not isinstance(wanted, dict) or kind(wanted) != "grammar":
+        return custom
+    inner = wanted.get("grammar")
+    grammar = (
+        inner if isinstance(inner, dict) else {key: each for key, each in wanted.items() if key != "type"}
+    )
+    return {**custom, "format": {"type": "grammar", **({"grammar": grammar} if nested else grammar)}}
 
 
 def chat_tool(function: Function) -> dict[str, Any]:

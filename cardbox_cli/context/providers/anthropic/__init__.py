@@ -15,6 +15,7 @@ PROVIDER = Provider(
     lost_in_request=losses.in_request,
     members=body.members,
     renamed_calls=body.renamed_calls,
+    exchanged=encoding.exchanged,
     steps=steps,
     sent=body.sent,
     # Anthropic docs, "Prompt caching": another choice of tools or way of thinking loses the messages.

@@ -11,6 +11,7 @@ import msgspec
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import OF_ONE_FORMAT
+from cardbox_cli.context.other_calls import lost_result
 from cardbox_cli.context.parts import is_text, kind
 from cardbox_cli.context.providers.anthropic.blocks import (
     OF_SYSTEM_INSIDE,
@@ -19,7 +20,12 @@ from cardbox_cli.context.providers.anthropic.blocks import (
     is_call,
 )
 from cardbox_cli.context.providers.anthropic.body import at_the_top, moved
-from cardbox_cli.context.providers.anthropic.encoding import as_blocks, is_of_own_format, own_blocks
+from cardbox_cli.context.providers.anthropic.encoding import (
+    as_blocks,
+    is_in_words,
+    is_of_own_format,
+    own_blocks,
+)
 from cardbox_cli.context.providers.chat import chat_body, unsent_detail, unsent_keys
 from cardbox_cli.context.request import Request
 from cardbox_cli.context.tool_calls import are_functions
@@ -95,8 +101,8 @@ def of_chat(card: Card) -> Iterator[str]:
         return  # sent as it came, or in no chat form
     body = chat_body(card)
     is_result = body["role"] in ("tool", "function")
-    if is_result and not body.get("tool_call_id"):
-        yield "the result of a function without an id is sent as text"
+    if is_in_words(card, body):
+        yield lost_result(card)
     for key, value in body.items():
         if key in ("refusal", "function_call") and value:
             yield f"{key!r} is sent as text"

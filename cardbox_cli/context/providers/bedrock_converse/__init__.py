@@ -17,6 +17,7 @@ PROVIDER = Provider(
     lost_in_chat=partial(parted.lost_in_chat, PARTING),
     lost_of_chat=partial(parted.lost_of_chat, PARTING),
     members=body.members,
+    exchanged=partial(parted.exchanged, PARTING),
     steps=steps,
     sent=partial(parted_bodies.sent, PARTING),
     message_keys=("system", "messages"),

@@ -157,10 +157,8 @@ def _call(call: Any) -> Part:
 
 
 def _result(body: Body, text: str, failed: bool) -> Part:
-    call_id = text_at(body, "tool_call_id")
-    if not call_id:
-        return {"text": f"[result of {body.get('name') or 'a tool'}: {text}]"}
     status = {"status": "error"} if failed else {}
+    call_id = text_at(body, "tool_call_id") or ""
     return {"toolResult": {"toolUseId": call_id, "content": [{"text": text}], **status}}
 
 

@@ -175,8 +175,6 @@ def _call(call: Any) -> Part:
 def _response(body: Body, text: str, failed: bool) -> Part:
     """The answer to a call. Its name is that of the call, which `named` finds."""
     call_id, name = text_at(body, "tool_call_id"), text_at(body, "name")
-    if not call_id and not name:
-        return {"text": f"[result of a tool: {text}]"}
     named = {"id": call_id} if call_id else {}
     return {
         "functionResponse": {

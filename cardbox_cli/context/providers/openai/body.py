@@ -7,8 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.providers.provider import Body, Members, SentMessage
-from cardbox_cli.context.providers.tools import chat_tool, choice_mode, choice_of, function_of, tools_for
+from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.providers.provider import Body, Exchanged, Members, SentMessage
+from cardbox_cli.context.providers.tools import (
+    chat_tool,
+    choice_mode,
+    choice_of,
+    custom_tool,
+    function_of,
+    is_custom,
+    tools_for,
+)
 from cardbox_cli.context.request import Request
 
 NAME = "openai"
@@ -46,11 +55,23 @@ def _in_own_words(config: dict[str, Any]) -> dict[str, Any]:
     stops = config.get("stop_sequences")
     config = config if not stops or "stop" in config else {**config, "stop": stops}
     choice = config.get("tool_choice")
+    if isinstance(choice, dict) and isinstance(allowed := choice.get("allowed_tools"), dict):
+        tools = allowed.get("tools")
+        named = [_chosen(each) for each in tools] if isinstance(tools, list) else tools
+        return {**config, "tool_choice": {**choice, "allowed_tools": {**allowed, "tools": named}}}
+    if kind(choice) == "custom":
+        return {**config, "tool_choice": _chosen(choice)}
     if not isinstance(choice, dict) or choice.get("type") not in _OTHER_CHOICES:
         return config
     name = choice_of(choice)
     own = choice_mode(choice) if name is None else {"type": "function", "function": {"name": name}}
     return {**config, "tool_choice": own}
+
+
+def _chosen(tool: Any) -> Any:
+    """A tool that is chosen, its name in an object as its type is called."""
+    sort, name = kind(tool), text_at(tool, "name")
+    return {"type": sort, sort: {"name": name}} if sort in ("function", "custom") and name else tool
 
 
 def joined(messages: Iterable[Message]) -> Iterator[Body]:
@@ -79,6 +100,13 @@ def sent(request: Request) -> Iterator[SentMessage]:
         [body] = joined(run)
         start, end = end, end + len(run)
         yield SentMessage("messages", number, body, list(range(start, end)))
+
+
+def exchanged(body: Body) -> Exchanged:
+    """The calls that a message makes and answers, by their ids."""
+    calls, answered = body.get("tool_calls"), text_at(body, "tool_call_id")
+    made = [text_at(call, "id") or "" for call in calls] if isinstance(calls, list) else []
+    return Exchanged(made, [] if answered is None else [answered])
 
 
 def steps(messages: Sequence[Message]) -> list[int]:
@@ -124,5 +152,7 @@ def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     """A tool definition; one that stands in no `function` is translated."""
+    if is_custom(tool):
+        return {**tool, "custom": custom_tool(tool, nested=True)}
     function = None if isinstance(tool.get("function"), dict) else function_of(tool)
     return tool if function is None else chat_tool(function._replace(others={}))

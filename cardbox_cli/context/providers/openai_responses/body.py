@@ -7,11 +7,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cardbox_cli.context.messages import Message, NoMessage
-from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.parts import kind, text_at, tool_name
 from cardbox_cli.context.providers.openai_responses.items import NAME, PARTING
 from cardbox_cli.context.providers.parted import Part, encode, own_parts
 from cardbox_cli.context.providers.provider import Body, Members, SentMessage
-from cardbox_cli.context.providers.tools import choice_mode, choice_of, function_of, is_custom, tools_for
+from cardbox_cli.context.providers.tools import (
+    choice_mode,
+    choice_of,
+    custom_tool,
+    function_of,
+    is_custom,
+    tools_for,
+)
 from cardbox_cli.context.providers.turns import placed
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.cards import SYSTEM_ROLES, Card, card_text
@@ -114,7 +121,7 @@ def _tool(tool: dict[str, Any]) -> Body:
     """A tool definition; OpenAI's own are sent as they are."""
     function = function_of(tool)
     if is_custom(tool):
-        return {**tool["custom"], "type": "custom"}
+        return {**custom_tool(tool, nested=False), "type": "custom"}
     if function is None:
         return tool
     described = {} if function.description is None else {"description": function.description}
@@ -139,13 +146,17 @@ def _choice(choice: Any) -> Any:
     allowed = choice.get("allowed_tools")
     if isinstance(allowed, dict):
         tools = allowed.get("tools")
-        named = [
-            {"type": "function", "name": choice_of(each)} if choice_of(each) else each for each in tools or ()
-        ]
+        named = [_chosen(each) for each in tools] if isinstance(tools, list) else tools
         return {**allowed, "type": "allowed_tools", "tools": named}
-    if choice.get("type") in ("function", "tool"):
+    if choice.get("type") == "tool":
         return {"type": "function", "name": choice_of(choice)}
-    return choice_mode(choice) or choice
+    return choice_mode(choice) or _chosen(choice)
+
+
+def _chosen(tool: Any) -> Any:
+    """A tool that is chosen, by its type and name."""
+    sort, name = kind(tool), tool_name(tool)
+    return {"type": sort, "name": name} if sort in ("function", "custom") and name else tool
 
 
 def _of_tools(config: dict[str, Any]) -> Body:

@@ -172,10 +172,12 @@ def _call(call: Any) -> Part:
 
 
 def _output(body: Body, text: str) -> Part:
-    call_id = text_at(body, "tool_call_id")
-    if not call_id:
-        return {"role": "user", "content": f"[result of {body.get('name') or 'a tool'}: {text}]"}
-    return {"type": "function_call_output", "call_id": call_id, "output": text}
+    return {"type": "function_call_output", "call_id": text_at(body, "tool_call_id") or "", "output": text}
+
+
+def _of_custom(item: Part) -> Part:
+    """The result of a custom tool, made of that of a function."""
+    return {**item, "type": "custom_tool_call_output"}
 
 
 def lost(item: Part) -> Iterator[str]:
@@ -207,7 +209,8 @@ PARTING = Parting(
     answered=answered_by,
     files=chat_parts,
     make=make,
-    has_custom_calls=True,
+    sends_other=lambda call: kind_of(_call(call)) == "custom_tool_call",
+    other_answer=_of_custom,
     has_detail=True,
     lost=lost,
     text=text_alone,

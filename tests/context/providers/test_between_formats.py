@@ -1,0 +1,134 @@
+"""What a request of one provider becomes for another: what is sent fits together, and what is lost is named."""
+
+import json
+from typing import Any, NamedTuple
+
+import pytest
+
+from cardbox_cli.context.inspection.losses import losses
+from cardbox_cli.context.lint.check import lint
+from cardbox_cli.context.providers.registry import provider_named
+from cardbox_cli.context.request import RequestEntry, request_of
+from cardbox_cli.conversations.formats.registry import exporter_named, format_named
+from cardbox_cli.model import exact_json
+from tests.context.lint.cards import found, kept_answer, message, user
+from tests.conversations.reading import documents_in, entries_of
+
+Body = dict[str, Any]
+HI: Body = {"role": "user", "content": "Hi"}
+
+
+class Sent(NamedTuple):
+    """The body, what is named as lost, and the rules that find an error."""
+
+    body: Body
+    lost: set[str]
+    errors: set[str]
+
+
+def entries(source: str, body: Body) -> list[RequestEntry]:
+    [conversation] = format_named(source).read(documents_in(json.dumps(body)))
+    return entries_of(conversation)
+
+
+def sent(source: str, body: Body, target: str) -> Sent:
+    """What a request of `source` is for `target`."""
+    places, record = entries(source, body), provider_named(target)
+    request = request_of(places, encode=record.encode)
+    made = json.loads(exact_json.encode(record.body(request)))
+    rules = {each.rule for each in lint(places, request, target) if each.severity == "error"}
+    return Sent(made, {loss.what for loss in losses(request, target)}, rules)
+
+
+# --- calls that are no function's
+
+GRAMMAR = {"syntax": "lark", "definition": "start: x"}
+CALLED: Body = {"role": "assistant", "content": None, "tool_calls": [
+    {"id": "call_2", "type": "custom", "custom": {"name": "apply_patch", "input": "*** x"}}]}  # fmt: skip
+ANSWER: Body = {"role": "tool", "tool_call_id": "call_2", "content": "done"}
+CHAT: Body = {
+    "model": "gpt-5",
+    "messages": [HI, CALLED, ANSWER],
+    "tools": [
+        {"type": "custom", "custom": {"name": "apply_patch", "format": {"type": "grammar", "grammar": GRAMMAR}}},
+        {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}},
+    ],
+    "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [
+        {"type": "function", "function": {"name": "f"}}, {"type": "custom", "custom": {"name": "apply_patch"}}]}},
+}  # fmt: skip
+ITEMS: list[Body] = [
+    {"type": "custom_tool_call", "call_id": "call_2", "name": "apply_patch", "input": "*** x"},
+    {"type": "custom_tool_call_output", "call_id": "call_2", "output": "done"},
+]
+RESPONSES: Body = {
+    "model": "gpt-5",
+    "input": [HI, *ITEMS],
+    "tools": [{"type": "custom", "name": "apply_patch", "format": {"type": "grammar", **GRAMMAR}},
+              {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}, "strict": False}],
+    "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [
+        {"type": "function", "name": "f"}, {"type": "custom", "name": "apply_patch"}]},
+}  # fmt: skip
+SOURCES = {"openai": CHAT, "openai-responses": RESPONSES}
+WITHOUT_CUSTOM = ("anthropic", "gemini", "bedrock-converse")
+
+
+@pytest.mark.parametrize("target", WITHOUT_CUSTOM)
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_result_of_a_call_that_is_sent_as_text_is_sent_as_text(source: str, target: str) -> None:
+    made = sent(source, SOURCES[source], target)
+    words = json.dumps(made.body)
+    assert "[result of call_2: done]" in words
+    assert "tool_result" not in words
+    assert "functionResponse" not in words
+    assert "toolResult" not in words
+    assert {
+        "a tool call that is no function's is sent as text",
+        "the result of a call that is no function's is sent as text",
+        "the tool 'apply_patch' is not sent",
+    } <= made.lost
+    assert made.errors <= {"tool-name-invalid"}
+
+
+@pytest.mark.parametrize("target", WITHOUT_CUSTOM)
+def test_so_it_is_in_a_file(target: str) -> None:
+    cards = [entry.slot.card for entry in entries("openai", CHAT) if entry.slot.card is not None]
+    assert "[result of call_2: done]" in "".join(exporter_named(target)(cards))
+
+
+def test_openais_two_formats_have_custom_tools_each_in_its_words() -> None:
+    made = sent("openai", CHAT, "openai-responses")
+    assert made == ({**RESPONSES, "input": [HI, *ITEMS]}, set(), set())
+    assert sent("openai-responses", RESPONSES, "openai").body["tools"][0] == CHAT["tools"][0]
+    assert sent("openai-responses", RESPONSES, "openai").body["tool_choice"] == CHAT["tool_choice"]
+    forced = {"type": "custom", "custom": {"name": "apply_patch"}}
+    flat = {"type": "custom", "name": "apply_patch"}
+    body = sent("openai", {**CHAT, "tool_choice": forced}, "openai-responses").body
+    assert body["tool_choice"] == flat
+    body = sent("openai-responses", {**RESPONSES, "tool_choice": flat}, "openai").body
+    assert body["tool_choice"] == forced
+
+
+def test_a_result_answers_the_nearest_call_of_its_id() -> None:
+    call = {"id": "call_2", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    again: list[Body] = [{"role": "assistant", "content": None, "tool_calls": [call]}, ANSWER]
+    messages = [HI, CALLED, ANSWER, *again]
+    body = sent("openai", {"messages": messages, "model": "m"}, "gemini").body
+    assert body["contents"][-1]["parts"][0]["functionResponse"]["response"] == {"output": "done"}
+
+
+@pytest.mark.parametrize("target", [*WITHOUT_CUSTOM, "openai-responses"])
+def test_functions_without_ids_and_their_results_are_text_and_named(target: str) -> None:
+    call: Body = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    made = sent("openai", {"messages": [HI, call, {"role": "function", "name": "f", "content": "a"}]}, target)
+    assert "[result of f: a]" in json.dumps(made.body)
+    assert made.lost == {
+        "'function_call' is sent as text",
+        "the result of a function without an id is sent as text",
+    }
+
+
+def test_a_kept_result_whose_call_is_not_sent_as_a_call_is_an_error() -> None:
+    block = {"type": "tool_result", "tool_use_id": "call_2", "content": "ok"}
+    call = message(CALLED, "agent.thought", "assistant", tool_calls=CALLED["tool_calls"])
+    rules = [(each.rule, each.position) for each in found("anthropic", user(), call, kept_answer(block))]
+    assert ("result-without-call", 2) in rules
