@@ -31,6 +31,11 @@ def is_text(part: Any) -> bool:
     return kind(part) == "text" and isinstance(part.get("text"), str)
 
 
+def is_nothing(value: Any) -> bool:
+    """Whether a value says no more than a key that is missing: null or empty. 0 and false do."""
+    return value is None or (isinstance(value, str | list | dict) and not value)
+
+
 def text_at(value: Any, key: str) -> str | None:
     """The text that an object has under `key`; None where it has none, or is no object."""
     text = value.get(key) if isinstance(value, dict) else None

@@ -11,7 +11,7 @@ import msgspec
 
 from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
 from cardbox_cli.context.other_calls import answered_call, answering
-from cardbox_cli.context.parts import kind, tool_name
+from cardbox_cli.context.parts import is_nothing, kind, tool_name
 from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.providers.registry import provider_named, providers
 from cardbox_cli.context.request import Request
@@ -102,7 +102,7 @@ def _of_tools(request: Request, provider: Provider) -> Iterator[str]:
     bare = msgspec.structs.replace(request, messages=[], tools=[])
     for tool in request.tools:
         body = provider.body(msgspec.structs.replace(bare, tools=[tool]))
-        if body == provider.body(bare):
+        if not provider.split_tools(body)[0]:
             yield f"the tool {tool_name(tool) or kind(tool) or next(iter(tool), '')!r} is not sent"
             continue
         sent = _json(body)
@@ -131,6 +131,17 @@ def _of_parameters(request: Request, provider: Provider) -> Iterator[str]:
             yield f"the parameter {name!r} is not sent"
         else:
             yield from _of_schema(name, value, whole)
+            yield from _of_keys(name, value, bare, provider)
+
+
+def _of_keys(name: str, value: Any, request: Request, provider: Provider) -> Iterator[str]:
+    """The keys of a parameter that is sent without them: the body would be the same."""
+    for key, each in value.items() if isinstance(value, dict) else ():
+        if key == "type" or each is False or is_nothing(each):
+            continue
+        less = {**request.config, name: {other: item for other, item in value.items() if other != key}}
+        if provider.body(request) == provider.body(msgspec.structs.replace(request, config=less)):
+            yield f"the {key!r} of the parameter {name!r} is not sent"
 
 
 def _of_schema(name: str, value: Any, body: Mapping[str, Any]) -> Iterator[str]:

@@ -177,7 +177,7 @@ def _summaries_beside_what_they_cover(subject: Subject) -> Iterator[Hit]:
 )
 def _uncallable(subject: Subject) -> Iterator[Hit]:
     """A call of a tool that is not among the request's tools, where it has any."""
-    offered = {tool_name(tool) for tool in subject.request.tools}
+    offered = {tool_name(tool) for tool in subject.offered}
     for call in subject.history.calls if offered else []:
         if call.name is not None and call.name not in offered:
             yield call.entry, f"the tool {call.name!r} is called, and is not among the request's tools"

@@ -14,7 +14,7 @@ import msgspec
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import OF_ONE_FORMAT, NoMessage, never_a_message, standard_body
 from cardbox_cli.context.other_calls import answered_call, lost_result, result_text
-from cardbox_cli.context.parts import is_text, kind, text_part
+from cardbox_cli.context.parts import is_nothing, is_text, kind, text_part
 from cardbox_cli.context.providers.chat import chat_body, unsent_detail, unsent_keys
 from cardbox_cli.context.providers.data_urls import file_of
 from cardbox_cli.context.providers.provider import AnyCard, Body, Exchanged
@@ -257,10 +257,11 @@ def lost_of_chat(parting: Parting, card: Card) -> Iterator[str]:
     is_result = body["role"] in ("tool", "function")
     # cbx itself names the tools of all results, which their calls do, too.
     is_said = parting.names_results or not (sources.is_named_result(card) and card.tool_call_id)
+    known = (*_SENT_KEYS, "name") if is_result and is_said else _SENT_KEYS
     for key, value in body.items():
         if key in ("refusal", "function_call") and value:
             yield f"{key!r} is sent as text"
-        elif value and key not in _SENT_KEYS and not (key == "name" and is_result and is_said):
+        elif key not in known and not is_nothing(value):
             yield f"the message's {key!r} is not sent"
     if any(not parting.sends_other(call) for call in other_calls(body.get("tool_calls"))):
         yield "a tool call that is no function's is sent as text"

@@ -4,6 +4,7 @@ Neighbours of one role are one message, in which the results of tools come first
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import dropwhile
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from cardbox_cli.context.messages import Message, NoMessage, never_a_message
 from cardbox_cli.context.other_calls import answering
 from cardbox_cli.context.providers.parted import Part, Parting, encode, parts_of
 from cardbox_cli.context.providers.provider import Body, SentMessage
-from cardbox_cli.context.providers.turns import gathered, placed, role_of, runs
+from cardbox_cli.context.providers.turns import gathered, moved_texts, placed, role_of, runs
 from cardbox_cli.context.request import Request
 from cardbox_cli.context.sources import imported_card, keep, same_json
 from cardbox_cli.model.card_types import RENDERED_PROMPT
@@ -48,6 +49,12 @@ def merged(parting: Parting, messages: Iterable[Message]) -> Iterator[tuple[str,
             parts.sort(key=lambda part: parting.answered(part) is None)
         if parts:
             yield role, parts
+
+
+def lost_in_request(parting: Parting, request: Request) -> Iterator[tuple[str | None, str]]:
+    """What of a request's order is lost: the system text that stands behind another message, and moves up."""
+    behind = dropwhile(lambda message: message.body["role"] == "system", placed(request.messages))
+    yield from moved_texts(request, (each for each in behind if each.body["role"] == "system"))
 
 
 def sent(parting: Parting, request: Request) -> Iterator[SentMessage]:

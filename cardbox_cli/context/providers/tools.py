@@ -4,10 +4,10 @@ Pure. A request keeps tools as they were written: OpenAI's function objects, fla
 `input_schema`. A provider's own tools, which it runs itself, are known to its record.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.parts import kind, text_at, tool_name
 from cardbox_cli.context.providers.registry import providers
 from cardbox_cli.context.request import Request
 
@@ -81,12 +81,30 @@ def tools_for(request: Request, provider: str) -> list[dict[str, Any]]:
     ]
 
 
+def choice_for(request: Request, tools: Sequence[Mapping[str, Any]]) -> Any:
+    """The `tool_choice` of a request of whose tools these are sent; None where it can choose none of them."""
+    choice = request.config.get("tool_choice")
+    if not tools:
+        return None
+    unsent = {_named(tool) for tool in request.tools} - {_named(tool) for tool in tools}
+    return None if isinstance(choice, dict) and _named(choice) in unsent else choice
+
+
+def _named(tool: Mapping[str, Any]) -> str:
+    """What a tool, or the choice of one, goes by: its name, or its type where that is all."""
+    return tool_name(tool) or kind(tool)
+
+
+def is_parallel(config: Mapping[str, Any]) -> Any:
+    """Whether several tools may be called at once, as OpenAI or Anthropic says it; None for no word of it."""
+    choice = config.get("tool_choice")
+    is_off = isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True
+    return config.get("parallel_tool_calls", False if is_off else None)
+
+
 def choice_of(value: Any) -> str | None:
     """The name of the function that a `tool_choice` as OpenAI or Anthropic writes it wants; None for none."""
-    if not isinstance(value, dict):
-        return None
-    inner = value.get("function")
-    return text_at(inner if isinstance(inner, dict) else value, "name")
+    return tool_name(value) if kind(value) in ("function", "tool") else None
 
 
 def choice_mode(value: Any) -> str | None:

@@ -132,3 +132,74 @@ def test_a_kept_result_whose_call_is_not_sent_as_a_call_is_an_error() -> None:
     call = message(CALLED, "agent.thought", "assistant", tool_calls=CALLED["tool_calls"])
     rules = [(each.rule, each.position) for each in found("anthropic", user(), call, kept_answer(block))]
     assert ("result-without-call", 2) in rules
+
+
+# --- what is lost, and named
+
+LATE = {"model": "claude-opus-4-8", "max_tokens": 100, "messages": [
+    HI, {"role": "system", "content": "be short"}, {"role": "assistant", "content": "Hello"}, HI]}  # fmt: skip
+MOVED = "system text within the history is moved to the top"
+FUNCTION = {"name": "f", "input_schema": {"type": "object", "properties": {}}}
+ASKED = {"model": "claude-sonnet-4-5", "max_tokens": 100, "messages": [HI]}
+SINGLE = {**ASKED, "tools": [FUNCTION], "tool_choice": {"type": "any", "disable_parallel_tool_use": True}}
+
+
+@pytest.mark.parametrize("target", ["gemini", "bedrock-converse", "anthropic"])
+def test_system_text_that_moves_up_is_named(target: str) -> None:
+    made = sent("anthropic", LATE, target)
+    assert (MOVED in made.lost) == (target != "anthropic")
+
+
+@pytest.mark.parametrize("target", WITHOUT_CUSTOM)
+def test_a_tool_that_is_not_sent_is_named_and_nothing_is_chosen(target: str) -> None:
+    searching = {"model": "gpt-5", "input": "x", "tools": [{"type": "web_search"}], "tool_choice": "auto"}
+    made = sent("openai-responses", searching, target)
+    assert {"the tool 'web_search' is not sent", "the parameter 'tool_choice' is not sent"} <= made.lost
+    assert not {"tools", "tool_choice", "toolConfig"} & made.body.keys()
+    assert made.errors == set()
+
+
+@pytest.mark.parametrize("target", ["anthropic", "gemini", "bedrock-converse"])
+def test_a_choice_of_a_tool_that_is_not_sent_is_not_sent(target: str) -> None:
+    made = sent(
+        "openai-responses", {**RESPONSES, "tool_choice": {"type": "custom", "name": "apply_patch"}}, target
+    )
+    assert "the parameter 'tool_choice' is not sent" in made.lost
+    assert "tool_choice" not in made.body
+    assert "toolChoice" not in json.dumps(made.body)
+    assert "toolConfig" not in made.body or "tools" in made.body["toolConfig"]
+    assert made.errors == set()
+
+
+@pytest.mark.parametrize("target", ["openai", "openai-responses"])
+def test_one_tool_at_a_time_is_said_in_openais_words(target: str) -> None:
+    made = sent("anthropic", SINGLE, target)
+    assert (made.body["tool_choice"], made.body["parallel_tool_calls"]) == ("required", False)
+    assert made.lost == set()
+
+
+@pytest.mark.parametrize("target", ["gemini", "bedrock-converse"])
+def test_one_tool_at_a_time_is_named_where_nobody_can_say_it(target: str) -> None:
+    lost = sent("anthropic", SINGLE, target).lost
+    assert lost == {"the 'disable_parallel_tool_use' of the parameter 'tool_choice' is not sent"}
+
+
+@pytest.mark.parametrize("value", [0, False])
+@pytest.mark.parametrize("target", ["anthropic", "gemini", "bedrock-converse", "openai-responses"])
+def test_an_unknown_key_of_any_value_is_named(target: str, value: Any) -> None:
+    made = sent("openai", {"model": "m", "messages": [{**HI, "weight": value, "name": None}]}, target)
+    assert made.lost == {"the message's 'weight' is not sent"}
+
+
+# --- the tools that are linted are those that are sent
+
+
+@pytest.mark.parametrize("target", ["openai", "anthropic", "gemini", "openai-responses"])
+def test_the_lint_says_nothing_of_tools_that_are_not_sent(target: str) -> None:
+    spec = {"toolSpec": {"name": "f", "inputSchema": {"json": {"type": "object", "properties": {}}}}}
+    converse = {"messages": [{"role": "user", "content": [{"text": "Hi"}]}],
+                "toolConfig": {"tools": [spec, {"cachePoint": {"type": "default"}}]}}  # fmt: skip
+    assert sent("bedrock-converse", converse, target).errors == set()
+    served = [{"type": "mcp", "server_label": "m", "server_url": "https://x.y"}, {"type": "web_search"}]
+    if target != "openai-responses":
+        assert sent("openai-responses", {"model": "m", "input": "x", "tools": served}, target).errors == set()

@@ -17,7 +17,7 @@ from cardbox_cli.context.providers.anthropic.encoding import NAME, as_blocks
 from cardbox_cli.context.providers.anthropic.models import takes_system_inside
 from cardbox_cli.context.providers.anthropic.tool_ids import Naming, with_id, with_unique_ids
 from cardbox_cli.context.providers.provider import Body, Members, RenamedCall, SentMessage
-from cardbox_cli.context.providers.tools import function_of, tools_for
+from cardbox_cli.context.providers.tools import choice_for, function_of, tools_for
 from cardbox_cli.context.providers.turns import runs
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.layers import CHECKPOINT
@@ -51,9 +51,9 @@ def members(request: Request) -> Members:
         yield "system", _system(system)
     naming = Naming(lambda: _others(request.messages, request.model))
     yield "messages", map(_merged, runs(naming.renamed()))
-    if tools := [_tool(tool) for tool in tools_for(request, NAME)]:
-        yield "tools", tools
-    yield from _tool_choice(request).items()
+    if tools := tools_for(request, NAME):
+        yield "tools", [_tool(tool) for tool in tools]
+    yield from _tool_choice(request.config, choice_for(request, tools), bool(tools)).items()
     yield from _parameters(request.config).items()
 
 
@@ -165,11 +165,10 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     return {"name": function.name, **kept, "input_schema": schema}
 
 
-def _tool_choice(request: Request) -> dict[str, Any]:
-    if not request.tools:
-        return {}
-    choice = _choice(request.config.get("tool_choice"))
-    if request.config.get("parallel_tool_calls") is False and (choice or {}).get("type") != "none":
+def _tool_choice(config: dict[str, Any], wanted: Any, has_tools: bool) -> dict[str, Any]:
+    choice = _choice(wanted)
+    is_single = has_tools and config.get("parallel_tool_calls") is False
+    if is_single and (choice or {}).get("type") != "none":
         choice = {**(choice or {"type": "auto"}), "disable_parallel_tool_use": True}
     return {} if choice is None else {"tool_choice": choice}
 

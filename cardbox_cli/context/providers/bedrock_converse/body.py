@@ -13,6 +13,7 @@ from cardbox_cli.context.providers.provider import Body, Members, plain_tools
 from cardbox_cli.context.providers.tools import (
     Function,
     chat_tool,
+    choice_for,
     choice_mode,
     choice_of,
     function_of,
@@ -40,8 +41,9 @@ def members(request: Request) -> Members:
     yield "messages", ({"role": role, "content": blocks} for role, blocks in said)
     if inference := inference_config(request.config):
         yield "inferenceConfig", inference
-    if tools := [_tool(tool) for tool in tools_for(request, NAME)]:
-        yield "toolConfig", {"tools": tools, **_choice(request.config)}
+    if tools := tools_for(request, NAME):
+        choice = _choice(choice_for(request, tools))
+        yield "toolConfig", {"tools": [_tool(tool) for tool in tools], **choice}
     yield from ((key, request.config[key]) for key in SAME_PARAMETERS if request.config.get(key) is not None)
 
 
@@ -75,8 +77,7 @@ def _tool(tool: dict[str, Any]) -> Body:
     return {"toolSpec": {"name": function.name, **described, "inputSchema": schema, **strict}}
 
 
-def _choice(config: dict[str, Any]) -> Body:
-    choice = config.get("tool_choice")
+def _choice(choice: Any) -> Body:
     if (name := choice_of(choice)) is not None:
         return {"toolChoice": {"tool": {"name": name}}}
     mode = _MODES.get(choice_mode(choice) or "")

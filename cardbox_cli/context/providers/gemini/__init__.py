@@ -16,6 +16,7 @@ PROVIDER = Provider(
     chat_original=partial(parted.chat_original, PARTING),
     lost_in_chat=partial(parted.lost_in_chat, PARTING),
     lost_of_chat=partial(parted.lost_of_chat, PARTING),
+    lost_in_request=partial(parted_bodies.lost_in_request, PARTING),
     members=body.members,
     exchanged=partial(parted.exchanged, PARTING),
     steps=steps,

@@ -14,7 +14,7 @@ from cardbox_cli.context.providers.gemini.parts import NAME, PARTING, UNNAMED, a
 from cardbox_cli.context.providers.parted import Part
 from cardbox_cli.context.providers.parted_bodies import in_parts, merged, system_parts
 from cardbox_cli.context.providers.provider import Body, Members, plain_tools
-from cardbox_cli.context.providers.tools import choice_mode, choice_of, function_of, tools_for
+from cardbox_cli.context.providers.tools import choice_for, choice_mode, choice_of, function_of, tools_for
 from cardbox_cli.context.request import Request
 
 # The parameters of an llm_config, and their names in `generationConfig`.
@@ -43,9 +43,9 @@ def members(request: Request) -> Members:
         yield "systemInstruction", {"parts": system}
     yield "contents", _contents(request)
     same = {key: request.config[key] for key in SAME_PARAMETERS if request.config.get(key) is not None}
-    if tools := _tools(tools_for(request, NAME)):
-        yield "tools", tools
-        if choice := _choice(request.config):
+    if tools := tools_for(request, NAME):
+        yield "tools", _tools(tools)
+        if choice := _choice(choice_for(request, tools)):
             yield "toolConfig", same.pop("toolConfig", choice)
     if generation := generation_config(request.config):
         yield "generationConfig", generation
@@ -126,8 +126,7 @@ def split_tools(body: Body) -> tuple[list[Any], Body]:
     return [*functions, *(tool for tool in given if "functionDeclarations" not in tool)], besides
 
 
-def _choice(config: dict[str, Any]) -> Body | None:
-    choice = config.get("tool_choice")
+def _choice(choice: Any) -> Body | None:
     if (name := choice_of(choice)) is not None:
         return {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [name]}}
     mode = choice_mode(choice)

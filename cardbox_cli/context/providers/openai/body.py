@@ -11,11 +11,13 @@ from cardbox_cli.context.parts import kind, text_at
 from cardbox_cli.context.providers.provider import Body, Exchanged, Members, SentMessage
 from cardbox_cli.context.providers.tools import (
     chat_tool,
+    choice_for,
     choice_mode,
     choice_of,
     custom_tool,
     function_of,
     is_custom,
+    is_parallel,
     tools_for,
 )
 from cardbox_cli.context.request import Request
@@ -31,7 +33,6 @@ PARAMETERS = (
     *("metadata", "store", "service_tier"),
     *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
 )
-_OTHER_CHOICES = ("auto", "any", "none", "tool")
 TOOL_PARAMETERS = ("tool_choice", "parallel_tool_calls")
 
 
@@ -40,32 +41,34 @@ def members(request: Request) -> Members:
     if request.model is not None:
         yield "model", request.model
     yield "messages", joined(request.messages)
-    tools = [_tool(tool) for tool in tools_for(request, NAME)]
+    tools = tools_for(request, NAME)
     if tools:
-        yield "tools", tools
-    config = _in_own_words(request.config)
+        yield "tools", [_tool(tool) for tool in tools]
+    config = _in_own_words(request.config, choice_for(request, tools))
     names = (*PARAMETERS, *(TOOL_PARAMETERS if tools else ()))
     yield from ((name, config[name]) for name in names if name in config)
 
 
-def _in_own_words(config: dict[str, Any]) -> dict[str, Any]:
+def _in_own_words(given: dict[str, Any], choice: Any) -> dict[str, Any]:
     """The llm_config with what others say of stops and of the choice of a tool as OpenAI has it."""
+    said = {"tool_choice": _choice(choice), "parallel_tool_calls": is_parallel(given)}
+    config = {key: value for key, value in given.items() if key not in TOOL_PARAMETERS}
+    config |= {key: value for key, value in said.items() if value is not None}
     if config.get("service_tier") == "standard_only":
         config = {key: value for key, value in config.items() if key != "service_tier"}
     stops = config.get("stop_sequences")
-    config = config if not stops or "stop" in config else {**config, "stop": stops}
-    choice = config.get("tool_choice")
+    return config if not stops or "stop" in config else {**config, "stop": stops}
+
+
+def _choice(choice: Any) -> Any:
+    """The choice of a tool in the words of the chat completions."""
     if isinstance(choice, dict) and isinstance(allowed := choice.get("allowed_tools"), dict):
         tools = allowed.get("tools")
         named = [_chosen(each) for each in tools] if isinstance(tools, list) else tools
-        return {**config, "tool_choice": {**choice, "allowed_tools": {**allowed, "tools": named}}}
-    if kind(choice) == "custom":
-        return {**config, "tool_choice": _chosen(choice)}
-    if not isinstance(choice, dict) or choice.get("type") not in _OTHER_CHOICES:
-        return config
-    name = choice_of(choice)
-    own = choice_mode(choice) if name is None else {"type": "function", "function": {"name": name}}
-    return {**config, "tool_choice": own}
+        return {**choice, "allowed_tools": {**allowed, "tools": named}}
+    if kind(choice) == "tool" and (name := choice_of(choice)):
+        return {"type": "function", "function": {"name": name}}
+    return choice_mode(choice) or _chosen(choice)
 
 
 def _chosen(tool: Any) -> Any:

@@ -56,7 +56,7 @@ def _names(subject: Subject) -> Iterator[Hit]:
         problem = name_problem(call.name, "called tool", _NAME, 64)
         if problem is not None and _is_function(call):
             yield call.entry, problem
-    for number, tool in enumerate(subject.request.tools):
+    for number, tool in enumerate(subject.offered):
         problem = name_problem(tool_name(tool), f"tool {number}", _NAME, 64)
         if problem is not None and (tool.get("type") == "function" or "input_schema" in tool):
             yield None, problem
@@ -69,7 +69,7 @@ def _names(subject: Subject) -> Iterator[Hit]:
     finds=f"More than {_MOST_TOOLS} tools.",
 )
 def _too_many_tools(subject: Subject) -> Iterator[Hit]:
-    number = len(subject.request.tools)
+    number = len(subject.offered)
     if number > _MOST_TOOLS:
         yield None, f"the request has {number} tools, not up to {_MOST_TOOLS}"
 

@@ -12,11 +12,13 @@ from cardbox_cli.context.providers.openai_responses.items import NAME, PARTING
 from cardbox_cli.context.providers.parted import Part, encode, own_parts
 from cardbox_cli.context.providers.provider import Body, Members, SentMessage
 from cardbox_cli.context.providers.tools import (
+    choice_for,
     choice_mode,
     choice_of,
     custom_tool,
     function_of,
     is_custom,
+    is_parallel,
     tools_for,
 )
 from cardbox_cli.context.providers.turns import placed
@@ -59,9 +61,9 @@ def members(request: Request) -> Members:
     if instructions := [each for each in _each(request.messages) if isinstance(each, str)]:
         yield "instructions", "\n\n".join(instructions)
     yield "input", (item for each in _each(request.messages) if not isinstance(each, str) for item in each)
-    if tools := [_tool(tool) for tool in tools_for(request, NAME)]:
-        yield "tools", tools
-        yield from _of_tools(request.config).items()
+    if tools := tools_for(request, NAME):
+        yield "tools", [_tool(tool) for tool in tools]
+        yield from _of_tools(request.config, choice_for(request, tools)).items()
     yield from _limited(request.config).items()
     yield from _nested(request.config).items()
     same = {key: request.config[key] for key in SAME_PARAMETERS if request.config.get(key) is not None}
@@ -159,9 +161,8 @@ def _chosen(tool: Any) -> Any:
     return {"type": sort, "name": name} if sort in ("function", "custom") and name else tool
 
 
-def _of_tools(config: dict[str, Any]) -> Body:
-    chosen = _choice(config.get("tool_choice"))
-    parallel = config.get("parallel_tool_calls")
+def _of_tools(config: dict[str, Any], choice: Any) -> Body:
+    chosen, parallel = _choice(choice), is_parallel(config)
     return {
         **({} if chosen is None else {"tool_choice": chosen}),
         **({} if parallel is None else {"parallel_tool_calls": parallel}),

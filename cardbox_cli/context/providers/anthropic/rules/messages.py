@@ -217,7 +217,7 @@ def _has_words(content: Any) -> bool:
 )
 def _breakpoints(subject: Subject) -> Iterator[Hit]:
     request = subject.request
-    places: list[RequestEntry | None] = [None for tool in request.tools if tool.get("cache_control")]
+    places: list[RequestEntry | None] = [None for tool in subject.offered if tool.get("cache_control")]
     places += [None] * bool(request.config.get("cache_control"))
     for message in request.messages:
         if message.body["role"] == "system" and isinstance(message.body["content"], list):
@@ -279,7 +279,7 @@ def _names(subject: Subject) -> Iterator[Hit]:
         # What has no name that is a text is malformed as a block.
         if name is not None and (problem := name_problem(name, "called tool", _NAME, 128)) is not None:
             yield subject.place(message), problem
-    for number, tool in enumerate(subject.request.tools):
+    for number, tool in enumerate(subject.offered):
         if (problem := name_problem(tool_name(tool), f"tool {number}", _NAME, 128)) is not None:
             yield None, problem
 
@@ -297,7 +297,7 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
 @RULES.error("tool-repeated", source=_TOOLS, remedy="keep one of the definitions")
 def _repeated_tools(subject: Subject) -> Iterator[Hit]:
     """Two tools of one name."""
-    names = Counter(name for tool in subject.request.tools if (name := tool_name(tool)) is not None)
+    names = Counter(name for tool in subject.offered if (name := tool_name(tool)) is not None)
     for name, number in names.items():
         if number > 1:
             yield None, f"the tool {name!r} is defined {number} times"
