@@ -112,6 +112,7 @@ LOST = {
         "thinking is left out",
         "parts that only Gemini knows are left out",
         "a part of the kind 'fileData' is sent as text",
+        "that the tool failed is not sent",
         "the thought's signature is not sent",
         "the tool 'googleSearch' is not sent",
         "the 'response' of the tool 'late' is not sent",
@@ -121,7 +122,7 @@ LOST = {
     "bedrock-converse": {
         "thinking is left out",
         "a block of the kind 'guardContent' is sent as text",
-        "that the tool failed ('status') is not sent",
+        "that the tool failed is not sent",
         "the tool 'cachePoint' is not sent",
         "the parameter 'additionalModelRequestFields' is not sent",
     },

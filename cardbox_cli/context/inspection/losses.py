@@ -12,6 +12,7 @@ import msgspec
 from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
 from cardbox_cli.context.other_calls import answered_call, answering
 from cardbox_cli.context.parts import is_nothing, kind, tool_name
+from cardbox_cli.context.providers.chat import kept_failure
 from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.providers.registry import provider_named, providers
 from cardbox_cli.context.request import Request
@@ -66,6 +67,8 @@ def _of_card(card: Card, provider: Provider) -> Iterator[str]:
         if each.name != provider.name:
             yield from each.lost_in_chat(card)
     yield from provider.lost_of_chat(card)
+    if not provider.has_failures and kept_failure(card):
+        yield "that the tool failed is not sent"
     if card.type not in OF_ONE_FORMAT:
         yield from _of_files(card)
 

@@ -173,7 +173,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     """A provider's format. `title` is the provider's name in sentences, `sends` what a request's body is.
 
     Cards: `encode` makes a card the message that is sent, or says why it is none. `chat_original` is the
-    message in the chat form that a card imported from this format keeps, None for any other card;
+    message in the chat form that a card imported from this format keeps, None for any other card; `failed`
+    tells one that is the result of a tool that failed, `has_failures` whether results here say so;
     `lost_in_chat` what of such a card the chat form leaves out, `lost_of_chat` what this format leaves out of
     a card in the chat form, both in words; `lost_in_request` what is lost of a request's messages besides,
     with the cards they come from.
@@ -200,6 +201,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
 
     encode: Callable[[Card], Body | NoMessage]
     chat_original: Callable[[AnyCard], Body | None] = lambda _: None
+    failed: Callable[[AnyCard], bool] = lambda _: False
+    has_failures: bool = False
     lost_in_chat: Callable[[Card], Iterable[str]] = lambda _: ()
     lost_of_chat: Callable[[Card], Iterable[str]] = lambda _: ()
     lost_in_request: Callable[[Request], Iterable[tuple[str | None, str]]] = lambda _: ()

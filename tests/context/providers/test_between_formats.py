@@ -203,3 +203,62 @@ def test_the_lint_says_nothing_of_tools_that_are_not_sent(target: str) -> None:
     served = [{"type": "mcp", "server_label": "m", "server_url": "https://x.y"}, {"type": "web_search"}]
     if target != "openai-responses":
         assert sent("openai-responses", {"model": "m", "input": "x", "tools": served}, target).errors == set()
+
+
+# --- refusals, and tools that failed
+
+REFUSED = {"model": "gpt-5", "input": [HI, {"role": "assistant", "content": [
+    {"type": "output_text", "text": "Hm."}, {"type": "refusal", "refusal": "No."}]}]}  # fmt: skip
+
+
+def test_a_refusal_stays_one_between_openais_formats() -> None:
+    made = sent("openai-responses", REFUSED, "openai")
+    said = [{"type": "text", "text": "Hm."}, {"type": "refusal", "refusal": "No."}]
+    assert made.body["messages"][1] == {"role": "assistant", "content": said}
+    assert (made.lost, made.errors) == (set(), set())
+    chat = {"model": "gpt-5", "messages": [HI, {"role": "assistant", "content": "Hm.", "refusal": "No."}]}
+    back = sent("openai", chat, "openai-responses")
+    assert (back.body["input"], back.lost, back.errors) == (REFUSED["input"], set(), set())
+
+
+@pytest.mark.parametrize("target", WITHOUT_CUSTOM)
+def test_a_refusal_is_named_where_it_is_sent_as_text(target: str) -> None:
+    made = sent("openai-responses", REFUSED, target)
+    assert "No." in json.dumps(made.body)
+    assert made.lost == {"a part of type 'refusal' is sent as text"}
+
+
+USE = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+FAILED: dict[str, Body] = {
+    "anthropic": {**ASKED, "messages": [
+        HI, {"role": "assistant", "content": [USE]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "no", "is_error": True}]}]},
+    "gemini": {"contents": [
+        {"role": "user", "parts": [{"text": "Hi"}]},
+        {"role": "model", "parts": [{"functionCall": {"id": "c", "name": "f", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"id": "c", "name": "f", "response": {"error": "no"}}}]}]},
+    "bedrock-converse": {"messages": [
+        {"role": "user", "content": [{"text": "Hi"}]},
+        {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}]},
+        {"role": "user", "content": [
+            {"toolResult": {"toolUseId": "c", "content": [{"text": "no"}], "status": "error"}}]}]},
+}  # fmt: skip
+MARKS = {
+    "anthropic": '"is_error": true',
+    "gemini": '{"error": "no"}',
+    "bedrock-converse": '"status": "error"',
+}
+
+
+@pytest.mark.parametrize("target", MARKS)
+@pytest.mark.parametrize("source", FAILED)
+def test_that_a_tool_failed_is_said_as_each_format_says_it(source: str, target: str) -> None:
+    made = sent(source, FAILED[source], target)
+    assert MARKS[target] in json.dumps(made.body)
+    assert made.lost == set()
+
+
+@pytest.mark.parametrize("target", ["openai", "openai-responses"])
+@pytest.mark.parametrize("source", FAILED)
+def test_that_a_tool_failed_is_named_where_no_format_says_it(source: str, target: str) -> None:
+    assert sent(source, FAILED[source], target).lost == {"that the tool failed is not sent"}

@@ -10,7 +10,7 @@ import msgspec
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import NoMessage, never_a_message, standard_body
 from cardbox_cli.context.other_calls import answered_call, result_text
-from cardbox_cli.context.parts import is_text, kind, text_at, text_part
+from cardbox_cli.context.parts import as_list, is_text, kind, text_at, text_part
 from cardbox_cli.context.providers.anthropic.blocks import (
     Block,
     block_of_call,
@@ -21,13 +21,12 @@ from cardbox_cli.context.providers.anthropic.blocks import (
     parts_of,
     plain_text,
 )
-from cardbox_cli.context.providers.chat import chat_body
+from cardbox_cli.context.providers.chat import chat_body, failed
 from cardbox_cli.context.providers.provider import AnyCard, Body, Exchanged
 from cardbox_cli.context.providers.turns import role_of
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import ASIDE, REASONING, TOOL_RESULT
 from cardbox_cli.model.cards import Card, card_text
-from cardbox_cli.model.content import ToolResultContent
 
 NAME = "anthropic"
 _OF_SYSTEM_INSIDE = ("clear_at", "output_config")
@@ -43,6 +42,12 @@ def is_of_own_format(card: AnyCard) -> bool:
 def own_blocks(card: AnyCard) -> Any:
     """What stood as content in an Anthropic message, if this card keeps it; else `UNSET`."""
     return card.metadata.get(sources.BLOCKS, msgspec.UNSET) if is_of_own_format(card) else msgspec.UNSET
+
+
+def kept_failure(card: AnyCard) -> bool:
+    """Whether the blocks that a card keeps are the result of a tool that failed."""
+    blocks = own_blocks(card)
+    return any(is_result(block) and block.get("is_error") for block in as_list(blocks))
 
 
 def chat_original(card: AnyCard) -> Body | None:
@@ -106,12 +111,11 @@ def _thinking_block(card: AnyCard) -> Block:
 
 def _result_block(card: AnyCard, body: dict[str, Any]) -> Block:
     content = body.get("content")
-    failed = isinstance(card.content, ToolResultContent) and card.content.status != "success"
     if is_in_words(card, body):
-        return text_part(result_text(body, failed=failed))
+        return text_part(result_text(body, failed=failed(card)))
     text = content if isinstance(content, str) else blocks_of_content(content) or ""
     block = {"type": "tool_result", "tool_use_id": body["tool_call_id"], "content": text}
-    return {**block, "is_error": True} if failed else block
+    return {**block, "is_error": True} if failed(card) else block
 
 
 def is_in_words(card: AnyCard, body: Body) -> bool:

@@ -71,8 +71,6 @@ def _of_result(block: Any) -> Iterator[str]:
     if not isinstance(block, dict):
         return
     yield from _unsent("the result's", block, ("type", "tool_use_id", "content", "is_error"))
-    if block.get("is_error"):
-        yield "that the tool failed ('is_error') is not sent"
     content = block.get("content")
     for inner in content if isinstance(content, list) else []:
         if not is_text(inner):

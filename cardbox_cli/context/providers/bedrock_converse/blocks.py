@@ -176,8 +176,6 @@ def lost(block: Part) -> Iterator[str]:
 
 
 def _lost_of_result(result: Any) -> Iterator[str]:
-    if text_at(result, "status") == "error":
-        yield "that the tool failed ('status') is not sent"
     content = result.get("content") if isinstance(result, dict) else None
     for inner in content if isinstance(content, list) else []:
         name = next(iter(inner), "") if isinstance(inner, dict) else ""
@@ -191,6 +189,7 @@ PARTING = Parting(
     is_thought=lambda block: kind_of(block) == "reasoningContent",
     is_plain=lambda block: kind_of(block) == "text",
     words=words_of_block,
+    failed=lambda block: kind_of(block) == "toolResult" and text_at(block["toolResult"], "status") == "error",
     call=call_of,
     answered=answered_by,
     files=lambda part: [file] if (file := file_of_block(part)) else [],

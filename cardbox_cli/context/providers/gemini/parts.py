@@ -201,12 +201,18 @@ def lost(part: Part) -> Iterator[str]:
         yield f"the key {key!r} of a part is not sent"
 
 
+def _failed(part: Part) -> bool:
+    response = at(at(part, "functionResponse"), "response")
+    return isinstance(response, dict) and _FAILURE in response and _ANSWER not in response
+
+
 PARTING = Parting(
     name=NAME,
     title="Gemini",
     is_thought=lambda part: at(part, "thought") is True,
     is_plain=lambda part: kind_of(part) == "text" and at(part, "thought") is not True,
     words=words_of_part,
+    failed=_failed,
     call=call_of,
     answered=answered_by,
     files=lambda part: [file] if (file := file_of_part(part)) else [],
