@@ -81,6 +81,13 @@ def tools_for(request: Request, provider: str) -> list[dict[str, Any]]:
     ]
 
 
+def stops_of(config: Mapping[str, Any], most: int | None = None) -> Any:
+    """The texts that end an answer; None for none, or for more than `most` of `stop_sequences`."""
+    stops = config.get("stop_sequences")
+    are_too_many = most is not None and isinstance(stops, list) and len(stops) > most
+    return config.get("stop") or (None if are_too_many else stops) or None
+
+
 def choice_for(request: Request, tools: Sequence[Mapping[str, Any]]) -> Any:
     """The `tool_choice` of a request of whose tools these are sent; None where it can choose none of them."""
     choice = request.config.get("tool_choice")

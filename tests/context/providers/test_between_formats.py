@@ -262,3 +262,56 @@ def test_that_a_tool_failed_is_said_as_each_format_says_it(source: str, target: 
 @pytest.mark.parametrize("source", FAILED)
 def test_that_a_tool_failed_is_named_where_no_format_says_it(source: str, target: str) -> None:
     assert sent(source, FAILED[source], target).lost == {"that the tool failed is not sent"}
+
+
+# --- parameters of one name
+
+
+@pytest.mark.parametrize(
+    ("source", "body", "target", "name"),
+    [
+        ("openai", {"model": "m", "messages": [HI], "metadata": {"a": "b"}}, "anthropic", "metadata"),
+        ("openai", {"model": "m", "messages": [HI], "service_tier": "flex"}, "anthropic", "service_tier"),
+        ("anthropic", {**ASKED, "service_tier": "standard_only"}, "openai", "service_tier"),
+        ("anthropic", {**ASKED, "service_tier": "standard_only"}, "openai-responses", "service_tier"),
+        ("anthropic", {**ASKED, "stop_sequences": list("abcde")}, "openai", "stop_sequences"),
+        ("anthropic", {**ASKED, "stop_sequences": list("abcdef")}, "gemini", "stop_sequences"),
+        ("gemini", {"contents": [{"parts": [{"text": "Hi"}]}], "serviceTier": "flex"}, "bedrock-converse", "serviceTier"),
+    ],
+)  # fmt: skip
+def test_a_value_that_another_provider_takes_alone_is_not_copied(
+    source: str, body: Body, target: str, name: str
+) -> None:
+    made = sent(source, body, target)
+    assert f"the parameter {name!r} is not sent" in made.lost
+    assert not {name, "stop"} & made.body.keys()
+    assert "stopSequences" not in json.dumps(made.body)
+    assert made.errors == set()
+
+
+def test_what_both_take_is_copied_and_what_nobody_takes_is_a_mistake() -> None:
+    chat = {
+        "model": "claude-sonnet-4-5",
+        "messages": [HI],
+        "metadata": {"user_id": "u"},
+        "stop": list("abcd"),
+    }
+    made = sent("openai", chat, "anthropic")
+    assert (made.body["metadata"], made.body["stop_sequences"], made.lost) == (
+        {"user_id": "u"},
+        list("abcd"),
+        set(),
+    )
+    made = sent("openai", {**chat, "metadata": 5}, "anthropic")
+    assert (made.body["metadata"], made.lost, made.errors) == (5, set(), {"value-invalid"})
+
+
+def test_who_may_call_a_tool_is_copied_where_such_callers_are_known() -> None:
+    called = [{**FUNCTION, "allowed_callers": ["code_execution_20250825"]}]
+    made = sent("anthropic", {**ASKED, "tools": called}, "openai-responses")
+    assert "allowed_callers" not in made.body["tools"][0]
+    assert (made.lost, made.errors) == ({"the 'allowed_callers' of the tool 'f' is not sent"}, set())
+    both = [{**FUNCTION, "allowed_callers": ["direct"]}]
+    assert sent("anthropic", {**ASKED, "tools": both}, "openai-responses").body["tools"][0][
+        "allowed_callers"
+    ] == ["direct"]

@@ -16,6 +16,7 @@ from cardbox_cli.context.providers.anthropic.blocks import OF_SYSTEM_INSIDE, Blo
 from cardbox_cli.context.providers.anthropic.encoding import NAME, as_blocks
 from cardbox_cli.context.providers.anthropic.models import takes_system_inside
 from cardbox_cli.context.providers.anthropic.tool_ids import Naming, with_id, with_unique_ids
+from cardbox_cli.context.providers.copied import copied
 from cardbox_cli.context.providers.provider import Body, Members, RenamedCall, SentMessage
 from cardbox_cli.context.providers.tools import choice_for, function_of, tools_for
 from cardbox_cli.context.providers.turns import runs
@@ -33,7 +34,6 @@ SAME_PARAMETERS = (
 )
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _VERSIONED = re.compile(r"_20\d{6}$|^mcp_toolset$")
-_TIERS = ("auto", "standard_only")
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 
 
@@ -189,9 +189,7 @@ def _max_tokens(config: dict[str, Any]) -> int:
 
 def _parameters(config: dict[str, Any]) -> dict[str, Any]:
     """The parameters of `config` in Anthropic's names; those that it has no name for are left out."""
-    parameters = {key: config[key] for key in SAME_PARAMETERS if config.get(key) is not None}
-    if parameters.get("service_tier") not in (None, *_TIERS):
-        del parameters["service_tier"]  # another provider's
+    parameters = copied({key: config[key] for key in SAME_PARAMETERS if config.get(key) is not None}, NAME)
     stop = config.get("stop")
     if stop:
         parameters.setdefault("stop_sequences", [stop] if isinstance(stop, str) else stop)

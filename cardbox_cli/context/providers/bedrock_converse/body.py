@@ -8,6 +8,7 @@ from typing import Any
 
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.bedrock_converse.blocks import NAME, PARTING
+from cardbox_cli.context.providers.copied import copied
 from cardbox_cli.context.providers.parted_bodies import in_parts, merged, system_parts
 from cardbox_cli.context.providers.provider import Body, Members, plain_tools
 from cardbox_cli.context.providers.tools import (
@@ -17,6 +18,7 @@ from cardbox_cli.context.providers.tools import (
     choice_mode,
     choice_of,
     function_of,
+    stops_of,
     tools_for,
 )
 from cardbox_cli.context.request import Request
@@ -44,7 +46,8 @@ def members(request: Request) -> Members:
     if tools := tools_for(request, NAME):
         choice = _choice(choice_for(request, tools))
         yield "toolConfig", {"tools": [_tool(tool) for tool in tools], **choice}
-    yield from ((key, request.config[key]) for key in SAME_PARAMETERS if request.config.get(key) is not None)
+    same = {key: request.config[key] for key in SAME_PARAMETERS if request.config.get(key) is not None}
+    yield from copied(same, NAME).items()
 
 
 def split_tools(body: Body) -> tuple[list[Any], Body]:
@@ -58,7 +61,7 @@ def inference_config(config: dict[str, Any]) -> Body:
     """The `inferenceConfig` that an llm_config makes."""
     found = {name: config[key] for key, name in INFERENCE.items() if config.get(key) is not None}
     limit = next((config[key] for key in ("max_tokens", "max_completion_tokens") if config.get(key)), None)
-    stop = config.get("stop") or config.get("stop_sequences")
+    stop = stops_of(config)
     stops = [stop] if isinstance(stop, str) else stop
     return {
         **({"maxTokens": limit} if limit is not None else {}),

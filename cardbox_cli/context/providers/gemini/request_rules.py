@@ -13,6 +13,7 @@ from cardbox_cli.context.lint.parameters import Range, number_of
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.providers.gemini.body import MOST_STOPS
 from cardbox_cli.context.providers.gemini.parts import KINDS, at
 
 _GENERATION = "Gemini API reference, GenerationConfig"
@@ -32,7 +33,6 @@ _RANGES = (
     Range("frequencyPenalty", -2, 2),
     Range("logprobs", 0, 20),
 )
-_MOST_STOPS = 5
 _SCHEMAS = ("responseSchema", "responseJsonSchema")
 _ENUM, _JSON = "text/x.enum", "application/json"
 
@@ -63,8 +63,8 @@ def _ranges(subject: Subject) -> Iterator[Hit]:
         if value is not None and not least <= value <= most:
             yield None, f"{name} is {value}, not from {least} to {most}"
     stops = config.get("stopSequences")
-    if isinstance(stops, list) and len(stops) > _MOST_STOPS:
-        yield None, f"there are {len(stops)} stopSequences, not up to {_MOST_STOPS}"
+    if isinstance(stops, list) and len(stops) > MOST_STOPS:
+        yield None, f"there are {len(stops)} stopSequences, not up to {MOST_STOPS}"
 
 
 @RULES.error("parameter-without-other", remedy="add what it needs, or leave it out")

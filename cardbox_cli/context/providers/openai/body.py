@@ -8,6 +8,7 @@ from typing import Any
 
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.providers.copied import copied
 from cardbox_cli.context.providers.provider import Body, Exchanged, Members, SentMessage
 from cardbox_cli.context.providers.tools import (
     chat_tool,
@@ -18,6 +19,7 @@ from cardbox_cli.context.providers.tools import (
     function_of,
     is_custom,
     is_parallel,
+    stops_of,
     tools_for,
 )
 from cardbox_cli.context.request import Request
@@ -33,6 +35,7 @@ PARAMETERS = (
     *("metadata", "store", "service_tier"),
     *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
 )
+MOST_STOPS = 4
 TOOL_PARAMETERS = ("tool_choice", "parallel_tool_calls")
 
 
@@ -46,7 +49,7 @@ def members(request: Request) -> Members:
         yield "tools", [_tool(tool) for tool in tools]
     config = _in_own_words(request.config, choice_for(request, tools))
     names = (*PARAMETERS, *(TOOL_PARAMETERS if tools else ()))
-    yield from ((name, config[name]) for name in names if name in config)
+    yield from copied({name: config[name] for name in names if name in config}, NAME).items()
 
 
 def _in_own_words(given: dict[str, Any], choice: Any) -> dict[str, Any]:
@@ -54,10 +57,8 @@ def _in_own_words(given: dict[str, Any], choice: Any) -> dict[str, Any]:
     said = {"tool_choice": _choice(choice), "parallel_tool_calls": is_parallel(given)}
     config = {key: value for key, value in given.items() if key not in TOOL_PARAMETERS}
     config |= {key: value for key, value in said.items() if value is not None}
-    if config.get("service_tier") == "standard_only":
-        config = {key: value for key, value in config.items() if key != "service_tier"}
-    stops = config.get("stop_sequences")
-    return config if not stops or "stop" in config else {**config, "stop": stops}
+    stops = stops_of(config, MOST_STOPS)
+    return config if stops is None or "stop" in config else {**config, "stop": stops}
 
 
 def _choice(choice: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from cardbox_cli.context.messages import Message, NoMessage
 from cardbox_cli.context.parts import kind, text_at, tool_name
+from cardbox_cli.context.providers.copied import copied, misfitting_keys
 from cardbox_cli.context.providers.openai_responses.items import NAME, PARTING
 from cardbox_cli.context.providers.parted import Part, encode, own_parts
 from cardbox_cli.context.providers.provider import Body, Members, SentMessage
@@ -67,9 +68,7 @@ def members(request: Request) -> Members:
     yield from _limited(request.config).items()
     yield from _nested(request.config).items()
     same = {key: request.config[key] for key in SAME_PARAMETERS if request.config.get(key) is not None}
-    if same.get("service_tier") == "standard_only":
-        del same["service_tier"]  # another provider's
-    yield from same.items()
+    yield from copied(same, NAME).items()
 
 
 def _each(messages: Sequence[Message]) -> Iterator[str | list[Part]]:
@@ -130,15 +129,16 @@ def _tool(tool: dict[str, Any]) -> Body:
     own: dict[str, Any] = {
         key: function.others[key] for key in ("defer_loading", "allowed_callers") if key in function.others
     }
-    schema = function.schema or _OBJECT
-    return {
+    made = {
         "type": "function",
         "name": function.name,
         **described,
-        "parameters": schema,
+        "parameters": function.schema or _OBJECT,
         "strict": bool(function.strict),
         **own,
     }
+    unfit = misfitting_keys(made, NAME) & own.keys() if own else ()
+    return {key: value for key, value in made.items() if key not in unfit}
 
 
 def _choice(choice: Any) -> Any:
