@@ -29,6 +29,8 @@ from cardbox_cli.model.handwritten.wording import json_kind
 
 _MOST_BREAKPOINTS = 4
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+# The types of tools that have no name: `BetaMCPToolsetParam`.
+_NAMELESS = ("mcp_toolset",)
 # Which blocks only one side may send.
 _SIDES = {
     **dict.fromkeys((*thinking.BLOCKS, "tool_use", "server_tool_use"), "assistant"),
@@ -280,7 +282,10 @@ def _names(subject: Subject) -> Iterator[Hit]:
         if name is not None and (problem := name_problem(name, "called tool", _NAME, 128)) is not None:
             yield subject.place(message), problem
     for number, tool in enumerate(subject.offered):
-        if (problem := name_problem(tool_name(tool), f"tool {number}", _NAME, 128)) is not None:
+        if (
+            kind(tool) not in _NAMELESS
+            and (problem := name_problem(tool_name(tool), f"tool {number}", _NAME, 128)) is not None
+        ):
             yield None, problem
 
 
