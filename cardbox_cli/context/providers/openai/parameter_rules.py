@@ -37,12 +37,14 @@ SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 @RULES.error("parameter-out-of-range", remedy="set another value in the profile's llm_config")
 def _ranges(subject: Subject) -> Iterator[Hit]:
-    """A parameter outside of its bounds: `n`, `max_tokens`, `top_p`, penalties, `top_logprobs`, the values of
-    `logit_bias`; more than 4 `stop` texts; more or longer `metadata` than may be."""
+    """A parameter outside of its bounds: `n`, `max_tokens`, `top_p`, penalties, `top_logprobs`, tokens and
+    values of `logit_bias`; more than 4 `stop` texts; more or longer `metadata` than may be."""
     sent = subject.beside
     yield from out_of_range(subject, _RANGES)
     biases = sent.get("logit_bias")
     for token, bias in biases.items() if isinstance(biases, dict) else ():
+        if not token.isdecimal():
+            yield None, f"the logit_bias of {token!r} is of no token, which is a number"
         if (number := number_of(bias)) is not None and not -100 <= number <= 100:
             yield None, f"the logit_bias of {token!r} is {number}, not from -100 to 100"
     stops = sent.get("stop")
