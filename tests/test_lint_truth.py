@@ -100,6 +100,18 @@ SOUND: dict[str, list[Body]] = {
         },
     ],
 }  # fmt: skip
+# What providers take, beside all that.
+_MCP: Body = {"type": "url", "url": "https://h/mcp", "name": "m"}
+TAKEN: list[tuple[str, Body]] = [
+    ("anthropic", {**SOUND["anthropic"][0], "mcp_servers": [_MCP], "tools": [
+        {"name": "f", "input_schema": _OBJECT}, {"type": "mcp_toolset", "mcp_server_name": "m"}]}),
+    ("gemini", {**SOUND["gemini"][1], "generationConfig": {"imageConfig": {"aspectRatio": "16:9"}}}),
+    ("bedrock-converse", {**SOUND["bedrock-converse"][0], "modelId": "us.anthropic.claude-sonnet-4-5-20250929-v1:0"}),
+    ("openai-responses", {"model": "gpt-5-codex", "input": [
+        {"role": "user", "content": "Patch it."},
+        {"type": "custom_tool_call", "call_id": "c", "name": "apply_patch", "input": "*", "status": "completed"},
+        {"type": "custom_tool_call_output", "call_id": "c", "output": "done"}]}),
+]  # fmt: skip
 # What no request shows: without a model it is no request, but messages.
 MISSED = {("openai", "no model")}
 
@@ -147,6 +159,11 @@ def _broken(provider: str, mutation: Mutation) -> list[Body]:
 def test_the_requests_to_break_are_sound(provider: str, request_body: Body) -> None:
     assert errors(request_body, provider) == {}
     assert provider_of(request_body) == provider
+
+
+@pytest.mark.parametrize(("provider", "request_body"), TAKEN)
+def test_what_providers_take_is_no_error(provider: str, request_body: Body) -> None:
+    assert errors(request_body, provider) == {}
 
 
 @pytest.mark.parametrize(("provider", "mutation"), EACH)

@@ -31,6 +31,11 @@ def is_text(part: Any) -> bool:
     return kind(part) == "text" and isinstance(part.get("text"), str)
 
 
+def is_nothing(value: Any) -> bool:
+    """Whether a value says no more than a key that is missing: null or empty. 0 and false do."""
+    return value is None or (isinstance(value, str | list | dict) and not value)
+
+
 def text_at(value: Any, key: str) -> str | None:
     """The text that an object has under `key`; None where it has none, or is no object."""
     text = value.get(key) if isinstance(value, dict) else None
@@ -46,9 +51,9 @@ def texts_in(content: Any) -> str:
 
 
 def tool_name(value: Any) -> str | None:
-    """The name of a tool, in a definition or a call, with a function or without."""
-    function = value.get("function") if isinstance(value, dict) else None
-    return text_at(function if isinstance(function, dict) else value, "name")
+    """The name of a tool, in a definition or a call: of a function, a custom tool, or neither."""
+    inner = [value.get(key) for key in ("function", "custom")] if isinstance(value, dict) else []
+    return text_at(next((each for each in inner if isinstance(each, dict)), value), "name")
 
 
 def as_list(content: Any) -> list[Any]:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from cardbox_cli.context.messages import Message, NoMessage
+from cardbox_cli.context.other_calls import OtherCalls, answering
 from cardbox_cli.context.packed_messages import PackedMessages
 from cardbox_cli.context.sources import GROUP, group
 from cardbox_cli.model.boxes import REPLACED, Slot
@@ -148,9 +149,8 @@ class EveryCard:
         """The messages that the cards make, and why others make none."""
         messages: list[Message] = []
         without: list[Omitted] = []
-        for entry in self._entries:
-            card = entry.slot.card
-            assert card is not None
+        cards = answering(entry.slot.card for entry in self._entries if entry.slot.card is not None)
+        for entry, card in zip(self._entries, cards, strict=True):
             body = self._encode(card)
             if not isinstance(body, dict):
                 without.append(left_out(entry, body.reason))
@@ -170,12 +170,14 @@ class OnlyMessages:
     def __init__(self, encode: Encode, keep: Callable[[Card], bool]) -> None:
         self._encode = encode
         self._keep = keep
+        self._calls = OtherCalls()
         self._messages = PackedMessages()
         # A 1 for each message that was packed for the turn, and is no history.
         self._are_packed = bytearray()
 
     def add(self, entry: RequestEntry, card: Card) -> RequestEntry | None:
         """Take a card in; its place, if that shall be kept."""
+        card = self._calls.answering(card)
         body = self._encode(card)
         if isinstance(body, dict):
             self._messages.add(_message(card, body))

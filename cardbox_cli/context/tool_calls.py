@@ -3,7 +3,7 @@
 Pure. Owns what arguments mean, and one form for the calls that models and their gateways write in many.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cardbox_cli.model import exact_json
@@ -43,10 +43,14 @@ def arguments_text(arguments: Any) -> str:
 
 def are_functions(calls: Any) -> bool:
     """Whether no tool call is another thing than one of a function."""
+    return all(False for _ in other_calls(calls))
+
+
+def other_calls(calls: Any) -> Iterator[Any]:
+    """The tool calls that are no function's."""
     for call in calls if isinstance(calls, list) else ():
         if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
-            return False
-    return True
+            yield call
 
 
 def normalized_calls(calls: Sequence[Any]) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ _TOOL: Body = {"name": "f", "input_schema": _OBJECT}
 _PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 _TEXT: Body = {"type": "text", "text": "Go on."}
 _CACHED: Body = {**_TEXT, "cache_control": {"type": "ephemeral"}}
+_EMPTY: Body = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": ""}}
 _CALL: Body = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}
 _RESULT: Body = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "ok"}
 _THOUGHT: Body = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
@@ -45,6 +46,13 @@ def _base64(media_type: str = "image/png", data: str = _PNG) -> Body:
 
 
 _LAST = _user(_TEXT)
+
+_SCHEMAS = (
+    Mutation("anyOf at the top", _TOOLS, put(tools=[{**_TOOL, "input_schema": {**_OBJECT, "anyOf": [{"required": ["a"]}]}}])),
+    Mutation("a type that is none", _TOOLS, put(tools=[{"name": "f", "input_schema": {"type": "object", "properties": {"a": {"type": "strin"}}}}])),
+    Mutation("an hour behind five minutes", _CACHING, end(_user(_CACHED, {**_TEXT, "cache_control": {"type": "ephemeral", "ttl": "1h"}}))),
+    Mutation("a document without data", "Anthropic docs, PDF support", end(_user(_EMPTY, _TEXT))),
+)  # fmt: skip
 
 _PARAMETERS = (
     Mutation("no model", _TYPES, drop("model")),
@@ -193,7 +201,7 @@ _OF_MODELS = (
     Mutation("haiku 3 that is spoken to first", _MESSAGES, begin(_assistant(_TEXT), model="claude-3-haiku-20240307")),
 )  # fmt: skip
 
-MUTATIONS = (*_PARAMETERS, *_OF_TOOLS, *_CONVERSATIONS, *_OF_MODELS)
+MUTATIONS = (*_PARAMETERS, *_OF_TOOLS, *_SCHEMAS, *_CONVERSATIONS, *_OF_MODELS)
 
 
 def _without_result(body: Body) -> bool:

@@ -82,6 +82,8 @@ MUTATIONS = (
     Mutation("responseSchema with another key", _TYPES, _config(responseMimeType="application/json", responseSchema={**_OBJECT, "unevaluatedProperties": False})),
     Mutation("thinkingConfig a number", _TYPES, _config(thinkingConfig=5)),
     Mutation("thinkingConfig with another key", _TYPES, _config(thinkingConfig={"budget": 5})),
+    Mutation("thinkingBudget -2", "Gemini API docs, Thinking", _config(thinkingConfig={"thinkingBudget": -2})),
+    Mutation("an array without items", _TOOLS, put(tools=[_tool(parameters={"type": "OBJECT", "properties": {"a": {"type": "ARRAY"}}})])),
     Mutation("thinkingBudget a word", _TYPES, _config(thinkingConfig={"thinkingBudget": "much"})),
     Mutation("thinkingLevel unknown", _TYPES, _config(thinkingConfig={"thinkingLevel": "HUGE"})),
     Mutation("a level and a budget", "Gemini API docs, Thinking", _config(thinkingConfig={"thinkingLevel": "LOW", "thinkingBudget": 5})),

@@ -12,9 +12,14 @@ _VISION = "OpenAI docs, Images and vision: image input requirements"
 _STRUCTURED = "OpenAI docs, Structured model outputs: supported schemas"
 _REASONING = "OpenAI docs, Reasoning models"
 _MODELS = "OpenAI docs, Models"
+_SCHEMA = "what the API answers: Invalid schema for function"
 
 _OBJECT: Body = {"type": "object", "properties": {"a": {"type": "string"}}}
 _PNG = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+def _of(schema: Body) -> Body:
+    return {"type": "object", "properties": {"a": schema}}
 
 
 def _function(name: str = "f", **more: Any) -> Body:
@@ -125,6 +130,12 @@ _FORMATS_AND_TOOLS = (
     Mutation("a tool named with a dot", _TOOLS, put(tools=[_function("a.b")])),
     Mutation("a tool named with 65 letters", _TOOLS, put(tools=[_function("a" * 65)])),
     Mutation("a tool of a text", _TOOLS, put(tools=[_function(parameters={"type": "string"})])),
+    Mutation("a tool with an array without items", _SCHEMA, put(tools=[_function(parameters=_of({"type": "array"}))])),
+    Mutation("a tool with a type that is none", _SCHEMA, put(tools=[_function(parameters=_of({"type": "strin"}))])),
+    Mutation("a tool described at length", _TOOLS, put(tools=[_function(description="a" * 1025)])),
+    Mutation("an answer too long for gpt-4o", _MODELS, put(model="gpt-4o", max_tokens=16385)),
+    Mutation("stop for gpt-5", "what the API answers: Unsupported parameter: 'stop'", put(model="gpt-5", stop=["a"])),
+    Mutation("logit_bias of a word", f"{_REFERENCE}: logit_bias", put(logit_bias={"hello": 1})),
     Mutation("a tool described by a number", _TYPES, put(tools=[_function(description=5)])),
     Mutation("129 tools", _TOOLS, put(tools=[_function(f"f{number}") for number in range(129)])),
     Mutation("a strict tool that is open", _STRUCTURED, put(tools=[_function(strict=True)])),

@@ -13,6 +13,7 @@ _TOOLS = f"{_REFERENCE}: tools"
 _VISION = "OpenAI docs, Images and vision: image input requirements"
 _STRUCTURED = "OpenAI docs, Structured model outputs: supported schemas"
 _REASONING = "OpenAI docs, Reasoning models"
+_SCHEMA = "what the API answers: Invalid schema for function"
 
 end = partial(end_at, at="input")
 _OBJECT: Body = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -21,6 +22,10 @@ _CALL: Body = {"type": "function_call", "call_id": "call_1", "name": "f", "argum
 _OUTPUT: Body = {"type": "function_call_output", "call_id": "call_1", "output": "ok"}
 _LAST: Body = {"role": "user", "content": "Go on."}
 _THOUGHT: Body = {"type": "reasoning", "id": "rs_1", "summary": []}
+
+
+def _of(schema: Body) -> Body:
+    return {"type": "object", "properties": {"a": schema}}
 
 
 def _function(name: str = "f", **more: Any) -> Body:
@@ -124,6 +129,9 @@ MUTATIONS = (
     Mutation("an output without call", _INPUT, lambda body: _alone(body)),
     Mutation("an output without call_id", _TYPES, end(_CALL, {"type": "function_call_output", "output": "ok"})),
     Mutation("an output of a number", _TYPES, end(_CALL, {**_OUTPUT, "output": 5})),
+    Mutation("an assistant with a part of input", _INPUT, end({"role": "assistant", "content": [{"type": "input_text", "text": "a"}]}, _LAST)),
+    Mutation("a tool with an array without items", _SCHEMA, put(tools=[_function(parameters=_of({"type": ["array", "null"]}))])),
+    Mutation("a tool with a type that is none", _SCHEMA, put(tools=[_function(parameters=_of({"type": "strin"}))])),
     Mutation("reasoning at the end", _REASONING, end(_THOUGHT)),
     Mutation("reasoning before the user", _REASONING, end(_THOUGHT, _LAST)),
     Mutation("reasoning before a plain answer", _REASONING, end(_THOUGHT, {"role": "assistant", "content": "42"}, _LAST)),

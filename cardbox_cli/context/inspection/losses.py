@@ -10,14 +10,16 @@ from typing import Any, get_args
 import msgspec
 
 from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
-from cardbox_cli.context.parts import kind, tool_name
+from cardbox_cli.context.other_calls import answered_call, answering
+from cardbox_cli.context.parts import is_nothing, kind, tool_name
+from cardbox_cli.context.providers.chat import kept_failure
 from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.providers.registry import provider_named, providers
 from cardbox_cli.context.request import Request
 from cardbox_cli.context.sources import BLOCKS, MESSAGE, is_named_result
 from cardbox_cli.context.tool_calls import are_functions
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.card_types import card_type
+from cardbox_cli.model.card_types import TOOL_RESULT, card_type
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import AnyFile, FileContent, ImageFileContent, MultiFileContent
 from cardbox_cli.model.layers import process_of
@@ -45,7 +47,7 @@ def losses(request: Request, provider: str) -> list[Loss]:
     record = provider_named(provider)
     cards = [entry.slot.card for entry in request.places.values() if entry.slot.card is not None]
     moved = [Loss(card_id, what) for card_id, what in record.lost_in_request(request)]
-    return moved + losses_of(filter(may_lose, cards), request, record)
+    return moved + losses_of(filter(may_lose, answering(cards)), request, record)
 
 
 def losses_of(cards: Iterable[Card], request: Request, provider: Provider) -> list[Loss]:
@@ -65,6 +67,8 @@ def _of_card(card: Card, provider: Provider) -> Iterator[str]:
         if each.name != provider.name:
             yield from each.lost_in_chat(card)
     yield from provider.lost_of_chat(card)
+    if not provider.has_failures and kept_failure(card):
+        yield "that the tool failed is not sent"
     if card.type not in OF_ONE_FORMAT:
         yield from _of_files(card)
 
@@ -78,6 +82,8 @@ def may_lose(card: Card) -> bool:
         or is_named_result(card)
         or type(card.content) in FILES
         or (bool(card.tool_calls) and not are_functions(card.tool_calls))
+        or answered_call(card) is not None
+        or (card.type == TOOL_RESULT and not card.tool_call_id)
     )
 
 
@@ -99,7 +105,7 @@ def _of_tools(request: Request, provider: Provider) -> Iterator[str]:
     bare = msgspec.structs.replace(request, messages=[], tools=[])
     for tool in request.tools:
         body = provider.body(msgspec.structs.replace(bare, tools=[tool]))
-        if body == provider.body(bare):
+        if not provider.split_tools(body)[0]:
             yield f"the tool {tool_name(tool) or kind(tool) or next(iter(tool), '')!r} is not sent"
             continue
         sent = _json(body)
@@ -125,9 +131,26 @@ def _of_parameters(request: Request, provider: Provider) -> Iterator[str]:
         config = {key: each for key, each in request.config.items() if key != name}
         is_limit = name in _LIMITS and value in [whole.get(limit) for limit in _LIMITS]
         if not is_limit and whole == body(msgspec.structs.replace(bare, config=config)):
-            yield f"the parameter {name!r} is not sent"
+            yield from (f"the parameter {each!r} is not sent" for each in _unsent_names(name, value))
         else:
             yield from _of_schema(name, value, whole)
+            yield from _of_keys(name, value, bare, provider)
+
+
+def _unsent_names(name: str, value: Any) -> list[str]:
+    """A parameter that is not sent, by its keys where these are what was left of it."""
+    is_left = isinstance(value, dict) and any(name in each.files.taken_apart for each in providers())
+    return [f"{name}.{key}" for key in value] if is_left and value else [name]
+
+
+def _of_keys(name: str, value: Any, request: Request, provider: Provider) -> Iterator[str]:
+    """The keys of a parameter that is sent without them: the body would be the same."""
+    for key, each in value.items() if isinstance(value, dict) else ():
+        if key == "type" or each is False or is_nothing(each):
+            continue
+        less = {**request.config, name: {other: item for other, item in value.items() if other != key}}
+        if provider.body(request) == provider.body(msgspec.structs.replace(request, config=less)):
+            yield f"the {key!r} of the parameter {name!r} is not sent"
 
 
 def _of_schema(name: str, value: Any, body: Mapping[str, Any]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from cardbox_cli.context.lint.history import LONG, CardMessage
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
+from cardbox_cli.context.other_calls import answering
 from cardbox_cli.context.parts import tool_name
 from cardbox_cli.context.request import RequestEntry, no_history
 from cardbox_cli.model.card_types import CARD_TYPES, CHAT_MESSAGE, SUMMARY, TOOL_RESULT, card_type
@@ -176,7 +177,7 @@ def _summaries_beside_what_they_cover(subject: Subject) -> Iterator[Hit]:
 )
 def _uncallable(subject: Subject) -> Iterator[Hit]:
     """A call of a tool that is not among the request's tools, where it has any."""
-    offered = {tool_name(tool) for tool in subject.request.tools}
+    offered = {tool_name(tool) for tool in subject.offered}
     for call in subject.history.calls if offered else []:
         if call.name is not None and call.name not in offered:
             yield call.entry, f"the tool {call.name!r} is called, and is not among the request's tools"
@@ -226,6 +227,7 @@ def _doubtful(subject: Subject) -> Iterable[Card]:
     are_plain = not subject.types & OF_ONE_FORMAT.keys() and not subject.classes & FILES
     if are_plain and all(call.function is not None for call in history.calls):
         originals = (card for _, card, _ in history.with_originals)
-        kept = {card.card_id: card for card in (*originals, *history.named_results)}
+        unaddressed = (card for _, card in history.unaddressed)
+        kept = {card.card_id: card for card in (*originals, *history.named_results, *unaddressed)}
         return [*kept.values(), *(card for _, card in subject.without_message if may_lose(card))]
-    return (card for _, card in subject.cards if may_lose(card))
+    return filter(may_lose, answering(card for _, card in subject.cards))

@@ -83,12 +83,12 @@ def _volatile_texts(subject: Subject) -> Iterator[Hit]:
 def _tool_order(subject: Subject) -> Iterator[Hit]:
     """Tools from several cards, not in the order of their names: another order of the cards is another
     prefix."""
-    if len(subject.request.tools) < 2:
+    if len(subject.offered) < 2:
         return
     bringing = [
         entry for entry, card in subject.cards if isinstance(card.content, ToolContent) and card.content.tools
     ]
-    names = [tool_name(tool) or "" for tool in subject.request.tools]
+    names = [tool_name(tool) or "" for tool in subject.offered]
     if len(bringing) > 1 and names != sorted(names):
         yield bringing[1], f"{len(bringing)} cards bring the tools, which are not in the order of their names"
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.parts import as_list, text_at
 from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.context.tool_calls import are_functions
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.pairing import call_ids
 
@@ -37,10 +38,26 @@ def _unanswered(subject: Subject) -> Iterator[tuple[RequestEntry, str]]:
 
 @RULES.error("result-without-call", remedy="put the card that makes the call before it, or drop the result")
 def _results_without_call(subject: Subject) -> Iterator[Hit]:
-    """A tool result whose call is not in the request before it."""
+    """A tool result whose call is not in the request before it, or is not sent as a call."""
     for entry, call_id, is_known in _orphans(subject):
         if not is_known and not _is_inherited(entry):
             yield entry, f"no earlier call {call_id!r} waits for this result"
+    for entry, call_id in _unsent(subject) if subject.logged is None else ():
+        yield entry, f"the call {call_id!r}, which this is the result of, is not sent as a call"
+
+
+def _unsent(subject: Subject) -> Iterator[tuple[RequestEntry, str]]:
+    """The results, as they are sent, of calls that cards make and that are not sent."""
+    called: set[str] = set()
+    paired = subject.history.pairing.results
+    for place, (entry, card, message) in enumerate(subject.history.messages):
+        if not card.tool_calls and place not in paired:
+            continue
+        # What calls a function is sent as a call in every format, whatever else is wrong with it.
+        functions = (text_at(call, "id") for call in as_list(card.tool_calls) if are_functions([call]))
+        calls, answers = subject.provider.exchanged(message.body)
+        called.update(calls, filter(None, functions))
+        yield from ((entry, call_id) for call_id in answers if call_id and call_id not in called)
 
 
 @RULES.error("result-repeated", remedy="keep one of the two results")

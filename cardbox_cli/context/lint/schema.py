@@ -68,7 +68,7 @@ class Misfit(msgspec.Struct, frozen=True):
 
 class Schema:
     """A provider's table. `sdk` is the package that it is from, with its version; `keys` are those of a
-    request, `required` the ones that it must have."""
+    request, `names` as the table writes them, `required` the ones that it must have."""
 
     def __init__(self, table: Mapping[str, Any]) -> None:
         self.sdk: str = table["sdk"]
@@ -82,6 +82,7 @@ class Schema:
             for name, keys in self._types.items()
         }
         self.keys = frozenset(self._known[self._request])
+        self.names = frozenset(key.rstrip("?") for key in self._types[self._request])
         self.required = frozenset(self._required[self._request])
 
     def _keys(self, keys: Mapping[str, _Type]) -> dict[str, _Type]:
@@ -104,6 +105,10 @@ class Schema:
         wanted = self._known[self._request][key]
         lists = (each["each"] for each in _alternatives(wanted) if isinstance(each, dict) and "each" in each)
         return self._of(value, next(lists), (key, number))
+
+    def misfits_of_value(self, key: str, value: Any) -> Iterator[Misfit]:
+        """The same of the value at this key of a request."""
+        return self._of(value, self._known[self._request][key], (key,))
 
     def _of(self, value: Any, wanted: _Type, place: Place) -> Iterator[Misfit]:
         if isinstance(wanted, list):

@@ -14,7 +14,7 @@ def strict_problem(schema: dict[str, Any], *, all_required: bool = True) -> str 
     `all_required`; None for a sound one."""
     if "anyOf" in schema and "type" not in schema:
         return "it is anyOf at its top, and no object"
-    problems = (_object_problem(each, place, all_required) for place, each in _within(schema, "it"))
+    problems = (_object_problem(each, place, all_required) for place, each in schemas_within(schema, "it"))
     return next((problem for problem in problems if problem is not None), None)
 
 
@@ -31,17 +31,18 @@ def _object_problem(schema: dict[str, Any], place: str, all_required: bool) -> s
     return f"{place} does not require {absent[0]!r}" if absent else None
 
 
-def _within(schema: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def schemas_within(schema: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A schema and those within it, each with its place in words."""
     if not isinstance(schema, dict):
         return
     yield place, schema
     for key in _NAMED:
         named = schema.get(key)
         for name, each in named.items() if isinstance(named, dict) else ():
-            yield from _within(each, f"{name!r}")
+            yield from schemas_within(each, f"{name!r}")
     for key in _LISTED:
         listed = schema.get(key)
         for each in listed if isinstance(listed, list) else ():
-            yield from _within(each, f"an alternative of {place}")
+            yield from schemas_within(each, f"an alternative of {place}")
     for key in _ALONE:
-        yield from _within(schema.get(key), f"an item of {place}")
+        yield from schemas_within(schema.get(key), f"an item of {place}")

@@ -13,6 +13,7 @@ from cardbox_cli.context.inspection.explain import Explanation, explain
 from cardbox_cli.context.lint.history import History
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.providers.provider import Provider
+from cardbox_cli.context.providers.tools import tools_for
 from cardbox_cli.context.request import Request, RequestEntry
 from cardbox_cli.model.cards import SYSTEM_ROLES, Card
 
@@ -94,6 +95,11 @@ class Subject:
         if self.logged is not None:
             return self.logged.beside
         return self.provider.body(msgspec.structs.replace(self.request, messages=[]))
+
+    @cached_property
+    def offered(self) -> list[dict[str, Any]]:
+        """The tools of the request that are for the provider; as it was logged, all of them."""
+        return self.request.tools if self.logged is not None else tools_for(self.request, self.provider.name)
 
     @cached_property
     def tools(self) -> list[Any]:

@@ -12,6 +12,7 @@ from cardbox_cli.context.parts import kind
 from cardbox_cli.context.providers.registry import PROVIDERS, provider_named
 from cardbox_cli.context.sources import BLOCKS, MESSAGE
 from cardbox_cli.model.cards import Card, CardDraft
+from cardbox_cli.model.content import ToolResultContent
 
 
 def chat_message(card: Card) -> dict[str, Any] | NoMessage:
@@ -28,6 +29,17 @@ def chat_body(card: Card | CardDraft) -> dict[str, Any]:
             if original is not None:
                 return original
     return standard_body(card)
+
+
+def failed(card: Card | CardDraft) -> bool:
+    """Whether it is the result of a tool that failed."""
+    content = card.content
+    return (isinstance(content, ToolResultContent) and content.status != "success") or kept_failure(card)
+
+
+def kept_failure(card: Card | CardDraft) -> bool:
+    """Whether its original alone says that the tool failed."""
+    return BLOCKS in card.metadata and any(provider_named(name).failed(card) for name in PROVIDERS)
 
 
 # --- what no format but this sends of a content part

@@ -13,16 +13,16 @@ import msgspec
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import OF_ONE_FORMAT, NoMessage, never_a_message, standard_body
-from cardbox_cli.context.parts import is_text, kind, text_part
-from cardbox_cli.context.providers.chat import chat_body, unsent_detail, unsent_keys
+from cardbox_cli.context.other_calls import answered_call, lost_result, result_text
+from cardbox_cli.context.parts import is_nothing, is_text, kind, text_part
+from cardbox_cli.context.providers.chat import chat_body, failed, unsent_detail, unsent_keys
 from cardbox_cli.context.providers.data_urls import file_of
-from cardbox_cli.context.providers.provider import AnyCard, Body
+from cardbox_cli.context.providers.provider import AnyCard, Body, Exchanged
 from cardbox_cli.context.providers.turns import role_of
 from cardbox_cli.context.sources import imported_card, keep, same_json
-from cardbox_cli.context.tool_calls import are_functions
+from cardbox_cli.context.tool_calls import other_calls
 from cardbox_cli.model.card_types import ASIDE, INSTRUCTION, REASONING, RENDERED_PROMPT, THOUGHT, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft
-from cardbox_cli.model.content import ToolResultContent
 
 Part = Any
 # The type of the cards that a stretch of text makes.
@@ -41,12 +41,14 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
     """What the parts of a format mean. `name` is the format's, `title` the provider's in sentences.
 
     `is_thought` tells the parts that hold thinking, `is_plain` those that are what an assistant says.
-    `words` is the text of a part as a reader wants it, "" for none. `call` is the tool call in the chat form
-    that a part is, its id "" where it has none, `answered` the call that a part is the result of; both are
-    None for any other. `files` are the content parts in the chat form that a part with files is.
-    `make` gives the parts of a message in the chat form, which may be the result of a tool that failed; what
-    it cannot say becomes text. `has_custom_calls`: a call of a custom tool is more than text; `has_detail`:
-    an image says how closely to look; `names_results`: a result names its tool.
+    `words` is the text of a part as a reader wants it, "" for none; `failed` tells the result of a tool that
+    failed. `call` is the tool call in the chat form that a part is, its id "" where it has none, `answered`
+    the call that a part is the result of; both are None for any other. `files` are the content parts in the
+    chat form that a part with files, or with a refusal, is. `make` gives the parts of a message in the chat
+    form, which may be the result of a tool that failed; what it cannot say becomes text. `sends_other` tells
+    whether a call that is no function's is more than text, and so is its result, which `other_answer` makes
+    of that of a function's. `has_detail`: an image says how closely to look; `names_results`: a result names
+    its tool; `has_refusals`: a refusal is no text.
 
     `lost` says what the chat form leaves out of a part that is neither thinking nor known here alone.
     `text` is the text that a part of a role's message is and nothing else, None for any other: such a part is
@@ -58,13 +60,16 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
     is_thought: Callable[[Part], bool]
     is_plain: Callable[[Part], bool]
     words: Callable[[Part], str]
+    failed: Callable[[Part], bool] = lambda part: False
     call: Callable[[Part], dict[str, Any] | None]
     answered: Callable[[Part], Answered | None]
     files: Callable[[Part], list[dict[str, Any]]]
     make: Callable[[Body, bool], list[Part]]
-    has_custom_calls: bool = False
+    sends_other: Callable[[Any], bool] = lambda _: False
+    other_answer: Callable[[Part], Part] = lambda part: part
     has_detail: bool = False
     names_results: bool = False
+    has_refusals: bool = False
     lost: Callable[[Part], Iterable[str]] = lambda _: ()
     text: Callable[[str, Part], str | None] = lambda role, part: None
 
@@ -166,12 +171,21 @@ def standard_parts(parting: Parting, card: AnyCard) -> list[Part]:
     """The parts that a card's own fields make."""
     if card.type in OF_ONE_FORMAT:
         return []
-    return parting.make(chat_body(card), failed(card))
+    body, answered = chat_body(card), answered_call(card)
+    if _is_in_words(parting, card, body):
+        return parting.make({"role": "user", "content": result_text(body, failed=failed(card))}, False)
+    made = parting.make(body, failed(card))
+    return made if answered is None else [parting.other_answer(part) for part in made]
 
 
-def failed(card: AnyCard) -> bool:
-    """Whether it is the result of a tool that failed."""
-    return isinstance(card.content, ToolResultContent) and card.content.status != "success"
+def _is_in_words(parting: Parting, card: AnyCard, body: Body) -> bool:
+    """Whether it is a result that is sent as text, as its call is: also that of a function without an id."""
+    if body["role"] not in ("tool", "function"):
+        return False
+    answered = answered_call(card)
+    is_named = parting.names_results and body["role"] == "tool" and bool(body.get("name"))
+    is_old = not body.get("tool_call_id") and not is_named
+    return is_old or (answered is not None and not parting.sends_other(answered))
 
 
 def parts_of(parting: Parting, card: AnyCard) -> list[Part]:
@@ -191,14 +205,21 @@ def encode(parting: Parting, card: Card) -> Body | NoMessage:
     return {"role": role_of(card), "content": parts}
 
 
+def exchanged(parting: Parting, body: Body) -> Exchanged:
+    """The calls that a message makes and answers, by their ids."""
+    parts = body["content"] if isinstance(body["content"], list) else []
+    calls = [call["id"] for part in parts if (call := parting.call(part)) is not None]
+    return Exchanged(calls, [answer.id for part in parts if (answer := parting.answered(part)) is not None])
+
+
 def chat_original(parting: Parting, card: AnyCard) -> Body | None:
     """The chat message of a card that keeps parts of this format; None for another."""
     parts = own_parts(parting, card)
     if parts is None:
         return None
     body = standard_body(card)
-    files = [parting.files(part) for part in parts]
-    if body["role"] != "user" or not any(files):
+    files = [_said(body["role"], parting.files(part)) for part in parts]
+    if not any(files):
         return body
     made = [
         each
@@ -206,6 +227,17 @@ def chat_original(parting: Parting, card: AnyCard) -> Body | None:
         for each in found or [text_part(words) for words in [parting.words(part)] if words]
     ]
     return {**body, "content": made}
+
+
+def _said(role: str, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those content parts that this role can say in the chat form: the user files, the assistant refusals."""
+    is_refused = role == "assistant" and any(kind(part) == "refusal" for part in parts)
+    return parts if role == "user" or is_refused else []
+
+
+def kept_failure(parting: Parting, card: AnyCard) -> bool:
+    """Whether the parts that a card keeps of this format are the result of a tool that failed."""
+    return any(map(parting.failed, own_parts(parting, card) or ()))
 
 
 # --- what is lost on the way
@@ -233,13 +265,17 @@ def lost_of_chat(parting: Parting, card: Card) -> Iterator[str]:
     is_result = body["role"] in ("tool", "function")
     # cbx itself names the tools of all results, which their calls do, too.
     is_said = parting.names_results or not (sources.is_named_result(card) and card.tool_call_id)
+    known = (*_SENT_KEYS, "name") if is_result and is_said else _SENT_KEYS
     for key, value in body.items():
         if key in ("refusal", "function_call") and value:
-            yield f"{key!r} is sent as text"
-        elif value and key not in _SENT_KEYS and not (key == "name" and is_result and is_said):
+            if key != "refusal" or not parting.has_refusals:
+                yield f"{key!r} is sent as text"
+        elif key not in known and not is_nothing(value):
             yield f"the message's {key!r} is not sent"
-    if not parting.has_custom_calls and not are_functions(body.get("tool_calls")):
+    if any(not parting.sends_other(call) for call in other_calls(body.get("tool_calls"))):
         yield "a tool call that is no function's is sent as text"
+    if _is_in_words(parting, card, body):
+        yield lost_result(card)
     content = body.get("content")
     for part in content if isinstance(content, list) else []:
         yield from _lost_of_part(parting, body["role"], part)

@@ -4,15 +4,17 @@ Neighbours of one role are one message, in which the results of tools come first
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import dropwhile
 from typing import Any
 
 import msgspec
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import Message, NoMessage, never_a_message
+from cardbox_cli.context.other_calls import answering
 from cardbox_cli.context.providers.parted import Part, Parting, encode, parts_of
 from cardbox_cli.context.providers.provider import Body, SentMessage
-from cardbox_cli.context.providers.turns import gathered, placed, role_of, runs
+from cardbox_cli.context.providers.turns import gathered, moved_texts, placed, role_of, runs
 from cardbox_cli.context.request import Request
 from cardbox_cli.context.sources import imported_card, keep, same_json
 from cardbox_cli.model.card_types import RENDERED_PROMPT
@@ -47,6 +49,12 @@ def merged(parting: Parting, messages: Iterable[Message]) -> Iterator[tuple[str,
             parts.sort(key=lambda part: parting.answered(part) is None)
         if parts:
             yield role, parts
+
+
+def lost_in_request(parting: Parting, request: Request) -> Iterator[tuple[str | None, str]]:
+    """What of a request's order is lost: the system text that stands behind another message, and moves up."""
+    behind = dropwhile(lambda message: message.body["role"] == "system", placed(request.messages))
+    yield from moved_texts(request, (each for each in behind if each.body["role"] == "system"))
 
 
 def sent(parting: Parting, request: Request) -> Iterator[SentMessage]:
@@ -127,7 +135,8 @@ class PartedFiles(msgspec.Struct, frozen=True, kw_only=True):
     def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
         """System text beside the messages, and these."""
         prompts = [card for card in cards if never_a_message(card) is None and role_of(card) == "system"]
-        sent = (card for card in cards if never_a_message(card) is None and role_of(card) != "system")
+        others = (card for card in answering(cards) if role_of(card) != "system")
+        sent = (card for card in others if never_a_message(card) is None)
         messages = (self._message(run) for run in gathered(sent, lambda each: self._around(each) is not None))
         return self._system(prompts), (message for message in messages if message is not None)
 

@@ -41,6 +41,13 @@ class SentMessage(NamedTuple):
     places: list[int]
 
 
+class Exchanged(NamedTuple):
+    """The ids of the calls that a message makes as it is sent, and of those that it answers; "" for none."""
+
+    calls: Sequence[str] = ()
+    answers: Sequence[str] = ()
+
+
 class Models(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a provider's models, by their names as profiles have them.
 
@@ -136,7 +143,8 @@ class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     `draft` makes the cards of a message, ids left open; `keep_original` gives the first card what `export`
     needs to give back the second. `export` gives what stands beside the messages, and these. `read_request`
-    makes an llm_config and tools, as every provider's `body` takes them, of what else a request holds.
+    makes an llm_config and tools, as every provider's `body` takes them, of what else a request holds; of the
+    parameters that are `taken_apart` it leaves what no other format has.
 
     `keyspace` begins the keys of conversations, so that one file taken as two formats makes two boxes.
     `request_keys` stand only beside the messages of a request to this provider; `parameters` are those of a
@@ -158,6 +166,7 @@ class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
     calls: Callable[[Any], bool] = lambda _: False
     problem: Callable[[Any], str | None] = no_problem
     read_request: Callable[[Mapping[str, Any]], tuple[dict[str, Any], list[dict[str, Any]]]] = plain_request
+    taken_apart: Sequence[str] = ()
     request_keys: Sequence[str] = ()
     endpoints: Sequence[str] = ()
     parameters: Sequence[str] = ()
@@ -182,7 +191,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     """A provider's format. `title` is the provider's name in sentences, `sends` what a request's body is.
 
     Cards: `encode` makes a card the message that is sent, or says why it is none. `chat_original` is the
-    message in the chat form that a card imported from this format keeps, None for any other card;
+    message in the chat form that a card imported from this format keeps, None for any other card; `failed`
+    tells one that is the result of a tool that failed, `has_failures` whether results here say so;
     `lost_in_chat` what of such a card the chat form leaves out, `lost_of_chat` what this format leaves out of
     a card in the chat form, both in words; `lost_in_request` what is lost of a request's messages besides,
     with the cards they come from.
@@ -190,12 +200,12 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     Requests: `members` makes the JSON body of a request whose messages `encode` made, key by key, without a
     model where none is known; an iterator among the values makes a list, the messages, as it is asked for,
     and goes through those of the request as often as it must. `renamed_calls` are the tool calls that get
-    other ids in it. `steps` numbers the steps of a conversation that messages belong to, which calls and
-    results must be neighbours in; -1 for one that is in none. `sent` lists the messages of a request as a
-    prefix cache finds them; `message_keys` are the keys of the body that hold them, the list last,
-    `cached_parameters` those that stand before them in the cache. `split_tools` gives the tools of a body,
-    one for each of the request that is sent, and the body without them. `runs_tool` tells the tools that the
-    provider runs itself, or alone knows.
+    other ids in it. `exchanged` gives the calls that a message makes and answers. `steps` numbers the steps
+    of a conversation that messages belong to, which calls and results must be neighbours in; -1 for one that
+    is in none. `sent` lists the messages of a request as a prefix cache finds them; `message_keys` are the
+    keys of the body that hold them, the list last, `cached_parameters` those that stand before them in the
+    cache. `split_tools` gives the tools of a body, one for each of the request that is sent, and the body
+    without them. `runs_tool` tells the tools that the provider runs itself, or alone knows.
 
     `rules` names the module whose RULES are the lint's, `schema` the package that holds the table of what a
     request may hold (`request_schema.json`), empty where none is published; `hottest` is the highest
@@ -209,12 +219,15 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
 
     encode: Callable[[Card], Body | NoMessage]
     chat_original: Callable[[AnyCard], Body | None] = lambda _: None
+    failed: Callable[[AnyCard], bool] = lambda _: False
+    has_failures: bool = False
     lost_in_chat: Callable[[Card], Iterable[str]] = lambda _: ()
     lost_of_chat: Callable[[Card], Iterable[str]] = lambda _: ()
     lost_in_request: Callable[[Request], Iterable[tuple[str | None, str]]] = lambda _: ()
 
     members: Callable[[Request], Members]
     renamed_calls: Callable[[Sequence[Message]], Sequence[RenamedCall]] = lambda _: ()
+    exchanged: Callable[[Body], Exchanged] = lambda _: Exchanged()
     steps: Callable[[Sequence[Message]], list[int]]
     sent: Callable[[Request], Iterable[SentMessage]]
     message_keys: Sequence[str] = ("system", "messages")

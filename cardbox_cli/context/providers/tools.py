@@ -4,10 +4,10 @@ Pure. A request keeps tools as they were written: OpenAI's function objects, fla
 `input_schema`. A provider's own tools, which it runs itself, are known to its record.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.parts import kind, text_at, tool_name
 from cardbox_cli.context.providers.registry import providers
 from cardbox_cli.context.request import Request
 
@@ -48,6 +48,19 @@ def is_custom(tool: Mapping[str, Any]) -> bool:
     return tool.get("type") == "custom" and isinstance(tool.get("custom"), dict)
 
 
+def custom_tool(tool: Mapping[str, Any], *, nested: bool) -> dict[str, Any]:
+    """What a custom tool is: its name and the like, the grammar of its format in an object or without one."""
+    custom: dict[str, Any] = tool["custom"]
+    wanted = custom.get("format")
+    if not isinstance(wanted, dict) or kind(wanted) != "grammar":
+        return custom
+    inner = wanted.get("grammar")
+    grammar = (
+        inner if isinstance(inner, dict) else {key: each for key, each in wanted.items() if key != "type"}
+    )
+    return {**custom, "format": {"type": "grammar", **({"grammar": grammar} if nested else grammar)}}
+
+
 def chat_tool(function: Function) -> dict[str, Any]:
     """The definition as OpenAI's chat completions have it; flat, where it says more than these can."""
     said = {"description": function.description, "parameters": function.schema, "strict": function.strict}
@@ -68,12 +81,37 @@ def tools_for(request: Request, provider: str) -> list[dict[str, Any]]:
     ]
 
 
+def stops_of(config: Mapping[str, Any], most: int | None = None) -> Any:
+    """The texts that end an answer; None for none, or for more than `most` of `stop_sequences`."""
+    stops = config.get("stop_sequences")
+    are_too_many = most is not None and isinstance(stops, list) and len(stops) > most
+    return config.get("stop") or (None if are_too_many else stops) or None
+
+
+def choice_for(request: Request, tools: Sequence[Mapping[str, Any]]) -> Any:
+    """The `tool_choice` of a request of whose tools these are sent; None where it can choose none of them."""
+    choice = request.config.get("tool_choice")
+    if not tools:
+        return None
+    unsent = {_named(tool) for tool in request.tools} - {_named(tool) for tool in tools}
+    return None if isinstance(choice, dict) and _named(choice) in unsent else choice
+
+
+def _named(tool: Mapping[str, Any]) -> str:
+    """What a tool, or the choice of one, goes by: its name, or its type where that is all."""
+    return tool_name(tool) or kind(tool)
+
+
+def is_parallel(config: Mapping[str, Any]) -> Any:
+    """Whether several tools may be called at once, as OpenAI or Anthropic says it; None for no word of it."""
+    choice = config.get("tool_choice")
+    is_off = isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True
+    return config.get("parallel_tool_calls", False if is_off else None)
+
+
 def choice_of(value: Any) -> str | None:
     """The name of the function that a `tool_choice` as OpenAI or Anthropic writes it wants; None for none."""
-    if not isinstance(value, dict):
-        return None
-    inner = value.get("function")
-    return text_at(inner if isinstance(inner, dict) else value, "name")
+    return tool_name(value) if kind(value) in ("function", "tool") else None
 
 
 def choice_mode(value: Any) -> str | None:

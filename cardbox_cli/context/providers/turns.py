@@ -12,6 +12,8 @@ import msgspec
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.providers.provider import AnyCard
+from cardbox_cli.context.request import Request
+from cardbox_cli.model.card_types import card_type
 from cardbox_cli.model.cards import SYSTEM_ROLES, Card
 from cardbox_cli.model.layers import CHECKPOINT
 
@@ -51,6 +53,15 @@ def placed(messages: Iterable[Message]) -> Iterator[Message]:
         if is_behind and message.layer != CHECKPOINT and message.body["role"] == "system":
             message = msgspec.structs.replace(message, body={**message.body, "role": "user"})
         yield message
+
+
+def moved_texts(request: Request, moved: Iterable[Message]) -> Iterator[tuple[str | None, str]]:
+    """What is lost of these messages, which are sent at the top: their places, unless none is meant."""
+    for message in moved:
+        place = request.places.get(message.card_id or "")
+        card = None if place is None else place.slot.card
+        if card is None or not card_type(card.type).is_late:
+            yield message.card_id, "system text within the history is moved to the top"
 
 
 def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:

@@ -54,6 +54,12 @@ def blocks(*content: Any, card_type: str = "agent.aside", role: str = "assistant
     return card(card_type, TextContent("x"), role, metadata=kept)
 
 
+def kept_answer(block: dict[str, Any]) -> Card:
+    """A result that keeps its Anthropic block."""
+    kept = {"source_format": "anthropic", "source_blocks": [block]}
+    return card("tool.result", TextContent("x"), "tool", tool_call_id=block["tool_use_id"], metadata=kept)
+
+
 def thinking(text: str = "hm", signature: str | None = "c2ln", **metadata: Any) -> Card:
     signed = {"signature": signature} if signature is not None else {}
     return card("agent.reasoning", TextContent(text), "assistant", metadata={**signed, **metadata})

@@ -16,8 +16,9 @@ from cardbox_cli.context.providers.anthropic.blocks import OF_SYSTEM_INSIDE, Blo
 from cardbox_cli.context.providers.anthropic.encoding import NAME, as_blocks
 from cardbox_cli.context.providers.anthropic.models import takes_system_inside
 from cardbox_cli.context.providers.anthropic.tool_ids import Naming, with_id, with_unique_ids
+from cardbox_cli.context.providers.copied import copied
 from cardbox_cli.context.providers.provider import Body, Members, RenamedCall, SentMessage
-from cardbox_cli.context.providers.tools import function_of, tools_for
+from cardbox_cli.context.providers.tools import choice_for, function_of, tools_for
 from cardbox_cli.context.providers.turns import runs
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.layers import CHECKPOINT
@@ -33,7 +34,6 @@ SAME_PARAMETERS = (
 )
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _VERSIONED = re.compile(r"_20\d{6}$|^mcp_toolset$")
-_TIERS = ("auto", "standard_only")
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 
 
@@ -51,9 +51,9 @@ def members(request: Request) -> Members:
         yield "system", _system(system)
     naming = Naming(lambda: _others(request.messages, request.model))
     yield "messages", map(_merged, runs(naming.renamed()))
-    if tools := [_tool(tool) for tool in tools_for(request, NAME)]:
-        yield "tools", tools
-    yield from _tool_choice(request).items()
+    if tools := tools_for(request, NAME):
+        yield "tools", [_tool(tool) for tool in tools]
+    yield from _tool_choice(request.config, choice_for(request, tools), bool(tools)).items()
     yield from _parameters(request.config).items()
 
 
@@ -165,11 +165,10 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     return {"name": function.name, **kept, "input_schema": schema}
 
 
-def _tool_choice(request: Request) -> dict[str, Any]:
-    if not request.tools:
-        return {}
-    choice = _choice(request.config.get("tool_choice"))
-    if request.config.get("parallel_tool_calls") is False and (choice or {}).get("type") != "none":
+def _tool_choice(config: dict[str, Any], wanted: Any, has_tools: bool) -> dict[str, Any]:
+    choice = _choice(wanted)
+    is_single = has_tools and config.get("parallel_tool_calls") is False
+    if is_single and (choice or {}).get("type") != "none":
         choice = {**(choice or {"type": "auto"}), "disable_parallel_tool_use": True}
     return {} if choice is None else {"tool_choice": choice}
 
@@ -190,9 +189,7 @@ def _max_tokens(config: dict[str, Any]) -> int:
 
 def _parameters(config: dict[str, Any]) -> dict[str, Any]:
     """The parameters of `config` in Anthropic's names; those that it has no name for are left out."""
-    parameters = {key: config[key] for key in SAME_PARAMETERS if config.get(key) is not None}
-    if parameters.get("service_tier") not in (None, *_TIERS):
-        del parameters["service_tier"]  # another provider's
+    parameters = copied({key: config[key] for key in SAME_PARAMETERS if config.get(key) is not None}, NAME)
     stop = config.get("stop")
     if stop:
         parameters.setdefault("stop_sequences", [stop] if isinstance(stop, str) else stop)

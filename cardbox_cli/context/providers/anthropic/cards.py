@@ -13,6 +13,7 @@ import msgspec
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import never_a_message
+from cardbox_cli.context.other_calls import answering
 from cardbox_cli.context.parts import as_list, is_text, kind, text_at, text_of
 from cardbox_cli.context.providers.anthropic.blocks import call_of_block, is_call, is_result
 from cardbox_cli.context.providers.anthropic.encoding import (
@@ -166,7 +167,7 @@ def _export(cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
     """System text of another origin than a message joins the prompt beside the messages."""
     others = ids_on_export(cards)
     prompts = [card for card in cards if _is_prompt(card)]
-    sent = (card for card in cards if never_a_message(card) is None)
+    sent = (card for card in answering(cards) if never_a_message(card) is None)
     runs = gathered(sent, lambda card: _envelope(card) is not None)
     messages = (with_ids(message_of(run), others) for run in runs if not _is_prompt(run[0]))
     return ({_SYSTEM: _content_of(prompts)} if prompts else {}), messages

@@ -9,22 +9,24 @@ import msgspec
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import NoMessage, never_a_message, standard_body
-from cardbox_cli.context.parts import is_text, kind, text_part
+from cardbox_cli.context.other_calls import answered_call, result_text
+from cardbox_cli.context.parts import as_list, is_text, kind, text_at, text_part
 from cardbox_cli.context.providers.anthropic.blocks import (
     Block,
     block_of_call,
     blocks_of_content,
     has_files,
+    is_call,
+    is_result,
     parts_of,
     plain_text,
 )
-from cardbox_cli.context.providers.chat import chat_body
-from cardbox_cli.context.providers.provider import AnyCard, Body
+from cardbox_cli.context.providers.chat import chat_body, failed
+from cardbox_cli.context.providers.provider import AnyCard, Body, Exchanged
 from cardbox_cli.context.providers.turns import role_of
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import ASIDE, REASONING, TOOL_RESULT
 from cardbox_cli.model.cards import Card, card_text
-from cardbox_cli.model.content import ToolResultContent
 
 NAME = "anthropic"
 _OF_SYSTEM_INSIDE = ("clear_at", "output_config")
@@ -40,6 +42,12 @@ def is_of_own_format(card: AnyCard) -> bool:
 def own_blocks(card: AnyCard) -> Any:
     """What stood as content in an Anthropic message, if this card keeps it; else `UNSET`."""
     return card.metadata.get(sources.BLOCKS, msgspec.UNSET) if is_of_own_format(card) else msgspec.UNSET
+
+
+def kept_failure(card: AnyCard) -> bool:
+    """Whether the blocks that a card keeps are the result of a tool that failed."""
+    blocks = own_blocks(card)
+    return any(is_result(block) and block.get("is_error") for block in as_list(blocks))
 
 
 def chat_original(card: AnyCard) -> Body | None:
@@ -103,14 +111,21 @@ def _thinking_block(card: AnyCard) -> Block:
 
 def _result_block(card: AnyCard, body: dict[str, Any]) -> Block:
     content = body.get("content")
-    call_id = body.get("tool_call_id")
-    if not isinstance(call_id, str) or not call_id:
-        # OpenAI's older functions have no ids, and a tool_result cannot do without.
-        return text_part(f"[result of {body.get('name') or 'a tool'}: {card_text(card.content)}]")
+    if is_in_words(card, body):
+        return text_part(result_text(body, failed=failed(card)))
     text = content if isinstance(content, str) else blocks_of_content(content) or ""
-    block = {"type": "tool_result", "tool_use_id": call_id, "content": text}
-    failed = isinstance(card.content, ToolResultContent) and card.content.status != "success"
-    return {**block, "is_error": True} if failed else block
+    block = {"type": "tool_result", "tool_use_id": body["tool_call_id"], "content": text}
+    return {**block, "is_error": True} if failed(card) else block
+
+
+def is_in_words(card: AnyCard, body: Body) -> bool:
+    """Whether it is a result that is sent as text: no call with an id that it answers is sent as a call.
+
+    OpenAI's older functions have no ids, and a tool_result cannot do without.
+    """
+    if body["role"] not in ("tool", "function"):
+        return False
+    return not text_at(body, "tool_call_id") or answered_call(card) is not None
 
 
 def encode(card: Card) -> Body | NoMessage:
@@ -129,6 +144,13 @@ def encode(card: Card) -> Body | NoMessage:
     role = role_of(card)
     message = {"role": role, "content": content if isinstance(content, str) else as_blocks(content)}
     return {**_beside_text(card), **message} if role == "system" else message
+
+
+def exchanged(body: Body) -> Exchanged:
+    """The calls that a message makes and answers, by their ids."""
+    blocks = body["content"] if isinstance(body["content"], list) else []
+    calls = [block["id"] for block in blocks if is_call(block)]
+    return Exchanged(calls, [block["tool_use_id"] for block in blocks if is_result(block)])
 
 
 def _beside_text(card: Card) -> Body:

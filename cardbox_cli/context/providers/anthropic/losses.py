@@ -11,7 +11,8 @@ import msgspec
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import OF_ONE_FORMAT
-from cardbox_cli.context.parts import is_text, kind
+from cardbox_cli.context.other_calls import lost_result
+from cardbox_cli.context.parts import is_nothing, is_text, kind
 from cardbox_cli.context.providers.anthropic.blocks import (
     OF_SYSTEM_INSIDE,
     blocks_of_content,
@@ -19,11 +20,17 @@ from cardbox_cli.context.providers.anthropic.blocks import (
     is_call,
 )
 from cardbox_cli.context.providers.anthropic.body import at_the_top, moved
-from cardbox_cli.context.providers.anthropic.encoding import as_blocks, is_of_own_format, own_blocks
+from cardbox_cli.context.providers.anthropic.encoding import (
+    as_blocks,
+    is_in_words,
+    is_of_own_format,
+    own_blocks,
+)
 from cardbox_cli.context.providers.chat import chat_body, unsent_detail, unsent_keys
+from cardbox_cli.context.providers.turns import moved_texts
 from cardbox_cli.context.request import Request
 from cardbox_cli.context.tool_calls import are_functions
-from cardbox_cli.model.card_types import ASIDE, REASONING, TOOL_RESULT, card_type
+from cardbox_cli.model.card_types import ASIDE, REASONING, TOOL_RESULT
 from cardbox_cli.model.cards import Card
 
 _SENT_KEYS = ("role", "content", "tool_calls", "tool_call_id")
@@ -31,11 +38,7 @@ _SENT_KEYS = ("role", "content", "tool_calls", "tool_call_id")
 
 def in_request(request: Request) -> Iterator[tuple[str | None, str]]:
     """What of a request's order and of its system text is lost on the way to the top."""
-    for message in moved(request.messages, request.model):
-        place = request.places.get(message.card_id or "")
-        card = None if place is None else place.slot.card
-        if card is None or not card_type(card.type).is_late:
-            yield message.card_id, "system text within the history is moved to the top"
+    yield from moved_texts(request, moved(request.messages, request.model))
     for message in at_the_top(request.messages, request.model):
         for name in {kind(block) for block in as_blocks(message.body["content"])} & {*OF_SYSTEM_INSIDE}:
             yield message.card_id, f"a block of type {name!r} in system text is left out"
@@ -60,7 +63,7 @@ def in_chat(card: Card) -> Iterator[str]:
 def _unsent(whose: str, value: Any, known: Iterable[str]) -> Iterator[str]:
     """The keys of an object that the chat form has no place for."""
     for key in sorted(value.keys() - set(known)) if isinstance(value, dict) else ():
-        if value[key] not in (None, "", [], {}):
+        if not is_nothing(value[key]):
             yield f"{whose} {key!r} is not sent"
 
 
@@ -68,8 +71,6 @@ def _of_result(block: Any) -> Iterator[str]:
     if not isinstance(block, dict):
         return
     yield from _unsent("the result's", block, ("type", "tool_use_id", "content", "is_error"))
-    if block.get("is_error"):
-        yield "that the tool failed ('is_error') is not sent"
     content = block.get("content")
     for inner in content if isinstance(content, list) else []:
         if not is_text(inner):
@@ -95,12 +96,13 @@ def of_chat(card: Card) -> Iterator[str]:
         return  # sent as it came, or in no chat form
     body = chat_body(card)
     is_result = body["role"] in ("tool", "function")
-    if is_result and not body.get("tool_call_id"):
-        yield "the result of a function without an id is sent as text"
+    if is_in_words(card, body):
+        yield lost_result(card)
+    known = (*_SENT_KEYS, "name") if is_result and _is_said(card) else _SENT_KEYS
     for key, value in body.items():
         if key in ("refusal", "function_call") and value:
             yield f"{key!r} is sent as text"
-        elif value and key not in _SENT_KEYS and not (key == "name" and is_result and _is_said(card)):
+        elif key not in known and not is_nothing(value):
             yield f"the message's {key!r} is not sent"
     if not are_functions(body.get("tool_calls")):
         yield "a tool call that is no function's is sent as text"

@@ -157,10 +157,8 @@ def _call(call: Any) -> Part:
 
 
 def _result(body: Body, text: str, failed: bool) -> Part:
-    call_id = text_at(body, "tool_call_id")
-    if not call_id:
-        return {"text": f"[result of {body.get('name') or 'a tool'}: {text}]"}
     status = {"status": "error"} if failed else {}
+    call_id = text_at(body, "tool_call_id") or ""
     return {"toolResult": {"toolUseId": call_id, "content": [{"text": text}], **status}}
 
 
@@ -178,8 +176,6 @@ def lost(block: Part) -> Iterator[str]:
 
 
 def _lost_of_result(result: Any) -> Iterator[str]:
-    if text_at(result, "status") == "error":
-        yield "that the tool failed ('status') is not sent"
     content = result.get("content") if isinstance(result, dict) else None
     for inner in content if isinstance(content, list) else []:
         name = next(iter(inner), "") if isinstance(inner, dict) else ""
@@ -193,6 +189,7 @@ PARTING = Parting(
     is_thought=lambda block: kind_of(block) == "reasoningContent",
     is_plain=lambda block: kind_of(block) == "text",
     words=words_of_block,
+    failed=lambda block: kind_of(block) == "toolResult" and text_at(block["toolResult"], "status") == "error",
     call=call_of,
     answered=answered_by,
     files=lambda part: [file] if (file := file_of_block(part)) else [],

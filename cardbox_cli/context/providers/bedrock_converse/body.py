@@ -8,14 +8,17 @@ from typing import Any
 
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.bedrock_converse.blocks import NAME, PARTING
+from cardbox_cli.context.providers.copied import copied
 from cardbox_cli.context.providers.parted_bodies import in_parts, merged, system_parts
 from cardbox_cli.context.providers.provider import Body, Members, plain_tools
 from cardbox_cli.context.providers.tools import (
     Function,
     chat_tool,
+    choice_for,
     choice_mode,
     choice_of,
     function_of,
+    stops_of,
     tools_for,
 )
 from cardbox_cli.context.request import Request
@@ -40,9 +43,11 @@ def members(request: Request) -> Members:
     yield "messages", ({"role": role, "content": blocks} for role, blocks in said)
     if inference := inference_config(request.config):
         yield "inferenceConfig", inference
-    if tools := [_tool(tool) for tool in tools_for(request, NAME)]:
-        yield "toolConfig", {"tools": tools, **_choice(request.config)}
-    yield from ((key, request.config[key]) for key in SAME_PARAMETERS if request.config.get(key) is not None)
+    if tools := tools_for(request, NAME):
+        choice = _choice(choice_for(request, tools))
+        yield "toolConfig", {"tools": [_tool(tool) for tool in tools], **choice}
+    same = {key: request.config[key] for key in SAME_PARAMETERS if request.config.get(key) is not None}
+    yield from copied(same, NAME).items()
 
 
 def split_tools(body: Body) -> tuple[list[Any], Body]:
@@ -56,7 +61,7 @@ def inference_config(config: dict[str, Any]) -> Body:
     """The `inferenceConfig` that an llm_config makes."""
     found = {name: config[key] for key, name in INFERENCE.items() if config.get(key) is not None}
     limit = next((config[key] for key in ("max_tokens", "max_completion_tokens") if config.get(key)), None)
-    stop = config.get("stop") or config.get("stop_sequences")
+    stop = stops_of(config)
     stops = [stop] if isinstance(stop, str) else stop
     return {
         **({"maxTokens": limit} if limit is not None else {}),
@@ -75,8 +80,7 @@ def _tool(tool: dict[str, Any]) -> Body:
     return {"toolSpec": {"name": function.name, **described, "inputSchema": schema, **strict}}
 
 
-def _choice(config: dict[str, Any]) -> Body:
-    choice = config.get("tool_choice")
+def _choice(choice: Any) -> Body:
     if (name := choice_of(choice)) is not None:
         return {"toolChoice": {"tool": {"name": name}}}
     mode = _MODES.get(choice_mode(choice) or "")

@@ -42,7 +42,7 @@ def _names(subject: Subject) -> Iterator[Hit]:
     for call in subject.history.calls:
         if call.function is not None and (problem := name_problem(call.name, "called tool", _NAME, 64)):
             yield call.entry, problem
-    for number, tool in enumerate(subject.request.tools):
+    for number, tool in enumerate(subject.offered):
         name = tool_name(tool)
         if name is not None and (problem := name_problem(name, f"tool {number}", _NAME, 64)):
             yield None, problem

@@ -10,11 +10,19 @@ import msgspec
 
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.providers.copied import copied
 from cardbox_cli.context.providers.gemini.parts import NAME, PARTING, UNNAMED, at
 from cardbox_cli.context.providers.parted import Part
 from cardbox_cli.context.providers.parted_bodies import in_parts, merged, system_parts
 from cardbox_cli.context.providers.provider import Body, Members, plain_tools
-from cardbox_cli.context.providers.tools import choice_mode, choice_of, function_of, tools_for
+from cardbox_cli.context.providers.tools import (
+    choice_for,
+    choice_mode,
+    choice_of,
+    function_of,
+    stops_of,
+    tools_for,
+)
 from cardbox_cli.context.request import Request
 
 # The parameters of an llm_config, and their names in `generationConfig`.
@@ -29,6 +37,7 @@ GENERATION = {
     "logprobs": "responseLogprobs",
     "top_logprobs": "logprobs",
 }
+MOST_STOPS = 5
 # Keys of the body that an llm_config has as they are.
 SAME_PARAMETERS = ("safetySettings", "cachedContent", "toolConfig", "labels", "serviceTier", "store")
 _MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
@@ -42,10 +51,11 @@ def members(request: Request) -> Members:
     if system := system_parts(in_parts(PARTING, request.messages)):
         yield "systemInstruction", {"parts": system}
     yield "contents", _contents(request)
-    same = {key: request.config[key] for key in SAME_PARAMETERS if request.config.get(key) is not None}
-    if tools := _tools(tools_for(request, NAME)):
-        yield "tools", tools
-        if choice := _choice(request.config):
+    given = {key: request.config[key] for key in SAME_PARAMETERS if request.config.get(key) is not None}
+    same = copied(given, NAME)
+    if tools := tools_for(request, NAME):
+        yield "tools", _tools(tools)
+        if choice := _choice(choice_for(request, tools)):
             yield "toolConfig", same.pop("toolConfig", choice)
     if generation := generation_config(request.config):
         yield "generationConfig", generation
@@ -85,8 +95,7 @@ def generation_config(config: dict[str, Any]) -> Body:
     limit = next((config[key] for key in ("max_tokens", "max_completion_tokens") if config.get(key)), None)
     if limit is not None:
         found["maxOutputTokens"] = limit
-    stop = config.get("stop") or config.get("stop_sequences")
-    if stop:
+    if stop := stops_of(config, MOST_STOPS):
         found["stopSequences"] = [stop] if isinstance(stop, str) else stop
     own = config.get("generationConfig")
     return {
@@ -126,8 +135,7 @@ def split_tools(body: Body) -> tuple[list[Any], Body]:
     return [*functions, *(tool for tool in given if "functionDeclarations" not in tool)], besides
 
 
-def _choice(config: dict[str, Any]) -> Body | None:
-    choice = config.get("tool_choice")
+def _choice(choice: Any) -> Body | None:
     if (name := choice_of(choice)) is not None:
         return {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [name]}}
     mode = choice_mode(choice)

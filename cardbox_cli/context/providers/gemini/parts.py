@@ -41,6 +41,12 @@ UNNAMED = "\0"
 _ANSWER, _FAILURE = "output", "error"
 
 
+def camel_key(key: str) -> str:
+    """A key in camelCase, in whichever spelling it came."""
+    first, *others = key.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
 def at(value: Any, key: str) -> Any:
     """What an object has under a key, in either spelling."""
     if not isinstance(value, dict):
@@ -175,8 +181,6 @@ def _call(call: Any) -> Part:
 def _response(body: Body, text: str, failed: bool) -> Part:
     """The answer to a call. Its name is that of the call, which `named` finds."""
     call_id, name = text_at(body, "tool_call_id"), text_at(body, "name")
-    if not call_id and not name:
-        return {"text": f"[result of a tool: {text}]"}
     named = {"id": call_id} if call_id else {}
     return {
         "functionResponse": {
@@ -203,12 +207,18 @@ def lost(part: Part) -> Iterator[str]:
         yield f"the key {key!r} of a part is not sent"
 
 
+def _failed(part: Part) -> bool:
+    response = at(at(part, "functionResponse"), "response")
+    return isinstance(response, dict) and _FAILURE in response and _ANSWER not in response
+
+
 PARTING = Parting(
     name=NAME,
     title="Gemini",
     is_thought=lambda part: at(part, "thought") is True,
     is_plain=lambda part: kind_of(part) == "text" and at(part, "thought") is not True,
     words=words_of_part,
+    failed=_failed,
     call=call_of,
     answered=answered_by,
     files=lambda part: [file] if (file := file_of_part(part)) else [],

@@ -12,8 +12,10 @@ from typing import Any
 from cardbox_cli.context.lint.parameters import Range, number_of
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.lint.tool_schemas import items_missing
 from cardbox_cli.context.parts import text_at
-from cardbox_cli.context.providers.gemini.parts import KINDS, at
+from cardbox_cli.context.providers.gemini.body import MOST_STOPS
+from cardbox_cli.context.providers.gemini.parts import KINDS, at, camel_key
 
 _GENERATION = "Gemini API reference, GenerationConfig"
 _TOOLS = "Gemini API reference, Tool and FunctionDeclaration"
@@ -32,7 +34,8 @@ _RANGES = (
     Range("frequencyPenalty", -2, 2),
     Range("logprobs", 0, 20),
 )
-_MOST_STOPS = 5
+# Gemini API docs, Thinking: -1 is for the model to decide.
+_LEAST_BUDGET = -1
 _SCHEMAS = ("responseSchema", "responseJsonSchema")
 _ENUM, _JSON = "text/x.enum", "application/json"
 
@@ -41,12 +44,7 @@ def _camel(value: Any) -> dict[str, Any]:
     """An object with its keys in camelCase; {} for what is none."""
     if not isinstance(value, Mapping):
         return {}
-    return {_camel_key(key): each for key, each in value.items()}
-
-
-def _camel_key(key: str) -> str:
-    first, *others = key.split("_")
-    return first + "".join(map(str.capitalize, others))
+    return {camel_key(key): each for key, each in value.items()}
 
 
 def _generation(subject: Subject) -> dict[str, Any]:
@@ -55,16 +53,19 @@ def _generation(subject: Subject) -> dict[str, Any]:
 
 @RULES.error("parameter-out-of-range", remedy="set another value")
 def _ranges(subject: Subject) -> Iterator[Hit]:
-    """A parameter of `generationConfig` outside of its bounds, such as a `temperature` above 2, or more than
-    5 `stopSequences`."""
+    """A parameter of `generationConfig` outside of its bounds, such as a `temperature` above 2, a
+    `thinkingBudget` below -1, or more than 5 `stopSequences`."""
     config = _generation(subject)
     for name, least, most in _RANGES:
         value = number_of(config.get(name))
         if value is not None and not least <= value <= most:
             yield None, f"{name} is {value}, not from {least} to {most}"
+    budget = number_of(_camel(config.get("thinkingConfig")).get("thinkingBudget"))
+    if budget is not None and budget < _LEAST_BUDGET:
+        yield None, f"thinkingBudget is {budget}, not {_LEAST_BUDGET} (the model decides) or more"
     stops = config.get("stopSequences")
-    if isinstance(stops, list) and len(stops) > _MOST_STOPS:
-        yield None, f"there are {len(stops)} stopSequences, not up to {_MOST_STOPS}"
+    if isinstance(stops, list) and len(stops) > MOST_STOPS:
+        yield None, f"there are {len(stops)} stopSequences, not up to {MOST_STOPS}"
 
 
 @RULES.error("parameter-without-other", remedy="add what it needs, or leave it out")
@@ -145,6 +146,18 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
             yield None, f"the parameters of {name!r} are of the type {kinds!r}, not OBJECT"
         if schema is not None and declared.get("parametersJsonSchema") is not None:
             yield None, f"{name!r} has parameters and parametersJsonSchema"
+
+
+@RULES.error(
+    "tool-schema-invalid",
+    source="what the API answers: function_declarations[].parameters.properties[].items: missing field",
+    remedy="write items for each array",
+)
+def _arrays(subject: Subject) -> Iterator[Hit]:
+    """Parameters of a function, as OpenAPI has them, with an array that has no items."""
+    for each in _declared(subject):
+        for problem in items_missing(_camel(each).get("parameters")):
+            yield None, f"the parameters of {text_at(each, 'name')!r}: {problem}"
 
 
 @RULES.error("allowed-function-unknown", source=_TOOLS, remedy="declare the function, or allow another")

@@ -30,7 +30,7 @@ def _names(subject: Subject) -> Iterator[Hit]:
     for call in subject.history.calls:
         if call.function is not None and not _NAME.fullmatch(call.name or ""):
             yield call.entry, f"the name {call.name!r} of the called tool is {wanted}"
-    for number, tool in enumerate(subject.request.tools):
+    for number, tool in enumerate(subject.offered):
         name = tool_name(tool)
         if name is not None and not _NAME.fullmatch(name):
             yield None, f"the name {name!r} of tool {number} is {wanted}"

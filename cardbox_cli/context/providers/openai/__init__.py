@@ -12,6 +12,7 @@ PROVIDER = Provider(
     encode=chat_message,
     chat_original=cards.original,
     members=body.members,
+    exchanged=body.exchanged,
     steps=body.steps,
     sent=body.sent,
     # OpenAI docs, "Prompt caching": tools and a schema for the answer stand before the messages.

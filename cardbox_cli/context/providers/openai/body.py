@@ -7,8 +7,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.providers.provider import Body, Members, SentMessage
-from cardbox_cli.context.providers.tools import chat_tool, choice_mode, choice_of, function_of, tools_for
+from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.providers.copied import copied
+from cardbox_cli.context.providers.provider import Body, Exchanged, Members, SentMessage
+from cardbox_cli.context.providers.tools import (
+    chat_tool,
+    choice_for,
+    choice_mode,
+    choice_of,
+    custom_tool,
+    function_of,
+    is_custom,
+    is_parallel,
+    stops_of,
+    tools_for,
+)
 from cardbox_cli.context.request import Request
 
 NAME = "openai"
@@ -22,7 +35,7 @@ PARAMETERS = (
     *("metadata", "store", "service_tier"),
     *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
 )
-_OTHER_CHOICES = ("auto", "any", "none", "tool")
+MOST_STOPS = 4
 TOOL_PARAMETERS = ("tool_choice", "parallel_tool_calls")
 
 
@@ -31,26 +44,38 @@ def members(request: Request) -> Members:
     if request.model is not None:
         yield "model", request.model
     yield "messages", joined(request.messages)
-    tools = [_tool(tool) for tool in tools_for(request, NAME)]
+    tools = tools_for(request, NAME)
     if tools:
-        yield "tools", tools
-    config = _in_own_words(request.config)
+        yield "tools", [_tool(tool) for tool in tools]
+    config = _in_own_words(request.config, choice_for(request, tools))
     names = (*PARAMETERS, *(TOOL_PARAMETERS if tools else ()))
-    yield from ((name, config[name]) for name in names if name in config)
+    yield from copied({name: config[name] for name in names if name in config}, NAME).items()
 
 
-def _in_own_words(config: dict[str, Any]) -> dict[str, Any]:
+def _in_own_words(given: dict[str, Any], choice: Any) -> dict[str, Any]:
     """The llm_config with what others say of stops and of the choice of a tool as OpenAI has it."""
-    if config.get("service_tier") == "standard_only":
-        config = {key: value for key, value in config.items() if key != "service_tier"}
-    stops = config.get("stop_sequences")
-    config = config if not stops or "stop" in config else {**config, "stop": stops}
-    choice = config.get("tool_choice")
-    if not isinstance(choice, dict) or choice.get("type") not in _OTHER_CHOICES:
-        return config
-    name = choice_of(choice)
-    own = choice_mode(choice) if name is None else {"type": "function", "function": {"name": name}}
-    return {**config, "tool_choice": own}
+    said = {"tool_choice": _choice(choice), "parallel_tool_calls": is_parallel(given)}
+    config = {key: value for key, value in given.items() if key not in TOOL_PARAMETERS}
+    config |= {key: value for key, value in said.items() if value is not None}
+    stops = stops_of(config, MOST_STOPS)
+    return config if stops is None or "stop" in config else {**config, "stop": stops}
+
+
+def _choice(choice: Any) -> Any:
+    """The choice of a tool in the words of the chat completions."""
+    if isinstance(choice, dict) and isinstance(allowed := choice.get("allowed_tools"), dict):
+        tools = allowed.get("tools")
+        named = [_chosen(each) for each in tools] if isinstance(tools, list) else tools
+        return {**choice, "allowed_tools": {**allowed, "tools": named}}
+    if kind(choice) == "tool" and (name := choice_of(choice)):
+        return {"type": "function", "function": {"name": name}}
+    return choice_mode(choice) or _chosen(choice)
+
+
+def _chosen(tool: Any) -> Any:
+    """A tool that is chosen, its name in an object as its type is called."""
+    sort, name = kind(tool), text_at(tool, "name")
+    return {"type": sort, sort: {"name": name}} if sort in ("function", "custom") and name else tool
 
 
 def joined(messages: Iterable[Message]) -> Iterator[Body]:
@@ -79,6 +104,13 @@ def sent(request: Request) -> Iterator[SentMessage]:
         [body] = joined(run)
         start, end = end, end + len(run)
         yield SentMessage("messages", number, body, list(range(start, end)))
+
+
+def exchanged(body: Body) -> Exchanged:
+    """The calls that a message makes and answers, by their ids."""
+    calls, answered = body.get("tool_calls"), text_at(body, "tool_call_id")
+    made = [text_at(call, "id") or "" for call in calls] if isinstance(calls, list) else []
+    return Exchanged(made, [] if answered is None else [answered])
 
 
 def steps(messages: Sequence[Message]) -> list[int]:
@@ -124,5 +156,7 @@ def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     """A tool definition; one that stands in no `function` is translated."""
+    if is_custom(tool):
+        return {**tool, "custom": custom_tool(tool, nested=True)}
     function = None if isinstance(tool.get("function"), dict) else function_of(tool)
     return tool if function is None else chat_tool(function._replace(others={}))

@@ -29,6 +29,7 @@ _OPENAIS = {
     ),
     *("tool-id-too-long", "too-many-tools", "speaker-name-invalid", "json-unsaid", "list-empty"),
     *("image-invalid", "schema-name-invalid", "strict-schema-invalid", "parameters-exclusive"),
+    *("tool-schema-invalid", "description-too-long", "answer-too-long"),
     *("role-refused", "image-refused", "input-audio-refused", "parameter-refused", "reasoning-parameters"),
 }
 

@@ -15,6 +15,7 @@ from cardbox_cli.context.providers.openai.models import (
     is_blind,
     is_deaf,
     is_reasoning,
+    longest_answer,
     reasons,
     searches_not,
     takes_schemas,
@@ -28,10 +29,12 @@ _REASONING = "OpenAI docs, Reasoning models"
 
 RULES = Rules("OpenAI docs, Models")
 
-# What models that reason have no use for. `stop` is refused by the two that the reference names.
+# What models that reason have no use for. `stop` is refused by the two the reference names, and by GPT-5:
+# "Unsupported parameter: 'stop' is not supported with this model".
 _SAMPLING = ("temperature", "top_p")
 _OF_TOKENS = ("frequency_penalty", "presence_penalty", "logit_bias", "logprobs", "top_logprobs")
-_WITHOUT_STOP = ("o3", "o4-mini")
+_WITHOUT_STOP = ("o3", "o4-mini", "gpt-5", "gpt-5-mini", "gpt-5-nano")
+_LIMITS = ("max_tokens", "max_completion_tokens")
 
 
 @RULES.error(
@@ -99,14 +102,29 @@ def _parameters(subject: Subject) -> Iterator[Hit]:
 
 
 @RULES.error(
+    "answer-too-long",
+    source="OpenAI docs, Models: max output tokens; what the API answers: max_tokens is too large",
+    remedy="ask for fewer tokens",
+)
+def _too_long(subject: Subject) -> Iterator[Hit]:
+    """A `max_tokens` or `max_completion_tokens` above what the model's answers may have."""
+    model = subject.request.model
+    most = longest_answer(model)
+    for name in _LIMITS if most is not None else ():
+        wanted = number_of(subject.beside.get(name))
+        if wanted is not None and most is not None and wanted > most:
+            yield None, f"{name} is {wanted}, and an answer of {model} has at most {most}"
+
+
+@RULES.error(
     "reasoning-parameters",
     source="OpenAI docs, Using the latest model: parameter compatibility",
     remedy="use max_completion_tokens, and leave the others out",
 )
 def _refused_by_reasoning(subject: Subject) -> Iterator[Hit]:
     """For a model that reasons (o1, o3, o4, GPT-5): `max_tokens`; a `temperature` or `top_p` other than 1,
-    penalties other than 0, `logprobs`, `logit_bias`; `stop` for o3 and o4-mini. From GPT-5.1 on, all but
-    `max_tokens` is found where a `reasoning_effort` is set."""
+    penalties other than 0, `logprobs`, `logit_bias`; `stop` for o3, o4-mini and GPT-5. From GPT-5.1 on, all
+    but `max_tokens` is found where a `reasoning_effort` is set."""
     model = subject.request.model
     if not is_reasoning(model):
         return

@@ -55,6 +55,15 @@ _EFFORTS = {
     re.compile(r"gpt-5\.1"): ("none", "low", "medium", "high"),
     re.compile(r"gpt-5\.2"): ("none", "low", "medium", "high", "xhigh"),
 }
+# OpenAI docs, the page of each model: the most tokens of an answer, of models that do not reason.
+_ANSWERS = {
+    4_096: (
+        *("gpt-3.5-turbo", "gpt-3.5-turbo-16k", "gpt-4-turbo", "gpt-4-turbo-preview"),
+        *("gpt-4-1106-preview", "gpt-4-0125-preview", "gpt-4-vision-preview"),
+    ),
+    16_384: ("gpt-4o", "gpt-4o-mini", "chatgpt-4o"),
+    32_768: ("gpt-4.1", "gpt-4.1-mini", "gpt-4.1-nano"),
+}
 _BLIND = re.compile(r"gpt-3\.5.*|gpt-4(-32k)?|gpt-4-(1106|0125|turbo)-preview|o1-mini|o1-preview|o3-mini")
 _WITHOUT_TOOLS = re.compile(r"o1-mini|o1-preview|chatgpt-4o")
 _WITHOUT_SYSTEM = re.compile(r"o1-mini|o1-preview")
@@ -67,6 +76,12 @@ def efforts(model: str | None) -> tuple[str, ...] | None:
     """How much effort a model can be asked for, where that is known; () for one that cannot be asked."""
     name = MODELS.plain_name(model or "")
     return next((values for names, values in _EFFORTS.items() if names.fullmatch(name)), None)
+
+
+def longest_answer(model: str | None) -> int | None:
+    """The most tokens that an answer of a model may be asked to have, where that is known."""
+    name = MODELS.plain_name(model or "")
+    return next((tokens for tokens, names in _ANSWERS.items() if name in names), None)
 
 
 def is_deaf(model: str | None) -> bool:

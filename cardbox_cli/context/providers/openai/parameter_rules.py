@@ -12,6 +12,7 @@ from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.strict_schemas import strict_problem
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.providers.openai.body import MOST_STOPS
 
 _REFERENCE = "OpenAI API reference, Create chat completion"
 _STRUCTURED = "OpenAI docs, Structured model outputs"
@@ -28,7 +29,6 @@ _RANGES = (
     Range("frequency_penalty", -2, 2),
     Range("presence_penalty", -2, 2),
 )
-_MOST_STOPS = 4
 _MOST_METADATA = 16
 # Of what may be no longer than that: metadata's keys and values, and who the user is.
 _LONGEST_KEY, _LONGEST_VALUE, _LONGEST_USER = 64, 512, 128
@@ -37,17 +37,19 @@ SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 @RULES.error("parameter-out-of-range", remedy="set another value in the profile's llm_config")
 def _ranges(subject: Subject) -> Iterator[Hit]:
-    """A parameter outside of its bounds: `n`, `max_tokens`, `top_p`, penalties, `top_logprobs`, the values of
-    `logit_bias`; more than 4 `stop` texts; more or longer `metadata` than may be."""
+    """A parameter outside of its bounds: `n`, `max_tokens`, `top_p`, penalties, `top_logprobs`, tokens and
+    values of `logit_bias`; more than 4 `stop` texts; more or longer `metadata` than may be."""
     sent = subject.beside
     yield from out_of_range(subject, _RANGES)
     biases = sent.get("logit_bias")
     for token, bias in biases.items() if isinstance(biases, dict) else ():
+        if not token.isdecimal():
+            yield None, f"the logit_bias of {token!r} is of no token, which is a number"
         if (number := number_of(bias)) is not None and not -100 <= number <= 100:
             yield None, f"the logit_bias of {token!r} is {number}, not from -100 to 100"
     stops = sent.get("stop")
-    if isinstance(stops, list) and len(stops) > _MOST_STOPS:
-        yield None, f"there are {len(stops)} stop texts, not up to {_MOST_STOPS}"
+    if isinstance(stops, list) and len(stops) > MOST_STOPS:
+        yield None, f"there are {len(stops)} stop texts, not up to {MOST_STOPS}"
     yield from metadata_hits(sent.get("metadata"))
     user = text_at(sent, "safety_identifier")
     if user is not None and len(user) > _LONGEST_USER:

@@ -9,6 +9,7 @@ from cardbox_cli.context.lint.history import HistoryCall
 from cardbox_cli.context.lint.images import FORMATS, image_problem
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.lint.tool_schemas import items_missing, types_unknown
 from cardbox_cli.context.lint.tools import arguments_problem, name_problem, schema_problem
 from cardbox_cli.context.parts import kind, text_at, texts_in, tool_name
 from cardbox_cli.context.providers.openai import model_rules, parameter_rules
@@ -17,6 +18,7 @@ from cardbox_cli.model.handwritten.wording import json_kind
 
 _LONGEST_ID = 40
 _MOST_TOOLS = 128
+_LONGEST_DESCRIPTION = 1024
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _SPEAKER = re.compile(r"[^\s<|\\/>]+")
 # What the parts of a message's content may be, by role; of roles that are not here, text alone.
@@ -56,7 +58,7 @@ def _names(subject: Subject) -> Iterator[Hit]:
         problem = name_problem(call.name, "called tool", _NAME, 64)
         if problem is not None and _is_function(call):
             yield call.entry, problem
-    for number, tool in enumerate(subject.request.tools):
+    for number, tool in enumerate(subject.offered):
         problem = name_problem(tool_name(tool), f"tool {number}", _NAME, 64)
         if problem is not None and (tool.get("type") == "function" or "input_schema" in tool):
             yield None, problem
@@ -69,7 +71,7 @@ def _names(subject: Subject) -> Iterator[Hit]:
     finds=f"More than {_MOST_TOOLS} tools.",
 )
 def _too_many_tools(subject: Subject) -> Iterator[Hit]:
-    number = len(subject.request.tools)
+    number = len(subject.offered)
     if number > _MOST_TOOLS:
         yield None, f"the request has {number} tools, not up to {_MOST_TOOLS}"
 
@@ -203,6 +205,34 @@ def _tool_problem(tool: Any) -> str | None:
     function = tool.get("function") if kind(tool) == "function" else None
     schema = function.get("parameters") if isinstance(function, dict) else None
     return None if schema in (None, {}) else schema_problem(schema, "parameters")
+
+
+@_OWN.error(
+    "tool-schema-invalid",
+    source="what the API answers: Invalid schema for function",
+    remedy="write items for each array, and types that JSON Schema has",
+)
+def _schemas(subject: Subject) -> Iterator[Hit]:
+    """Parameters of a function with an array that has no items, or a type that JSON Schema does not have."""
+    for number, tool in enumerate(subject.tools):
+        function = tool.get("function") if kind(tool) == "function" else None
+        schema = function.get("parameters") if isinstance(function, dict) else None
+        for problem in (*types_unknown(schema), *items_missing(schema)):
+            yield None, f"the parameters of tool {number}: {problem}"
+
+
+@_OWN.error(
+    "description-too-long",
+    source="what the API answers: tools[].function.description, string too long",
+    remedy="say the rest in the system prompt",
+    finds=f"A function described by more than {_LONGEST_DESCRIPTION} characters.",
+)
+def _long_descriptions(subject: Subject) -> Iterator[Hit]:
+    for number, tool in enumerate(subject.tools):
+        text = text_at(tool.get("function"), "description") if kind(tool) == "function" else None
+        if text is not None and len(text) > _LONGEST_DESCRIPTION:
+            words = f"{len(text)} characters, not up to {_LONGEST_DESCRIPTION}"
+            yield None, f"the description of tool {number} has {words}"
 
 
 @_OWN.error(

@@ -16,6 +16,7 @@ PROVIDER = Provider(
     lost_in_chat=partial(parted.lost_in_chat, PARTING),
     lost_of_chat=partial(parted.lost_of_chat, PARTING),
     members=body.members,
+    exchanged=partial(parted.exchanged, PARTING),
     steps=body.steps,
     sent=body.sent,
     message_keys=("instructions", "input"),

@@ -7,11 +7,21 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cardbox_cli.context.messages import Message, NoMessage
-from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.parts import kind, text_at, tool_name
+from cardbox_cli.context.providers.copied import copied, misfitting_keys
 from cardbox_cli.context.providers.openai_responses.items import NAME, PARTING
 from cardbox_cli.context.providers.parted import Part, encode, own_parts
 from cardbox_cli.context.providers.provider import Body, Members, SentMessage
-from cardbox_cli.context.providers.tools import choice_mode, choice_of, function_of, is_custom, tools_for
+from cardbox_cli.context.providers.tools import (
+    choice_for,
+    choice_mode,
+    choice_of,
+    custom_tool,
+    function_of,
+    is_custom,
+    is_parallel,
+    tools_for,
+)
 from cardbox_cli.context.providers.turns import placed
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.cards import SYSTEM_ROLES, Card, card_text
@@ -52,15 +62,13 @@ def members(request: Request) -> Members:
     if instructions := [each for each in _each(request.messages) if isinstance(each, str)]:
         yield "instructions", "\n\n".join(instructions)
     yield "input", (item for each in _each(request.messages) if not isinstance(each, str) for item in each)
-    if tools := [_tool(tool) for tool in tools_for(request, NAME)]:
-        yield "tools", tools
-        yield from _of_tools(request.config).items()
+    if tools := tools_for(request, NAME):
+        yield "tools", [_tool(tool) for tool in tools]
+        yield from _of_tools(request.config, choice_for(request, tools)).items()
     yield from _limited(request.config).items()
     yield from _nested(request.config).items()
     same = {key: request.config[key] for key in SAME_PARAMETERS if request.config.get(key) is not None}
-    if same.get("service_tier") == "standard_only":
-        del same["service_tier"]  # another provider's
-    yield from same.items()
+    yield from copied(same, NAME).items()
 
 
 def _each(messages: Sequence[Message]) -> Iterator[str | list[Part]]:
@@ -114,22 +122,23 @@ def _tool(tool: dict[str, Any]) -> Body:
     """A tool definition; OpenAI's own are sent as they are."""
     function = function_of(tool)
     if is_custom(tool):
-        return {**tool["custom"], "type": "custom"}
+        return {**custom_tool(tool, nested=False), "type": "custom"}
     if function is None:
         return tool
     described = {} if function.description is None else {"description": function.description}
     own: dict[str, Any] = {
         key: function.others[key] for key in ("defer_loading", "allowed_callers") if key in function.others
     }
-    schema = function.schema or _OBJECT
-    return {
+    made = {
         "type": "function",
         "name": function.name,
         **described,
-        "parameters": schema,
+        "parameters": function.schema or _OBJECT,
         "strict": bool(function.strict),
         **own,
     }
+    unfit = misfitting_keys(made, NAME) & own.keys() if own else ()
+    return {key: value for key, value in made.items() if key not in unfit}
 
 
 def _choice(choice: Any) -> Any:
@@ -139,18 +148,21 @@ def _choice(choice: Any) -> Any:
     allowed = choice.get("allowed_tools")
     if isinstance(allowed, dict):
         tools = allowed.get("tools")
-        named = [
-            {"type": "function", "name": choice_of(each)} if choice_of(each) else each for each in tools or ()
-        ]
+        named = [_chosen(each) for each in tools] if isinstance(tools, list) else tools
         return {**allowed, "type": "allowed_tools", "tools": named}
-    if choice.get("type") in ("function", "tool"):
+    if choice.get("type") == "tool":
         return {"type": "function", "name": choice_of(choice)}
-    return choice_mode(choice) or choice
+    return choice_mode(choice) or _chosen(choice)
 
 
-def _of_tools(config: dict[str, Any]) -> Body:
-    chosen = _choice(config.get("tool_choice"))
-    parallel = config.get("parallel_tool_calls")
+def _chosen(tool: Any) -> Any:
+    """A tool that is chosen, by its type and name."""
+    sort, name = kind(tool), tool_name(tool)
+    return {"type": sort, "name": name} if sort in ("function", "custom") and name else tool
+
+
+def _of_tools(config: dict[str, Any], choice: Any) -> Body:
+    chosen, parallel = _choice(choice), is_parallel(config)
     return {
         **({} if chosen is None else {"tool_choice": chosen}),
         **({} if parallel is None else {"parallel_tool_calls": parallel}),

@@ -6,6 +6,7 @@ from typing import Any
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import never_a_message
+from cardbox_cli.context.other_calls import answering
 from cardbox_cli.context.parts import kind, text_at
 from cardbox_cli.context.providers.openai_responses.items import (
     KINDS,
@@ -92,7 +93,8 @@ def _export(cards: Iterable[Card]) -> tuple[Body, Iterator[Any]]:
     kept = sources.envelope(prompts[0], NAME, sources.MESSAGE) if len(prompts) == 1 else None
     texts = [card_text(card.content) for card in prompts]
     beside = kept or ({_INSTRUCTIONS: "\n\n".join(texts)} if texts else {})
-    return beside, _items(card for card in cards if not _is_prompt(card) and never_a_message(card) is None)
+    sent = (card for card in answering(cards) if not _is_prompt(card) and never_a_message(card) is None)
+    return beside, _items(sent)
 
 
 def _is_prompt(card: Card) -> bool:
@@ -183,6 +185,7 @@ FILES = MessageFiles(
     keep_original=lambda changed, original: keep(changed, NAME, source_blocks=parts_of(PARTING, original)),
     export=_export,
     read_request=read_request,
+    taken_apart=("reasoning", "text"),
     endpoints=("/responses",),
     request_keys=(_INPUT, _INSTRUCTIONS, "previous_response_id"),
     parameters=(

@@ -98,7 +98,7 @@ def _words(content: Any) -> str:
 
 
 def chat_parts(item: Part) -> list[dict[str, Any]]:
-    """The content parts in the chat form of a message with files; none for any other item."""
+    """The content parts in the chat form of a message with files or refusals; none for any other item."""
     content = item.get("content") if kind_of(item) == "message" else None
     made = [_chat_part(part) for part in content] if isinstance(content, list) else []
     return made if any(kind(part) != "text" for part in made) else []
@@ -112,6 +112,8 @@ def _chat_part(part: Any) -> dict[str, Any]:
         file = {key: part[key] for key in ("filename", "file_data", "file_id") if text_at(part, key)}
         if "file_data" in file or "file_id" in file:
             return {"type": "file", "file": file}
+    if kind(part) == "refusal" and text_at(part, "refusal") is not None:
+        return {"type": "refusal", "refusal": part["refusal"]}
     return {"type": "text", "text": _words([part])}
 
 
@@ -123,8 +125,8 @@ def make(body: Body, failed: bool) -> list[Part]:
     items: list[Part] = []
     said = _content(content, role)
     said = said if not isinstance(said, str) or said.strip() else ""
-    if isinstance(refusal := body.get("refusal"), str) and refusal and not said:
-        said = refusal
+    if role == "assistant":
+        said = _refused(content, text_at(body, "refusal")) or said
     if said:
         items.append({"role": role, "content": said})
     calls = body.get("tool_calls")
@@ -158,6 +160,20 @@ def _part(part: Any) -> dict[str, Any]:
     return {"type": "input_text", "text": _words([part])}
 
 
+def _refused(content: Any, refusal: Any) -> list[dict[str, Any]]:
+    """What an assistant says in parts, where one is a refusal; else none."""
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
+    parts = [*parts, *([{"type": "refusal", "refusal": refusal}] if refusal else [])]
+    said = [_said_part(part) for part in parts]
+    return said if any(kind(part) == "refusal" for part in said) else []
+
+
+def _said_part(part: Any) -> dict[str, Any]:
+    if kind(part) == "refusal" and text_at(part, "refusal") is not None:
+        return {"type": "refusal", "refusal": part["refusal"]}
+    return {"type": "output_text", "text": _words([part])}
+
+
 def _call(call: Any) -> Part:
     function, custom = (call.get(key) if isinstance(call, dict) else None for key in ("function", "custom"))
     call_id = text_at(call, "id") or ""
@@ -172,10 +188,12 @@ def _call(call: Any) -> Part:
 
 
 def _output(body: Body, text: str) -> Part:
-    call_id = text_at(body, "tool_call_id")
-    if not call_id:
-        return {"role": "user", "content": f"[result of {body.get('name') or 'a tool'}: {text}]"}
-    return {"type": "function_call_output", "call_id": call_id, "output": text}
+    return {"type": "function_call_output", "call_id": text_at(body, "tool_call_id") or "", "output": text}
+
+
+def _of_custom(item: Part) -> Part:
+    """The result of a custom tool, made of that of a function."""
+    return {**item, "type": "custom_tool_call_output"}
 
 
 def lost(item: Part) -> Iterator[str]:
@@ -207,8 +225,10 @@ PARTING = Parting(
     answered=answered_by,
     files=chat_parts,
     make=make,
-    has_custom_calls=True,
+    sends_other=lambda call: kind_of(_call(call)) == "custom_tool_call",
+    other_answer=_of_custom,
     has_detail=True,
+    has_refusals=True,
     lost=lost,
     text=text_alone,
 )

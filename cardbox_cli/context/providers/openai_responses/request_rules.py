@@ -10,7 +10,8 @@ from cardbox_cli.context.lint.parameters import Range, number_of, out_of_range, 
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.strict_schemas import strict_problem
 from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.lint.tool_schemas import items_missing, types_unknown
+from cardbox_cli.context.parts import as_list, kind, text_at
 from cardbox_cli.context.providers.openai.models import efforts, is_blind, is_reasoning, reasons
 from cardbox_cli.context.providers.openai.parameter_rules import SCHEMA_NAME, metadata_hits
 from cardbox_cli.context.providers.openai.rules import url_problem
@@ -23,6 +24,7 @@ _REASONING = "OpenAI docs, Reasoning models"
 
 RULES = Rules(_REFERENCE)
 
+_INPUTS = ("input_text", "input_image", "input_file")
 _RANGES = (Range("top_p", 0, 1), Range("max_output_tokens", 16), Range("top_logprobs", 0, 20))
 
 
@@ -115,6 +117,35 @@ def _of_models(subject: Subject) -> Iterator[Hit]:
             yield None, f"{model} takes no other {name} than 1 when it reasons"
     if sent.get("top_logprobs"):
         yield None, f"{model} takes no top_logprobs when it reasons"
+
+
+@RULES.error(
+    "tool-schema-invalid",
+    source="what the API answers: Invalid schema for function",
+    remedy="write items for each array, and types that JSON Schema has",
+)
+def _schemas(subject: Subject) -> Iterator[Hit]:
+    """Parameters of a function with an array that has no items, or a type that JSON Schema does not have."""
+    for number, tool in enumerate(subject.tools):
+        schema = tool.get("parameters") if kind(tool) == "function" else None
+        for problem in (*types_unknown(schema), *items_missing(schema)):
+            yield None, f"the parameters of tool {number}: {problem}"
+
+
+@RULES.error(
+    "part-on-wrong-side",
+    source="what the API answers: Invalid value: 'input_text', where 'output_text' and 'refusal' may be",
+    remedy="write it as output_text",
+)
+def _sides(subject: Subject) -> Iterator[Hit]:
+    """A part of input in a message of the assistant's."""
+    for entry, _, message in subject.history.not_text:
+        for item in as_list(message.body["content"]):
+            is_answer = kind_of(item) == "message" and role_of_item(item) == "assistant"
+            parts = as_list(item.get("content")) if is_answer else []
+            for name in dict.fromkeys(map(kind, parts)):
+                if name in _INPUTS:
+                    yield entry, f"a part of type {name!r} stands in a message of the assistant's"
 
 
 def _items(subject: Subject) -> list[tuple[RequestEntry, Any]]:

@@ -13,10 +13,12 @@ import msgspec
 from cardbox_cli.context.lint.images import image_format, image_problem
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.lint.tool_schemas import alternatives_at_top, types_unknown
 from cardbox_cli.context.lint.tools import TOO_DEEP, arguments_problem, name_problem, schema_problem
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.parts import is_text, kind, text_at, tool_name
+from cardbox_cli.context.parts import as_list, is_text, kind, text_at, tool_name
 from cardbox_cli.context.providers.anthropic.blocks import IMAGES, of_server
+from cardbox_cli.context.providers.anthropic.body import at_the_top
 from cardbox_cli.context.providers.anthropic.encoding import as_blocks, own_blocks
 from cardbox_cli.context.providers.anthropic.models import takes_prefill, wants_user_first
 from cardbox_cli.context.providers.anthropic.rules import thinking
@@ -28,7 +30,10 @@ from cardbox_cli.context.tool_calls import RAW, arguments_of
 from cardbox_cli.model.handwritten.wording import json_kind
 
 _MOST_BREAKPOINTS = 4
+_LONG_LIFETIME = "1h"
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+# The types of tools that have no name: `BetaMCPToolsetParam`.
+_NAMELESS = ("mcp_toolset",)
 # Which blocks only one side may send.
 _SIDES = {
     **dict.fromkeys((*thinking.BLOCKS, "tool_use", "server_tool_use"), "assistant"),
@@ -193,6 +198,16 @@ def _bytes_problem(source: dict[str, Any]) -> str | None:
     return image_problem(data) or (f"it is {shown}, and says {said}" if shown != said else None)
 
 
+@RULES.error("document-empty", source="Anthropic docs, PDF support", remedy="leave the document out")
+def _empty_documents(subject: Subject) -> Iterator[Hit]:
+    """A document in base64 without any data."""
+    documents = [pair for pair in _within_results(subject) if kind(pair[0]) == "document"]
+    for block, message in [*subject.view(SentMessages).blocks.get("document", []), *documents]:
+        source = block.get("source")
+        if kind(source) == "base64" and source.get("data") == "":
+            yield subject.place(message), "a document has no data"
+
+
 @RULES.error("text-blank", remedy="take the empty text out")
 def _blank_texts(subject: Subject) -> Iterator[Hit]:
     """Empty or white text in the system prompt or in a block of a tool result. Elsewhere it is left out."""
@@ -216,29 +231,52 @@ def _has_words(content: Any) -> bool:
     finds=f"More than {_MOST_BREAKPOINTS} blocks with `cache_control`.",
 )
 def _breakpoints(subject: Subject) -> Iterator[Hit]:
-    request = subject.request
-    places: list[RequestEntry | None] = [None for tool in request.tools if tool.get("cache_control")]
-    places += [None] * bool(request.config.get("cache_control"))
-    for message in request.messages:
-        if message.body["role"] == "system" and isinstance(message.body["content"], list):
-            for block in message.body["content"]:
-                places += [subject.place(message)] * _marks(block)
-    if any(_marks(block) for blocks in subject.view(SentMessages).blocks.values() for block, _ in blocks):
-        for merged in subject.view(SentMessages).merged:
-            for block, message in merged.blocks:
-                places += [subject.place(message)] * _marks(block)
+    places: list[RequestEntry | None] = [None] * bool(subject.request.config.get("cache_control"))
+    places += [place for place, _ in subject.view(_cached)]
     if len(places) > _MOST_BREAKPOINTS:
         words = f"cache breakpoint {_MOST_BREAKPOINTS + 1} of {len(places)}; there may be {_MOST_BREAKPOINTS}"
         yield places[_MOST_BREAKPOINTS], words
 
 
-def _marks(block: Any) -> int:
-    """How often a block, and those within it, say that what is before should be cached."""
+@RULES.error(
+    "cache-order",
+    source="Anthropic docs, Prompt caching: mixing different TTLs",
+    remedy="give what stands before it an hour, too",
+)
+def _cache_order(subject: Subject) -> Iterator[Hit]:
+    """A block that is cached for an hour behind one that is cached for five minutes: tools come first, then
+    the system text, then the messages."""
+    is_short = False
+    for place, lifetime in subject.view(_cached):
+        if lifetime == _LONG_LIFETIME and is_short:
+            yield place, "a block with a ttl of 1h stands behind one of 5m"
+            return
+        is_short = is_short or lifetime != _LONG_LIFETIME
+
+
+def _cached(subject: Subject) -> list[tuple[RequestEntry | None, str]]:
+    """The blocks that say that what is before should be cached, in the cache's order, and for how long."""
+    request, sent = subject.request, subject.view(SentMessages)
+    found: list[tuple[RequestEntry | None, str]] = [
+        (None, each) for tool in subject.offered for each in _lifetimes(tool)
+    ]
+    for message in at_the_top(request.messages, request.model):
+        for block in as_list(message.body["content"]):
+            found += [(subject.place(message), each) for each in _lifetimes(block)]
+    if any(_lifetimes(block) for blocks in sent.blocks.values() for block, _ in blocks):
+        for merged in sent.merged:
+            for block, message in merged.blocks:
+                found += [(subject.place(message), each) for each in _lifetimes(block)]
+    return found
+
+
+def _lifetimes(block: Any) -> list[str]:
+    """For how long a block, and those within it before, should be cached."""
     if not isinstance(block, dict):
-        return 0
-    inner = block.get("content")
-    within = sum(map(_marks, inner)) if isinstance(inner, list) else 0
-    return within + bool(block.get("cache_control"))
+        return []
+    inner, mark = block.get("content"), block.get("cache_control")
+    within = [each for one in inner for each in _lifetimes(one)] if isinstance(inner, list) else []
+    return [*within, *([text_at(mark, "ttl") or "5m"] if mark else [])]
 
 
 # --- tool calls
@@ -279,8 +317,11 @@ def _names(subject: Subject) -> Iterator[Hit]:
         # What has no name that is a text is malformed as a block.
         if name is not None and (problem := name_problem(name, "called tool", _NAME, 128)) is not None:
             yield subject.place(message), problem
-    for number, tool in enumerate(subject.request.tools):
-        if (problem := name_problem(tool_name(tool), f"tool {number}", _NAME, 128)) is not None:
+    for number, tool in enumerate(subject.offered):
+        if (
+            kind(tool) not in _NAMELESS
+            and (problem := name_problem(tool_name(tool), f"tool {number}", _NAME, 128)) is not None
+        ):
             yield None, problem
 
 
@@ -294,10 +335,24 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
             yield None, f"tool {number} {problem}"
 
 
+@RULES.error(
+    "tool-schema-invalid",
+    source="what the API answers: input_schema does not support oneOf, allOf, or anyOf at the top level; "
+    "JSON schema is invalid",
+    remedy="write one object at the top, and types that JSON Schema has",
+)
+def _schemas(subject: Subject) -> Iterator[Hit]:
+    """An `input_schema` with oneOf, allOf or anyOf at its top, or a type that JSON Schema does not have."""
+    for number, tool in enumerate(subject.tools):
+        schema = tool.get("input_schema") if isinstance(tool, dict) else None
+        for problem in (*alternatives_at_top(schema), *types_unknown(schema)):
+            yield None, f"the input_schema of tool {number}: {problem}"
+
+
 @RULES.error("tool-repeated", source=_TOOLS, remedy="keep one of the definitions")
 def _repeated_tools(subject: Subject) -> Iterator[Hit]:
     """Two tools of one name."""
-    names = Counter(name for tool in subject.request.tools if (name := tool_name(tool)) is not None)
+    names = Counter(name for tool in subject.offered if (name := tool_name(tool)) is not None)
     for name, number in names.items():
         if number > 1:
             yield None, f"the tool {name!r} is defined {number} times"

@@ -65,7 +65,7 @@ def _domains(subject: Subject) -> Iterator[Hit]:
     f"{_LEAST_BUDGET}.",
 )
 def _budget_too_large(subject: Subject) -> Iterator[Hit]:
-    if not subject.request.tools:
+    if not subject.offered:
         yield from _budget_beside_limit(subject)
     budget = _budget(subject)
     if budget is not None and budget < _LEAST_BUDGET:
@@ -80,7 +80,7 @@ def _budget_too_large(subject: Subject) -> Iterator[Hit]:
 def _budget_for_interleaved(subject: Subject) -> Iterator[Hit]:
     """Beside tools, a budget of thinking that is not below `max_tokens`: refused without the beta header
     of interleaved thinking."""
-    if subject.request.tools:
+    if subject.offered:
         yield from _budget_beside_limit(subject)
 
 
