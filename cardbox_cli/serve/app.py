@@ -13,7 +13,7 @@ from cardbox_cli.serve.access.cookies import Cookies
 from cardbox_cli.serve.access.doorkeeper import Doorkeeper
 from cardbox_cli.serve.access.hosts import Hosts
 from cardbox_cli.serve.api import batches, boxes, cards, chats, events, requests, search, turns
-from cardbox_cli.serve.api.document import document
+from cardbox_cli.serve.api.document import document, errors
 from cardbox_cli.serve.following import Following
 from cardbox_cli.serve.http.access_log import AccessLog
 from cardbox_cli.serve.http.addresses import Slashes
@@ -70,7 +70,7 @@ def make_app(options: ServeOptions) -> FastAPI:
 _health = APIRouter()
 
 
-@_health.get("/health")
+@_health.get("/health", responses=errors(400, 408, 413))
 async def health() -> dict[str, str]:
     """Whether the server is there."""
     return {"status": "ok"}
