@@ -208,7 +208,13 @@ class TestWhateverIsStored:
 
     def test_a_name_of_nobody_s_is_only_not_found(self, api: TestClient) -> None:
         for name in ("%00", "%ff", "..%2f..%2fetc", "'; DROP TABLE cards; --"):
-            assert api.get(f"{BASE}/cards/{name}").status_code in (400, 404)
+            for kind in ("cards", "boxes", "agents", "turns", "batches", "chats"):
+                assert api.get(f"{BASE}/{kind}/{name}").status_code == 404
+            for kind in ("agents", "turns"):
+                assert api.get(f"{BASE}/{kind}/{name}/why").status_code == 404
+        for path in ("why", "agents", "cards/x", "events"):
+            assert api.get(f"/projects/%00/{path}").status_code == 404
+        assert api.post("/projects/%00/cards/batch", json={"card_ids": ["x"]}).status_code == 404
 
 
 def test_nothing_can_be_written(serve: Serve, database: Database) -> None:

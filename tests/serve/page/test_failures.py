@@ -20,7 +20,8 @@ from tests.serve.page.reader import check
     [
         ("/turns/turn_x", 404, "no turn 'turn_x' in project 'p'"),
         ("/boxes/none", 404, "no box 'none'"),
-        ("/cards/a%00b", 400, "NUL"),
+        ("/cards/a%00b", 404, "nothing is called 'a\\x00b'"),
+        ("/search?q=a%00b", 400, "NUL"),
         ("/cards/<script>", 404, "no card '<script>'"),
         ("/agents/nobody", 404, "no agent 'nobody'"),
         ("/batches/batch_x", 404, "no batch 'batch_x'"),
