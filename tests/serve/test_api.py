@@ -87,6 +87,9 @@ class TestAsCommandsAnswer:
             ("/render?box=a&format=nope", 400, "there is no format 'nope'"),
             ("/turns?behind=x", 400, "'x' is no place in a list"),
             ("/search", 422, "query.text: Field required"),
+            ("/turns?status=nope", 422, "query.status: Input should be 'queued', 'pending', 'dispatched'"),
+            ("/inbox?status=zz", 422, "query.status: Input should be 'queued', 'pending', 'processing'"),
+            ("/batches?status=zz", 422, "query.status: Input should be 'running', 'success', 'failed'"),
         ],
     )
     def test_what_cannot_be_answered_is_told(

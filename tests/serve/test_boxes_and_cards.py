@@ -237,6 +237,26 @@ def test_a_body_that_cannot_be_meant_is_told(api: TestClient, body: bytes, kind:
     assert text.startswith(message)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"hydrate": 0},
+        {"hydrate": "true"},
+        {"limit": "5"},
+        {"limit": True},
+        {"limit": 5.5},
+        {"hydrate": None},
+        {"box_ids": "x"},
+    ],
+)
+def test_what_the_schema_does_not_allow_is_refused(api: TestClient, odd: dict[str, Any]) -> None:
+    address = f"/projects/{PROJECT}/boxes/batch"
+    assert api.post(address, json={"box_ids": [], "hydrate": True, "limit": 5}).status_code == 200
+    status, code, text = told(api.post(address, json={"box_ids": [], **odd}))
+    assert (status, code) == (422, "invalid_request")
+    assert text.startswith(f"body.{next(iter(odd))}: ")
+
+
 class TestTooMuch:
     @pytest.fixture
     def box_id(self, cards: CardStore, database: Database) -> str:
