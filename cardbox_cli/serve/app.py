@@ -11,9 +11,9 @@ from starlette.middleware.cors import CORSMiddleware
 from cardbox_cli.serve.access import login
 from cardbox_cli.serve.access.cookies import Cookies
 from cardbox_cli.serve.access.doorkeeper import Doorkeeper
-from cardbox_cli.serve.access.hosts import Hosts
+from cardbox_cli.serve.access.hosts import Hosts, check_names
 from cardbox_cli.serve.api import batches, boxes, cards, chats, events, requests, search, turns
-from cardbox_cli.serve.api.document import document
+from cardbox_cli.serve.api.document import document, errors
 from cardbox_cli.serve.following import Following
 from cardbox_cli.serve.http.access_log import AccessLog
 from cardbox_cli.serve.http.addresses import Slashes
@@ -34,8 +34,9 @@ API = (boxes, cards, turns, requests, batches, chats, search, events)
 def make_app(options: ServeOptions) -> FastAPI:
     """The app that these options ask for. It connects to the database when it is first asked.
 
-    Raises UsageError for a CBX_LISTEN_URL that is no address.
+    Raises UsageError for a CBX_LISTEN_URL that is no address, and for hosts and origins that nobody has.
     """
+    check_names(options.hosts, options.origins)
     app = FastAPI(
         title="cbx",
         version=version("cardbox-cli"),
@@ -70,7 +71,7 @@ def make_app(options: ServeOptions) -> FastAPI:
 _health = APIRouter()
 
 
-@_health.get("/health")
+@_health.get("/health", responses=errors(400, 408, 413))
 async def health() -> dict[str, str]:
     """Whether the server is there."""
     return {"status": "ok"}

@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 from cardbox_cli.model.api_tokens import new_token, project_of
 from cardbox_cli.serve.access.attempts import Attempts
+from cardbox_cli.serve.access.hosts import check_names
 from cardbox_cli.serve.app import API
 from cardbox_cli.serve.options import is_loopback
 from cardbox_cli.store.boxes import BoxStore
@@ -356,6 +357,19 @@ class TestHosts:
         )
         other = told.get("/health", headers={"Origin": "https://b.example"})
         assert "access-control-allow-origin" not in other.headers
+
+    def test_names_that_requests_have_are_taken(self) -> None:
+        hosts = [
+            "*",
+            "*.example.org",
+            "A.example.org",
+            "10.0.0.1",
+            "[::1]",
+            "my_host",
+            "xn--bcher-kva.example",
+        ]
+        origins = ["*", "null", "http://localhost:3000", "https://[::1]:8443", "chrome-extension://abcdef"]
+        check_names(hosts, origins)
 
     @pytest.mark.parametrize(
         ("host", "local"),

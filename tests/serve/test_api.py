@@ -87,6 +87,9 @@ class TestAsCommandsAnswer:
             ("/render?box=a&format=nope", 400, "there is no format 'nope'"),
             ("/turns?behind=x", 400, "'x' is no place in a list"),
             ("/search", 422, "query.text: Field required"),
+            ("/turns?status=nope", 422, "query.status: Input should be 'queued', 'pending', 'dispatched'"),
+            ("/inbox?status=zz", 422, "query.status: Input should be 'queued', 'pending', 'processing'"),
+            ("/batches?status=zz", 422, "query.status: Input should be 'running', 'success', 'failed'"),
         ],
     )
     def test_what_cannot_be_answered_is_told(
@@ -208,7 +211,13 @@ class TestWhateverIsStored:
 
     def test_a_name_of_nobody_s_is_only_not_found(self, api: TestClient) -> None:
         for name in ("%00", "%ff", "..%2f..%2fetc", "'; DROP TABLE cards; --"):
-            assert api.get(f"{BASE}/cards/{name}").status_code in (400, 404)
+            for kind in ("cards", "boxes", "agents", "turns", "batches", "chats"):
+                assert api.get(f"{BASE}/{kind}/{name}").status_code == 404
+            for kind in ("agents", "turns"):
+                assert api.get(f"{BASE}/{kind}/{name}/why").status_code == 404
+        for path in ("why", "agents", "cards/x", "events"):
+            assert api.get(f"/projects/%00/{path}").status_code == 404
+        assert api.post("/projects/%00/cards/batch", json={"card_ids": ["x"]}).status_code == 404
 
 
 def test_nothing_can_be_written(serve: Serve, database: Database) -> None:

@@ -177,13 +177,20 @@ class TestBoxes:
         assert api.post(address, json={"box_ids": []}).json() == nothing
 
 
-@pytest.mark.parametrize(("kind", "name"), [("boxes", "box_ids"), ("cards", "card_ids")])
-def test_an_id_that_is_no_text_is_refused(api: TestClient, kind: str, name: str) -> None:
-    body = f'{{"{name}": ["\\ud800"]}}'
-    response = api.post(
-        f"/projects/{PROJECT}/{kind}/batch", content=body, headers={"Content-Type": "application/json"}
-    )
-    assert told(response) == (400, "bad_request", f"{name} holds an id with half a surrogate pair")
+@pytest.mark.parametrize("odd", ["\\ud800", "\\u0000", "a\\u0000\\udfff"])
+def test_an_id_that_no_database_holds_is_missing(api: TestClient, card_ids: list[str], odd: str) -> None:
+    for kind, name, ids in (
+        ("cards", "missing_ids", f'"card_ids": ["{odd}", "{card_ids[0]}"]'),
+        ("boxes", "missing_box_ids", f'"box_ids": ["{odd}"]'),
+    ):
+        response = api.post(
+            f"/projects/{PROJECT}/{kind}/batch",
+            content=f"{{{ids}}}",
+            headers={"Content-Type": "application/json"},
+        )
+        assert response.status_code == 200
+        assert response.json()[name] == json.loads(f'["{odd}"]')
+        assert len(response.json()[kind]) == (kind == "cards")
 
 
 @pytest.mark.parametrize("card_id", ['a"b', "a\\b", "{a,b}", "NULL", " ", "a','b"])
@@ -228,6 +235,26 @@ def test_a_body_that_cannot_be_meant_is_told(api: TestClient, body: bytes, kind:
     status, code, text = told(response)
     assert (status, code) == (422, "invalid_request")
     assert text.startswith(message)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"hydrate": 0},
+        {"hydrate": "true"},
+        {"limit": "5"},
+        {"limit": True},
+        {"limit": 5.5},
+        {"hydrate": None},
+        {"box_ids": "x"},
+    ],
+)
+def test_what_the_schema_does_not_allow_is_refused(api: TestClient, odd: dict[str, Any]) -> None:
+    address = f"/projects/{PROJECT}/boxes/batch"
+    assert api.post(address, json={"box_ids": [], "hydrate": True, "limit": 5}).status_code == 200
+    status, code, text = told(api.post(address, json={"box_ids": [], **odd}))
+    assert (status, code) == (422, "invalid_request")
+    assert text.startswith(f"body.{next(iter(odd))}: ")
 
 
 class TestTooMuch:

@@ -1,8 +1,12 @@
 """The OpenAPI document against the app: whatever it allows is answered as it says, and nothing makes it fail."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
+from jsonschema_rs import meta
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from starlette.testclient import TestClient
 
@@ -22,6 +26,43 @@ def filled(serve: Serve, cards: CardStore, boxes: BoxStore) -> TestClient:
     cards.add(draft_card("agent.thought", "text", role="assistant", card_id="x"))
     boxes.create(["x", "gone"], allow_dangling=True)
     return serve(hosts=["localhost", "testserver"])
+
+
+def references(value: Any) -> Iterator[str]:
+    """Whatever a part of the document refers to."""
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"]
+        parts = list(value.values())
+    else:
+        parts = value if isinstance(value, list) else []
+    for part in parts:
+        yield from references(part)
+
+
+def test_the_document_refers_to_nothing_that_it_has_not(api: TestClient) -> None:
+    document = api.get("/openapi.json").json()
+    schemas = document["components"]["schemas"]
+    named = {each.removeprefix("#/components/schemas/") for each in references(document)}
+    assert named == set(schemas)
+    for schema in schemas.values():
+        meta.validate(schema)
+
+
+def test_each_operation_says_how_it_may_be_refused(api: TestClient) -> None:
+    paths = api.get("/openapi.json").json()["paths"]
+    refusals = {"400", "401", "403", "404", "408", "413", "422", "429", "503"}
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            said = operation["responses"]
+            same = {"304"} if method == "get" and not path.endswith(ENDLESS) else set()
+            assert set(said) == (
+                {"200", "400", "408", "413"} if path == "/health" else {"200", *refusals, *same}
+            )
+            kinds = {status: set(each["content"]) for status, each in said.items() if "content" in each}
+            found = kinds.pop("200")
+            assert found == {"text/event-stream" if path.endswith(ENDLESS) else "application/json"}
+            assert set().union(*kinds.values()) == {"application/json"}
 
 
 @pytest.mark.parametrize("examples", [12, pytest.param(1_000, marks=pytest.mark.soak)])

@@ -6,7 +6,7 @@ made of), `storable` (the refusal of what JSONB cannot hold), `bad_text` (what i
 text) and `negative_zeros`, whose sign JSONB does not hold. None of them knows anything of cards.
 """
 
-from cardbox_cli.model.exact_json.bad_text import replace_bad_text, storable_text
+from cardbox_cli.model.exact_json.bad_text import is_storable_text, replace_bad_text, storable_text
 from cardbox_cli.model.exact_json.numbers import MAX_DIGITS, exact_integer, exact_number
 from cardbox_cli.model.exact_json.reading import (
     ODD,
@@ -46,6 +46,7 @@ __all__ = [
     "exact_integer",
     "exact_number",
     "is_simple",
+    "is_storable_text",
     "read",
     "read_soon",
     "reader",

@@ -13,6 +13,11 @@ def storable_text(text: str) -> str:
     return re.sub(_BAD_TEXT, "\ufffd", text)
 
 
+def is_storable_text(text: str) -> bool:
+    """Whether a database can hold it: it has no NUL and no lone surrogate."""
+    return re.search(_BAD_TEXT, text) is None
+
+
 def replace_bad_text(value: Any) -> tuple[Any, int]:
     """The JSON `value` with U+FFFD for each NUL and lone surrogate in it, and how many those were.
 

@@ -6,10 +6,33 @@ from collections.abc import Sequence
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from cardbox_cli.errors import UsageError
 from cardbox_cli.serve.http.errors import answer
 
+# A name or an address, that of IPv6 in brackets, as a request names it; a star for all below one, or for any.
+_NAME = re.compile(r"(?:\*\.)?[^\s:@/\[\]*?#]+|\[[0-9A-Fa-f:.]+\]|\*")
+# As browsers send it: in small letters, without a path, and without the port that its scheme has anyway.
+_ORIGIN = re.compile(
+    r"(?!http://.*:80$|https://.*:443$)[a-z][a-z0-9+.-]*://(?:[^\s:@/\[\]*?#A-Z]+|\[[0-9a-f:.]+\])(?::[0-9]+)?"
+)
 # A name or an address, that of IPv6 in brackets; and a port.
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:@/\[\]]+)(?::[0-9]*)?")
+
+
+def check_names(hosts: Sequence[str], origins: Sequence[str]) -> None:
+    """Raise UsageError for what no request can name: a host, or the origin of a page."""
+    for host in hosts:
+        if not (host.isascii() and _NAME.fullmatch(host)):
+            raise UsageError(
+                f"--allowed-host: {host!r} is no name of a host",
+                hint="a name or an address, without scheme, port and path: cbx.example.org, [::1]",
+            )
+    for origin in origins:
+        if origin not in ("*", "null") and not (origin.isascii() and _ORIGIN.fullmatch(origin)):
+            raise UsageError(
+                f"--cors-origin: {origin!r} is no origin of a page",
+                hint="a scheme and a host as browsers send them, without a path: https://app.example.org",
+            )
 
 
 class Hosts:

@@ -7,7 +7,7 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.orchestration.batches.view import BatchView, batch_view, foreign_view
 from cardbox_cli.serve.api.answers import encoded
 from cardbox_cli.serve.api.document import answers
-from cardbox_cli.serve.api.lists import Most, paged
+from cardbox_cli.serve.api.lists import BatchState, Most, paged
 from cardbox_cli.serve.http.reading import Read
 from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.serve.listing import Behind, mark_of
@@ -19,7 +19,7 @@ routes = APIRouter(tags=["batches"], route_class=ReadingRoute)
 
 @routes.get("/batches", responses=answers(list[BatchRow]))
 def batches(
-    request: Request, read: Read, limit: Most = 50, status: str | None = None, behind: Behind = None
+    request: Request, read: Read, limit: Most = 50, status: BatchState | None = None, behind: Behind = None
 ) -> Response:
     """Batches, newest first."""
     where = BatchFilter(status=status, behind=mark_of(behind))

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.model.ids import unique
@@ -45,6 +45,8 @@ class FoundBoxes(msgspec.Struct):
 
 class AskedBoxes(BaseModel):
     """Which boxes, at most 100, and whether the last cards of each are wanted."""
+
+    model_config = ConfigDict(strict=True)
 
     box_ids: list[str]
     hydrate: bool = False

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from cardbox_cli.errors import NotFound
 from cardbox_cli.serve.api.answers import answered, array, at_most, quoted
@@ -41,6 +41,8 @@ class FoundCards(msgspec.Struct):
 
 class AskedCards(BaseModel):
     """Which cards: at most 100."""
+
+    model_config = ConfigDict(strict=True)
 
     card_ids: list[str]
 

@@ -14,6 +14,8 @@ _ERROR_STATUSES = {
     401: "A token of the project is required.",
     403: "The token is of another project.",
     404: "There is no such thing in the project.",
+    408: "The request's body did not come in time.",
+    413: "The request's body is too long.",
     422: "The request is malformed.",
     429: "Too many wrong tokens.",
     503: "The database cannot be reached, or everything is at work.",
@@ -34,16 +36,30 @@ class ErrorAnswer(msgspec.Struct):
     detail: ErrorDetail
 
 
-def answers(kind: Any, *, tagged: bool = True) -> dict[int | str, dict[str, Any]]:
+Said = dict[int | str, dict[str, Any]]
+"""What a route says of its answers, by their status."""
+
+
+def answers(kind: Any, *, tagged: bool = True) -> Said:
     """What a route says of its answers: a value of this type, or an error. `tagged`: or 304."""
     _known.append(kind)
+    same: Said = {304: {"description": "What the asker has is still so."}} if tagged else {}
+    return {200: {"description": "The answer.", "content": _json(kind)}, **errors(), **same}
+
+
+def stream() -> Said:
+    """What a route says that answers with server-sent events, or an error."""
+    content = {"text/event-stream": {"schema": {"type": "string"}}}
+    return {200: {"description": "Events, as they happen.", "content": content}, **errors()}
+
+
+def errors(*statuses: int) -> Said:
+    """What a route says of its errors: of these, or of all that any route about a project has."""
     wrong = _json(ErrorAnswer)
-    said: dict[int | str, dict[str, Any]] = {
-        status: {"description": text, "content": wrong} for status, text in _ERROR_STATUSES.items()
+    return {
+        status: {"description": _ERROR_STATUSES[status], "content": wrong}
+        for status in statuses or _ERROR_STATUSES
     }
-    if tagged:
-        said[304] = {"description": "What the asker has is still so."}
-    return {200: {"description": "The answer.", "content": _json(kind)}, **said}
 
 
 def document(app: FastAPI, options: ServeOptions) -> dict[str, Any]:
@@ -58,8 +74,6 @@ def document(app: FastAPI, options: ServeOptions) -> dict[str, Any]:
         _, parts = msgspec.json.schema_components([ErrorAnswer, *_known], ref_template=_REFERENCE)
         schemas = made.setdefault("components", {}).setdefault("schemas", {})
         schemas.update(parts)
-        for unused in ("HTTPValidationError", "ValidationError"):
-            schemas.pop(unused, None)
         if options.asks_for_tokens:
             made["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             made["security"] = [{"token": []}]

@@ -12,6 +12,7 @@ from fastapi.responses import StreamingResponse
 
 from cardbox_cli.errors import CbxError
 from cardbox_cli.model import exact_json
+from cardbox_cli.serve.api.document import stream
 from cardbox_cli.serve.following import SILENT, Following
 from cardbox_cli.serve.http.errors import Refused
 from cardbox_cli.serve.http.reading import Asker
@@ -21,7 +22,7 @@ from cardbox_cli.store.views.changes import Standing
 routes = APIRouter(tags=["events"], route_class=ReadingRoute)
 
 
-@routes.get("/events", response_class=StreamingResponse)
+@routes.get("/events", response_class=StreamingResponse, responses=stream())
 async def events(request: Request, project: str) -> StreamingResponse:
     """What changes in the project, until the asker goes away or may not look any more, or the server ends."""
     if _is_full(request):
@@ -29,8 +30,8 @@ async def events(request: Request, project: str) -> StreamingResponse:
     asker = Asker(request, project)
     async with _following(request).follow(asker) as follower:
         first = await follower.look()
-    stream = _stream(asker, first)
-    return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+    news = _stream(asker, first)
+    return StreamingResponse(news, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
 async def _stream(asker: Asker, seen: Standing) -> AsyncIterator[str]:

@@ -2,16 +2,28 @@
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlencode
 
 from fastapi import Query, Request
 from fastapi.responses import Response
 
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.execution.batches import BATCH_STATUSES
+from cardbox_cli.model.execution.turns import INBOX_STATUSES, TURN_STATUSES
 from cardbox_cli.serve.api.answers import answered, array
 from cardbox_cli.serve.http.addresses import path_of
 from cardbox_cli.serve.listing import following
+
+# The states that can be asked for, as commands take them. Others, which foreign rows may have, cannot.
+if TYPE_CHECKING:
+    TurnState: TypeAlias = str
+    InboxState: TypeAlias = str
+    BatchState: TypeAlias = str
+else:
+    TurnState = Literal[TURN_STATUSES]
+    InboxState = Literal[INBOX_STATUSES]
+    BatchState = Literal[BATCH_STATUSES]
 
 Most = Annotated[int, Query(alias="limit", ge=1, le=200, description="At most so many.")]
 

@@ -9,7 +9,7 @@ from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.model.identity import RosterEntry
 from cardbox_cli.serve.api.answers import encoded
 from cardbox_cli.serve.api.document import answers
-from cardbox_cli.serve.api.lists import Most, paged
+from cardbox_cli.serve.api.lists import InboxState, Most, TurnState, paged
 from cardbox_cli.serve.http.reading import Read
 from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.serve.listing import Behind, BehindId, mark_of
@@ -53,7 +53,7 @@ def turns(
     read: Read,
     limit: Most = 50,
     agent: str | None = None,
-    status: str | None = None,
+    status: TurnState | None = None,
     trace: str | None = None,
     behind: Behind = None,
 ) -> Response:
@@ -87,7 +87,7 @@ def inbox(
     read: Read,
     limit: Most = 50,
     agent: str | None = None,
-    status: str | None = None,
+    status: InboxState | None = None,
     type: str | None = None,
     behind: Behind = None,
 ) -> Response:

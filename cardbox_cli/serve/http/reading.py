@@ -7,6 +7,8 @@ from typing import Annotated
 from anyio import to_thread
 from fastapi import Depends, Request
 
+from cardbox_cli.errors import NotFound
+from cardbox_cli.model.exact_json import is_storable_text
 from cardbox_cli.serve.access.doorkeeper import Doorkeeper
 from cardbox_cli.serve.options import ServeOptions
 from cardbox_cli.serve.project import Project
@@ -34,9 +36,11 @@ class Asker:
         self._doorkeeper: Doorkeeper = request.app.state.doorkeeper
 
     async def admitted(self) -> None:
-        """Raise Refused where the request may not read the project."""
+        """Raise Refused where the request may not read the project, NotFound for what no name can be."""
         if self._doorkeeper.asks_for_tokens:
             await to_thread.run_sync(self._check)
+        else:
+            _check_names(self.request)
 
     @contextmanager
     def look(self) -> Iterator[Reading]:
@@ -48,16 +52,23 @@ class Asker:
     def glance(self) -> Iterator[Reading]:
         """The project, for one statement; for more, open a snapshot of its database.
 
-        Raises Refused where the request may not read it.
+        Raises Refused where the request may not read it, NotFound for what no name can be.
         """
         at_the_door = self._doorkeeper.at_the_door(self.request, self.project_id)
         with at_the_door, self._lending.glance() as database:
             self._doorkeeper.admit(self.request, database, self.project_id)
+            _check_names(self.request)
             yield Reading(self.request, database, self.project_id)
 
     def _check(self) -> None:
         with self.glance():
             pass
+
+
+def _check_names(request: Request) -> None:
+    for name in request.path_params.values():
+        if not is_storable_text(str(name)):
+            raise NotFound(f"nothing is called {name!r}")
 
 
 async def admitted(request: Request, project: str) -> Asker:

@@ -1,8 +1,13 @@
 """What a page of requests or costs is about: a turn, an agent, a chat or a box, and its addresses. Pure."""
 
-from cardbox_cli.errors import UsageError
+from collections.abc import Sequence
+from typing import TypeVar
+
+from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.serve.page.links import Links
+
+Word = TypeVar("Word", bound=str)
 
 
 def wanted(given: str | None, what: str) -> str:
@@ -10,6 +15,16 @@ def wanted(given: str | None, what: str) -> str:
     if not given:
         raise UsageError(f"the address names no {what}", hint="go back, and follow a link")
     return given
+
+
+def known(given: str | None, words: Sequence[Word], what: str) -> Word | None:
+    """The word that is given, if one is. Raises InvalidInput for what is none of these."""
+    if given is None:
+        return None
+    for word in words:
+        if word == given:
+            return word
+    raise InvalidInput(f"there is no {what} {given!r}", hint=f"there are {', '.join(words)}")
 
 
 class About:

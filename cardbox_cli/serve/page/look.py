@@ -44,8 +44,8 @@ async def look_at(request: Request, project: str) -> Looker:
     """The project that an address names. Raises Refused for one that the request may not read."""
     looker = Looker(request, project)
     await looker.admitted()
-    if "\0" in request.url.path or "%00" in request.url.query:
-        raise InvalidInput("the address holds a NUL character, and no name and no text here does")
+    if "%00" in request.url.query:
+        raise InvalidInput("the address asks for a NUL character, and no name and no text here has one")
     return looker
 
 

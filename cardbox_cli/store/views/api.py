@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from cardbox_cli.model.boxes import decode_ids
+from cardbox_cli.model.exact_json import is_storable_text
 from cardbox_cli.model.ids import are_box_ids, as_box_id
 from cardbox_cli.store.connection.project_store import ProjectStore
 
@@ -25,7 +26,13 @@ class ApiViews(ProjectStore):
 
     def cards(self, card_ids: Sequence[str]) -> dict[str, str]:
         """The JSON of those of these ids that are cards, by id."""
-        return dict(self._rows("api_cards", card_ids=_array(card_ids))) if card_ids else {}
+        known = _storable(card_ids)
+        return dict(self._rows("api_cards", card_ids=_array(known))) if known else {}
+
+
+def _storable(ids: Sequence[str]) -> Sequence[str]:
+    """Those that a row can have as its id."""
+    return ids if is_storable_text("".join(ids)) else [each for each in ids if is_storable_text(each)]
 
 
 def _canonical(box_ids: Sequence[str]) -> dict[str, str]:

@@ -140,6 +140,27 @@ def test_where_others_may_reach_it_it_asks_for_tokens(
         assert answer.status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "fault"),
+    [
+        ("--cors-origin", "foo", "is no origin of a page"),
+        ("--cors-origin", "https://app.example.org/", "is no origin of a page"),
+        ("--cors-origin", "https://App.example.org", "is no origin of a page"),
+        ("--cors-origin", "https://app.example.org:443", "is no origin of a page"),
+        ("--cors-origin", "https://*.example.org", "is no origin of a page"),
+        ("--allowed-host", "http://x/", "is no name of a host"),
+        ("--allowed-host", "x:8099", "is no name of a host"),
+        ("--allowed-host", "::1", "is no name of a host"),
+        ("--allowed-host", "a.*.org", "is no name of a host"),
+        ("--allowed-host", "", "is no name of a host"),
+    ],
+)
+def test_a_name_that_no_request_can_have_is_told(cbx: Cbx, option: str, value: str, fault: str) -> None:
+    refused = cbx("serve", "--port", "0", option, value)
+    assert refused.code == 2
+    assert refused.err.startswith(f"error: {option}: {value!r} {fault}\nhint: ")
+
+
 def test_a_database_without_the_table_of_tokens_is_told(cbx: Cbx, database: Database) -> None:
     database.script("DROP TABLE cbx.api_tokens; UPDATE cbx.schema_version SET version = 14")
     refused = cbx("serve", "--port", "0", "--require-token")

@@ -20,7 +20,8 @@ from tests.serve.page.reader import check
     [
         ("/turns/turn_x", 404, "no turn 'turn_x' in project 'p'"),
         ("/boxes/none", 404, "no box 'none'"),
-        ("/cards/a%00b", 400, "NUL"),
+        ("/cards/a%00b", 404, "nothing is called 'a\\x00b'"),
+        ("/search?q=a%00b", 400, "NUL"),
         ("/cards/<script>", 404, "no card '<script>'"),
         ("/agents/nobody", 404, "no agent 'nobody'"),
         ("/batches/batch_x", 404, "no batch 'batch_x'"),
@@ -35,6 +36,9 @@ from tests.serve.page.reader import check
         ("/boxes?behind=2026-01-01T00:00:00%2B00:00~x", 400, "is no place in a list"),
         ("?behind=2026-01-01~x", 400, "is no place in a list"),
         ("/boxes/x?from=-1", 400, "from"),
+        ("?status=nope", 400, "there is no state 'nope'"),
+        ("?status=nope", 400, "There are queued, pending, dispatched, running, suspended, ended."),
+        ("/boxes?kind=nope", 400, "there is no kind of boxes 'nope'"),
         ("/elsewhere", 404, "no page"),
     ],
 )

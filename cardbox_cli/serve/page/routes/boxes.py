@@ -13,6 +13,7 @@ from cardbox_cli.model.boxes import BOX_KINDS
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.content import TextContent, ToolResultContent
 from cardbox_cli.serve.listing import LINES, Behind, From, following, mark_of
+from cardbox_cli.serve.page.asked import known
 from cardbox_cli.serve.page.errors import PageRoute
 from cardbox_cli.serve.page.look import Looking
 from cardbox_cli.serve.page.templating import page
@@ -36,7 +37,7 @@ _TOLD = frozenset({"type", "role", "author_id", "project_id", "created_at"})
 @routes.get("/boxes")
 def boxes(look: Looking, kind: str | None = None, behind: Behind = None) -> HTMLResponse:
     """The boxes that changed last."""
-    asked = next((each for each in BOX_KINDS if each == kind), None)
+    asked = known(kind, BOX_KINDS, "kind of boxes")
     where = BoxKindFilter(kinds=None if asked is None else (asked,), behind=mark_of(behind, of_boxes=True))
     with look.database.snapshot():
         found = list(BoxViews(look.database, look.project_id).newest(where, limit=LINES + 1))

@@ -11,6 +11,7 @@ from cardbox_cli.execution.views.turn_page import TurnSummary, summary
 from cardbox_cli.model.execution.turns import TURN_STATUSES
 from cardbox_cli.model.identity import RosterEntry
 from cardbox_cli.serve.listing import LINES, Behind, following, mark_of
+from cardbox_cli.serve.page.asked import known
 from cardbox_cli.serve.page.errors import PageRoute
 from cardbox_cli.serve.page.look import Look, Looking
 from cardbox_cli.serve.page.templating import page
@@ -29,8 +30,8 @@ _AGENTS = 200
 @routes.get("")
 def start(look: Looking, status: str | None = None, behind: Behind = None) -> HTMLResponse:
     """What is not well, and the newest turns."""
+    status = known(status, TURN_STATUSES, "state")
     survey = look.survey()
-    status = status if status in TURN_STATUSES else None
     with look.database.snapshot():
         turns, older = _turns(look, TurnFilter(status=status, behind=mark_of(behind)))
     return page(
