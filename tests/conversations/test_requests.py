@@ -106,7 +106,7 @@ LOST = {
         "the tool 'web_search' is not sent",
         "the 'defer_loading' of the tool 'late' is not sent",
         "the parameter 'include' is not sent",
-        "the parameter 'reasoning' is not sent",
+        "the parameter 'reasoning.summary' is not sent",
     },
     "gemini": {
         "thinking is left out",
@@ -116,7 +116,7 @@ LOST = {
         "the thought's signature is not sent",
         "the tool 'googleSearch' is not sent",
         "the 'response' of the tool 'late' is not sent",
-        "the parameter 'generationConfig' is not sent",
+        "the parameter 'generationConfig.responseModalities' is not sent",
         "the parameter 'top_k' is not sent",
     },
     "bedrock-converse": {

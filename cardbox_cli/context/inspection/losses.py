@@ -131,10 +131,16 @@ def _of_parameters(request: Request, provider: Provider) -> Iterator[str]:
         config = {key: each for key, each in request.config.items() if key != name}
         is_limit = name in _LIMITS and value in [whole.get(limit) for limit in _LIMITS]
         if not is_limit and whole == body(msgspec.structs.replace(bare, config=config)):
-            yield f"the parameter {name!r} is not sent"
+            yield from (f"the parameter {each!r} is not sent" for each in _unsent_names(name, value))
         else:
             yield from _of_schema(name, value, whole)
             yield from _of_keys(name, value, bare, provider)
+
+
+def _unsent_names(name: str, value: Any) -> list[str]:
+    """A parameter that is not sent, by its keys where these are what was left of it."""
+    is_left = isinstance(value, dict) and any(name in each.files.taken_apart for each in providers())
+    return [f"{name}.{key}" for key in value] if is_left and value else [name]
 
 
 def _of_keys(name: str, value: Any, request: Request, provider: Provider) -> Iterator[str]:

@@ -129,7 +129,8 @@ class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     `draft` makes the cards of a message, ids left open; `keep_original` gives the first card what `export`
     needs to give back the second. `export` gives what stands beside the messages, and these. `read_request`
-    makes an llm_config and tools, as every provider's `body` takes them, of what else a request holds.
+    makes an llm_config and tools, as every provider's `body` takes them, of what else a request holds; of the
+    parameters that are `taken_apart` it leaves what no other format has.
 
     `keyspace` begins the keys of conversations, so that one file taken as two formats makes two boxes.
     `request_keys` stand only beside the messages of a request to this provider; `parameters` are those of a
@@ -149,6 +150,7 @@ class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
     gather: Callable[[Iterable[Any]], Iterator[tuple[int, Any]]] = enumerate
     problem: Callable[[Any], str | None] = no_problem
     read_request: Callable[[Mapping[str, Any]], tuple[dict[str, Any], list[dict[str, Any]]]] = plain_request
+    taken_apart: Sequence[str] = ()
     request_keys: Sequence[str] = ()
     endpoints: Sequence[str] = ()
     parameters: Sequence[str] = ()

@@ -315,3 +315,26 @@ def test_who_may_call_a_tool_is_copied_where_such_callers_are_known() -> None:
     assert sent("anthropic", {**ASKED, "tools": both}, "openai-responses").body["tools"][0][
         "allowed_callers"
     ] == ["direct"]
+
+
+def test_what_is_left_of_a_parameter_is_named_by_its_keys() -> None:
+    config = {
+        "temperature": 0.5,
+        "thinkingConfig": {"thinkingBudget": 5},
+        "mediaResolution": "MEDIA_RESOLUTION_LOW",
+    }
+    made = sent("gemini", {"contents": [{"parts": [{"text": "Hi"}]}], "generationConfig": config}, "openai")
+    assert made.body["temperature"] == 0.5
+    assert made.lost == {
+        "the parameter 'generationConfig.thinkingConfig' is not sent",
+        "the parameter 'generationConfig.mediaResolution' is not sent",
+    }
+
+
+def test_parameters_of_gemini_in_either_spelling_are_the_same() -> None:
+    snake = {
+        "contents": [{"parts": [{"text": "Hi"}]}],
+        "generation_config": {"max_output_tokens": 5, "top_p": 0.5},
+    }
+    body = sent("gemini", snake, "anthropic").body
+    assert (body["max_tokens"], body["top_p"]) == (5, 0.5)

@@ -9,6 +9,9 @@ from cardbox_cli.context.providers.registry import provider_named
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.text.quantities import count
 
+# So many kinds of losses of cards are named; all are by --check.
+_EXAMPLES = 3
+
 
 def print_body(shown: Shown) -> None:
     """Print the body as it is sent, and tell what reading it does not: cards that are gone, calls renamed."""
@@ -42,8 +45,8 @@ def _print_sections(request: Request) -> None:
 def _tell_losses(request: Request, provider: str) -> None:
     lost = losses(request, provider)
     if lost:
-        # Of the cards an example; parameters are few, and nobody would miss them in an answer.
-        named = [loss.what for loss in lost if loss.card_id is not None][:1]
+        # Of the cards some examples; parameters are few, and nobody would miss them in an answer.
+        named = list(dict.fromkeys(loss.what for loss in lost if loss.card_id is not None))[:_EXAMPLES]
         named += [loss.what for loss in lost if loss.card_id is None]
         announce(
             f"warning: {provider} cannot say all of it ({count(len(lost), 'place')}): {', '.join(named)}; "

@@ -98,6 +98,7 @@ FILES = MessageFiles(
     keep_original=_FILES.keep_original,
     export=_export,
     read_request=read_request,
+    taken_apart=("generationConfig",),
     endpoints=(":generateContent", ":streamGenerateContent", ":countTokens"),
     request_keys=("contents",),
     parameters=("generationConfig", "toolConfig", "safetySettings", "cachedContent"),

@@ -41,6 +41,12 @@ UNNAMED = "\0"
 _ANSWER, _FAILURE = "output", "error"
 
 
+def camel_key(key: str) -> str:
+    """A key in camelCase, in whichever spelling it came."""
+    first, *others = key.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
 def at(value: Any, key: str) -> Any:
     """What an object has under a key, in either spelling."""
     if not isinstance(value, dict):

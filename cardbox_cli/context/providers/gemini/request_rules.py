@@ -15,7 +15,7 @@ from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.lint.tool_schemas import items_missing
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.gemini.body import MOST_STOPS
-from cardbox_cli.context.providers.gemini.parts import KINDS, at
+from cardbox_cli.context.providers.gemini.parts import KINDS, at, camel_key
 
 _GENERATION = "Gemini API reference, GenerationConfig"
 _TOOLS = "Gemini API reference, Tool and FunctionDeclaration"
@@ -44,12 +44,7 @@ def _camel(value: Any) -> dict[str, Any]:
     """An object with its keys in camelCase; {} for what is none."""
     if not isinstance(value, Mapping):
         return {}
-    return {_camel_key(key): each for key, each in value.items()}
-
-
-def _camel_key(key: str) -> str:
-    first, *others = key.split("_")
-    return first + "".join(map(str.capitalize, others))
+    return {camel_key(key): each for key, each in value.items()}
 
 
 def _generation(subject: Subject) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.gemini.body import GENERATION
-from cardbox_cli.context.providers.gemini.parts import at
+from cardbox_cli.context.providers.gemini.parts import at, camel_key
 from cardbox_cli.context.providers.tools import Function, chat_tool
 
 _OWN_TOOLS = (
@@ -48,8 +48,9 @@ def read_request(beside: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[s
 
 
 def _generation(given: Mapping[str, Any]) -> dict[str, Any]:
-    config = {_NAMES[key]: value for key, value in given.items() if key in _NAMES}
-    rest = {key: value for key, value in given.items() if key not in _NAMES}
+    named = {key: _NAMES.get(camel_key(key)) for key in given}
+    config = {name: given[key] for key, name in named.items() if name is not None}
+    rest = {key: given[key] for key, name in named.items() if name is None}
     return {**config, **({"generationConfig": rest} if rest else {})}
 
 

@@ -174,6 +174,7 @@ FILES = MessageFiles(
     keep_original=lambda changed, original: keep(changed, NAME, source_blocks=parts_of(PARTING, original)),
     export=_export,
     read_request=read_request,
+    taken_apart=("reasoning", "text"),
     endpoints=("/responses",),
     request_keys=(_INPUT, _INSTRUCTIONS, "previous_response_id"),
     parameters=(
