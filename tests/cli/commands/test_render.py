@@ -740,7 +740,7 @@ def test_several_kinds_of_losses_are_named_each_once(cbx: Cbx, tmp_path: Path) -
     file.write_text(json.dumps({"messages": [said, said]}))
     box = cbx("card", "import", str(file), "--from", "openai", "-o", "id").out.strip()
     rendered = cbx("render", "--box", box, "--format", "anthropic", "--model", "claude-sonnet-4-5")
-    named = ", ".join(f"the message's {key!r} is not sent" for key in ("weight", "mood", "name"))
+    named = ", ".join(f"the message's {key!r} is not sent" for key in ("mood", "name", "seat"))
     assert (
         rendered.err == f"warning: anthropic cannot say all of it (8 places): {named}; --check names each\n"
     )
