@@ -171,6 +171,17 @@ def test_a_browser_shows_a_token_once_and_forgets_it(
     visitor.troubles[:] = [each for each in visitor.troubles if "401" not in each]
 
 
+def test_a_page_is_live_again_when_the_database_is_back(runtime: Runtime, visit: Visit) -> None:
+    visitor = visit()
+    page = visitor.page
+    page.route("**/events", lambda route: route.fulfill(status=503, body="{}"))
+    visitor.go(f"{START}/agents")
+    page.locator(".live[data-live=polls]").wait_for()
+    page.unroute("**/events")
+    page.locator(".live[data-live=yes]").wait_for()
+    visitor.troubles[:] = [each for each in visitor.troubles if "503" not in each]
+
+
 def test_a_page_stays_while_the_server_cannot_be_reached(runtime: Runtime, visit: Visit) -> None:
     visitor = visit()
     page = visitor.page
