@@ -4,11 +4,25 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from cardbox_cli.context.inspection.explain import TOOLS
+from cardbox_cli.model import layers
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.pictures.page import Element, box, element, section, svg, table
 
-# Layers are told apart by so many colours; the next ones share the last.
-_COLOURS = 8
+# The colour of each layer, on every page the same. Those that are seldom beside each other share one, and all
+# others the last.
+_COLOURS = {
+    layers.SYSTEM_PROMPT: 0,
+    layers.CHECKPOINT: 1,
+    layers.QUERY: 2,
+    layers.KNOWLEDGE: 3,
+    layers.EXPERIENCE: 4,
+    layers.PERSONA: 4,
+    layers.TODO: 5,
+    layers.MEMORY: 5,
+    TOOLS: 6,
+}
+_OTHERS = 7
 # Units of a drawing.
 _WIDTH = 100.0
 # Cards of the heat map at most: those that took the most over all steps.
@@ -35,9 +49,9 @@ class DrawnStep(msgspec.Struct, frozen=True, kw_only=True):
     cards: Sequence[DrawnCard]
 
 
-def colours_of(layers: Iterable[str]) -> Mapping[str, str]:
+def colours_of(names: Iterable[str]) -> Mapping[str, str]:
     """The class of each layer."""
-    return {name: f"l{min(index, _COLOURS - 1)}" for index, name in enumerate(dict.fromkeys(layers))}
+    return {name: f"l{_COLOURS.get(name, _OTHERS)}" for name in names}
 
 
 def told(tokens: int, exact: bool) -> str:

@@ -7,9 +7,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from cardbox_cli.model.cards import draft_card
+from cardbox_cli.serve.api.answers import size_of
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.views.api import ApiViews
 from tests.conftest import PROJECT
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
@@ -269,13 +271,42 @@ class TestTooMuch:
         found = api.get(f"/projects/{PROJECT}/boxes/{box_id}/cards").json()
         assert [card["content"]["text"] for card in found] == [f"text {number}" for number in range(101)]
 
-    def test_they_have_a_bound_together(
+    def test_all_that_carries_cards_has_one_bound(
         self, api: TestClient, box_id: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("cardbox_cli.serve.api.boxes.MOST_BYTES", 5000)
-        base = f"/projects/{PROJECT}/boxes"
-        wanted = {"box_ids": [box_id], "hydrate": True}
-        for answer in (api.get(f"{base}/{box_id}/cards"), api.post(f"{base}/batch", json=wanted)):
+        monkeypatch.setattr("cardbox_cli.serve.api.answers.MOST_BYTES", 5000)
+        base = f"/projects/{PROJECT}"
+        card_ids = api.get(f"{base}/boxes/{box_id}").json()["card_ids"]
+        hydrated = api.post(f"{base}/boxes/batch", json={"box_ids": [box_id], "hydrate": True})
+        for answer, remedy in (
+            (api.get(f"{base}/boxes/{box_id}/cards"), "ask for fewer, or for each card by itself"),
+            (hydrated, "ask for fewer, or for each card by itself"),
+            (
+                api.post(f"{base}/cards/batch", json={"card_ids": card_ids[:100]}),
+                "ask for fewer, or for each card by itself",
+            ),
+            (api.get(f"{base}/search?text=text"), "ask for less by a lower `limit`"),
+            (api.get(f"{base}/render?box={box_id}"), "ask for a smaller box, or use `cbx render`"),
+        ):
             assert told(answer)[:2] == (400, "bad_request")
-            assert "ask for fewer" in answer.text
-        assert api.get(f"{base}/{box_id}/cards?limit=2").status_code == 200
+            assert remedy in answer.text
+        for path in (f"boxes/{box_id}/cards?limit=2", "search?text=text&limit=2"):
+            assert api.get(f"{base}/{path}").status_code == 200
+        few = api.post(f"{base}/cards/batch", json={"card_ids": card_ids[:2]})
+        assert len(few.json()["cards"]) == 2
+        monkeypatch.setattr("cardbox_cli.serve.api.answers.MOST_BYTES", 10)
+        assert api.get(f"{base}/cards/{card_ids[0]}").status_code == 200
+
+    def test_no_more_is_read_than_an_answer_holds(self, cards: CardStore, database: Database) -> None:
+        for number in range(5):
+            cards.add(draft_card("agent.thought", "é" * 1000, card_id=f"c{number}"))
+        views = ApiViews(database, PROJECT)
+        ids = [f"c{number}" for number in range(5)]
+        size = size_of(views.cards(ids, most=1 << 20).values()) // 5
+        assert size > 2000
+        assert [len(views.cards(ids, most=most)) for most in (0, size, 2 * size + 1, 5 * size)] == [
+            1,
+            2,
+            3,
+            5,
+        ]

@@ -141,6 +141,41 @@ def test_boxes_and_cards_are_shown(agent: Ask, cards: CardStore, boxes: BoxStore
     assert card["card_id"] == drafts[0].card_id
 
 
+def test_the_command_that_prints_the_rest_asks_the_same(
+    read: Reader, cards: CardStore, ask: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask("clerk")
+    cards.add_many([draft_card("agent.thought", f"-word {'text ' * 5000}") for _ in range(3)])
+    card = draft_card("agent.thought", "text " * 20_000)
+    cards.add(card)
+    monkeypatch.setattr("cardbox_cli.serve.mcp.tools.bounded", lambda value: bounded(value, 300))
+    told = [
+        result.content[1].text.rpartition("all of it: ")[2]
+        for result in called(
+            read,
+            ("list_turns", {"agent": "clerk", "status": "dispatched", "limit": 7}),
+            ("search_cards", {"text": "text", "type": "agent.thought"}),
+            ("show_card", {"card": card.card_id}),
+        )
+    ]
+    assert told == [
+        "cbx turn list --agent clerk --status dispatched --limit 7 -o json --project p",
+        "cbx card search text --type agent.thought --limit 10 -o json --project p",
+        f"cbx card show {card.card_id} --deleted -o json --project p",
+    ]
+
+
+def test_a_card_that_is_gone_is_shown_with_its_state(agent: Ask, cards: CardStore) -> None:
+    there, gone = draft_card("agent.thought", "there"), draft_card("agent.thought", "gone")
+    cards.add_many([there, gone])
+    cards.delete([gone.card_id])
+    told = agent(*(("show_card", {"card": each.card_id}) for each in (there, gone)))
+    assert [(card["state"], card["content"]["text"]) for _, card in told] == [
+        ("present", "there"),
+        ("deleted", "gone"),
+    ]
+
+
 def test_what_is_wrong_is_told_in_words(agent: Ask, ask: Asked) -> None:
     turn = ask("clerk").agent_turn_id
     answers = agent(
@@ -224,7 +259,7 @@ def test_what_is_cut_says_how_to_see_it_whole(read: Reader, cards: CardStore) ->
     assert card["card_id"] == draft.card_id
     assert card["content"]["text"].startswith("begin x")
     assert card["content"]["text"].endswith("x end")
-    assert note.endswith(f"cbx card show {draft.card_id} -o json --project p")
+    assert note.endswith(f"cbx card show {draft.card_id} --deleted -o json --project p")
 
 
 def test_nothing_can_be_written(read: Reader) -> None:

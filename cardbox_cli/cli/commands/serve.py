@@ -87,14 +87,15 @@ def command(
         log=announce if access_log else None,
     )
     app = make_app(options)
-    _check_database(app.state.lending, options)
-    with closing(listen(options)) as listening:
-        chosen = listening.getsockname()[1]
-        address = options.address if port else options.address.replace(":0/", f":{chosen}/")
-        output.print_text(f"{address}inspect/{quote(session().project_id, safe='')}")
-        # Whoever waits for it in a pipe waits for no second line.
-        sys.stdout.flush()
-        serve(app, listening, options)
+    with closing(app.state.lending) as lending:
+        _check_database(lending, options)
+        with closing(listen(options)) as listening:
+            chosen = listening.getsockname()[1]
+            address = options.address if port else options.address.replace(":0/", f":{chosen}/")
+            output.print_text(f"{address}inspect/{quote(session().project_id, safe='')}")
+            # Whoever waits for it in a pipe waits for no second line.
+            sys.stdout.flush()
+            serve(app, listening, options)
 
 
 def _require_packages() -> None:

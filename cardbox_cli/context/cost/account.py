@@ -12,7 +12,7 @@ import msgspec
 
 from cardbox_cli.context.cost.series import Change, Sent, changes, kept_before_lost
 from cardbox_cli.context.inspection.costs import Cost, Costs
-from cardbox_cli.context.inspection.explain import TOOLS
+from cardbox_cli.context.inspection.explain import REPLY, TOOLS
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import tool_name
 from cardbox_cli.context.request import Request
@@ -23,8 +23,8 @@ from cardbox_cli.model.pairing import ToolNames
 Grouping = Literal["layer", "type", "tool", "card"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 
-# The line of what belongs to no card, or to no tool; and of the beginning of the reply, which counts, too.
-NONE, REPLY = "-", "reply"
+# The line of what belongs to no card, or to no tool.
+NONE = "-"
 
 
 class SentPart(msgspec.Struct, kw_only=True, gc=False):

@@ -8,8 +8,8 @@ from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import tool_name
 from cardbox_cli.context.request import Omitted, Request
 
-# The line of the tools among those of the layers.
-TOOLS = "tools"
+# The lines of the tools, and of the beginning of the reply, among those of the layers.
+TOOLS, REPLY = "tools", "reply"
 
 
 class MessageLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +113,15 @@ def shares(account: Explanation, window: int | None) -> list[LayerShare]:
     return [_share(layer, lines, account.tokens, window) for layer, lines in groups.items()]
 
 
+def whole_shares(account: Explanation, window: int | None) -> list[LayerShare]:
+    """`shares`, and behind them the beginning of the reply: together all that the request costs."""
+    found = shares(account, window)
+    reply = account.tokens - sum(share.tokens for share in found)
+    # It is estimated where all is.
+    exact = account.tokens_exact or any(share.tokens_exact for share in found)
+    return [*found, _share_of(REPLY, 0, 0, (reply, exact), account.tokens, window)] if reply else found
+
+
 def _message_line(message: Message, cost: Cost, request: Request) -> MessageLine:
     place = request.places.get(message.card_id or "")
     return MessageLine(
@@ -131,13 +140,20 @@ def _message_line(message: Message, cost: Cost, request: Request) -> MessageLine
 
 
 def _share(layer: str, lines: list[MessageLine | ToolLine], of_all: int, window: int | None) -> LayerShare:
-    tokens = sum(line.tokens for line in lines)
+    tokens = sum(line.tokens for line in lines), all(line.tokens_exact for line in lines)
+    return _share_of(layer, len(lines), sum(line.characters for line in lines), tokens, of_all, window)
+
+
+def _share_of(
+    layer: str, messages: int, characters: int, counted: tuple[int, bool], of_all: int, window: int | None
+) -> LayerShare:
+    tokens, exact = counted
     return LayerShare(
         layer=layer,
-        messages=len(lines),
-        characters=sum(line.characters for line in lines),
+        messages=messages,
+        characters=characters,
         tokens=tokens,
-        tokens_exact=all(line.tokens_exact for line in lines),
+        tokens_exact=exact,
         share=round(tokens / of_all, 4) if of_all else 0.0,
         of_window=round(tokens / window, 4) if window else None,
     )

@@ -18,12 +18,22 @@ _JSON = "application/json"
 MOST = 100
 """Ids of one request."""
 MOST_BYTES = 64 << 20
-"""Characters of the cards of boxes that one answer holds."""
+"""Bytes of an answer, but for that of a single card."""
+
+_COMMAND = "ask for less, or use the command, which has no such bound"
 
 
-def answered(request: Request, body: bytes | str) -> Response:
-    """JSON, or 304 where the asker has it already."""
+def answered(
+    request: Request, body: bytes | str, *, narrower: str = _COMMAND, of_one: bool = False
+) -> Response:
+    """JSON, or 304 where the asker has it already.
+
+    Raises InvalidInput where it is too long, and says by `narrower` what to ask instead; `of_one` card it may
+    have any length.
+    """
     data = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
+    if not of_one:
+        check_size(len(data), narrower)
     if request.method != "GET":
         return Response(data, media_type=_JSON)
     tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
@@ -33,9 +43,25 @@ def answered(request: Request, body: bytes | str) -> Response:
     return Response(data, media_type=_JSON, headers=headers)
 
 
-def encoded(request: Request, value: Any) -> Response:
-    """A value as JSON."""
-    return answered(request, exact_json.encode(value))
+def encoded(request: Request, value: Any, *, narrower: str = _COMMAND) -> Response:
+    """A value as JSON. Raises as `answered` does."""
+    return answered(request, exact_json.encode(value), narrower=narrower)
+
+
+def check_size(size: int, narrower: str) -> None:
+    """Raise InvalidInput where an answer of so many bytes is too long."""
+    if size > MOST_BYTES:
+        raise InvalidInput(f"the answer is longer than {MOST_BYTES >> 20} MiB: {narrower}")
+
+
+def room_beside(size: int) -> int:
+    """How many bytes may come to so many that an answer has."""
+    return MOST_BYTES - size
+
+
+def size_of(texts: Iterable[str]) -> int:
+    """How many bytes these texts are together."""
+    return sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
 
 
 def _is_known(given: str, tag: str) -> bool:

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from cardbox_cli.errors import InvalidInput, NotFound
+from cardbox_cli.errors import NotFound
 from cardbox_cli.model.ids import unique
-from cardbox_cli.serve.api.answers import MOST, MOST_BYTES, answered, array, at_most, quoted
-from cardbox_cli.serve.api.cards import ApiCard
+from cardbox_cli.serve.api.answers import answered, array, at_most, quoted
+from cardbox_cli.serve.api.cards import FEWER, ApiCard, cards_by_id
 from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.http.reading import Read
 from cardbox_cli.serve.http.routing import ReadingRoute
@@ -66,7 +66,7 @@ def boxes(request: Request, read: Read, asked: AskedBoxes) -> Response:
         lists = views.boxes(wanted)
         tails = {box_id: _ids(text)[-asked.limit :] for box_id, text in lists.items()}
         tailing = unique(card_id for tail in tails.values() for card_id in tail)
-        found = _cards(views, tailing)
+        found = cards_by_id(views, tailing)
     texts = [_hydrated(_box(each, lists[each]), tails[each], found) for each in wanted if each in lists]
     lost = [card_id for card_id in tailing if card_id not in found]
     return _found(request, texts, missing=[each for each in wanted if each not in lists], lost=lost)
@@ -82,8 +82,9 @@ def box(request: Request, read: Read, box_id: str) -> Response:
 def cards_of_box(request: Request, read: Read, box_id: str, limit: Limit = 200) -> Response:
     """The last cards of a box, in order. Ids that lead to none are left out."""
     wanted = _ids(_listed(read, box_id))[-limit:]
-    found = _cards(ApiViews(read.database, read.project_id), unique(wanted))
-    return answered(request, array(found[card_id] for card_id in wanted if card_id in found))
+    found = cards_by_id(ApiViews(read.database, read.project_id), unique(wanted))
+    texts = array(found[card_id] for card_id in wanted if card_id in found)
+    return answered(request, texts, narrower=FEWER)
 
 
 def _found(
@@ -91,20 +92,7 @@ def _found(
 ) -> Response:
     """The answer of these boxes, which are JSON, and of the ids of boxes and cards that there are not."""
     absent = f'"missing_box_ids":{quoted(missing)},"missing_card_ids":{quoted(lost)}'
-    return answered(request, f'{{"boxes":{array(boxes)},{absent}}}')
-
-
-def _cards(views: ApiViews, card_ids: list[str]) -> dict[str, str]:
-    """The JSON of cards by id, read in pieces. Raises InvalidInput where they are too long for one answer."""
-    found: dict[str, str] = {}
-    left = MOST_BYTES
-    for begin in range(0, len(card_ids), MOST):
-        piece = views.cards(card_ids[begin : begin + MOST])
-        left -= sum(map(len, piece.values()))
-        if left < 0:
-            raise InvalidInput(f"the cards are longer than {MOST_BYTES >> 20} MiB together: ask for fewer")
-        found |= piece
-    return found
+    return answered(request, f'{{"boxes":{array(boxes)},{absent}}}', narrower=FEWER)
 
 
 def _listed(read: Read, box_id: str) -> str:

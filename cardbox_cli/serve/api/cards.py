@@ -8,13 +8,25 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict
 
 from cardbox_cli.errors import NotFound
-from cardbox_cli.serve.api.answers import answered, array, at_most, quoted
+from cardbox_cli.serve.api.answers import (
+    MOST,
+    answered,
+    array,
+    at_most,
+    check_size,
+    quoted,
+    room_beside,
+    size_of,
+)
 from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.http.reading import Read
 from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.store.views.api import ApiViews
 
 routes = APIRouter(tags=["cards"], route_class=ReadingRoute)
+
+FEWER = "ask for fewer, or for each card by itself at /cards/CARD"
+"""What to ask where cards are too long for an answer."""
 
 
 class ApiCard(msgspec.Struct):
@@ -51,16 +63,28 @@ class AskedCards(BaseModel):
 def cards(request: Request, read: Read, asked: AskedCards) -> Response:
     """Cards by their ids, each once, in the order of the request."""
     wanted = at_most(asked.card_ids, "card_ids")
-    found = ApiViews(read.database, read.project_id).cards(wanted)
+    found = cards_by_id(ApiViews(read.database, read.project_id), wanted)
     texts = array(found[card_id] for card_id in wanted if card_id in found)
     missing = quoted([card_id for card_id in wanted if card_id not in found])
-    return answered(request, f'{{"cards":{texts},"missing_ids":{missing}}}')
+    return answered(request, f'{{"cards":{texts},"missing_ids":{missing}}}', narrower=FEWER)
 
 
 @routes.get("/cards/{card_id}", responses=answers(ApiCard))
 def card(request: Request, read: Read, card_id: str) -> Response:
     """A card, which never changes; it may be deleted, and expire."""
-    found = ApiViews(read.database, read.project_id).cards([card_id])
+    found = ApiViews(read.database, read.project_id).cards([card_id], most=room_beside(0))
     if card_id not in found:
         raise NotFound("card not found")
-    return answered(request, found[card_id])
+    return answered(request, found[card_id], of_one=True)
+
+
+def cards_by_id(views: ApiViews, card_ids: list[str]) -> dict[str, str]:
+    """The JSON of cards by id, read in pieces. Raises InvalidInput where they are too long for one answer."""
+    found: dict[str, str] = {}
+    size = 0
+    for begin in range(0, len(card_ids), MOST):
+        piece = views.cards(card_ids[begin : begin + MOST], most=room_beside(size))
+        size += size_of(piece.values())
+        check_size(size, FEWER)
+        found |= piece
+    return found

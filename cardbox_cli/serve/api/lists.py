@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.batches import BATCH_STATUSES
 from cardbox_cli.model.execution.turns import INBOX_STATUSES, TURN_STATUSES
-from cardbox_cli.serve.api.answers import answered, array
+from cardbox_cli.serve.api.answers import answered, array, check_size, size_of
 from cardbox_cli.serve.http.addresses import path_of
 from cardbox_cli.serve.listing import following
 
@@ -27,13 +27,31 @@ else:
 
 Most = Annotated[int, Query(alias="limit", ge=1, le=200, description="At most so many.")]
 
+_LESS = "ask for less by a lower `limit`"
+
 
 def paged(
-    request: Request, items: Iterable[Any], most: int, *, key: str, time: str | None = "created_at"
+    request: Request,
+    items: Iterable[Any],
+    most: int,
+    *,
+    key: str,
+    time: str | None = "created_at",
 ) -> Response:
-    """A page of these, of which one more is read, by their `time`, or without one by their `key`."""
-    found = list(islice(items, most + 1))
-    response = answered(request, array(map(_text, found[:most])))
+    """A page of these, of which one more is read, by their `time`, or without one by their `key`.
+
+    Raises InvalidInput where they are too long for one answer.
+    """
+    found: list[Any] = []
+    texts: list[str] = []
+    size = 0
+    for each in islice(items, most + 1):
+        found.append(each)
+        if len(found) <= most:
+            texts.append(_text(each))
+            size += size_of(texts[-1:])
+            check_size(size, _LESS)
+    response = answered(request, array(texts), narrower=_LESS)
     behind = following(found, key, time, size=most)
     if behind is not None:
         known = {name: value for name, value in request.query_params.items() if name != "behind"}

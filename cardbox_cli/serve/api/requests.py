@@ -29,7 +29,8 @@ def render(
     format: Annotated[str | None, Query(description="Default: as it was sent, else the model's.")] = None,
 ) -> Response:
     """The exact request of a box, or of a step of a turn or a chat: its last one, or the next."""
-    return encoded(request, rendered(read, box=box, turn=turn, chat=chat, at=at, format=format))
+    answer = rendered(read, box=box, turn=turn, chat=chat, at=at, format=format)
+    return encoded(request, answer, narrower="ask for a smaller box, or use `cbx render`")
 
 
 @routes.get("/cost", responses=answers(CostAnswer))

@@ -4,12 +4,13 @@ Answers are those of the read API, cut to what a model can take in. Ids may be s
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from importlib.metadata import version
 from itertools import islice
 from typing import Annotated, Any
 
+import msgspec
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
@@ -62,6 +63,9 @@ Status = Annotated[str, Field(pattern=f"^({'|'.join(TURN_STATUSES)})$", descript
 Limit = Annotated[int, Field(ge=1, le=100, description="At most so many.")]
 
 
+NO_OPTIONS: Mapping[str, object] = {}
+
+
 class Reader:
     """One project, read look by look."""
 
@@ -71,11 +75,18 @@ class Reader:
         self._settings = settings
         self._usual = usual
 
-    def __call__(self, ask: Callable[[Project], Any], *whole: str | None, narrower: str = "") -> list[str]:
+    def __call__(
+        self,
+        ask: Callable[[Project], Any],
+        *whole: str | None,
+        options: Mapping[str, object] = NO_OPTIONS,
+        narrower: str = "",
+    ) -> list[str]:
         """The answer to a question, as JSON; behind one that is cut, how to see more.
 
-        `whole` are the words of the command that prints all of it, without those that are None; `narrower` is
-        what to ask instead. Raises ToolError with what is wrong, and what to do.
+        `whole` are the words of the command that prints all of it, `options` its options with their values,
+        both without what is None; `narrower` is what to ask instead. Raises ToolError with what is wrong, and
+        what to do.
         """
         try:
             with self._lending.snapshot() as database:
@@ -92,7 +103,8 @@ class Reader:
         if answer.whole is None:
             return [answer.json]
         words = [word for word in whole if word is not None]
-        line = command_line(words, "-o", "json", *project.project_option)
+        given = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+        line = command_line(words, *given, "-o", "json", *project.project_option)
         note = f"Cut from {answer.whole} to {MOST} bytes; … marks what is left out. {narrower}"
         return [answer.json, f"{note.rstrip()} For the person to run, all of it: {line}"]
 
@@ -153,7 +165,8 @@ def _of_turns(read: Reader) -> list[Callable[..., list[str]]]:
             found = TurnViews(project.database, project.project_id).newest(where, limit=limit)
             return [summary(each) for each in found]
 
-        return read(ask, "turn", "list", narrower="Ask for fewer, or show_turn one.")
+        options = {"--agent": agent, "--status": status, "--limit": limit}
+        return read(ask, "turn", "list", options=options, narrower="Ask for fewer, or show_turn one.")
 
     def show_turn(turn: TheTurn) -> list[str]:
         """All of one turn: state, steps, tool calls, boxes, edges, children, and what happened when."""
@@ -189,18 +202,21 @@ def _of_cards(read: Reader) -> list[Callable[..., list[str]]]:
             boxes = BoxViews(project.database, project.project_id)
             return list(found_cards(cards, boxes, found_pattern(text)))
 
-        return read(ask, "card", "search", text, narrower="Ask for fewer, or show_card one.")
+        options = {"--type": type, "--limit": limit}
+        return read(ask, "card", "search", text, options=options, narrower="Ask for fewer, or show_card one.")
 
     def show_card(
         card: Annotated[str, Field(max_length=_ID, description="A card's id, or a unique piece of it.")],
     ) -> list[str]:
-        """One card: who wrote it, when, and what it says."""
+        """One card: who wrote it, when, and what it says. Its state tells one that is deleted or expired."""
 
         def ask(project: Project) -> Any:
-            cards = CardStore(project.database, project.project_id)
-            return cards.get(cards.resolve(card))
+            card_id = CardStore(project.database, project.project_id).resolve(card)
+            found, state = BoxStore(project.database, project.project_id).known([card_id])[card_id]
+            return {"state": state, **msgspec.structs.asdict(found)}
 
-        return read(ask, "card", "show", card)
+        # The command hides those that are gone, unless it is told not to.
+        return read(ask, "card", "show", card, "--deleted")
 
     def show_box(box: TheBox, last: Limit = 20) -> list[str]:
         """The last cards of a box, in order, each with its position; and how many cards the box has."""

@@ -19,7 +19,16 @@ FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
 
 -- name: api_cards
--- The cards of these ids that a reader sees, in no order: the id, and the card's JSON.
-SELECT c.card_id, {api_card}
-FROM public.cards AS c
-WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s::text[]) AND {visible}
+-- The cards of these ids that a reader sees, in no order: the id, and the card's JSON. Once they are more than so
+-- many bytes together, no further ones.
+SELECT n.card_id, n.card
+FROM (
+    SELECT f.card_id, f.card, sum(octet_length(f.card)) OVER (ROWS UNBOUNDED PRECEDING) - octet_length(f.card) AS before
+    FROM (
+        SELECT c.card_id, {api_card} AS card
+        FROM public.cards AS c
+        WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s::text[]) AND {visible}
+        OFFSET 0
+    ) AS f
+) AS n
+WHERE n.before <= %(most)s

@@ -24,10 +24,13 @@ class ApiViews(ProjectStore):
         texts = dict(zip(found, _texts(list(found.values())), strict=True))
         return {given: texts[box_id] for given, box_id in canonical.items() if box_id in texts}
 
-    def cards(self, card_ids: Sequence[str]) -> dict[str, str]:
-        """The JSON of those of these ids that are cards, by id."""
+    def cards(self, card_ids: Sequence[str], *, most: int) -> dict[str, str]:
+        """The JSON of those of these ids that are cards, by id.
+
+        Once they are more than `most` bytes together, others are left out.
+        """
         known = _storable(card_ids)
-        return dict(self._rows("api_cards", card_ids=_array(known))) if known else {}
+        return dict(self._rows("api_cards", card_ids=_array(known), most=most)) if known else {}
 
 
 def _storable(ids: Sequence[str]) -> Sequence[str]:

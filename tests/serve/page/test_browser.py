@@ -121,6 +121,27 @@ def test_every_page_fits_and_can_be_used(
     assert {path: found for path, found in faults.items() if found} == {}
 
 
+@pytest.mark.parametrize("path", ["", "/agents", "/boxes"])
+def test_on_a_phone_ages_and_counts_are_in_sight(
+    worked: str, broken: tuple[str, str], visit: Visit, path: str
+) -> None:
+    visitor = visit(390)
+    visitor.go(START + path)
+    hidden = visitor.page.evaluate(
+        "[...document.querySelectorAll('.scroll:has(table)')].map(each => each.scrollWidth - each.clientWidth)"
+    )
+    assert hidden
+    assert max(hidden) <= 0
+
+
+def test_up_from_a_card_is_the_box_that_holds_it(broken: tuple[str, str], visit: Visit) -> None:
+    visitor = visit()
+    visitor.go(f"{START}/cards/{broken[1]}")
+    visitor.page.keyboard.press("u")
+    visitor.page.wait_for_url("**/boxes/*")
+    assert visitor.page.locator("#p0").is_visible()
+
+
 def test_a_long_box_is_read_by_windows_and_keys(runtime: Runtime, visit: Visit) -> None:
     drafts = [draft_card("task.instruction", f"Line {number}.") for number in range(250)]
     runtime.cards.add_many(drafts)
@@ -169,6 +190,17 @@ def test_a_browser_shows_a_token_once_and_forgets_it(
     assert page.get_by_role("heading", level=1).inner_text() == "A token is asked for"
     # What is refused is a failure to the browser's console, too.
     visitor.troubles[:] = [each for each in visitor.troubles if "401" not in each]
+
+
+def test_a_page_is_live_again_when_the_database_is_back(runtime: Runtime, visit: Visit) -> None:
+    visitor = visit()
+    page = visitor.page
+    page.route("**/events", lambda route: route.fulfill(status=503, body="{}"))
+    visitor.go(f"{START}/agents")
+    page.locator(".live[data-live=polls]").wait_for()
+    page.unroute("**/events")
+    page.locator(".live[data-live=yes]").wait_for()
+    visitor.troubles[:] = [each for each in visitor.troubles if "503" not in each]
 
 
 def test_a_page_stays_while_the_server_cannot_be_reached(runtime: Runtime, visit: Visit) -> None:

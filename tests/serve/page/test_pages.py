@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.runs.runner import Outcome
 from cardbox_cli.model.cards import draft_card
+from cardbox_cli.model.content import JsonContent
 from cardbox_cli.store.card_use import Force
 from cardbox_cli.store.connection.target import Target
 from tests.foreign.writer import Deployment
@@ -97,6 +98,39 @@ def test_the_first_address_leads_to_the_usual_project(runtime: Runtime, api: Tes
     answer = api.get("/")
     assert (answer.status_code, answer.url.path) == (200, START)
     assert f'href="{START}"' in api.get("/inspect").text
+
+
+@pytest.mark.parametrize("path", ["", "/p", "/p/search"])
+def test_an_address_with_a_slash_too_many_leads_to_the_page(
+    runtime: Runtime, api: TestClient, path: str
+) -> None:
+    answer = api.get(f"/inspect{path}/?x=1")
+    assert (answer.status_code, answer.url.path, answer.url.query) == (200, f"/inspect{path}", b"x=1")
+
+
+def test_a_layer_has_one_colour_and_all_of_a_request_is_told(
+    ask: Ask, run: Callable[..., Outcome], api: TestClient
+) -> None:
+    turn = ask().agent_turn_id
+    assert run(says({"look": {"at": "that"}}, "It is there.")).message == "success"
+    pages = [api.get(f"{START}/{name}?turn={turn}").text for name in ("request", "cost")]
+    row = re.compile(r'<td class="(?:tight|text)">\s*<svg.*?class="(l\d)".*?</svg> (\w+)</td>')
+    colours = [{name: colour for colour, name in row.findall(page)} for page in pages]
+    assert colours[0] == colours[1]
+    assert {"system_prompt", "checkpoint_messages", "reply"} <= set(colours[0])
+    table = pages[0][pages[0].index("Layer</th>") :].partition("</table>")[0]
+    assert sum(map(float, re.findall(r"([\d.]+)%", table))) == pytest.approx(100, abs=0.2)
+
+
+def test_deep_json_is_no_page_of_blanks(runtime: Runtime, api: TestClient) -> None:
+    deep: object = "in the depth"
+    for _ in range(60):
+        deep = [deep]
+    card = draft_card("note", JsonContent({"deep": deep}))
+    flat = draft_card("note", JsonContent({"a": {"b": 1}}))
+    runtime.cards.add_many([card, flat])
+    assert "{&#34;deep&#34;:[[[" in api.get(f"{START}/cards/{card.card_id}").text
+    assert "\n  &#34;a&#34;: {\n" in api.get(f"{START}/cards/{flat.card_id}").text
 
 
 @pytest.mark.parametrize("asked", ["%00", "%ED%A0%80", "%22%22%22", "-", "a' OR 1=1", "(((", "x" * 5000])

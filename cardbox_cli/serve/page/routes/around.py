@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
 from cardbox_cli.errors import NotFound
+from cardbox_cli.serve.http.addresses import path_of
 from cardbox_cli.serve.options import ServeOptions
 from cardbox_cli.serve.page.errors import PageRoute
 from cardbox_cli.serve.page.files import ROOT, file
@@ -49,6 +50,10 @@ def files(name: str) -> Response:
 
 
 @routes.get(PREFIX + "/{path:path}")
-def nothing(path: str) -> Response:
-    """There is no other page."""
+def nothing(request: Request, path: str) -> Response:
+    """There is no other page; one slash too many leads to the page without it."""
+    address = path_of(request.scope)
+    if address.endswith("/") and not address.endswith("//"):
+        query = request.url.query
+        return RedirectResponse(f"{address[:-1]}{'?' if query else ''}{query}", status_code=307)
     raise NotFound(f"no page {path!r}")

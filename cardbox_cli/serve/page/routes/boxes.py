@@ -28,8 +28,9 @@ routes = APIRouter(route_class=PageRoute)
 # Cards of a window of a box, characters of a window of a card, and boxes that are told to hold one.
 _WINDOW, _CHARACTERS, _REFS = 100, 20_000, 50
 _METADATA = 4_000
-# JSON of more characters, or with more that may stand within each other, stays on its line.
-_INDENTED, _LEVELS = 100_000, 400
+# JSON of more characters, or with more that may stand within each other, stays on its line; so does JSON of
+# which a line would begin with so many blanks.
+_INDENTED, _LEVELS, _BLANKS = 100_000, 400, 32
 # What the page tells of a card elsewhere.
 _TOLD = frozenset({"type", "role", "author_id", "project_id", "created_at"})
 
@@ -117,7 +118,8 @@ def indented(text: str) -> str:
     """JSON with a line for each value; as it is where it is long or deep, which indentation multiplies."""
     if len(text) > _INDENTED or text.count("{") + text.count("[") > _LEVELS:
         return text
-    return msgspec.json.format(text, indent=2)
+    lines = msgspec.json.format(text, indent=2)
+    return text if "\n" + " " * _BLANKS in lines else lines
 
 
 def _calls(card: Card) -> list[dict[str, Any]]:

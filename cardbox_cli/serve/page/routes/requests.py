@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse
 from markupsafe import Markup
 
 from cardbox_cli.context.formats import provider_of
-from cardbox_cli.context.inspection.explain import Explanation, MessageLine, explain, shares
+from cardbox_cli.context.inspection.explain import Explanation, MessageLine, explain, whole_shares
 from cardbox_cli.context.lint.check import lint
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.providers.registry import window
@@ -66,7 +66,7 @@ def request(
             before = _pictures(requests, recorded, steps, shown.step_id)
     account = explain(shown.request)
     holds = window(shown.request.model)
-    layers = shares(account, holds)
+    layers = whole_shares(account, holds)
     colours = request_colours(layers, [each.account for each in before])
     findings = lint(shown.entries, shown.request, provider_of(shown.format), awaited=shown.awaited)
     drawn_steps = [drawn_step(each) for each in before]

@@ -141,16 +141,28 @@
     show("polls", "every 5 s");
   };
 
+  // Browsers come back to a stream that broke off, and never to one that was refused, as while the database is away.
+  const AGAIN = 2000, AGAIN_AT_MOST = 30000;
+  let source = null, again = AGAIN;
+
   const follow = (address) => {
-    const source = new EventSource(address);
+    source = new EventSource(address);
     source.onopen = () => {
+      // What changed while nothing was told is not told later.
+      if (told) changed();
+      again = AGAIN;
       pollEvery(POLL_BESIDES);
       show("yes", "live");
     };
-    source.onerror = poll;
+    source.onerror = () => {
+      poll();
+      if (source.readyState !== EventSource.CLOSED) return;
+      window.setTimeout(follow, again, address);
+      again = Math.min(2 * again, AGAIN_AT_MOST);
+    };
     for (const name of TOLD) source.addEventListener(name, changed);
-    window.addEventListener("pagehide", () => source.close());
   };
+  window.addEventListener("pagehide", () => source?.close());
 
   const fresh = document.querySelector("[data-fresh]");
   if (fresh?.dataset.fresh === "looks") poll();
