@@ -198,6 +198,7 @@ class TestProcesses:
         lines = [
             "card add --type task.instruction --file -",
             "card add --type task.instruction --file=/dev/stdin",
+            "card add --type task.instruction -f-",
             "card list --watch",
             "db status",
             "worker run",
@@ -215,6 +216,98 @@ class TestProcesses:
         )
 
         assert ran.out.splitlines()[1:] == ["process: card list", "9"]
+
+
+@BOTH
+def test_the_variables_of_libpq_are_those_of_the_moment(hooked: Hooked, add: Callable[..., str]) -> None:
+    """A connection that is kept is that of the address with what completes it."""
+    add("hello")
+    ran = hooked(
+        "cbx card list -o json | jq length; PGOPTIONS='-c default_transaction_read_only=on' "
+        "cbx card add --type task.instruction --text more </dev/null; echo $?; cbx card list -o json | jq length"
+    )
+    assert ran.out == "1\n7\n1\n", ran.err
+
+
+class TestTheShellItself:
+    """Whatever is set in it, the function does what the process does, and leaves it as it was."""
+
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            "set -Eeuo pipefail; trap 'echo trapped' ERR",
+            "shopt -s nocasematch",
+            "set +B",
+            "set -k",
+            "COLUMNS=30",
+            "shopt -s expand_aliases; alias kill='kill -9' printf='echo aliased'",
+        ],
+    )
+    def test_its_settings_change_nothing(
+        self, shell: Shell, add: Callable[..., str], settings: str, hook: str
+    ) -> None:
+        add("one")
+        text = "cbx card list -o id -0 | od -c; cbx card list --help | cat; cbx card list -o json; echo $?\n"
+        assert shell.line(f"{settings}\n{hook}{text}") == shell.line(f"{settings}\n{text}")
+
+    def test_a_pipe_that_nobody_reads_ends_the_command_alone(
+        self, hooked: Hooked, add: Callable[..., str]
+    ) -> None:
+        add("words " * 100)
+        ran = hooked("for i in 1 2 3; do cbx card list -o json > >(true); sleep .1; done; echo alive")
+        assert (ran.code, ran.out) == (0, "alive\n"), ran.err
+
+    def test_an_answer_that_comes_as_the_time_is_over_is_whole(
+        self, shell: Shell, hook: str, tmp_path: Path
+    ) -> None:
+        ran = shell.line(
+            hook
+            + "at=${_cbx_requests%/requests}; server=$(declare -f cbx | grep -o 'kill -0 [0-9]*' | head -1)\n"
+            "server=${server##* }; kill -STOP $server; printf hello >$at/1.0\n"
+            "(sleep .5; printf 0; sleep 1; printf ' o\\n') >$at/1.status &\n"
+            "cbx card list; echo $?; kill -CONT $server",
+            TMPDIR=str(tmp_path),
+        )
+        assert (ran.out, ran.err) == ("hello0\n", "")
+
+    def test_who_traps_an_interrupt_has_the_command_interrupted(
+        self,
+        hook: str,
+        shell: Shell,
+        database: Database,
+        target: Target,
+        box_of: Callable[..., str],
+        tmp_path: Path,
+    ) -> None:
+        box = box_of(title="held")
+        script = hook + f"trap 'echo trapped' INT; cbx box append {box} x-1 --allow-dangling; echo $?"
+        with psycopg.connect(target.conninfo or "") as other:
+            other.execute("SELECT FROM card_boxes FOR UPDATE")
+            with subprocess.Popen(
+                ["bash", "-c", script],
+                env={**shell.environment, "TMPDIR": str(tmp_path)},
+                cwd=shell.folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            ) as process:
+                wait_until(lambda: waiting_for_a_lock(database) == 1)
+                os.killpg(process.pid, signal.SIGINT)
+                out, err = process.communicate(timeout=PATIENCE)
+            wait_until(lambda: waiting_for_a_lock(database) == 0)
+        assert (out, err) == ("trapped\n130\n", "\ninterrupted\n")
+
+    def test_evaluated_again_it_ends_the_one_of_before(self, shell: Shell, hook: str, tmp_path: Path) -> None:
+        hooks = tmp_path / "hooks"
+        hooks.mkdir()
+        ran = shell.line(hook * 3 + "sleep 1.5; ls $TMPDIR | wc -l; cbx --version", TMPDIR=str(hooks))
+        assert ran.out == "1\ncbx 0.1.0\n"
+        assert gone(hooks)
+
+    def test_without_its_fifos_commands_are_processes(self, shell: Shell, hook: str, tmp_path: Path) -> None:
+        ran = shell.line(hook + "rm $_cbx_requests; cbx --version; echo $?", TMPDIR=str(tmp_path))
+        assert ran.out == "cbx 0.1.0\n0\n"
 
 
 class TestEnds:

@@ -13,6 +13,8 @@ from cardbox_cli import settings
 
 # Bytes of a piece that the shell prints by itself; for a longer one it starts `cat`.
 _SMALL = 65_536
+# The letters of pieces that `cat` prints. No capitals: shells may take these for the same.
+_BY_CAT = {"o": "c", "e": "f"}
 
 # What else decides how a command answers, besides the variables of settings.py, CBX_… and PG….
 _OF_SYSTEM = ("HOME", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -43,11 +45,11 @@ class Output:
         self._pieces[-1][1].extend(data)
 
     def written(self) -> str:
-        """Write the files; a letter for each, a capital one where `cat` is to print it."""
+        """Write the files; a letter for each: its stream, or another where `cat` is to print it."""
         for number, (_, data) in enumerate(self._pieces):
             self._file(number).write_bytes(data)
         return "".join(
-            stream.upper() if len(data) > _SMALL or 0 in data else stream for stream, data in self._pieces
+            _BY_CAT[stream] if len(data) > _SMALL or 0 in data else stream for stream, data in self._pieces
         )
 
     def remove(self) -> None:

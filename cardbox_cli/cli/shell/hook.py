@@ -131,6 +131,7 @@ class Hook(Shell):
         while not self._ends and self._lives():
             with suppress(KeyboardInterrupt):
                 select.select([self._requests], [], [], _LOOK_FOR_SHELL)
+                self._free_answered()
                 for line in self._lines():
                     self._heed(line)
 
@@ -140,7 +141,7 @@ class Hook(Shell):
             verb.simple
             and not context.params.get("watch")
             and not (verb.pages and self._request.out_terminal)
-            and not any(_is_of_process(word) for word in self._request.words)
+            and not any(_is_of_process(word) for word in _said(self._request.words, context))
         )
         self._refused = not admitted
         return admitted
@@ -269,6 +270,13 @@ def _entered(folder: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def _said(words: list[str], context: "click.Context") -> Iterator[str]:
+    """The words of a command, and the values that they give its options: `-f-` gives one the value `-`."""
+    yield from words
+    for value in context.params.values():
+        yield from map(str, value if isinstance(value, list | tuple) else [value])
 
 
 def _is_of_process(word: str) -> bool:

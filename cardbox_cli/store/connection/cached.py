@@ -4,6 +4,7 @@ Each command gets it as it would get a fresh one: looked at anew, outside of any
 that broke, or that a command left in a transaction, is never lent again.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -17,6 +18,7 @@ class CachedDatabase:
 
     def __init__(self) -> None:
         self._cached: Database | None = None
+        self._environment: dict[str, str] = {}
 
     @contextmanager
     def lend(self, target: Target) -> Iterator[Database]:
@@ -38,11 +40,20 @@ class CachedDatabase:
 
     def _take(self, target: Target) -> Database:
         cached, self._cached = self._cached, None
+        environment, self._environment = self._environment, _environment()
         if cached is not None:
             # Whatever is wrong with it, the fresh connection will tell.
             with suppress(CbxError):
-                if cached.target == target:
+                if cached.target == target and environment == self._environment:
                     cached.look_again()
                     return cached
             cached.close()
         return Database.open_target(target)
+
+
+def _environment() -> dict[str, str]:
+    """The variables by which libpq completes an address: another user, another password, another service.
+
+    Its files are in HOME where no variable names them.
+    """
+    return {name: value for name, value in os.environ.items() if name.startswith("PG") or name == "HOME"}

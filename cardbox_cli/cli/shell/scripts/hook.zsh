@@ -5,6 +5,11 @@ if ((${ZSH_VERSION%%.*}+0 < 5)) || ! zmodload zsh/system zsh/parameter 2>/dev/nu
     printf 'cbx: no hook: it takes zsh 5 or newer, with its modules, and this is %s; cbx works as before\n' \
         "${ZSH_VERSION:-another shell}" >&2
 else
+    # Evaluated once more, as by a profile that is sourced again, it ends the co-process of before.
+    if [[ -p ${_cbx_requests-} ]]; then
+        printf 'end\n' 1<>$_cbx_requests
+    fi
+    _cbx_requests=@FOLDER@/requests
     printf 'shell %s\n' $$ 1<>@FOLDER@/requests
     function cbx {
         # Where ZERR is trapped, the caller's errexit would be lost with the one in here.
@@ -24,9 +29,11 @@ else
         for _cbx_name in ${(M)${(k)parameters[(R)*export*]}:#(CBX_*|PG*|@ALTERNATIVES@)}; do
             _cbx_fields+=("$_cbx_name=${${(P)_cbx_name}%%$'\0'*}")
         done
-        if [[ -z $_CBX_COMPLETE ]] && builtin kill -0 @SERVER@ 2>/dev/null; then
+        # Whoever cleans up old files leaves no FIFO, and to open what is not there would make a file.
+        if [[ -z $_CBX_COMPLETE && -p $_cbx_at/requests ]] && builtin kill -0 @SERVER@ 2>/dev/null; then
             for _cbx_name in {1..@SLOTS@}; do
                 # One shell alone makes the file.
+                if [[ ! -p $_cbx_at/$_cbx_name.status ]]; then continue; fi
                 if builtin sysopen -w -o creat,excl -u _cbx_number $_cbx_at/$_cbx_name.request; then
                     if builtin print -rNu $_cbx_number -- "${(@)_cbx_fields}" end; then
                         _cbx_slot=$_cbx_at/$_cbx_name
@@ -45,8 +52,8 @@ else
                 _cbx_number=0
                 for _cbx_name in ${(s::)_cbx_pieces}; do
                     case $_cbx_name in
-                        [oO]) _cbx_stream=1 ;;
-                        [eE]) _cbx_stream=2 ;;
+                        [oc]) _cbx_stream=1 ;;
+                        [ef]) _cbx_stream=2 ;;
                         x)
                             builtin print -u 2 \
                                 "error: cannot write the answer of a command that ran: no room in $_cbx_at"
