@@ -28,7 +28,9 @@ class OtherCalls:
         """The card; the result of such a call with this beside it."""
         if card.tool_calls and (self._calls or not are_functions(card.tool_calls)):
             self._note(card.tool_calls)
-        call = self._calls.get(card.tool_call_id or "") if card.type == TOOL_RESULT else None
+        if not self._calls or card.type != TOOL_RESULT:
+            return card
+        call = self._calls.get(card.tool_call_id or "")
         if call is None:
             return card
         return msgspec.structs.replace(card, metadata={**card.metadata, _ANSWERED: call})

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from cardbox_cli.context.messages import Message, NoMessage
-from cardbox_cli.context.other_calls import OtherCalls, answering
+from cardbox_cli.context.other_calls import OtherCalls
 from cardbox_cli.context.packed_messages import PackedMessages
 from cardbox_cli.context.sources import GROUP, group
 from cardbox_cli.model.boxes import REPLACED, Slot
@@ -149,8 +149,10 @@ class EveryCard:
         """The messages that the cards make, and why others make none."""
         messages: list[Message] = []
         without: list[Omitted] = []
-        cards = answering(entry.slot.card for entry in self._entries if entry.slot.card is not None)
-        for entry, card in zip(self._entries, cards, strict=True):
+        calls = OtherCalls()
+        for entry in self._entries:
+            assert entry.slot.card is not None
+            card = calls.answering(entry.slot.card)
             body = self._encode(card)
             if not isinstance(body, dict):
                 without.append(left_out(entry, body.reason))

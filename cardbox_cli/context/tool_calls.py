@@ -43,14 +43,15 @@ def arguments_text(arguments: Any) -> str:
 
 def are_functions(calls: Any) -> bool:
     """Whether no tool call is another thing than one of a function."""
-    return all(False for _ in other_calls(calls))
+    for call in calls if isinstance(calls, list) else ():
+        if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
+            return False
+    return True
 
 
 def other_calls(calls: Any) -> Iterator[Any]:
     """The tool calls that are no function's."""
-    for call in calls if isinstance(calls, list) else ():
-        if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
-            yield call
+    return (call for call in (calls if isinstance(calls, list) else ()) if not are_functions([call]))
 
 
 def normalized_calls(calls: Sequence[Any]) -> list[dict[str, Any]]:

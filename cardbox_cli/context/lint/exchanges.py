@@ -48,6 +48,8 @@ def _results_without_call(subject: Subject) -> Iterator[Hit]:
 
 def _unsent(subject: Subject) -> Iterator[tuple[RequestEntry, str]]:
     """The results, as they are sent, of calls that cards make and that are not sent."""
+    if all(call.function is not None for call in subject.history.calls):
+        return
     called: set[str] = set()
     paired = subject.history.pairing.results
     for place, (entry, card, message) in enumerate(subject.history.messages):
