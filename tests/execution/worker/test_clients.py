@@ -130,6 +130,18 @@ def test_one_that_dies_fails_the_request_and_the_next_gets_another(
     assert ask().stdout == b"well"
 
 
+@pytest.mark.parametrize(
+    ("answer", "told"), [('{"answer": "x"}', None), ("{", "of the client is not"), ("", "")]
+)
+def test_the_end_of_a_client_ends_its_last_line(start: Start, answer: str, told: str | None) -> None:
+    ran = start(f"sys.stdout.write({answer!r}); sys.stdout.flush(); sys.exit(0)")()
+    if told is None:
+        assert (ran.succeeded, ran.stdout) == (True, b"x")
+    else:
+        assert told in ran.stderr
+        assert ran.stdout == b""
+
+
 def test_one_that_died_while_it_was_idle_is_replaced(start: Start) -> None:
     ask = start("say(answer=str(os.getpid()))")
     pid = int(ask().stdout)
@@ -145,6 +157,10 @@ def test_one_that_died_while_it_was_idle_is_replaced(start: Start) -> None:
         (
             "print('Loading…', flush=True); input()",
             "a line of the client is not {\"ready\": true}: 'Loading…'",
+        ),
+        (
+            "print('{\"ready\": false}', flush=True); input()",
+            'a line of the client is not {"ready": true}: \'{"ready": false}\'',
         ),
     ],
 )

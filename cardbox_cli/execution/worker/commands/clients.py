@@ -160,7 +160,8 @@ class _Client:
 
     def _await_ready(self, until: float, stop: Event) -> None:
         line = self._line(until, stop)
-        if _decoded(line, _Ready) is None:
+        said = _decoded(line, _Ready)
+        if said is None or not said.ready:
             raise self._odd(line, '{"ready": true}')
         self._is_ready = True
 
@@ -193,7 +194,11 @@ class _Client:
             if not self._pipes.open or not self.lives:
                 # It may have answered with its last breath.
                 self._wait(time.monotonic() + _GRACE)
-                if (last := self._pipes.take_line()) is not None:
+                last = self._pipes.take_line()
+                if last is None and self._process.poll() == 0:
+                    # The end of a program that succeeded ends its line, too.
+                    last = self._pipes.take_rest()
+                if last is not None:
                     return last
                 raise _Over("ended")
             self._pipes.serve(_LOOK)

@@ -74,6 +74,13 @@ class Pipes:
         del self.stdout[: end + 1]
         return line
 
+    def take_rest(self) -> bytes | None:
+        """What is left of standard output, without the end of a line; None where nothing is."""
+        rest = bytes(self.stdout)
+        self.stdout.clear()
+        self._without_end = 0
+        return rest or None
+
     def forget_stderr(self) -> None:
         """Begin anew to count and to keep what comes on stderr."""
         self.stderr.clear()
