@@ -12,7 +12,7 @@ from cardbox_cli.serve.access import login
 from cardbox_cli.serve.access.cookies import Cookies
 from cardbox_cli.serve.access.doorkeeper import Doorkeeper
 from cardbox_cli.serve.access.hosts import Hosts, check_names
-from cardbox_cli.serve.api import batches, boxes, cards, chats, events, requests, search, turns
+from cardbox_cli.serve.api import batches, boxes, card_lines, cards, chats, events, requests, search, turns
 from cardbox_cli.serve.api.document import document, errors
 from cardbox_cli.serve.following import Following
 from cardbox_cli.serve.http.access_log import AccessLog
@@ -27,7 +27,7 @@ from cardbox_cli.store.connection.target import find_listen_target
 
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
-API = (boxes, cards, turns, requests, batches, chats, search, events)
+API = (boxes, cards, card_lines, turns, requests, batches, chats, search, events)
 """The modules of the API, in the order of the document."""
 
 

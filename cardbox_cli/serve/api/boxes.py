@@ -13,7 +13,7 @@ from cardbox_cli.model.ids import unique
 from cardbox_cli.serve.api.answers import answered, array, at_most, quoted
 from cardbox_cli.serve.api.cards import FEWER, ApiCard, cards_by_id
 from cardbox_cli.serve.api.document import answers
-from cardbox_cli.serve.http.reading import Read
+from cardbox_cli.serve.http.reading import Read, Reading
 from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.store.views.api import ApiViews
 
@@ -81,10 +81,15 @@ def box(request: Request, read: Read, box_id: str) -> Response:
 @routes.get("/boxes/{box_id}/cards", responses=answers(list[ApiCard]))
 def cards_of_box(request: Request, read: Read, box_id: str, limit: Limit = 200) -> Response:
     """The last cards of a box, in order. Ids that lead to none are left out."""
-    wanted = _ids(_listed(read, box_id))[-limit:]
+    wanted = ids_of_box(read, box_id)[-limit:]
     found = cards_by_id(ApiViews(read.database, read.project_id), unique(wanted))
     texts = array(found[card_id] for card_id in wanted if card_id in found)
     return answered(request, texts, narrower=FEWER)
+
+
+def ids_of_box(read: Reading, box_id: str) -> list[str]:
+    """The ids of a box's cards, in order. Raises NotFound."""
+    return _ids(_listed(read, box_id))
 
 
 def _found(
@@ -95,7 +100,7 @@ def _found(
     return answered(request, f'{{"boxes":{array(boxes)},{absent}}}', narrower=FEWER)
 
 
-def _listed(read: Read, box_id: str) -> str:
+def _listed(read: Reading, box_id: str) -> str:
     """The ids of a box, as JSON. Raises NotFound."""
     lists = ApiViews(read.database, read.project_id).boxes([box_id])
     if box_id not in lists:

@@ -47,10 +47,17 @@ def answers(kind: Any, *, tagged: bool = True) -> Said:
     return {200: {"description": "The answer.", "content": _json(kind)}, **errors(), **same}
 
 
-def stream() -> Said:
+def events() -> Said:
     """What a route says that answers with server-sent events, or an error."""
     content = {"text/event-stream": {"schema": {"type": "string"}}}
     return {200: {"description": "Events, as they happen.", "content": content}, **errors()}
+
+
+def lines(kind: Any) -> Said:
+    """What a route says that answers with a value of this type on each line, or an error."""
+    _known.append(kind)
+    content = {"application/x-ndjson": _schema(kind)}
+    return {200: {"description": "A value on each line, as it is read.", "content": content}, **errors()}
 
 
 def errors(*statuses: int) -> Said:
@@ -82,5 +89,9 @@ def document(app: FastAPI, options: ServeOptions) -> dict[str, Any]:
 
 
 def _json(kind: Any) -> dict[str, Any]:
+    return {"application/json": _schema(kind)}
+
+
+def _schema(kind: Any) -> dict[str, Any]:
     (schema,), _ = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
-    return {"application/json": {"schema": schema}}
+    return {"schema": schema}

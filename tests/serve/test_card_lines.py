@@ -1,0 +1,95 @@
+"""All cards of a box, a line each: in order, none too many in memory, and no whole answer where one breaks off."""
+
+import json
+import resource
+from collections.abc import Callable
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from cardbox_cli.model.cards import draft_card
+from cardbox_cli.serve.api import card_lines
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.connection.database import Database
+from tests.conftest import PROJECT
+from tests.serve.conftest import Serve
+
+
+def stored(cards: CardStore, *, count: int, text: str = "text") -> list[str]:
+    drafts = [draft_card("agent.thought", f"{text} {number}", role="assistant") for number in range(count)]
+    cards.add_many(drafts)
+    return [draft.card_id for draft in drafts]
+
+
+def address(box_id: str) -> str:
+    return f"/projects/{PROJECT}/boxes/{box_id}/cards.jsonl"
+
+
+def ids_of(text: str) -> list[str]:
+    return [json.loads(line)["card_id"] for line in text.splitlines()]
+
+
+def test_every_card_has_a_line_as_it_is_told_by_itself(
+    api: TestClient, cards: CardStore, boxes: BoxStore
+) -> None:
+    ids = stored(cards, count=250)
+    box = boxes.create([*ids, "gone", ids[0]], allow_dangling=True).box_id
+    answer = api.get(address(box))
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert ids_of(answer.text) == [*ids, ids[0]]
+    assert answer.text.splitlines()[7] == api.get(f"/projects/{PROJECT}/cards/{ids[7]}").text
+    assert ids_of(api.get(address(box), params={"limit": 120}).text) == [*ids[132:], ids[0]]
+    assert ids_of(api.get(address(box), params={"limit": 100_000}).text) == [*ids, ids[0]]
+
+
+def test_cards_that_are_long_together_are_read_one_by_one(
+    api: TestClient, cards: CardStore, boxes: BoxStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = stored(cards, count=30, text="x" * 2_000)
+    box = boxes.create([*reversed(ids), "gone"], allow_dangling=True).box_id
+    monkeypatch.setattr(card_lines, "_AT_ONCE", 10_000)
+    assert ids_of(api.get(address(box)).text) == ids[::-1]
+
+
+def test_what_is_no_box_of_the_project_is_not_found(api: TestClient, boxes: BoxStore) -> None:
+    box = boxes.create([]).box_id
+    assert api.get(address(box)).text == ""
+    assert api.get(address("no-uuid")).status_code == 404
+    assert api.get(f"/projects/other/boxes/{box}/cards.jsonl").status_code == 404
+    for limit in ("0", "-1", "x"):
+        assert api.get(address(box), params={"limit": limit}).status_code == 422
+
+
+def test_a_token_is_asked_for(serve: Serve, boxes: BoxStore) -> None:
+    box = boxes.create([]).box_id
+    assert serve(asks_for_tokens=True).get(address(box)).status_code == 401
+
+
+def test_an_answer_that_breaks_off_is_seen_to(
+    start: Callable[..., str], cards: CardStore, boxes: BoxStore, database: Database
+) -> None:
+    ids = stored(cards, count=400, text="x" * 50_000)
+    box = boxes.create(ids).box_id
+    with httpx.stream("GET", start() + address(box), timeout=30) as answer:
+        assert answer.status_code == 200
+        pieces = answer.iter_raw()
+        next(pieces)
+        database.connection.execute("ALTER TABLE public.cards RENAME TO away")
+        with pytest.raises(httpx.RemoteProtocolError):
+            sum(map(len, pieces))
+
+
+@pytest.mark.soak
+def test_a_box_of_a_gigabyte_is_not_held(
+    start: Callable[..., str], cards: CardStore, boxes: BoxStore
+) -> None:
+    ids = [card_id for _ in range(100) for card_id in stored(cards, count=1, text="x" * 5_000_000)]
+    box = boxes.create(ids + ids).box_id
+    server = start()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with httpx.stream("GET", server + address(box), timeout=60) as answer:
+        size = sum(len(piece) for piece in answer.iter_raw())
+    assert size > 1_000_000_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
