@@ -34,9 +34,11 @@ from tests.sharded import cluster
 # Those of turns serve every folder in which turns run.
 pytest_plugins = ["tests.execution.fixtures"]
 
-# What a shell without job control starts in the background ignores SIGINT, and so would every command of a test.
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# What a shell without job control starts in the background ignores SIGINT, what `nohup` starts SIGHUP, and so would
+# every command of a test.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, usual)
 
 # How long an example takes is the machine's, and proves nothing.
 hypothesis_settings.register_profile("untimed", deadline=None)
