@@ -199,13 +199,16 @@ class TestProcesses:
             "card add --type task.instruction --file -",
             "card add --type task.instruction --file=/dev/stdin",
             "card add --type task.instruction -f-",
+            "card add --type task.instruction -flink",
+            "card add --type task.instruction --text @link",
             "card list --watch",
             "db status",
             "worker run",
             "shell",
         ]
 
-        ran = hooked("\n".join(f"echo given | cbx {line}; echo $?" for line in lines))
+        given = "\n".join(f"echo given | cbx {line}; echo $?" for line in lines)
+        ran = hooked(f"ln -sf /dev/stdin link\n{given}")
 
         assert ran.out == "".join(f"process: {line}\ngiven\n9\n" for line in lines), ran.err
 

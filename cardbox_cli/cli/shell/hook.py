@@ -48,7 +48,8 @@ _LOOK_FOR_SHELL = 1.0
 # Numbers of files that the process that asked for the hook may have had open.
 _DESCRIPTORS = 1024
 
-# Text in a word that may stand for what only the shell's own process has: its standard input, open files.
+# Text in a word, or in where a link of this name leads, that may stand for what only the shell's own process
+# has: its standard input, open files.
 _OF_PROCESS = ("/dev/", "/proc/")
 
 _PROCESS = "process"
@@ -280,4 +281,7 @@ def _said(words: list[str], context: "click.Context") -> Iterator[str]:
 
 
 def _is_of_process(word: str) -> bool:
-    return word in ("-", "@-") or word.endswith(("=-", "=@-")) or any(mark in word for mark in _OF_PROCESS)
+    if word in ("-", "@-") or word.endswith(("=-", "=@-")):
+        return True
+    file = word.rpartition("=")[2].removeprefix("@")
+    return any(mark in word or mark in os.path.realpath(file) for mark in _OF_PROCESS)
