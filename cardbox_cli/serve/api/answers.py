@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import unique
 
 _JSON = "application/json"
+_ENCODER = msgspec.json.Encoder()
 
 MOST = 100
 """Ids of one request."""
@@ -80,6 +81,14 @@ def quoted(values: Any) -> str:
         return msgspec.json.encode(values).decode()
     except UnicodeEncodeError:
         return json.dumps(values)
+
+
+def each_quoted(texts: Sequence[str]) -> list[str]:
+    """Texts, each as JSON: `quoted` of all of them takes as long as of ten."""
+    try:
+        return _ENCODER.encode_lines(texts).decode().split("\n")[:-1]
+    except UnicodeEncodeError:
+        return [quoted(text) for text in texts]
 
 
 def at_most(ids: Iterable[str], name: str) -> list[str]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.ids import unique
-from cardbox_cli.serve.api.answers import answered, array, at_most, quoted
+from cardbox_cli.serve.api.answers import answered, array, at_most, each_quoted, quoted
 from cardbox_cli.serve.api.cards import FEWER, ApiCard, cards_by_id
 from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.http.reading import Read, Reading
@@ -60,14 +60,13 @@ def boxes(request: Request, read: Read, asked: AskedBoxes) -> Response:
     views = ApiViews(read.database, read.project_id)
     if not asked.hydrate:
         lists = views.boxes(wanted)
-        texts = [_box(each, lists[each]) for each in wanted if each in lists]
-        return _found(request, texts, missing=[each for each in wanted if each not in lists])
+        return _found(request, _boxes(lists), missing=[each for each in wanted if each not in lists])
     with read.database.snapshot():
         lists = views.boxes(wanted)
         tails = {box_id: _ids(text)[-asked.limit :] for box_id, text in lists.items()}
         tailing = unique(card_id for tail in tails.values() for card_id in tail)
         found = cards_by_id(views, tailing)
-    texts = [_hydrated(_box(each, lists[each]), tails[each], found) for each in wanted if each in lists]
+    texts = [_hydrated(box, tail, found) for box, tail in zip(_boxes(lists), tails.values(), strict=True)]
     lost = [card_id for card_id in tailing if card_id not in found]
     return _found(request, texts, missing=[each for each in wanted if each not in lists], lost=lost)
 
@@ -75,7 +74,7 @@ def boxes(request: Request, read: Read, asked: AskedBoxes) -> Response:
 @routes.get("/boxes/{box_id}", responses=answers(ApiBox))
 def box(request: Request, read: Read, box_id: str) -> Response:
     """A box."""
-    return answered(request, _box(box_id, _listed(read, box_id)))
+    return answered(request, *_boxes({box_id: _listed(read, box_id)}))
 
 
 @routes.get("/boxes/{box_id}/cards", responses=answers(list[ApiCard]))
@@ -112,8 +111,10 @@ def _ids(text: str) -> list[str]:
     return msgspec.json.decode(text, type=list[str])
 
 
-def _box(box_id: str, card_ids: str) -> str:
-    return f'{{"box_id":{quoted(box_id)},"card_ids":{card_ids}}}'
+def _boxes(lists: dict[str, str]) -> list[str]:
+    """Boxes as JSON, of the lists of their ids, which are JSON."""
+    names = each_quoted(list(lists))
+    return [f'{{"box_id":{name},"card_ids":{ids}}}' for name, ids in zip(names, lists.values(), strict=True)]
 
 
 def _hydrated(box: str, tail: list[str], found: dict[str, str]) -> str:

@@ -16,13 +16,14 @@ class ApiViews(ProjectStore):
     """The boxes and cards of one project."""
 
     def boxes(self, box_ids: Sequence[str]) -> dict[str, str]:
-        """The lists of card ids, as JSON, of those of these ids that are boxes, each by its id as given."""
+        """The lists of card ids, as JSON, of those of these ids that are boxes, in the order of these."""
         canonical = _canonical(box_ids)
         if not canonical:
             return {}
         found = dict(self._rows("api_boxes", box_ids=_array(set(canonical.values()))))
-        texts = dict(zip(found, _texts(list(found.values())), strict=True))
-        return {given: texts[box_id] for given, box_id in canonical.items() if box_id in texts}
+        if not _are_texts(found.values()):
+            found = {box_id: _as_texts(ids) for box_id, ids in found.items()}
+        return {given: found[box_id] for given, box_id in canonical.items() if box_id in found}
 
     def cards(self, card_ids: Sequence[str], *, most: int) -> dict[str, str]:
         """The JSON of those of these ids that are cards, by id.
@@ -54,10 +55,15 @@ def _array(ids: Iterable[str]) -> str | list[str]:
     return listed if "\\" in text or text.count('"') != 2 * len(listed) else text
 
 
-def _texts(lists: Sequence[str]) -> Sequence[str]:
-    """Lists of ids as JSON; what is no text in them, as others may write, is the text of its JSON."""
+def _are_texts(lists: Iterable[str]) -> bool:
+    """Whether lists, which are JSON, hold nothing but texts."""
     try:
         _LISTS.decode(f"[{','.join(lists)}]")
     except (msgspec.DecodeError, UnicodeError):
-        return [msgspec.json.encode(decode_ids(ids)).decode() for ids in lists]
-    return lists
+        return False
+    return True
+
+
+def _as_texts(ids: str) -> str:
+    """A list of ids as JSON: what is no text in it, as others may write, is the text of its JSON."""
+    return msgspec.json.encode(decode_ids(ids)).decode()
