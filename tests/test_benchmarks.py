@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -22,6 +22,25 @@ from benchmarks.workbench import Workbench, peer
 
 ROOT = Path(__file__).parents[1]
 CHEAP = next(row for row in ROWS if row.name == "startup-version")
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Workbench]:
+    """A workbench with its server, which takes seconds to start."""
+    with Workbench.open() as bench:
+        yield bench
+
+
+@pytest.fixture
+def workbench(started: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the harness opens has been opened before."""
+
+    @contextmanager
+    def opened() -> Iterator[Workbench]:
+        with ExitStack() as until_the_end:
+            yield Workbench(started.server, started._admin, until_the_end)
+
+    monkeypatch.setattr(Workbench, "open", opened)
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +75,7 @@ def test_json_holds_the_machine_and_every_run(folder: Path, capsys: pytest.Captu
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.usefixtures("workbench")
 @pytest.mark.parametrize(
     ("target", "code", "said"),
     [
@@ -73,8 +93,9 @@ def test_a_missed_target_is_told_and_is_the_exit_code(
     assert f"{CHEAP.what} : {CHEAP.against}" in captured.out
 
 
+@pytest.mark.usefixtures("workbench")
 def test_memory_is_measured_in_mb_and_what_rows_share_is_made_once(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     made: list[str] = []
 
@@ -102,6 +123,7 @@ def test_memory_is_measured_in_mb_and_what_rows_share_is_made_once(
     assert " 10.0 MB " in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("workbench")
 def test_a_row_that_cannot_be_measured_here_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     @contextmanager
     def prepare(_: Workbench) -> Iterator[tuple[Side, Side]]:

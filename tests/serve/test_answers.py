@@ -1,6 +1,8 @@
 """Answers beside the OpenAPI document: each is as the document says, whatever is stored, by whomever."""
 
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -10,6 +12,9 @@ from psycopg import sql
 from starlette.testclient import TestClient
 
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.serve.app import make_app
+from cardbox_cli.serve.options import ServeOptions
+from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from tests.conftest import PROJECT
@@ -28,12 +33,26 @@ ODD = {
 }
 
 
+@cache
+def document() -> dict[str, Any]:
+    """What the app says of its answers, whatever database it is on."""
+    nowhere = Target(None, "the test", Path("/nonexistent"))
+    return make_app(ServeOptions(target=nowhere, settings=Settings(), usual_project=PROJECT)).openapi()
+
+
+@cache
+def checking(method: str, path: str, status: int) -> Draft202012Validator:
+    """What an answer must be like."""
+    said = document()["paths"][f"/projects/{{project}}{path}"][method]["responses"]
+    schema = said[str(status)]["content"]["application/json"]["schema"]
+    return Draft202012Validator({**schema, "components": document()["components"]})
+
+
 class Reader:
     """Asks for all that there is, and compares each answer with the document."""
 
     def __init__(self, api: TestClient) -> None:
         self._api = api
-        self._document = api.get("/openapi.json").json()
         self.asked = 0
 
     def get(self, path: str, *names: str, **query: str) -> Any:
@@ -49,11 +68,9 @@ class Reader:
 
     def _checked(self, method: str, path: str, response: Any) -> Any:
         self.asked += 1
-        said = self._document["paths"][f"/projects/{{project}}{path}"][method]["responses"]
-        schema = said[str(response.status_code)]["content"]["application/json"]["schema"]
         value = response.json()
-        checking = Draft202012Validator({**schema, "components": self._document["components"]})
-        assert [f"{path}: {each.instance_path}: {each.message}" for each in checking.iter_errors(value)] == []
+        wrong = checking(method, path, response.status_code).iter_errors(value)
+        assert [f"{path}: {each.instance_path}: {each.message}" for each in wrong] == []
         return value if response.status_code == 200 else None
 
     def everything(self) -> None:
