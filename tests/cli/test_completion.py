@@ -201,12 +201,25 @@ class TestWhatItCosts:
         code = f"os.environ['_CBX_LINE'] = {line!r}; from cardbox_cli.cli.completion.candidates import answer; answer('zsh')"
         assert self.imported(shell, code) == "True"
 
-    @pytest.mark.parametrize("command", COMMANDS)
-    def test_verbs_and_options_need_no_database_driver(self, shell: Shell, command: str) -> None:
+    def test_verbs_and_options_need_no_database_driver(self, shell: Shell) -> None:
         # What follows these at once is a turn or a profile, which only the database knows.
-        for end in ("-",) if command in ("why", "launch", "ask", "cost") else ("", "-"):
-            code = f"os.environ['_CBX_LINE'] = 'cbx {command} {end}'; from cardbox_cli.cli.completion.candidates import answer; answer('zsh')"
-            assert set(self.imported(shell, code).split()[1:]) <= {"msgspec"}
+        lines = [
+            f"cbx {command} {end}"
+            for command in COMMANDS
+            for end in (("-",) if command in ("why", "launch", "ask", "cost") else ("", "-"))
+        ]
+        told = succeed(
+            shell.python(
+                "import contextlib, io, os, sys\n"
+                "from cardbox_cli.cli.completion.candidates import answer\n"
+                f"for line in {lines!r}:\n"
+                "    os.environ['_CBX_LINE'] = line\n"
+                "    with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())): answer('zsh')\n"
+                f"    print(line, *(name for name in {self.HEAVY!r} if name in sys.modules), sep='|')"
+            )
+        ).splitlines()
+        assert [each.split("|")[0] for each in told] == lines
+        assert [each for each in told if not set(each.split("|")[1:]) <= {"msgspec"}] == []
 
 
 class TestADatabaseThatIsNotThere:
