@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cardbox_cli.context.request import TURN
+from cardbox_cli.context.sources import FAILED
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format
 from cardbox_cli.conversations.formats.registry import format_named
 from cardbox_cli.conversations.titles import first_words
@@ -263,7 +264,11 @@ def _with_ids(
     name: tuple[str | bytes, ...],
     created_at: datetime | None = None,
 ) -> Iterator[CardDraft]:
-    """The cards of one entry with their ids and their time; several get a group."""
+    """The cards of one entry with their ids and their time; several get a group.
+
+    Results that failed have ids that say so: under the others they were stored without a word of it.
+    """
+    name = (*name, FAILED) if any(FAILED in card.metadata for card in cards) else name
     group = {"source_group": ids.groups.hex(*name)} if len(cards) > 1 else {}
     for part, card in enumerate(cards):
         yield CardDraft(

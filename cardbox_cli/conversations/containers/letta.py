@@ -8,7 +8,7 @@ from cardbox_cli.context.parts import is_text, kind, text_at, text_part, texts_i
 from cardbox_cli.context.providers.data_urls import data_url
 from cardbox_cli.context.providers.openai.cards import card_of_message
 from cardbox_cli.context.providers.registry import DEFAULT
-from cardbox_cli.context.sources import imported_card
+from cardbox_cli.context.sources import as_failed, imported_card
 from cardbox_cli.conversations.containers.entries import (
     container,
     is_anthropics,
@@ -98,15 +98,17 @@ def _results(message: dict[str, Any]) -> list[CardDraft]:
     """A card for each call that is answered, of several at once, too."""
     returned = message.get("tool_returns")
     answers = [
-        {"role": "tool", "tool_call_id": each["tool_call_id"], "content": _said(each.get("func_response"))}
+        _result(each["tool_call_id"], each.get("func_response"), is_failure=each.get("status") == "error")
         for each in (returned if isinstance(returned, list) else [])
         if text_at(each, "tool_call_id")
     ]
-    if not answers and (call_id := text_at(message, "tool_call_id")):
-        answers = [{"role": "tool", "tool_call_id": call_id, "content": _said(message.get("content"))}]
-    if not answers:
-        answers = [{"role": "tool", "content": _said(message.get("content"))}]
-    return [card_of_message(answer) for answer in answers]
+    return answers or [_result(text_at(message, "tool_call_id"), message.get("content"), is_failure=False)]
+
+
+def _result(call_id: str | None, content: Any, *, is_failure: bool) -> CardDraft:
+    answered = {"tool_call_id": call_id} if call_id else {}
+    card = card_of_message({"role": "tool", **answered, "content": _said(content)})
+    return as_failed(card) if is_failure else card
 
 
 def _thoughts(content: Any, model: str | None) -> list[CardDraft]:
