@@ -8,6 +8,7 @@ import json
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +21,7 @@ from cardbox_cli.conversations.titles import first_words
 from cardbox_cli.conversations.tool_ids import remapped
 from cardbox_cli.errors import InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_types import SESSION_EVENT
 from cardbox_cli.model.cards import CardDraft, check_draft, written_by
 from cardbox_cli.model.ids import DerivedIds, derived_from, derived_id
 from cardbox_cli.store.imports import Wanted
@@ -145,11 +147,22 @@ class Reading:
         self, label: int, conversation: Conversation, key: _Key
     ) -> Generator[tuple[int, CardDraft], None, "_Read"]:
         before, words, last = self.replaced_characters, None, None
-        for draft in self._drafts(conversation, key):
+        drafts = self._drafts(conversation, key)
+        first = next(drafts, None)
+        if first is None or (_is_event(first) and not self._says_something(conversation)):
+            self.replaced_characters = before
+            return _Read(label, None, None, 0)
+        for draft in chain([first], drafts):
             last = draft.card_id
             words = words or first_words(draft)
             yield label, written_by(draft, self._turn)
         return _Read(label, words, last, self.replaced_characters - before)
+
+    def _says_something(self, conversation: Conversation) -> bool:
+        """Whether any entry is more than an event of the program: else nobody has said a word yet."""
+        source_format = format_named(conversation.format)
+        drafted = (_drafted(source_format, each) for each in self.stored(conversation))
+        return any(not _is_event(card) for cards in drafted for card in cards)
 
     def _alike(
         self, conversation: Conversation, key: _Key, parent_key: _Key | None
@@ -249,6 +262,10 @@ def _drafted(source_format: Format, stored: _StoredEntry) -> list[CardDraft]:
         return cards
     except InvalidCard as exc:
         raise InvalidConversation(f"{stored.entry.place}: {exc.message}", hint=exc.hint) from exc
+
+
+def _is_event(card: CardDraft) -> bool:
+    return card.type == SESSION_EVENT
 
 
 class _Ids(NamedTuple):
