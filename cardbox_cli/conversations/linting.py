@@ -34,13 +34,16 @@ def provider_beside(conversation: Conversation) -> str | None:
     """The provider that a conversation is a request to, as what stands beside its messages tells.
 
     None where nothing tells. Messages that look like no other provider's are a request to theirs, and so are
-    those beside which the system prompt stands as theirs does.
+    those beside which the system prompt stands as theirs does. Where others have their messages, something
+    else beside these tells nothing.
     """
     own = provider_named(format_named(conversation.format).provider)
     if own.files.shape.is_own or any(key in conversation.beside for key in own.files.system_keys):
         return own.name
+    are_there = own.files.shape.key in conversation.beside
     for each in providers():
-        if any(held(conversation.beside.get(key)) is not None for key in each.files.request_keys):
+        keys = [key for key in each.files.request_keys if not (are_there and key == each.files.shape.key)]
+        if any(held(conversation.beside.get(key)) is not None for key in keys):
             return each.name
     model = text_at(conversation.beside, "model")
     return provider_for_model(model).name if model else None

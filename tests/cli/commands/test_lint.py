@@ -220,6 +220,15 @@ class TestAsLogged:
         chat = file(ASKED, title="A chat", metadata={"stars": 5}, user={"name": "ann"})
         assert offline("card", "lint", chat, "-o", "json").json() == []
 
+    def test_a_text_where_another_provider_has_its_messages_is_a_parameter(
+        self, offline: Cbx, file: Callable[..., str]
+    ) -> None:
+        both = offline("card", "lint", file(ASKED, model="gpt-4o", input="And?"), "-o", "json")
+        [finding] = both.json()
+        assert (finding["rule"], finding["provider"], both.code) == ("parameter-unknown", "openai", 8)
+        # Beside messages that are no request it is nobody's business.
+        assert offline("card", "lint", file(ASKED, input="And?"), "-o", "json").json() == []
+
     def test_a_host_has_rules_of_its_own(self, cbx: Cbx, file: Callable[..., str]) -> None:
         long = [{**CALL, "id": "c" * 50}]
         asked = [ASKED, {**CALLED, "tool_calls": long}, {**ANSWERED, "tool_call_id": "c" * 50}]
