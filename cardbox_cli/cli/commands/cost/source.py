@@ -17,6 +17,7 @@ from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.execution.requests.recorded import RecordedRequests
 from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.execution.requests.series import sent_by_turn
+from cardbox_cli.execution.requests.steps import no_turn
 from cardbox_cli.model.text.command_lines import command_line
 from cardbox_cli.model.text.quantities import count
 from cardbox_cli.store.connection.database import Database
@@ -82,11 +83,7 @@ def costed_agent(
     where = TurnFilter(agent_id=agent, since=first)
     found = list(turns.newest(where, limit=None if since else _LAST))[::-1]
     if not found:
-        raise NotFound(
-            f"agent {agent!r} has no turn{'' if since is None else f' since {since}'} in project "
-            f"{session().project_id!r}",
-            hint="`cbx agent list` shows the agents, `cbx turn list` the turns",
-        )
+        raise no_turn(turns, agent, "" if since is None else f" since {since}")
     announce(f"note: agent {agent!r}: {count(len(found), 'turn')}")
     series = [sent for turn in found for sent in _of_turn(database, requests, turn, options)]
     return Costed(kind="agent", id=agent, series=series, profile=_profile_of(database, found[-1]))
