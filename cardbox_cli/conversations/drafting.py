@@ -245,9 +245,9 @@ class Reading:
                 value, replaced = exact_json.replace_bad_text(value)
                 exact_json.check_storable(value)
         except exact_json.Unstorable as exc:
-            hint = "remove or replace that value; nothing was imported"
+            hint = "remove or replace that value"
             if isinstance(exc, exact_json.BadText):
-                hint = "--on-bad-text replace puts U+FFFD in its place; nothing was imported"
+                hint = "--on-bad-text replace puts U+FFFD in its place"
             raise InvalidCard(f"{place}: {exc}", hint=hint) from exc
         return value, replaced
 

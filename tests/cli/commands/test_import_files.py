@@ -69,7 +69,7 @@ def test_one_conversation_of_many(cbx: Cbx, folder: Path, row_counts: Callable[[
     result = cbx("card", "import", file, "--only", "2")
     assert (result.code, result.err) == (
         4,
-        "error: there is no conversation 2: the file has 2\nhint: they are numbered 0 to 1\n",
+        "error: there is no conversation 2: the file has 2\nhint: they are numbered 0 to 1; nothing was imported\n",
     )
     assert row_counts() == before
     # The rest comes beside it, and the box of the one stays.
