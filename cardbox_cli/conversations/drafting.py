@@ -57,6 +57,17 @@ def drafts_of(conversation: Conversation, project_id: str) -> Iterator[Drafted]:
         yield Drafted(each.entry, list(_with_ids(cards, ids, name)))
 
 
+def is_left_out(conversation: Conversation) -> bool:
+    """Whether importing leaves a conversation out: it says nothing, and is no request."""
+    if conversation.request is not None:
+        return False
+    try:
+        reading = Reading("", remap_tool_ids=False, replace_bad_text=True)
+        return not _says_something(conversation, reading)
+    except (InvalidConversation, InvalidCard):
+        return False
+
+
 class _StoredEntry(msgspec.Struct, frozen=True, gc=False):
     """An entry as it will be stored, its canonical JSON, and how many bad characters it held.
 
@@ -149,7 +160,7 @@ class Reading:
         before, words, last = self.replaced_characters, None, None
         drafts = self._drafts(conversation, key)
         first = next(drafts, None)
-        if first is None or (_is_event(first) and not self._says_something(conversation)):
+        if first is None or (_is_event(first) and not _says_something(conversation, self)):
             self.replaced_characters = before
             return _Read(label, None, None, 0)
         for draft in chain([first], drafts):
@@ -157,12 +168,6 @@ class Reading:
             words = words or first_words(draft)
             yield label, written_by(draft, self._turn)
         return _Read(label, words, last, self.replaced_characters - before)
-
-    def _says_something(self, conversation: Conversation) -> bool:
-        """Whether any entry is more than an event of the program: else nobody has said a word yet."""
-        source_format = format_named(conversation.format)
-        drafted = (_drafted(source_format, each) for each in self.stored(conversation))
-        return any(not _is_event(card) for cards in drafted for card in cards)
 
     def _alike(
         self, conversation: Conversation, key: _Key, parent_key: _Key | None
@@ -262,6 +267,13 @@ def _drafted(source_format: Format, stored: _StoredEntry) -> list[CardDraft]:
         return cards
     except InvalidCard as exc:
         raise InvalidConversation(f"{stored.entry.place}: {exc.message}", hint=exc.hint) from exc
+
+
+def _says_something(conversation: Conversation, reading: Reading) -> bool:
+    """Whether any entry is more than an event of the program: else nobody has said a word yet."""
+    source_format = format_named(conversation.format)
+    drafted = (_drafted(source_format, each) for each in reading.stored(conversation))
+    return any(not _is_event(card) for cards in drafted for card in cards)
 
 
 def _is_event(card: CardDraft) -> bool:

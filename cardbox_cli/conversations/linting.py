@@ -19,7 +19,7 @@ from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.providers.registry import provider_for_model, provider_named, providers
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import Conversation
-from cardbox_cli.conversations.drafting import Drafted, drafts_of
+from cardbox_cli.conversations.drafting import Drafted, drafts_of, is_left_out
 from cardbox_cli.conversations.files import is_list
 from cardbox_cli.conversations.formats.registry import format_named
 from cardbox_cli.conversations.json_files.window import LazyList, held
@@ -47,6 +47,13 @@ def provider_beside(conversation: Conversation) -> str | None:
             return each.name
     model = text_at(conversation.beside, "model")
     return provider_for_model(model).name if model else None
+
+
+def is_unsaid(conversation: Conversation) -> bool:
+    """Whether there is nothing to be checked: no request, and nobody who says anything. An empty list where
+    the messages of a request stand is one that is refused."""
+    own = provider_named(format_named(conversation.format).provider)
+    return own.files.shape.key not in conversation.beside and is_left_out(conversation)
 
 
 def lint_conversation(

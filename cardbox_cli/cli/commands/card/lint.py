@@ -112,13 +112,17 @@ def _findings(file: str, asked: _Asked, which: str = "") -> list[LintFinding]:
 
 
 def _findings_in(documents: Documents, asked: _Asked, lead: str) -> list[LintFinding]:
-    from cardbox_cli.conversations.linting import lint_conversation, provider_beside
+    from cardbox_cli.conversations.linting import is_unsaid, lint_conversation, provider_beside
 
     wanted, project_id = asked.source_format, session().project_id
     module, evidence = choose_format(wanted, documents)
     findings: list[LintFinding] = []
     providers: set[str] = set()
+    unsaid = 0
     for conversation in module.read(documents, at=asked.at):
+        if is_unsaid(conversation):
+            unsaid += 1
+            continue
         # In a log of requests each is in the format of the provider that it was sent to.
         is_sent = conversation.format != module.name
         named = provider_beside(conversation) if wanted is None and not is_sent else None
@@ -129,4 +133,6 @@ def _findings_in(documents: Documents, asked: _Asked, lead: str) -> list[LintFin
         is_own = asked.provider is not None or providers <= {module.provider}
         others = "" if is_own else f", checked for {' and '.join(sorted(providers))}"
         announce(f"{lead}taken as {module.name}: {evidence}{others}")
+    if unsaid:
+        announce(f"{lead}{count(unsaid, 'conversation')} without a message left out")
     return findings
