@@ -34,7 +34,7 @@ def chat_body(card: Card | CardDraft) -> dict[str, Any]:
 def failed(card: Card | CardDraft) -> bool:
     """Whether it is the result of a tool that failed."""
     content = card.content
-    return content.status != "success" if isinstance(content, ToolResultContent) else kept_failure(card)
+    return content.status != "success" if type(content) is ToolResultContent else kept_failure(card)
 
 
 def kept_failure(card: Card | CardDraft) -> bool:
