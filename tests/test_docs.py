@@ -70,14 +70,16 @@ def programs() -> Iterator[Path]:
 def test_what_the_document_shows_is_what_happens(
     document: Path, target: Target, tmp_path: Path, programs: Path
 ) -> None:
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    (checkout / "examples").symlink_to(ROOT / "examples")
     # What the README shows holds for whoever pastes it again, too.
     pairs = commands(document) * (2 if document.name == "README.md" else 1)
     script = "\n".join(f"mark {number}\n{command}" for number, (command, _) in enumerate(pairs))
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("CBX_", "PG"))}
     run = subprocess.run(
         ["bash", "-c", f"{SHELL}\n{script}\nmark end"],
-        cwd=tmp_path,
+        cwd=checkout,
         env={
             **environment,
             "PATH": f"{programs}:{Path(sys.executable).parent}:{environment['PATH']}",
@@ -96,3 +98,6 @@ def test_what_the_document_shows_is_what_happens(
         normal = evened(output.rstrip("\n")) + "\n" if output else ""
         wanted = pattern(evened(expected)) if expected else re.compile("")
         assert wanted.fullmatch(normal), f"$ {command}\n{output}\n--- is not what is shown:\n{expected}"
+    # Whoever begins by following these finds the checkout as it was.
+    if document.name in ("README.md", "tutorial.md"):
+        assert [path.name for path in checkout.iterdir()] == ["examples"]

@@ -8,7 +8,7 @@ compared by the default provider's rules.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, provider_named
+from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, provider_for_model, provider_named
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.text.visible_text import INDENT, indented, on_one_line
 
@@ -27,6 +27,21 @@ def format_names() -> tuple[str, ...]:
 def provider_of(format: str) -> str:
     """The provider whose messages a format is made of."""
     return DEFAULT if format == TEXT else format
+
+
+def of_another(model: str | None, format: str) -> str | None:
+    """That a model is not of the provider whose format is the default one, where a request is in that format
+    and nobody named it; None where it is, or may be.
+
+    A name such as `anthropic/claude-opus-4-5` is that of a host which takes the models of many.
+    """
+    provider = provider_for_model(model)
+    if format != DEFAULT or provider.name == DEFAULT or "/" in (model or ""):
+        return None
+    return (
+        f"the model {model!r} is {provider.title}'s, and this body is in the format {format}: "
+        f"--format {provider.name} makes its own"
+    )
 
 
 def encoder_of(format: str) -> "Encode":

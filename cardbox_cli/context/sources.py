@@ -5,6 +5,7 @@
 - `source_blocks`: the content blocks of this card, where its own fields cannot hold them.
 - `source_line`: the line of a session's file around its message's content, on its first card.
 - `source_entry`: what an entry of a container is, whole, on its first card; it says nothing to a provider.
+- `source_failed`: true for the result of a tool that failed, where the original says so beside the text.
 - `source_group`: shared by neighbouring cards that are one message of a model or a user.
 
 Owns the keys and the reading of them; what they mean in a message stands in the formats of `providers/`.
@@ -26,6 +27,7 @@ MESSAGE = "source_message"
 BLOCKS = "source_blocks"
 LINE = "source_line"
 ENTRY = "source_entry"
+FAILED = "source_failed"
 GROUP = "source_group"
 # The key in the metadata of a tool's result that holds the name of the tool.
 FUNCTION_NAME = "function_name"
@@ -63,6 +65,11 @@ def keep(card: CardDraft, source_format: str, **source: Any) -> CardDraft:
     return msgspec.structs.replace(card, metadata={**card.metadata, FORMAT: source_format, **source})
 
 
+def as_failed(card: CardDraft) -> CardDraft:
+    """`card` as the result of a tool that failed, where its text alone does not say so."""
+    return msgspec.structs.replace(card, metadata={**card.metadata, FAILED: True})
+
+
 def envelope(card: Card | CardDraft, source_format: str, key: str) -> dict[str, Any] | None:
     """What stood around the content, under `key`, if this card comes from that format and begins it."""
     source = card.metadata.get(key)
@@ -85,7 +92,8 @@ def is_named_result(card: Card | CardDraft) -> bool:
 def originals(card: Card) -> list[str]:
     """The keys of the metadata that hold the card's original, or vouch for it as a signature does.
 
-    Not the group: that says which cards are one message, whatever they hold.
+    Not the group: that says which cards are one message, whatever they hold. Nor that a tool failed: another
+    text of a result leaves it one that failed.
     """
     keys = [FORMAT, MESSAGE, BLOCKS, LINE, ENTRY, *(["signature"] if card.type == REASONING else [])]
     return [key for key in keys if key in card.metadata]

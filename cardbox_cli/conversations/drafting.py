@@ -8,17 +8,20 @@ import json
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
 
 from cardbox_cli.context.request import TURN
+from cardbox_cli.context.sources import FAILED
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format
 from cardbox_cli.conversations.formats.registry import format_named
 from cardbox_cli.conversations.titles import first_words
 from cardbox_cli.conversations.tool_ids import remapped
 from cardbox_cli.errors import InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_types import SESSION_EVENT
 from cardbox_cli.model.cards import CardDraft, check_draft, written_by
 from cardbox_cli.model.ids import DerivedIds, derived_from, derived_id
 from cardbox_cli.store.imports import Wanted
@@ -52,6 +55,17 @@ def drafts_of(conversation: Conversation, project_id: str) -> Iterator[Drafted]:
             continue
         name = (each.entry.position, each.canonical)
         yield Drafted(each.entry, list(_with_ids(cards, ids, name)))
+
+
+def is_left_out(conversation: Conversation) -> bool:
+    """Whether importing leaves a conversation out: it says nothing, and is no request."""
+    if conversation.request is not None:
+        return False
+    try:
+        reading = Reading("", remap_tool_ids=False, replace_bad_text=True)
+        return not _says_something(conversation, reading)
+    except (InvalidConversation, InvalidCard):
+        return False
 
 
 class _StoredEntry(msgspec.Struct, frozen=True, gc=False):
@@ -144,7 +158,12 @@ class Reading:
         self, label: int, conversation: Conversation, key: _Key
     ) -> Generator[tuple[int, CardDraft], None, "_Read"]:
         before, words, last = self.replaced_characters, None, None
-        for draft in self._drafts(conversation, key):
+        drafts = self._drafts(conversation, key)
+        first = next(drafts, None)
+        if first is None or (_is_event(first) and not _says_something(conversation, self)):
+            self.replaced_characters = before
+            return _Read(label, None, None, 0)
+        for draft in chain([first], drafts):
             last = draft.card_id
             words = words or first_words(draft)
             yield label, written_by(draft, self._turn)
@@ -231,9 +250,9 @@ class Reading:
                 value, replaced = exact_json.replace_bad_text(value)
                 exact_json.check_storable(value)
         except exact_json.Unstorable as exc:
-            hint = "remove or replace that value; nothing was imported"
+            hint = "remove or replace that value"
             if isinstance(exc, exact_json.BadText):
-                hint = "--on-bad-text replace puts U+FFFD in its place; nothing was imported"
+                hint = "--on-bad-text replace puts U+FFFD in its place"
             raise InvalidCard(f"{place}: {exc}", hint=hint) from exc
         return value, replaced
 
@@ -250,6 +269,17 @@ def _drafted(source_format: Format, stored: _StoredEntry) -> list[CardDraft]:
         raise InvalidConversation(f"{stored.entry.place}: {exc.message}", hint=exc.hint) from exc
 
 
+def _says_something(conversation: Conversation, reading: Reading) -> bool:
+    """Whether any entry is more than an event of the program: else nobody has said a word yet."""
+    source_format = format_named(conversation.format)
+    drafted = (_drafted(source_format, each) for each in reading.stored(conversation))
+    return any(not _is_event(card) for cards in drafted for card in cards)
+
+
+def _is_event(card: CardDraft) -> bool:
+    return card.type == SESSION_EVENT
+
+
 class _Ids(NamedTuple):
     """The ids of a conversation's cards, and of their groups, which are the same in every project."""
 
@@ -263,7 +293,11 @@ def _with_ids(
     name: tuple[str | bytes, ...],
     created_at: datetime | None = None,
 ) -> Iterator[CardDraft]:
-    """The cards of one entry with their ids and their time; several get a group."""
+    """The cards of one entry with their ids and their time; several get a group.
+
+    Results that failed have ids that say so: under the others they were stored without a word of it.
+    """
+    name = (*name, FAILED) if any(FAILED in card.metadata for card in cards) else name
     group = {"source_group": ids.groups.hex(*name)} if len(cards) > 1 else {}
     for part, card in enumerate(cards):
         yield CardDraft(

@@ -6,7 +6,7 @@ and files of another build, are the formats' business.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -28,12 +28,16 @@ _Held = tuple[Iterable[Any], dict[str, Any]]
 
 
 class MessageList(msgspec.Struct, frozen=True):
-    """A list of messages. `beside` is the object that holds it, `top` the one that may name it."""
+    """A list of messages. `beside` is the object that holds it, `top` the one that may name it.
+
+    `lack` is what is wrong where one should stand and none does; it is empty then.
+    """
 
     messages: Iterable[Any]
     beside: dict[str, Any]
     top: dict[str, Any]
     place: str
+    lack: InvalidConversation | None = None
 
     def conversation(
         self, source_format: str, entries: Iterable[FileEntry], request: FileEntry | None = None
@@ -63,8 +67,41 @@ def find_messages(
         yield _of_documents(documents)
         return
     finder = _Finder(shape, at)
-    for place, document in values_in(documents, shape.is_message):
-        yield from finder.all(document, place)
+    found = (
+        each
+        for place, document in values_in(documents, shape.is_message)
+        for each in finder.all(document, place)
+    )
+    yield from where_any_has_messages((each, each.lack) for each in found)
+
+
+_One = TypeVar("_One")
+
+
+def where_any_has_messages(found: Iterable[tuple[_One, InvalidConversation | None]]) -> Iterator[_One]:
+    """What holds messages, each of which comes with what is wrong where it lacks them: as long as another has
+    some it says nothing, and that is all. Raises the first thing that is wrong where all lack them.
+    """
+    wrong, has_any = None, False
+    for one, lack in found:
+        wrong, has_any = wrong or lack, has_any or lack is None
+        yield one
+    if wrong is not None and not has_any:
+        raise wrong
+
+
+def lack_of(key: str, holder: Any, problem: str) -> InvalidConversation | None:
+    """What is wrong with an object that has no list at a key; None for one that has it.
+
+    Raises it for one that has something else there, and for what is no object.
+    """
+    value = holder.get(key) if isinstance(holder, dict) else None
+    if is_list(value):
+        return None
+    wrong = InvalidConversation(problem)
+    if not isinstance(holder, dict) or value is not None:
+        raise wrong
+    return wrong
 
 
 def values_in(documents: Documents, is_message: Callable[[Any], bool] = has_role) -> Iterator[Document]:
@@ -179,7 +216,8 @@ class _Finder(NamedTuple):
     def _named(self, item: Any, keys: Sequence[str], found: MessageList) -> Iterator[MessageList]:
         """The lists at a path of keys, which leads through each item of a list on its way.
 
-        `found` is what holds `item`: what stands beside it, what names it, and its place.
+        `found` is what holds `item`: what stands beside it, what names it, and its place. An object without
+        the next key, and null, lack their messages.
         """
         if not keys and (alone := self.shape.alone(self._last_key, item)) is not None:
             item = alone
@@ -195,9 +233,12 @@ class _Finder(NamedTuple):
             below = msgspec.structs.replace(found, beside=item, top=top, place=place)
             yield from self._named(item[key], rest, below)
         else:
-            raise InvalidConversation(
+            wrong = InvalidConversation(
                 f"{found.place}: there is no list of messages at {self.at!r}", hint=_keys_hint(item)
             )
+            if item is not None and not (keys and isinstance(item, dict)):
+                raise wrong
+            yield msgspec.structs.replace(found, messages=[], lack=wrong)
 
     @property
     def _last_key(self) -> str:

@@ -19,7 +19,7 @@ from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.providers.registry import provider_for_model, provider_named, providers
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import Conversation
-from cardbox_cli.conversations.drafting import Drafted, drafts_of
+from cardbox_cli.conversations.drafting import Drafted, drafts_of, is_left_out
 from cardbox_cli.conversations.files import is_list
 from cardbox_cli.conversations.formats.registry import format_named
 from cardbox_cli.conversations.json_files.window import LazyList, held
@@ -34,16 +34,26 @@ def provider_beside(conversation: Conversation) -> str | None:
     """The provider that a conversation is a request to, as what stands beside its messages tells.
 
     None where nothing tells. Messages that look like no other provider's are a request to theirs, and so are
-    those beside which the system prompt stands as theirs does.
+    those beside which the system prompt stands as theirs does. Where others have their messages, something
+    else beside these tells nothing.
     """
     own = provider_named(format_named(conversation.format).provider)
     if own.files.shape.is_own or any(key in conversation.beside for key in own.files.system_keys):
         return own.name
+    are_there = own.files.shape.key in conversation.beside
     for each in providers():
-        if any(held(conversation.beside.get(key)) is not None for key in each.files.request_keys):
+        keys = [key for key in each.files.request_keys if not (are_there and key == each.files.shape.key)]
+        if any(held(conversation.beside.get(key)) is not None for key in keys):
             return each.name
     model = text_at(conversation.beside, "model")
     return provider_for_model(model).name if model else None
+
+
+def is_unsaid(conversation: Conversation) -> bool:
+    """Whether there is nothing to be checked: no request, and nobody who says anything. An empty list where
+    the messages of a request stand is one that is refused."""
+    own = provider_named(format_named(conversation.format).provider)
+    return own.files.shape.key not in conversation.beside and is_left_out(conversation)
 
 
 def lint_conversation(

@@ -177,7 +177,7 @@ class _Files:
                 raise InvalidConversation(
                     f"{place}: content[{number}] is a tool's call or result as in the format {other.name}, "
                     f"and the file is in the format {self._provider.name}",
-                    hint="write all of a conversation in one format; nothing was imported",
+                    hint="write all of a conversation in one format",
                 )
 
     def _checked(self, entry: FileEntry) -> Any:

@@ -85,7 +85,7 @@ def _mixture(one: _Marked, other: _Marked) -> InvalidConversation:
     return InvalidConversation(
         f"{one.place} is in the format {one.format.name} ({one.evidence}), {other.place} in "
         f"{other.format.name} ({other.evidence})",
-        hint="give a file for each format; nothing was imported",
+        hint="give a file for each format",
     )
 
 
@@ -110,7 +110,7 @@ def check_named(documents: Documents, named: Format, formats: Sequence[Format], 
     if unread * 2 > total:
         raise InvalidConversation(
             f"{documents.name}: {unread} of {total} lines say nothing in the format {named.name}",
-            hint="name the format that they are in with --from; nothing was imported",
+            hint="name the format that they are in with --from",
         )
     if not (is_marked or may_be):
         _check_is_nothing_else(documents, named, (default, *formats))
@@ -127,5 +127,5 @@ def _check_is_nothing_else(documents: Documents, named: Format, formats: Sequenc
             raise InvalidConversation(
                 f"{documents.name}: nothing in it is in the format {named.name}; {place} looks like "
                 f"{found.format.name} ({found.evidence})",
-                hint=f"--from {found.format.name} reads it; nothing was imported",
+                hint=f"--from {found.format.name} reads it",
             )

@@ -15,6 +15,7 @@ from cardbox_cli.errors import NotFound
 from cardbox_cli.model.execution.diagnosis import Place
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.roster import RosterStore
 from cardbox_cli.store.views.diagnosis import DiagnosisStore
 
 
@@ -50,8 +51,9 @@ class Diagnoser:
         def read() -> list[Snapshot]:
             known, turn = self.store.agent(agent_id)
             if not known:
-                what = f"no agent {agent_id!r} in project {self.store.project_id!r}"
-                raise NotFound(what, hint="`cbx agent list` shows them")
+                raise RosterStore(self.store.database, self.store.project_id).absent(
+                    agent_id, "`cbx agent list` shows them"
+                )
             return [] if turn is None else self.reader.whole([Place(turn, agent_id)])
 
         judged = self._judged(read, None, agent_id)

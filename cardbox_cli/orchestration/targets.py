@@ -124,7 +124,7 @@ class Targets:
         places = self._runtime.roster.places(agent_id)
         if places is None:
             hint = "`cbx agent list` shows the agents; the strategy new takes a profile's name"
-            raise NotFound(f"no agent {agent_id!r} in project {self._runtime.project_id!r}", hint=hint)
+            raise self._runtime.roster.absent(agent_id, hint)
         return places
 
     def _profile(self, agent: Agent) -> ProfileEntry:

@@ -8,9 +8,9 @@ from cardbox_cli.context.cost.answer import CostAnswer, cost_answer, costs_of
 from cardbox_cli.context.cost.series import Sent, conversation
 from cardbox_cli.context.cost.subject import ChatSubject
 from cardbox_cli.context.formats import provider_of
-from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.execution.requests.series import sent_by_turn
+from cardbox_cli.execution.requests.steps import no_turn
 from cardbox_cli.serve.project import Project
 from cardbox_cli.serve.requests import Requests, one_of
 from cardbox_cli.store.views.turns import TurnFilter, TurnRow, TurnViews
@@ -52,7 +52,7 @@ def series_of(read: Project, kind: str, name: str) -> tuple[Sequence[Sent], Chat
         return _of_turns(read, [turns.get(name)]) or _next(requests, turn=name), None
     last = list(turns.newest(TurnFilter(agent_id=name), limit=_LAST))
     if not last:
-        raise NotFound(f"agent {name!r} has no turn in project {read.project_id!r}")
+        raise no_turn(turns, name)
     return _of_turns(read, last[::-1]), None
 
 

@@ -81,7 +81,7 @@ class ProfileStore(ProjectStore):
     def get(self, name: str) -> ProfileEntry:
         """The profile of this name, in whatever case. Raises NotFound."""
         hint = "`cbx profile list` shows the names, `cbx profile import FILE.yaml` adds one"
-        return self._found(self.find(name), "profile", name, hint)
+        return self._found(self.find(name), "profile", name, hint, names="profile_names_like")
 
     def find(self, name: str) -> ProfileEntry | None:
         """The profile of this name, or None."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from cardbox_cli.errors import NotFound
 from cardbox_cli.model.execution.turns import new_id
 from cardbox_cli.model.identity import Agent, RosterEntry
 from cardbox_cli.store.connection.database import jsonb
@@ -18,6 +19,7 @@ from cardbox_cli.store.connection.rows import decoded
 _TABLE = "resource.project_agents"
 _HEADS = "state.agent_state_head"
 _NO_AGENT = "`cbx agent list` shows the agents, `cbx agent provision` makes one"
+_NAMES = "agent_ids_like"
 
 
 class AgentFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +66,12 @@ class RosterStore(ProjectStore):
 
     def get(self, agent_id: str) -> Agent:
         """The agent of this id. Raises NotFound."""
-        return self._found(self.find(agent_id), "agent", agent_id, _NO_AGENT)
+        return self._found(self.find(agent_id), "agent", agent_id, _NO_AGENT, names=_NAMES)
+
+    def absent(self, agent_id: str, hint: str = _NO_AGENT) -> NotFound:
+        """That there is no agent of this id, and of which near one there is."""
+        self._require(_TABLE)
+        return self._absent("agent", agent_id, hint, names=_NAMES)
 
     def find(self, agent_id: str) -> Agent | None:
         """The agent of this id, or None."""
@@ -78,7 +85,7 @@ class RosterStore(ProjectStore):
         """The agent of this id and its head. Raises NotFound."""
         self._require(_TABLE, _HEADS)
         entry = self._one(RosterEntry, "roster_entry", agent_id=agent_id)
-        return self._found(entry, "agent", agent_id, _NO_AGENT)
+        return self._found(entry, "agent", agent_id, _NO_AGENT, names=_NAMES)
 
     def places(self, agent_id: str) -> Places | None:
         """The agent and its boxes; None for one that is on no roster."""

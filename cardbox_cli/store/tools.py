@@ -20,6 +20,7 @@ _TABLE = "resource.tools"
 # The options that cbx gives a meaning to, and sets.
 _OWN_OPTIONS = ("exec", "timeout_seconds")
 _NO_TOOL = "`cbx tool list` shows the names, `cbx tool add` adds one"
+_NAMES = "tool_names_like"
 
 
 class Added(NamedTuple):
@@ -65,11 +66,11 @@ class ToolStore(ProjectStore):
         """Remove a tool. Raises NotFound."""
         self.database.require(_TABLE)
         if not self._run("delete_tool", tool_name=tool_name):
-            raise self._absent("tool", tool_name, _NO_TOOL)
+            raise self._absent("tool", tool_name, _NO_TOOL, names=_NAMES)
 
     def get(self, tool_name: str) -> Tool:
         """The tool of this name. Raises NotFound."""
-        return self._found(self.find(tool_name), "tool", tool_name, _NO_TOOL)
+        return self._found(self.find(tool_name), "tool", tool_name, _NO_TOOL, names=_NAMES)
 
     def find(self, tool_name: str) -> Tool | None:
         """The tool of this name, or None."""

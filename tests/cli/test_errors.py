@@ -269,7 +269,7 @@ TABLE = [
         4,
         "invalid-conversation",
         "chat.json: message 0: the role 'human' is none of OpenAI's",
-        "roles are user, assistant, tool, function, system, developer",
+        "roles are user, assistant, tool, function, system, developer; nothing was imported",
     ),
     Row(
         errors.Conflict,

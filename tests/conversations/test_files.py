@@ -63,8 +63,13 @@ def test_found_by_itself(document: Any, expected: list[list[Any]]) -> None:
         ({"samples": [{"messages": [A]}, {"messages": [B]}]}, "samples.messages", [[A], [B]]),
         ({"log": {"runs": [[A], [B]]}}, "log.runs", [[A], [B]]),
         ([{"agents": [{"m": [[A], [B]]}]}, {"agents": []}], "agents.m", [[A], [B]]),
+        # One without messages is one that says nothing.
+        ({"a": [{"t": [A]}, {"u": [B]}, {}, None, {"t": None}, {"t": []}, {"t": [B]}]}, "a.t", [[A], [], [], [], [], [], [B]]),
+        ([{"t": [A]}, {"u": [B]}], "t", [[A], []]),
+        (lines({"error": "timeout"}, {"t": [B]}), "t", [[], [B]]),
+        ({"log": [{"samples": [{"t": [A]}]}, {"samples": None}, {}]}, "log.samples.t", [[A], [], []]),
     ],
-)
+)  # fmt: skip
 def test_named_by_its_key(document: Any, at: str, expected: list[list[Any]]) -> None:
     assert found(document, at) == expected
 
@@ -78,10 +83,13 @@ def test_named_by_its_key(document: Any, at: str, expected: list[list[Any]]) -> 
         ("3", None, "f: no messages found", "name their key with --at KEY; the conversation is no object"),
         ({"a": 1, "b": []}, None, "f: no messages found", "name their key with --at KEY; its keys are 'a', 'b'"),
         ({"log": {"samples": [{"messages": [A]}]}}, None, "f: no messages found", "name their key with --at log.samples.messages"),
-        ({"a": [{"t": [A]}, {"u": [B]}]}, "a.t", "f: a[1]: there is no list of messages at 'a.t'", "its keys are 'u'"),
+        ({"a": [{}, {"u": [B]}]}, "a.t", "f: a[0]: there is no list of messages at 'a.t'", "the object is empty"),
+        ({"a": [{"t": [A]}, {"t": 5}]}, "a.t", "f: a[1]: there is no list of messages at 'a.t'", "the conversation is no object"),
+        ({"a": [{"t": [A]}, 5]}, "a.t", "f: a[1]: there is no list of messages at 'a.t'", "the conversation is no object"),
+        ({"a": [{"t": [A]}, {"t": {"x": [B]}}]}, "a.t", "f: a[1]: there is no list of messages at 'a.t'", "its keys are 'x'"),
         ({"a": [A], "b": [B]}, None, "f: messages stand at several keys: a, b", "choose one, for example --at a"),
         ({"a" * 99: [A], **{key: [B] for key in "bcdefghij"}}, None, f"f: messages stand at several keys: {'a' * 79}…, b, c, d, e, f, g, h, and 2 more", f"choose one, for example --at {'a' * 79}…"),
-        ([{"t": [A]}, {"u": [B]}], "t", "f[1]: there is no list of messages at 't'", "its keys are 'u'"),
+        ([{"u": [A]}, {"u": [B]}], "t", "f[0]: there is no list of messages at 't'", "its keys are 'u'"),
         ("1e99999999999999999999", None, "f:1:1: the number 1e99999999999999999999 is beyond what JSONB can hold", None),
     ],
 )  # fmt: skip

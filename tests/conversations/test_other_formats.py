@@ -19,6 +19,7 @@ from langchain_core.messages import (
     messages_to_dict,
 )
 
+from cardbox_cli.context.inspection.losses import losses
 from cardbox_cli.context.providers.registry import PROVIDERS, provider_named
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.conversations.formats.registry import (
@@ -84,6 +85,57 @@ def test_langchains_messages_come_back(import_text: ImportText, export: Export, 
         [box] = import_text("langchain", text)
         assert json.loads(export(box.box_id, "langchain")) == given
         assert import_text("langchain", text)[0].new_cards == 0
+
+
+@pytest.mark.parametrize("form", ["messages_to_dict", "dumpd", "fields"])
+def test_a_tool_of_langchains_that_failed_did_so_for_every_provider(form: str) -> None:
+    [entries] = read(FORMS[form], "langchain")
+    marks = {
+        "anthropic": '"is_error": true',
+        "gemini": '{"error": "No."}',
+        "bedrock-converse": '"status": "error"',
+    }
+    for name in PROVIDERS:
+        record = provider_named(name)
+        request = request_of(entries, encode=record.encode)
+        body = json.dumps(json.loads(exact_json.encode(record.body(request))))
+        assert body.count(marks.get(name, '"No."')) == 1
+        lost = "that the tool failed is not sent" in {loss.what for loss in losses(request, name)}
+        assert lost == (name not in marks)
+
+
+def test_only_a_failure_changes_the_ids_of_cards() -> None:
+    """What was imported before cbx knew of failures keeps the ids that it had, and is no conflict."""
+    call = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "c"}])
+    ids = {}
+    for status in ("success", "error"):
+        answer = ToolMessage("b", tool_call_id="c", status=status)
+        [entries] = read(messages_to_dict([HumanMessage("a"), call, answer]), "langchain")
+        ids[status] = [entry.slot.card_id for entry in entries]
+    assert ids["success"] == [
+        "a83f4151023c512ab1128be3a1f38e7f",
+        "b7a9161b067a5725baa0ecfd66fb73bd",
+        "86b6db21c967588fbc7f323cdbc7dae3",
+    ]
+    assert ids["error"][:2] == ["d6bbbceb46315607ab7f1f0933aa76e4", "6027dc2716435ffd8c9872fca00dc98f"]
+    assert ids["error"][2] != "95198390059b544da61805f6eff183be"  # under which there is no word of it
+
+
+@pytest.mark.parametrize(
+    ("name", "request_"),
+    [
+        ("anthropic", {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "no", "is_error": True}]}]}),
+        ("gemini", {"contents": [{"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"error": "no"}}}]}]}),
+        ("bedrock-converse", {"messages": [{"role": "user", "content": [{"toolResult": {"toolUseId": "c", "content": [{"text": "no"}], "status": "error"}}]}]}),
+    ],
+)  # fmt: skip
+def test_a_tool_that_failed_elsewhere_is_a_failure_of_langchains(name: str, request_: dict[str, Any]) -> None:
+    [conversation] = format_named(name).read(documents_in(json.dumps(request_)))
+    cards = [entry.slot.card for entry in entries_of(conversation) if entry.slot.card is not None]
+    [message] = messages_from_dict(json.loads("".join(exporter_named("langchain")(cards))))
+    assert isinstance(message, ToolMessage)
+    assert message.status == "error"
+    assert "no" in message.content
 
 
 @pytest.mark.parametrize("form", ["messages_to_dict", "dumpd", "fields"])

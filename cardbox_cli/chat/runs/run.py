@@ -24,6 +24,7 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.connections import Connection, Connections
 from cardbox_cli.execution.worker.runs.runner import CancellationToken, Outcome, Run
+from cardbox_cli.execution.worker.trouble import Once
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.chats import ChatRun, RunStatus
 from cardbox_cli.model.text.command_lines import argument
@@ -69,6 +70,7 @@ class ChatRunner:
         self._program = program
         self._profile = profile
         self._tell = tell
+        self._warn = Once(tell)
         self._cancellation = CancellationToken()
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{uuid6.uuid7().hex[-8:]}"
 
@@ -130,7 +132,8 @@ class ChatRunner:
         def attempt(action: Callable[[Runtime], _T]) -> _T:
             return connection.attempt(self._project_id, action)
 
-        return Run(attempt, ledger, self._program, self._cancellation, tell=self._tell).run()
+        run = Run(attempt, ledger, self._program, self._cancellation, tell=self._tell, warn=self._warn)
+        return run.run()
 
     def _give_up(self, connection: Connection, run: ChatRun, exc: BaseException) -> None:
         """Leave the chat to the next run, if the database lets us; else its lease ends."""

@@ -77,10 +77,6 @@ EndTimeout = Annotated[
 
 AUTO = "auto"
 
-ConversationFile = Annotated[
-    str, Argument(click_type=FILE, help="JSON or JSONL, one conversation or many; - for stdin.")
-]
-
 
 def _source_formats() -> Iterable[str]:
     from cardbox_cli.conversations.formats.registry import format_names

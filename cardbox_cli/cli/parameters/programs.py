@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import msgspec
 
 from cardbox_cli.cli.parameters.inputs import read_text, source_name
+from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.execution.worker.commands.clients import Clients
@@ -70,7 +71,7 @@ def program_of(
     settings: Settings,
     *,
     option: str = "--exec",
-    format: str,
+    format: str | None,
     answers: str,
     options: ComposeOptions,
     timeout: float,
@@ -78,14 +79,15 @@ def program_of(
     tools: str | None,
     trusts_stored: bool,
 ) -> Program:
-    """What runs by these options; `option` is that of the command.
+    """What runs by these options; `option` is that of the command. Without a `format` it is the default one.
 
     Raises UsageError where there is no such program, or a variable is not set, and InvalidInput for the file
     of --tools.
     """
     program = Program(
         command=command,
-        format=format,
+        format=format or DEFAULT,
+        format_named=format is not None,
         options=options,
         timeout=timeout,
         max_steps=settings.max_steps,

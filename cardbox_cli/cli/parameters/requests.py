@@ -13,10 +13,10 @@ from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
 from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.composing import check_query, check_words, idle_options
 from cardbox_cli.cli.session import announce
-from cardbox_cli.context.formats import encoder_of
+from cardbox_cli.context.formats import encoder_of, of_another
 from cardbox_cli.context.inspection.losses import is_looked_at
 from cardbox_cli.context.lint.check import provider_for
-from cardbox_cli.context.providers.registry import DEFAULT, provider_for_model
+from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of, request_to_send
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
@@ -133,17 +133,10 @@ class Requests:
         )
 
     def _of_another(self, request: Request, format: str) -> Iterator[str]:
-        """That nobody named the format, and that the model is not of the default one's provider.
-
-        A name such as `anthropic/claude-opus-4-5` is that of a host which takes the models of many.
-        """
-        model = request.model or ""
-        provider = provider_for_model(model)
-        if self._format is None and format == DEFAULT != provider.name and "/" not in model:
-            yield (
-                f"the model {model!r} is {provider.title}'s, and this body is in the format {format}: "
-                f"--format {provider.name} makes its own"
-            )
+        """That the model is another provider's, where nobody named the format."""
+        note = None if self._format is not None else of_another(request.model, format)
+        if note is not None:
+            yield note
 
     def _entries(self, box_ids: Sequence[str]) -> Iterator[RequestEntry]:
         """The places of the profile's box, then of these."""
@@ -208,7 +201,7 @@ class Requests:
             entries=found.entries,
             request=found.request,
             awaited=found.awaited,
-            notes=found.notes,
+            notes=[*found.notes, *self._of_another(found.request, found.format)],
             idle=[] if found.step is None else _idle(self._typed, found.step),
             sent=found.step is not None,
             unknown=[] if found.step is None else _unknown(found.step),

@@ -4,7 +4,8 @@ from typing import Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.parameters.types import FILE, OneOf, Seconds
+from cardbox_cli.cli.parameters.types import FILE, REQUEST_FORMAT, OneOf, Seconds
+from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.execution.worker.commands.environment import PASSED_ON
 from cardbox_cli.settings import MAX_STEPS
 
@@ -14,6 +15,15 @@ ANSWER_MODES = ("auto", "response", "text", "cards")
 Exec = Annotated[
     str,
     Option("--exec", metavar="CMD", help="What answers for the model: reads the request, prints the answer."),
+]
+RequestFormat = Annotated[
+    str | None,
+    Option(
+        "--format",
+        "-f",
+        click_type=REQUEST_FORMAT,
+        help=f"The request's, as of `cbx render`. Default: {DEFAULT}.",
+    ),
 ]
 CommandTimeout = Annotated[
     float,

@@ -10,11 +10,11 @@ import msgspec
 from cardbox_cli.context.cost.account import Account, SentPart
 from cardbox_cli.context.cost.mending import GoesFirst, Mend
 from cardbox_cli.context.inspection.costs import Costs
+from cardbox_cli.context.providers.chat import failed
 from cardbox_cli.context.tool_calls import arguments_of, arguments_text
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import Card, card_text
-from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.pairing import Pairer
 
 # What tells a text from others: words, pieces of names, and numbers.
@@ -202,7 +202,5 @@ def _spelled(arguments: str) -> str:
 
 
 def _failed(card: Card) -> bool:
-    """Whether a tool's result says that it failed; imported ones say so in their text alone."""
-    if isinstance(card.content, ToolResultContent) and card.content.status != "success":
-        return True
-    return card_text(card.content).lstrip()[:5].lower() == "error"
+    """Whether a tool's result says that it failed; many imported ones say so in their text alone."""
+    return failed(card) or card_text(card.content).lstrip()[:5].lower() == "error"

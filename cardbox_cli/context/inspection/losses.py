@@ -16,7 +16,7 @@ from cardbox_cli.context.providers.chat import kept_failure
 from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.providers.registry import provider_named, providers
 from cardbox_cli.context.request import Request
-from cardbox_cli.context.sources import BLOCKS, MESSAGE, is_named_result
+from cardbox_cli.context.sources import BLOCKS, FAILED, MESSAGE, is_named_result
 from cardbox_cli.context.tool_calls import are_functions
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT, card_type
@@ -78,6 +78,7 @@ def may_lose(card: Card) -> bool:
     return (
         BLOCKS in card.metadata
         or MESSAGE in card.metadata
+        or FAILED in card.metadata
         or card.type in OF_ONE_FORMAT
         or is_named_result(card)
         or type(card.content) in FILES

@@ -10,7 +10,7 @@ from typing import Any
 from cardbox_cli.context.messages import NOT_IN_CHAT, NoMessage, standard_body
 from cardbox_cli.context.parts import kind
 from cardbox_cli.context.providers.registry import PROVIDERS, provider_named
-from cardbox_cli.context.sources import BLOCKS, MESSAGE
+from cardbox_cli.context.sources import BLOCKS, FAILED, MESSAGE
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.content import ToolResultContent
 
@@ -34,11 +34,13 @@ def chat_body(card: Card | CardDraft) -> dict[str, Any]:
 def failed(card: Card | CardDraft) -> bool:
     """Whether it is the result of a tool that failed."""
     content = card.content
-    return (isinstance(content, ToolResultContent) and content.status != "success") or kept_failure(card)
+    return content.status != "success" if type(content) is ToolResultContent else kept_failure(card)
 
 
 def kept_failure(card: Card | CardDraft) -> bool:
     """Whether its original alone says that the tool failed."""
+    if FAILED in card.metadata:
+        return card.metadata[FAILED] is True
     return BLOCKS in card.metadata and any(provider_named(name).failed(card) for name in PROVIDERS)
 
 

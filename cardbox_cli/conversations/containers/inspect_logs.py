@@ -26,7 +26,7 @@ from cardbox_cli.conversations.containers.entries import (
     thinking_block,
 )
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
-from cardbox_cli.conversations.files import is_list
+from cardbox_cli.conversations.files import lack_of, where_any_has_messages
 from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.conversations.json_files.window import held
 from cardbox_cli.errors import InvalidConversation
@@ -45,17 +45,22 @@ def _mark(log: dict[str, Any]) -> str | None:
 
 
 def _read(documents: Documents) -> Iterator[Conversation]:
+    return where_any_has_messages(_samples(documents))
+
+
+def _samples(documents: Documents) -> Iterator[tuple[Conversation, InvalidConversation | None]]:
+    """The conversations of the samples, with what is wrong with one that never came to a message."""
     for place, log in documents:
         if not isinstance(log, dict) or _mark(log) is None:
             raise InvalidConversation(f"{place}: a log of Inspect has 'eval' and 'samples'")
         about = held(log["eval"])
         for index, sample in enumerate(parts(log["samples"] or [])):
-            yield _conversation(sample, about, f"{place}: samples[{index}]")
+            where = f"{place}: samples[{index}]"
+            lack = lack_of("messages", sample, f"{where}: a sample of Inspect's has messages")
+            yield _conversation(sample, about, where), lack
 
 
-def _conversation(sample: Any, about: dict[str, Any], place: str) -> Conversation:
-    if not isinstance(sample, dict) or not is_list(sample.get("messages")):
-        raise InvalidConversation(f"{place}: a sample of Inspect's has messages")
+def _conversation(sample: dict[str, Any], about: dict[str, Any], place: str) -> Conversation:
     run = text_at(about, "run_id") or text_at(about, "task_id")
     which = f"{sample.get('id')}/{sample.get('epoch', 1)}"
     return Conversation(
@@ -72,7 +77,7 @@ def _entries(sample: dict[str, Any], place: str) -> Iterator[FileEntry]:
     """The messages, with what the log keeps apart of them in its place."""
     attached = sample.get("attachments")
     attachments = held(attached) if isinstance(attached, dict) else {}
-    for number, message in enumerate(sample["messages"]):
+    for number, message in enumerate(sample.get("messages") or ()):
         where = f"{place}: message {number}"
         if text_at(message, "role") not in _CARDS:
             raise InvalidConversation(

@@ -8,16 +8,17 @@ from cardbox_cli.context.parts import is_text, kind, text_at, text_part, texts_i
 from cardbox_cli.context.providers.data_urls import data_url
 from cardbox_cli.context.providers.openai.cards import card_of_message
 from cardbox_cli.context.providers.registry import DEFAULT
-from cardbox_cli.context.sources import imported_card
+from cardbox_cli.context.sources import as_failed, imported_card
 from cardbox_cli.conversations.containers.entries import (
     container,
     is_anthropics,
     kept_with,
     message_cards,
+    parts,
     thinking_block,
 )
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable, moment
-from cardbox_cli.conversations.files import is_list
+from cardbox_cli.conversations.files import is_list, lack_of, where_any_has_messages
 from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.conversations.json_files.window import held
 from cardbox_cli.errors import InvalidConversation
@@ -31,34 +32,39 @@ _ROLES = ("system", "user", "assistant", "tool", "function", "approval", "summar
 
 
 def _mark(file: dict[str, Any]) -> str | None:
-    agents = file.get("agents")
-    first = next(iter(agents), None) if agents is not None and is_list(agents) else None
-    is_one = isinstance(first, dict) and "messages" in first and ("blocks" in file or "tools" in file)
+    agents = file.get("agents") if "blocks" in file or "tools" in file else None
+    is_one = is_list(agents) and any(isinstance(each, dict) and "messages" in each for each in parts(agents))
     return "'agents' with messages stand beside 'blocks' or 'tools'" if is_one else None
 
 
 def _read(documents: Documents) -> Iterator[Conversation]:
+    return where_any_has_messages(_agents(documents))
+
+
+def _agents(documents: Documents) -> Iterator[tuple[Conversation, InvalidConversation | None]]:
+    """The conversations of the agents, with what is wrong with one that has no messages."""
     for place, file in documents:
         if not isinstance(file, dict) or not is_list(file.get("agents")):
             raise InvalidConversation(f"{place}: a file of Letta has 'agents'")
         tools = held(file.get("tools")) or []
         for index, agent in enumerate(file["agents"]):
-            yield _conversation(agent, tools, f"{place}: agents[{index}]")
+            where = f"{place}: agents[{index}]"
+            lack = lack_of("messages", agent, f"{where}: an agent of Letta has messages")
+            yield _conversation(agent, tools, where), lack
 
 
-def _conversation(agent: Any, tools: Any, place: str) -> Conversation:
-    if not isinstance(agent, dict) or not is_list(agent.get("messages")):
-        raise InvalidConversation(f"{place}: an agent of Letta has messages")
+def _conversation(agent: dict[str, Any], tools: Any, place: str) -> Conversation:
     wanted = agent.get("tool_ids")
     own = [tool["json_schema"] for tool in tools if _is_tool(tool) and tool.get("id") in (wanted or ())]
     functions = [{"type": "function", "function": schema} for schema in own]
+    said = agent.get("messages") or ()
     return Conversation(
-        entries=Rereadable(partial(_entries, agent["messages"], place)),
+        entries=Rereadable(partial(_entries, said, place)),
         place=place,
         own_id=None,
         title=text_at(agent, "name"),
         format=NAME,
-        request=FileEntry("tools", functions, f"{place}: tools") if functions else None,
+        request=FileEntry("tools", functions, f"{place}: tools") if functions and said else None,
     )
 
 
@@ -98,15 +104,17 @@ def _results(message: dict[str, Any]) -> list[CardDraft]:
     """A card for each call that is answered, of several at once, too."""
     returned = message.get("tool_returns")
     answers = [
-        {"role": "tool", "tool_call_id": each["tool_call_id"], "content": _said(each.get("func_response"))}
+        _result(each["tool_call_id"], each.get("func_response"), is_failure=each.get("status") == "error")
         for each in (returned if isinstance(returned, list) else [])
         if text_at(each, "tool_call_id")
     ]
-    if not answers and (call_id := text_at(message, "tool_call_id")):
-        answers = [{"role": "tool", "tool_call_id": call_id, "content": _said(message.get("content"))}]
-    if not answers:
-        answers = [{"role": "tool", "content": _said(message.get("content"))}]
-    return [card_of_message(answer) for answer in answers]
+    return answers or [_result(text_at(message, "tool_call_id"), message.get("content"), is_failure=False)]
+
+
+def _result(call_id: str | None, content: Any, *, is_failure: bool) -> CardDraft:
+    answered = {"tool_call_id": call_id} if call_id else {}
+    card = card_of_message({"role": "tool", **answered, "content": _said(content)})
+    return as_failed(card) if is_failure else card
 
 
 def _thoughts(content: Any, model: str | None) -> list[CardDraft]:

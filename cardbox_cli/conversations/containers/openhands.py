@@ -12,7 +12,7 @@ from typing import Any
 from cardbox_cli.context.parts import kind, text_at, text_part, texts_in
 from cardbox_cli.context.providers.openai.cards import card_of_message
 from cardbox_cli.context.providers.registry import DEFAULT
-from cardbox_cli.context.sources import GROUP
+from cardbox_cli.context.sources import GROUP, as_failed
 from cardbox_cli.context.tool_calls import arguments_text
 from cardbox_cli.conversations.containers.entries import container, entry, kept_with, objects_in
 from cardbox_cli.conversations.containers.folders import folder_id
@@ -92,7 +92,16 @@ def _cards(event: dict[str, Any]) -> list[CardDraft]:
     # Several calls of one answer are one message.
     answer = text_at(event, "llm_response_id") if is_sdk else text_at(_response(event), "id")
     group = {GROUP: answer} if answer and message.get("tool_calls") else {}
-    return kept_with([card_of_message(message)], event, **group)
+    card = card_of_message(message)
+    return kept_with([as_failed(card) if _failed(message, event) else card], event, **group)
+
+
+def _failed(message: dict[str, Any], event: dict[str, Any]) -> bool:
+    """Whether the message of an event is the result of a call that failed."""
+    is_error = text_at(event, "kind") == "AgentErrorEvent" or text_at(event, "observation") == "error"
+    observed = event.get("observation")
+    told = isinstance(observed, dict) and observed.get("is_error") is True
+    return message["role"] == "tool" and (is_error or told)
 
 
 def _of_sdk(event: dict[str, Any]) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from cardbox_cli.context.providers.openai.cards import card_of_message
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.conversations.containers.entries import container, kept_with, message_cards, parts
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
-from cardbox_cli.conversations.files import is_list
+from cardbox_cli.conversations.files import is_list, lack_of, where_any_has_messages
 from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
@@ -24,7 +24,7 @@ def _mark(run: dict[str, Any]) -> str | None:
     if is_list(run.get("trajectory")) and is_list(run.get("history")):
         return "'trajectory' and 'history' stand side by side"
     attempts = run.get("attempts")
-    if is_list(attempts) and _mark_first(attempts) is not None:
+    if is_list(attempts) and any(_mark(each) for each in parts(attempts) if isinstance(each, dict)):
         return "'attempts' have a 'trajectory' and a 'history'"
     history: Any = run.get("history")
     first = next(iter(history), None) if is_list(history) else None
@@ -32,30 +32,29 @@ def _mark(run: dict[str, Any]) -> str | None:
     return "messages of a 'history' have a 'message_type'" if is_one else None
 
 
-def _mark_first(attempts: Any) -> str | None:
-    first = next(iter(parts(attempts)), None)
-    return _mark(first) if isinstance(first, dict) else None
-
-
 def _read(documents: Documents) -> Iterator[Conversation]:
     """The history of a run, or that of each of its attempts where none was chosen."""
+    return where_any_has_messages(_histories(documents))
+
+
+def _histories(documents: Documents) -> Iterator[tuple[Conversation, InvalidConversation | None]]:
+    """The conversations of the runs, with what is wrong with an attempt that has no history."""
     for place, run in documents:
         if not isinstance(run, dict) or _mark(run) is None:
             raise InvalidConversation(f"{place}: a trajectory of SWE-agent has 'trajectory' and 'history'")
         if is_list(run.get("history")):
-            yield _conversation(run, place)
+            yield _conversation(run, place), None
             continue
         for index, attempt in enumerate(parts(run["attempts"])):
             where = f"{place}: attempts[{index}]"
-            if not isinstance(attempt, dict) or not is_list(attempt.get("history")):
-                raise InvalidConversation(f"{where}: an attempt of SWE-agent's has a history")
-            yield _conversation(attempt, where)
+            lack = lack_of("history", attempt, f"{where}: an attempt of SWE-agent's has a history")
+            yield _conversation(attempt, where), lack
 
 
 def _conversation(run: dict[str, Any], place: str) -> Conversation:
     environment = text_at(run, "environment")
     return Conversation(
-        entries=Rereadable(partial(_entries, run["history"], place)),
+        entries=Rereadable(partial(_entries, run.get("history") or (), place)),
         place=place,
         own_id=None,
         title=None if environment in _UNNAMED else environment,

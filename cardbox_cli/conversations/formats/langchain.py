@@ -12,12 +12,12 @@ from typing import Any
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import Message, NoMessage, never_a_message
 from cardbox_cli.context.parts import kind, text_at
-from cardbox_cli.context.providers.chat import chat_body, chat_message
+from cardbox_cli.context.providers.chat import chat_body, chat_message, failed
 from cardbox_cli.context.providers.data_urls import data_url
 from cardbox_cli.context.providers.openai.body import joined
 from cardbox_cli.context.providers.provider import MessageShape
 from cardbox_cli.context.providers.registry import DEFAULT
-from cardbox_cli.context.sources import LINE, keep, same_json
+from cardbox_cli.context.sources import LINE, as_failed, keep, same_json
 from cardbox_cli.context.tool_calls import arguments_of, arguments_text
 from cardbox_cli.conversations.conversation import FileEntry, Format, indented_list
 from cardbox_cli.conversations.formats.chat_messages import chat_card, marks_of, read_lists
@@ -98,7 +98,9 @@ def _draft(entry: FileEntry) -> list[CardDraft]:
     if chat["role"] not in _TYPES:
         raise InvalidConversation(f"{entry.place}: LangChain's role {chat['role']!r} is unknown")
     card = chat_card(chat, NAME)
-    is_held = same_json(_written(chat_body(card)), entry.value)
+    if chat["role"] == "tool" and text_at(found[1], "status") == "error":
+        card = as_failed(card)
+    is_held = same_json(_written_of(card), entry.value)
     return [card if is_held else keep(card, NAME, source_line=entry.value)]
 
 
@@ -167,7 +169,7 @@ def _export(cards: Iterable[Card]) -> Iterator[str]:
 
 def _exported(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
     sent = (card for card in cards if never_a_message(card) is None)
-    for is_own, run in groupby(sent, key=lambda card: _own(card) is not None):
+    for (is_own, is_failure), run in groupby(sent, key=lambda card: (_own(card) is not None, failed(card))):
         if is_own:
             yield from (own for card in run if (own := _own(card)) is not None)
         else:
@@ -177,15 +179,20 @@ def _exported(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
                 for group, body in bodies
                 if not isinstance(body, NoMessage)
             )
-            yield from map(_written, joined(messages))
+            yield from map(partial(_written, is_failure=is_failure), joined(messages))
 
 
 def _own(card: Card) -> dict[str, Any] | None:
     return sources.envelope(card, NAME, LINE)
 
 
-def _written(body: dict[str, Any]) -> dict[str, Any]:
-    """A chat message as `messages_to_dict` writes it."""
+def _written_of(card: CardDraft) -> dict[str, Any]:
+    """The message of a card as `messages_to_dict` writes it."""
+    return _written(chat_body(card), is_failure=failed(card))
+
+
+def _written(body: dict[str, Any], *, is_failure: bool) -> dict[str, Any]:
+    """A chat message as `messages_to_dict` writes it; the result of a tool may be a failure."""
     sort = _TYPES.get(body["role"], "chat")
     content = body.get("content")
     data: dict[str, Any] = {
@@ -201,7 +208,8 @@ def _written(body: dict[str, Any]) -> dict[str, Any]:
     if sort == "ai":
         data |= {**_called(body.get("tool_calls")), "usage_metadata": None}
     elif sort == "tool":
-        data |= {"tool_call_id": body.get("tool_call_id") or "", "artifact": None, "status": "success"}
+        status = "error" if is_failure else "success"
+        data |= {"tool_call_id": body.get("tool_call_id") or "", "artifact": None, "status": status}
     elif sort == "chat":
         data["role"] = body["role"]
     return {"type": sort, "data": data}
@@ -238,4 +246,4 @@ FORMAT = Format(
 
 
 def _own_or_written(card: CardDraft) -> dict[str, Any]:
-    return sources.envelope(card, NAME, LINE) or _written(chat_body(card))
+    return sources.envelope(card, NAME, LINE) or _written_of(card)

@@ -16,6 +16,9 @@ from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.packing.plan import target_profile_name
 
+# The code of a request for an agent that there is not.
+NO_AGENT = "agent_not_found"
+
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """On what terms a request is accepted, whatever the turn will read and write.
@@ -102,7 +105,7 @@ def _target(request: DispatchRequest, found: DispatchSituation | None, project_i
     if not agent_id.strip():
         refuse("missing_agent_id", "no agent is named")
     if found is None:
-        refuse("agent_not_found", f"no agent {agent_id!r} in project {project_id!r}")
+        refuse(NO_AGENT, f"no agent {agent_id!r} in project {project_id!r}")
     if not found.worker_target.strip():
         refuse("worker_target_missing", f"agent {agent_id!r} has no worker target", "error")
     return found

@@ -69,8 +69,7 @@ def named_caller(runtime: Runtime, agent_id: str) -> Caller:
 def _agent(runtime: Runtime, agent_id: str) -> Caller:
     places = runtime.roster.places(agent_id)
     if places is None:
-        hint = "`cbx agent list` shows the agents"
-        raise NotFound(f"no agent {agent_id!r} in project {runtime.project_id!r}", hint=hint)
+        raise runtime.roster.absent(agent_id, "`cbx agent list` shows the agents")
     card = ProfileStore(runtime.database, runtime.project_id).card(places.profile_box_id)
     return Caller(
         agent_id=agent_id,

@@ -66,7 +66,14 @@ def dispatch(
             agent_id=request.target_agent_id,
             context_box_id=request.context_box_id,
         )
-        return Dispatched(refused, refusal.message)
+        return Dispatched(refused, _explained(runtime, request, refusal))
+
+
+def _explained(runtime: Runtime, request: DispatchRequest, refusal: Refusal) -> str:
+    """Why a request is not accepted. What is read besides for that, the decision need not know."""
+    if refusal.error_code == admission.NO_AGENT:
+        return runtime.roster.absent(request.target_agent_id).message
+    return refusal.message
 
 
 def _rehearse(runtime: Runtime, request: DispatchRequest, *, queue: bool, check: Check | None) -> Dispatched:

@@ -26,6 +26,7 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.execution.heads import HeadStore
 from cardbox_cli.store.execution.inbox import InboxStore
 from cardbox_cli.store.execution.turns import TurnStore
+from cardbox_cli.store.roster import RosterStore
 from cardbox_cli.store.views.turns import TurnFilter, TurnRow, TurnViews
 
 
@@ -37,11 +38,19 @@ def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
     queued = list(turns.newest(TurnFilter(agent_id=agent_id, status=QUEUED)))
     found = queued[-1:] or list(turns.newest(TurnFilter(agent_id=agent_id), limit=1))
     if not found:
-        raise NotFound(
-            f"agent {agent_id!r} has no turn in project {turns.project_id!r}",
-            hint="`cbx agent list` shows the agents, `cbx turn list` the turns",
-        )
+        raise no_turn(turns, agent_id)
     return found[0]
+
+
+def no_turn(turns: TurnViews, agent_id: str, when: str = "") -> NotFound:
+    """That an agent has no turn, or none at some time; or that there is no such agent."""
+    roster = RosterStore(turns.database, turns.project_id)
+    if roster.find(agent_id) is None:
+        return roster.absent(agent_id)
+    return NotFound(
+        f"agent {agent_id!r} has no turn{when} in project {turns.project_id!r}",
+        hint="`cbx agent list` shows the agents, `cbx turn list` the turns",
+    )
 
 
 class TurnRequests(RecordedRequests):

@@ -26,7 +26,7 @@ from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.connections import Connection, Connections, MakeRuntime
 from cardbox_cli.execution.worker.runs.runner import CancellationToken, Outcome, Run
 from cardbox_cli.execution.worker.runs.turn_ledger import TurnLedger
-from cardbox_cli.execution.worker.trouble import shown_trouble
+from cardbox_cli.execution.worker.trouble import Once, shown_trouble
 from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
@@ -95,6 +95,7 @@ class Worker:
             connect, make_runtime, longest_pause=settings.lease_time, announce=journal.line
         )
         self._journal = journal
+        self._warn = Once(journal.line)
         self._listener = listener
         self._lock = Lock()
         self._running: list[_Running] = []
@@ -282,6 +283,7 @@ class Worker:
             self._plan.program,
             running.cancellation,
             tell=self._journal.line,
+            warn=self._warn,
         )
         self._journal.ended(project_id, run.run())
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from cardbox_cli.errors import NotFound
+from cardbox_cli.model.handwritten.wording import did_you_mean
 from cardbox_cli.model.moments import unbounded
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.rows import all_decoded, decoded_or_none
@@ -17,6 +18,8 @@ Moment = datetime | timedelta
 PAGE = 200
 COUNTED = 10_000
 """How far a count looks behind the end of a list."""
+NAMES = 1000
+"""How many names are looked at for one that is near."""
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -107,14 +110,21 @@ class ProjectStore:
         for table in tables:
             self.database.require(table)
 
-    def _found(self, item: _Item | None, what: str, name: str, hint: str) -> _Item:
-        """`item`, or NotFound for none."""
+    def _found(
+        self, item: _Item | None, what: str, name: str, hint: str, *, names: str | None = None
+    ) -> _Item:
+        """`item`, or NotFound for none, as `_absent` makes it."""
         if item is None:
-            raise self._absent(what, name, hint)
+            raise self._absent(what, name, hint, names=names)
         return item
 
-    def _absent(self, what: str, name: str, hint: str) -> NotFound:
-        return NotFound(f"no {what} {name!r} in project {self.project_id!r}", hint=hint)
+    def _absent(self, what: str, name: str, hint: str, *, names: str | None = None) -> NotFound:
+        """That nothing is called so. Where people choose the names, the query `names` gives those of about
+        that length, and one that is near is what may have been meant."""
+        known = [] if names is None else self._column(names, name=name, limit=NAMES)
+        return NotFound(
+            f"no {what} {name!r} in project {self.project_id!r}{did_you_mean(name, known)}", hint=hint
+        )
 
 
 def place(

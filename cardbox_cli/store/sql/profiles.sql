@@ -31,3 +31,11 @@ LIMIT 1
 {profile_row}
 WHERE p.project_id = %(project_id)s
 ORDER BY p.name
+
+-- name: profile_names_like
+-- Names of the project's profiles that are about as long as one, those with its first letter first.
+SELECT p.name
+FROM resource.profiles AS p
+WHERE p.project_id = %(project_id)s AND abs(length(p.name) - length(%(name)s::text)) <= 4
+ORDER BY left(p.name, 1) = left(%(name)s::text, 1) DESC, p.name
+LIMIT %(limit)s

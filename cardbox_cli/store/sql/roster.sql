@@ -143,3 +143,11 @@ FROM resource.project_agents AS r
 WHERE r.project_id = %(project_id)s AND starts_with(r.agent_id, %(beginning)s)
 ORDER BY r.agent_id
 LIMIT %(limit)s
+
+-- name: agent_ids_like
+-- Names of the project's agents that are about as long as one, those with its first letter first.
+SELECT r.agent_id
+FROM resource.project_agents AS r
+WHERE r.project_id = %(project_id)s AND abs(length(r.agent_id) - length(%(name)s::text)) <= 4
+ORDER BY left(r.agent_id, 1) = left(%(name)s::text, 1) DESC, r.agent_id
+LIMIT %(limit)s

@@ -54,3 +54,11 @@ SELECT {tool_json}
 FROM resource.tools AS o
 WHERE o.project_id = %(project_id)s AND (%(names)s::text[] IS NULL OR o.tool_name = ANY(%(names)s))
 ORDER BY o.tool_name
+
+-- name: tool_names_like
+-- Names of the project's tools that are about as long as one, those with its first letter first.
+SELECT o.tool_name
+FROM resource.tools AS o
+WHERE o.project_id = %(project_id)s AND abs(length(o.tool_name) - length(%(name)s::text)) <= 4
+ORDER BY left(o.tool_name, 1) = left(%(name)s::text, 1) DESC, o.tool_name
+LIMIT %(limit)s

@@ -326,6 +326,25 @@ def test_what_is_neither_box_nor_turn(cbx: Cbx, conversation: str) -> None:
         assert (refused.code, refused.out, refused.err.splitlines()[0]) == (code, "", message)
 
 
+def test_turns_and_boxes_by_the_options_that_render_has(cbx: Cbx, conversation: str, ran: Ran) -> None:
+    turn = ran()
+    for bare, named in (((turn,), ("--turn", turn)), ((conversation,), ("-b", conversation[-8:]))):
+        assert cbx("cost", *named, "-o", "json").json() == cbx("cost", *bare, "-o", "json").json()
+    assert cbx("cost", "--turn", "@last", "-o", "json").json()["id"] == turn
+    profiled = ("--profile", "clerk", "-o", "json")
+    assert cbx("cost", "--box", conversation, *profiled).json() == cbx("cost", conversation, *profiled).json()
+    for words, code, message in (
+        (("--turn", conversation), 3, f"error: no turn {conversation!r} in project 'p'"),
+        (("--box", turn), 3, f"error: no box {turn!r} in project 'p'"),
+        (("--turn", turn, "--box", conversation), 2, "error: name a box or a turn, or --agent or --chat"),
+        ((turn, "--turn", turn), 2, "error: name a box or a turn, or --agent or --chat"),
+        (("--turn", turn, "--profile", "clerk"), 2, "error: --profile is for boxes: a turn or a chat has its own"),
+        (("--box", conversation, "--since", "1h"), 2, "error: --since is for --agent and --chat"),
+    ):  # fmt: skip
+        refused = cbx("cost", *words)
+        assert (refused.code, refused.out, refused.err.splitlines()[0]) == (code, "", message)
+
+
 def test_other_projects_are_not_seen(cbx: Cbx, conversation: str) -> None:
     assert cbx("cost", conversation, "--project", "q").code == 3
 

@@ -524,3 +524,36 @@ class TestProfileValidate:
         for part in ("'one' stands in", "c.yaml:2", "c.yaml:3", "no file"):
             assert part in refused.err
         assert offline("profile", "validate", files[-1]).code == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        (("agent", "show", "wirter-1"), "agent"),
+        (("agent", "provision", "b", "--profile", "clrek"), "profile"),
+        (("profile", "show", "Clerks"), "profile"),
+        (("tool", "show", "lokup"), "tool"),
+        (("tool", "remove", "lookupp", "--yes"), "tool"),
+        (("render", "--agent", "writer-2"), "agent"),
+        (("cost", "--agent", "writer1"), "agent"),
+        (("why", "--agent", "writer-"), "agent"),
+        (("dispatch", "--agent", "write-1", "-c", "{box}"), "agent"),
+        (("dispatch", "--agent", "write-1", "-c", "{box}", "--dry-run"), "agent"),
+        (("delegate", "--strategy", "reuse", "--ref", "writer-l", "--instruction", "Go"), "agent"),
+        (("delegate", "--strategy", "new", "--ref", "clekr", "--instruction", "Go"), "profile"),
+    ],
+)
+def test_what_a_mistyped_name_may_have_meant(
+    cbx: Cbx, clerk: str, box_of: Callable[..., str], arguments: tuple[str, ...], kind: str
+) -> None:
+    names = {"agent": "writer-1", "profile": "clerk", "tool": "lookup"}
+    succeed(cbx("agent", "provision", names["agent"], "--profile", "clerk"))
+    succeed(cbx("tool", "add", names["tool"], "--exec", "cat"))
+    given = [word.format(box=box_of()) for word in arguments]
+    result = cbx(*given)
+    assert result.code in (3, 6)
+    assert result.err.splitlines()[0].endswith(f"in project 'p'; did you mean {names[kind]!r}?")
+    # Names of another project are nobody's business.
+    foreign = cbx("-p", "q", *given)
+    assert foreign.code in (3, 6)
+    assert "did you mean" not in foreign.err

@@ -69,7 +69,7 @@ def test_one_conversation_of_many(cbx: Cbx, folder: Path, row_counts: Callable[[
     result = cbx("card", "import", file, "--only", "2")
     assert (result.code, result.err) == (
         4,
-        "error: there is no conversation 2: the file has 2\nhint: they are numbered 0 to 1\n",
+        "error: there is no conversation 2: the file has 2\nhint: they are numbered 0 to 1; nothing was imported\n",
     )
     assert row_counts() == before
     # The rest comes beside it, and the box of the one stays.
@@ -103,6 +103,40 @@ def test_a_conversation_without_a_message_makes_no_box(cbx: Cbx, tmp_path: Path)
     assert "1 conversation, 1 card, 1 new\n1 conversation without a message left out\n" in result.err
     (tmp_path / "f.json").write_text('{"messages": []}')
     assert cbx("card", "import", str(tmp_path / "f.json"), "-o", "json").json()["boxes"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (json.dumps({"samples": [{"id": 1}, chat("one"), {"messages": []}]}), ("--at", "samples.messages")),
+        (json.dumps({"eval": {"run_id": "r"}, "samples": [{"id": 1}, chat("one"), chat()]}), ()),
+        (json.dumps({"agents": [chat(), chat("one"), {"messages": None}], "tools": []}), ()),
+        (
+            json.dumps(
+                {"attempts": [{}, {"trajectory": [], "history": chat("one")["messages"]}, {"history": []}]}
+            ),
+            (),
+        ),
+    ],
+)
+def test_the_others_are_imported_beside_one_without_messages(
+    cbx: Cbx, tmp_path: Path, text: str, options: tuple[str, ...]
+) -> None:
+    (tmp_path / "f.json").write_text(text)
+    result = cbx("card", "import", str(tmp_path / "f.json"), "-o", "json", *options)
+    assert [box["index"] for box in json.loads(succeed(result))["boxes"]] == [1]
+    assert result.err.endswith("1 conversation, 1 card, 1 new\n2 conversations without a message left out\n")
+
+
+def test_a_session_of_events_alone_makes_no_box(
+    cbx: Cbx, tmp_path: Path, row_counts: Callable[[], dict[str, int]]
+) -> None:
+    (tmp_path / "s.jsonl").write_text('{"type": "summary", "summary": "Shop", "leafUuid": "u"}\n' * 2)
+    before = row_counts()
+    result = cbx("card", "import", str(tmp_path / "s.jsonl"), "-o", "id")
+    assert (result.code, result.out) == (0, "")
+    assert result.err.endswith("0 conversations, 0 cards, 0 new\n1 conversation without a message left out\n")
+    assert row_counts() == before
 
 
 def test_cards_are_as_old_as_their_lines_and_a_command_is_no_title(cbx: Cbx, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What `render --check`, `card lint`, `pack --check` and `dispatch --check` say, where they say it, and how they end."""
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -101,6 +102,69 @@ class TestCardLint:
         feed(json.dumps([{"messages": [ASKED]}, {"messages": [ASKED, CALLED]}]))
         result = offline("card", "lint", "-", "-o", "json")
         assert [each["message"] for each in result.json()] == [f"standard input[1]: message 1: {TORN}"]
+
+    def test_of_several_files_and_folders_each_has_its_outcome(self, offline: Cbx, tmp_path: Path) -> None:
+        (tmp_path / "logs" / "deep").mkdir(parents=True)
+        for name, messages in (("a.json", [ASKED, CALLED]), ("deep/b.json", [ASKED]), ("notes.txt", [])):
+            (tmp_path / "logs" / name).write_text(json.dumps({"messages": messages}))
+        more = tmp_path / "more.jsonl.gz"
+        more.write_bytes(gzip.compress(json.dumps([ASKED, CALLED]).encode()))
+        folder, found = str(tmp_path / "logs"), f"message 1: {TORN}"
+        result = offline("card", "lint", folder, str(more), "-o", "json")
+        assert result.code == 8
+        assert [each["message"] for each in result.json()] == [
+            f"{folder}/a.json: {found}",
+            f"{more}: {found}",
+        ]
+        for name in ("a.json", "deep/b.json"):
+            assert f"{folder}/{name}: taken as openai: " in result.err
+        assert result.error["message"] == "the lint found 2 errors"
+        sound = offline("card", "lint", f"{folder}/deep", f"{folder}/deep/b.json")
+        assert (sound.code, sound.out, sound.err.splitlines()[-1]) == (0, "", "nothing found")
+
+    def test_a_file_that_is_refused_keeps_none_from_being_checked(self, offline: Cbx, tmp_path: Path) -> None:
+        (tmp_path / "a.json").write_text('{"oops')
+        (tmp_path / "b.json").write_text(json.dumps([ASKED, CALLED]))
+        files = [str(tmp_path / name) for name in ("a.json", "gone.json", "b.json")]
+        result = offline("card", "lint", *files, "-o", "json")
+        assert (result.code, [each["rule"] for each in result.json()]) == (4, ["call-without-result"])
+        assert result.err.startswith(f"error: {files[0]}:1:2: not JSON: ")
+        assert f"\nerror: no file {files[1]!r}\n" in result.err
+        assert result.error["message"] == "2 files of 3 refused, and not checked"
+        assert [(each["file"], each["code"]) for each in result.error["details"]["failed"]] == [
+            (files[0], "invalid-conversation"),
+            (files[1], "not-found"),
+        ]
+        assert offline("card", "lint", *files[1:]).code == 3
+        empty = tmp_path / "empty"
+        empty.mkdir()
+        assert "has no file that ends in .json, " in offline("card", "lint", str(empty), files[2]).err
+
+    def test_what_says_nothing_is_left_out_as_by_an_import(self, offline: Cbx, tmp_path: Path) -> None:
+        file = tmp_path / "f.jsonl"
+        file.write_text('{"type": "summary", "summary": "Shop", "leafUuid": "u"}\n')
+        left_out = "1 conversation without a message left out"
+        result = offline("card", "lint", str(file))
+        assert (result.code, result.out, result.err.splitlines()[1:]) == (0, "", [left_out, "nothing found"])
+        file.write_text(json.dumps({"samples": [{"id": 1}, {"messages": [ASKED, CALLED]}]}))
+        result = offline("card", "lint", str(file), "--at", "samples.messages", "-o", "json")
+        assert [each["rule"] for each in result.json()] == ["call-without-result"]
+        assert left_out in result.err
+        # A request without messages is refused, and one of which an entry is wrong says something.
+        for text in ('{"messages": []}', '{"model": "gpt-4o", "messages": []}'):
+            file.write_text(text)
+            assert [each["rule"] for each in offline("card", "lint", str(file), "-o", "json").json()][:1] == [
+                "no-messages"
+            ]
+
+    def test_nothing_is_said_of_an_import(self, offline: Cbx, cbx: Cbx, tmp_path: Path) -> None:
+        file = tmp_path / "f.json"
+        file.write_text(json.dumps([{"contents": [{"parts": [{"text": "x"}]}]}, {"messages": [CALLED]}]))
+        assert offline("card", "lint", str(file)).err.endswith("hint: give a file for each format\n")
+        alone = cbx("card", "import", str(file)).err
+        assert alone.endswith("hint: give a file for each format; nothing was imported\n")
+        of_several = cbx("card", "import", str(file), str(file)).err
+        assert of_several.endswith("hint: give a file for each format; nothing of this file was imported\n")
 
     def test_a_message_without_a_role_is_named(self, offline: Cbx, file: Callable[..., str]) -> None:
         strange = file({"content": "hi"}, ASKED)
@@ -219,6 +283,15 @@ class TestAsLogged:
     ) -> None:
         chat = file(ASKED, title="A chat", metadata={"stars": 5}, user={"name": "ann"})
         assert offline("card", "lint", chat, "-o", "json").json() == []
+
+    def test_a_text_where_another_provider_has_its_messages_is_a_parameter(
+        self, offline: Cbx, file: Callable[..., str]
+    ) -> None:
+        both = offline("card", "lint", file(ASKED, model="gpt-4o", input="And?"), "-o", "json")
+        [finding] = both.json()
+        assert (finding["rule"], finding["provider"], both.code) == ("parameter-unknown", "openai", 8)
+        # Beside messages that are no request it is nobody's business.
+        assert offline("card", "lint", file(ASKED, input="And?"), "-o", "json").json() == []
 
     def test_a_host_has_rules_of_its_own(self, cbx: Cbx, file: Callable[..., str]) -> None:
         long = [{**CALL, "id": "c" * 50}]

@@ -245,6 +245,25 @@ def test_a_turn_that_fails_is_no_failure_of_the_worker(cbx: Cbx, dispatch: Dispa
     assert left["diagnostics"]["stderr_tail"] == "no key\n"
 
 
+def test_a_model_of_another_provider_than_the_format_is_told_once(cbx: Cbx, dispatch: Dispatch) -> None:
+    note = (
+        "warning: the model 'claude-sonnet-4-5' is Anthropic's, and this body is in the format openai: "
+        "--format anthropic makes its own"
+    )
+    claude = ("--model", "claude-sonnet-4-5", "--drain")
+    for agent in ("clerk", "other"):
+        dispatch(agent=agent)
+    told = [line.split(" ", 1)[1] for line in work(cbx, CALLING, *claude).err.splitlines()]
+    assert told.count(note) == 1
+    turn = dispatch()
+    assert note not in work(cbx, CLIENT, *claude, "--format", "openai").err
+    # The turn's requests tell, too, whose they were.
+    assert f"note: {note.removeprefix('warning: ')}" in cbx("render", "--turn", turn, "--check").err
+    for model in ("gpt-4o", "anthropic/claude-sonnet-4-5", "llama-3"):
+        dispatch()
+        assert "warning" not in work(cbx, CLIENT, "--model", model, "--drain").err
+
+
 def test_without_work_it_ends_at_once(cbx: Cbx, dispatch: Dispatch) -> None:
     assert rests(work(cbx, CLIENT, "--once")) == []
     assert rests(work(cbx, CLIENT, "--drain")) == []

@@ -177,6 +177,26 @@ def test_every_entry_is_kept_with_its_time(case: Case) -> None:
         assert str(times[-1]).startswith("2026-01-02 03:04:")
 
 
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        (OPENHANDS, {"observation": "error"}),
+        (OPENHANDS_SDK, {"observation": {"is_error": True, "content": [{"type": "text", "text": "a.txt"}]}}),
+        (OPENHANDS_SDK, {"kind": "AgentErrorEvent", "error": "a.txt"}),
+    ],
+)
+def test_a_tool_that_failed_is_one_that_failed(
+    cbx: Cbx, tmp_path: Path, text: str, changed: dict[str, Any]
+) -> None:
+    events = json.loads(text) if text.startswith("[") else [json.loads(each) for each in text.splitlines()]
+    events = [{**each, **changed} if "observation" in each and "tool_call_id" in str(each) else each for each in events]  # fmt: skip
+    (tmp_path / "events.json").write_text(json.dumps(events))
+    box = imported(cbx, tmp_path / "events.json")
+    said = cbx("render", "--box", box, "--format", "anthropic", "--model", "m", "-o", "json").json()
+    [result] = [block for each in said["messages"] for block in each["content"] if "tool_use_id" in block]
+    assert (result["content"], result["is_error"]) == ("a.txt", True)
+
+
 def test_branches_of_a_session_are_boxes_of_their_own(cbx: Cbx, tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_text(PI)
     main, other = lines_of(cbx("card", "import", str(tmp_path / "s.jsonl"), "-o", "id"))

@@ -136,6 +136,10 @@ def test_what_letta_says_comes_through(cbx: Cbx) -> None:
         "content"
     ][0]
     assert thought == {"type": "thinking", "thinking": "Let me look.", "signature": "c2lnbmVk"}
+    messages = rendered(cbx, "letta.af", "anthropic", "--model", "claude-sonnet-4-5")["messages"]
+    results = [block for each in messages for block in each["content"] if "tool_use_id" in block]
+    failed = [(block["tool_use_id"], block.get("is_error", False)) for block in results]
+    assert failed == [("c1", False), ("c2", True), ("c3", True)]
 
 
 @pytest.mark.parametrize("name", LANGCHAIN)

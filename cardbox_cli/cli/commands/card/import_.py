@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typer import Exit, Option
 
+from cardbox_cli.cli.parameters.conversation_files import Refused, conversation_files, one_by_one
 from cardbox_cli.cli.parameters.inputs import opened, source_name
-from cardbox_cli.cli.parameters.large_files import end_of_lines, files_in, is_packed, open_file
+from cardbox_cli.cli.parameters.large_files import end_of_lines, is_packed, open_file
 from cardbox_cli.cli.parameters.options import AUTO, ConversationFiles, MessagesKey, SourceFormat
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.parameters.worker_environment import own_turn
@@ -25,7 +26,7 @@ from cardbox_cli.conversations.conversation import Conversation
 from cardbox_cli.conversations.formats.registry import choose_format, format_named
 from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.conversations.json_files.window import Source
-from cardbox_cli.errors import CbxError, Conflict, InvalidConversation, InvalidInput, NotFound, UsageError
+from cardbox_cli.errors import InvalidCard, InvalidConversation, UsageError
 from cardbox_cli.model.ids import unique
 from cardbox_cli.model.text.escaping import flat
 from cardbox_cli.model.text.quantities import count
@@ -34,10 +35,6 @@ if TYPE_CHECKING:
     from cardbox_cli.conversations.importing import Imported, ImportedBox
 
 
-# What the conversation files of a folder end in.
-_SUFFIXES = (".json", ".jsonl", ".ndjson", ".traj", ".af", ".eval", ".har")
-# What is wrong with one file, and says nothing of the others.
-_OF_A_FILE = (InvalidInput, NotFound, Conflict)
 # How often a followed file is looked at, in seconds, and which part of the time importing it may take.
 _LOOK_EVERY = 0.5
 _SHARE = 0.25
@@ -92,7 +89,7 @@ def command(
         _check_can_follow(files[0])
         _Import(files[0], options).follow()
     else:
-        found = files_in(files, _SUFFIXES)
+        found = conversation_files(files)
         if len(found) == 1:
             _import_one(found[0], options)
         else:
@@ -119,26 +116,26 @@ def _import_one(file: str, options: _Options) -> None:
 def _import_all(files: Sequence[str], options: _Options, *, keep_going: bool) -> None:
     """Import files, one after the other, and show what became of all of them."""
     boxes: list[ImportedBox] = []
-    failures: list[tuple[str, CbxError]] = []
-    for number, file in enumerate(files, 1):
+
+    def take(file: str, which: str) -> None:
         importing = _Import(file, options)
-        try:
-            imported = importing.once(f"{number}/{len(files)}")
-        except _OF_A_FILE as exc:
-            failures.append((file, exc))
-            if not keep_going:
-                break
-            announce(f"error: {exc.message}")
-        else:
-            boxes += imported.boxes
-            importing.sum_up(imported, named=True)
-    _show(boxes, failures)
-    if failures and not keep_going:
-        _tell_rest(len(files), boxes, failures[0][0])
-        raise failures[0][1]
-    if failures:
-        announce(f"{count(len(failures), 'file')} of {len(files)} refused, and not imported")
-        raise Exit(failures[0][1].exit_code)
+        imported = importing.once(which)
+        boxes.extend(imported.boxes)
+        importing.sum_up(imported, named=True)
+
+    def refuse(refused: Refused) -> bool:
+        if keep_going:
+            announce(f"error: {refused.error.message}")
+        return keep_going
+
+    refused = one_by_one(files, take, refuse=refuse)
+    _show(boxes, refused)
+    if refused and not keep_going:
+        _tell_rest(len(files), boxes, refused[0].file)
+        raise refused[0].error
+    if refused:
+        announce(f"{count(len(refused), 'file')} of {len(files)} refused, and not imported")
+        raise Exit(refused[0].error.exit_code)
 
 
 def _tell_rest(total: int, boxes: Sequence["ImportedBox"], refused: str) -> None:
@@ -183,6 +180,10 @@ class _Import:
                 bar(f"importing {which}".strip(), os.fstat(file.fileno()).st_size, in_bytes=True) as heard,
             ):
                 imported = self._take(Source(file, self._name, heard=heard))
+        except (InvalidConversation, InvalidCard) as exc:
+            nothing = "nothing of this file was imported" if which else "nothing was imported"
+            exc.hint = exc.hint and f"{exc.hint}; {nothing}"
+            raise
         except KeyboardInterrupt:
             raise KeyboardInterrupt("nothing is half-done; the same command imports the file") from None
         return imported
@@ -261,10 +262,9 @@ class _Import:
             announce(f"{count(imported.replaced_characters, 'character')} replaced by U+FFFD")
 
 
-def _show(boxes: "Sequence[ImportedBox]", failures: Sequence[tuple[str, CbxError]] = ()) -> None:
-    failed = [{"file": file, "code": exc.code, "message": exc.message} for file, exc in failures]
+def _show(boxes: "Sequence[ImportedBox]", refused: Sequence[Refused] = ()) -> None:
     output.emit(
-        {"boxes": boxes, "failed": failed},
+        {"boxes": boxes, "failed": [each.shown for each in refused]},
         table=lambda: print_table(_IMPORTED, boxes),
         ids=unique(box.box_id for box in boxes),
     )

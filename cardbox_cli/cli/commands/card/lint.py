@@ -1,16 +1,19 @@
-"""`cbx card lint`: what a provider would refuse in a conversation file. Needs no database."""
+"""`cbx card lint`: what a provider would refuse in conversation files. Needs no database."""
 
-from collections.abc import Container
-from typing import Annotated
+import os
+from collections.abc import Container, Sequence
+from typing import Annotated, NamedTuple
 
 from typer import Option
 
+from cardbox_cli.cli.parameters.conversation_files import Refused, conversation_files, one_by_one
 from cardbox_cli.cli.parameters.inputs import source_name
 from cardbox_cli.cli.parameters.large_files import open_file
-from cardbox_cli.cli.parameters.options import AUTO, ConversationFile, MessagesKey, SourceFormat
+from cardbox_cli.cli.parameters.options import AUTO, ConversationFiles, MessagesKey, SourceFormat
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.terminal.reports.findings import answer
+from cardbox_cli.cli.terminal.progress import bar
+from cardbox_cli.cli.terminal.reports.findings import answer, show
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.lint.schema import UNKNOWN
@@ -19,16 +22,19 @@ from cardbox_cli.conversations.containers.archives import unzipped
 from cardbox_cli.conversations.formats.registry import choose_format, format_named
 from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.conversations.json_files.window import Source
+from cardbox_cli.errors import InvalidInput, NotFound
+from cardbox_cli.model.text.quantities import count
 
 
 @verb(
     "cbx card lint chat.json",
     "cbx card lint runs.jsonl --format anthropic",
+    "cbx card lint conversations/ more.jsonl.gz",
     "cbx card lint request.json -o json | jq -r '.[].message'",
     "cbx card lint request.json --provider openai-compatible",
 )
 def command(
-    file: ConversationFile,
+    files: ConversationFiles,
     from_: SourceFormat = AUTO,
     format_: Annotated[
         str | None,
@@ -51,33 +57,82 @@ def command(
 
     A request in the provider's own format is checked as it was logged: what cbx would mend when it renders is
     an error, too. Any other conversation is checked as the request that its cards make, with the model and
-    the tools that stand beside its messages.
+    the tools that stand beside its messages. Of several files all are checked, whatever is wrong with one.
     """
-    wanted = None if from_ == AUTO else from_
-    answer(_findings(file, wanted, format_, at, UNKNOWN if allow_unknown else ()))
+    asked = _Asked(None if from_ == AUTO else from_, format_, at, UNKNOWN if allow_unknown else ())
+    found = conversation_files(files)
+    if len(found) == 1:
+        answer(_findings(found[0], asked))
+    else:
+        _lint_all(found, asked)
 
 
-def _findings(
-    file: str, wanted: str | None, format_: str | None, at: str | None, warned: Container[str]
-) -> list[LintFinding]:
-    from cardbox_cli.conversations.linting import lint_conversation, provider_beside
+class _Asked(NamedTuple):
+    """What is asked of every file: the format that it is in, whose rules count, the key of its messages, and
+    which rules only warn."""
 
-    with open_file(file) as plain, unzipped(plain, source_name(file)) as opened:
-        documents = Documents(Source(opened, source_name(file)))
-        module, evidence = choose_format(wanted, documents)
-        own = module.provider
-        findings: list[LintFinding] = []
-        providers: set[str] = set()
-        for conversation in module.read(documents, at=at):
-            # In a log of requests each is in the format of the provider that it was sent to.
-            is_sent = conversation.format != module.name
-            named = provider_beside(conversation) if wanted is None and not is_sent else None
-            provider = format_ or named or format_named(conversation.format).provider
-            providers.add(provider)
-            findings += lint_conversation(conversation, provider, session().project_id, warned=warned)
-        if wanted is None:
-            others = (
-                "" if providers <= {own} or format_ else f", checked for {' and '.join(sorted(providers))}"
-            )
-            announce(f"taken as {module.name}: {evidence}{others}")
-        return findings
+    source_format: str | None
+    provider: str | None
+    at: str | None
+    warned: Container[str]
+
+
+def _lint_all(files: Sequence[str], asked: _Asked) -> None:
+    """Check files, one after the other, and show what is found in all of them."""
+    findings: list[LintFinding] = []
+
+    def refuse(refused: Refused) -> bool:
+        announce(f"error: {refused.error.message}")
+        return True
+
+    refused = one_by_one(
+        files, lambda file, which: findings.extend(_findings(file, asked, which)), refuse=refuse
+    )
+    if not refused:
+        answer(findings)
+        return
+    show(findings)
+    # Worse than findings: nobody knows what is in these.
+    kind = NotFound if all(isinstance(each.error, NotFound) for each in refused) else InvalidInput
+    raise kind(
+        f"{count(len(refused), 'file')} of {len(files)} refused, and not checked",
+        details={"failed": [each.shown for each in refused]},
+    )
+
+
+def _findings(file: str, asked: _Asked, which: str = "") -> list[LintFinding]:
+    """What is found in a file. `which` of several it is: then what is said of it begins with its name."""
+    name = source_name(file)
+    with (
+        open_file(file) as plain,
+        unzipped(plain, name) as opened,
+        bar(f"checking {which}".strip(), os.fstat(opened.fileno()).st_size, in_bytes=True) as heard,
+    ):
+        return _findings_in(Documents(Source(opened, name, heard=heard)), asked, f"{name}: " if which else "")
+
+
+def _findings_in(documents: Documents, asked: _Asked, lead: str) -> list[LintFinding]:
+    from cardbox_cli.conversations.linting import is_unsaid, lint_conversation, provider_beside
+
+    wanted, project_id = asked.source_format, session().project_id
+    module, evidence = choose_format(wanted, documents)
+    findings: list[LintFinding] = []
+    providers: set[str] = set()
+    unsaid = 0
+    for conversation in module.read(documents, at=asked.at):
+        if is_unsaid(conversation):
+            unsaid += 1
+            continue
+        # In a log of requests each is in the format of the provider that it was sent to.
+        is_sent = conversation.format != module.name
+        named = provider_beside(conversation) if wanted is None and not is_sent else None
+        provider = asked.provider or named or format_named(conversation.format).provider
+        providers.add(provider)
+        findings += lint_conversation(conversation, provider, project_id, warned=asked.warned)
+    if wanted is None:
+        is_own = asked.provider is not None or providers <= {module.provider}
+        others = "" if is_own else f", checked for {' and '.join(sorted(providers))}"
+        announce(f"{lead}taken as {module.name}: {evidence}{others}")
+    if unsaid:
+        announce(f"{lead}{count(unsaid, 'conversation')} without a message left out")
+    return findings

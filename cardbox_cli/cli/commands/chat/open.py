@@ -13,13 +13,12 @@ from typer import Option
 
 from cardbox_cli.cli.parameters import composing, working
 from cardbox_cli.cli.parameters.options import ChatKey
-from cardbox_cli.cli.parameters.types import PROFILE, REQUEST_FORMAT
+from cardbox_cli.cli.parameters.types import PROFILE
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.shell.lines import LEAVE, Shell, script
 from cardbox_cli.cli.shell.prompt import Matches
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.chats import check_key
 from cardbox_cli.model.text.escaping import one_line, spelled
@@ -37,9 +36,7 @@ def command(
         str | None,
         Option(click_type=PROFILE, help="The system prompt, model and tools of this profile, too."),
     ] = None,
-    format_: Annotated[
-        str, Option("--format", "-f", click_type=REQUEST_FORMAT, help="The request's, as of `cbx render`.")
-    ] = DEFAULT,
+    format_: working.RequestFormat = None,
     answers: working.AnswersRead = "auto",
     env: working.Variables = None,
     tools: working.ToolsFile = None,

@@ -11,7 +11,7 @@ from cardbox_cli.cli.boundary import INTERRUPTED
 from cardbox_cli.cli.commands.chat.talking import room_of
 from cardbox_cli.cli.parameters import composing, working
 from cardbox_cli.cli.parameters.options import ChatKey
-from cardbox_cli.cli.parameters.types import PROFILE, REQUEST_FORMAT
+from cardbox_cli.cli.parameters.types import PROFILE
 from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.runtime import connecting
 from cardbox_cli.cli.session import announce, session
@@ -19,7 +19,6 @@ from cardbox_cli.cli.stopping import stopped_by_signals
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.streaming import Streaming
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.errors import Busy, Findings, UsageError
 from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.settings import Settings, settings_from
@@ -45,9 +44,7 @@ def command(
     wait: Annotated[
         bool, Option("--wait/--no-wait", help="Wait while another run has the chat; else exit 6.")
     ] = True,
-    format_: Annotated[
-        str, Option("--format", "-f", click_type=REQUEST_FORMAT, help="The request's, as of `cbx render`.")
-    ] = DEFAULT,
+    format_: working.RequestFormat = None,
     answers: working.AnswersRead = "auto",
     env: working.Variables = None,
     tools: working.ToolsFile = None,

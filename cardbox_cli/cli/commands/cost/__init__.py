@@ -10,7 +10,7 @@ from typer import Argument, Option
 from cardbox_cli.cli.commands.cost.budget import BUDGET, Budget
 from cardbox_cli.cli.parameters import composing
 from cardbox_cli.cli.parameters.options import MOST, Since
-from cardbox_cli.cli.parameters.types import AGENT, BOX_OR_TURN, CHAT, FILE, HTML, PROFILE, OneOf
+from cardbox_cli.cli.parameters.types import AGENT, BOX, BOX_OR_TURN, CHAT, FILE, HTML, PROFILE, TURN, OneOf
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.cost.account import GROUPINGS, Grouping, account_of
@@ -38,6 +38,12 @@ def command(
             help="A turn: the requests of its steps. Or a box: those that its answers were given to. An id, "
             "4 or more characters of its beginning or end, or @last for the last box.",
         ),
+    ] = None,
+    turn: Annotated[
+        str | None, Option(click_type=TURN, help="A turn, also the last one: --turn @last.")
+    ] = None,
+    box: Annotated[
+        str | None, Option("--box", "-b", click_type=BOX, help="A box, where it must be one.")
     ] = None,
     agent: Annotated[
         str | None, Option(click_type=AGENT, help="The turns of this agent: of --since, else the last 20.")
@@ -84,24 +90,27 @@ def command(
     Findings name what was wasted, each with a stable code, the cards that prove it and the command that
     mends it. Nothing is changed.
     """
-    if sum(each is not None for each in (source, agent, chat)) != 1:
+    if sum(each is not None for each in (source, turn, box, agent, chat)) != 1:
         raise UsageError("name a box or a turn, or --agent or --chat", hint="`cbx turn list` shows the turns")
-    if since is not None and source is not None:
+    if since is not None and agent is None and chat is None:
         raise UsageError("--since is for --agent and --chat", hint="leave it out")
+    from cardbox_cli.cli.commands.cost import source as sources
     from cardbox_cli.cli.commands.cost.page import Page, print_cost
     from cardbox_cli.cli.commands.cost.price_file import read_prices
-    from cardbox_cli.cli.commands.cost.source import Costed, costed_agent, costed_chat, costed_source
 
     known = read_prices(prices)
     options = composing.options(model=model, is_composed=False)
     with session().database() as database, database.snapshot():
-        costed: Costed
         if agent is not None:
-            costed = costed_agent(database, agent, since, options, profile)
+            costed = sources.costed_agent(database, agent, since, options, profile)
         elif chat is not None:
-            costed = costed_chat(database, chat, since, options, profile)
+            costed = sources.costed_chat(database, chat, since, options, profile)
+        elif turn is not None:
+            costed = sources.costed_turn(database, turn, options, profile)
+        elif box is not None:
+            costed = sources.costed_box(database, box, options, profile)
         else:
-            costed = costed_source(database, source or "", options, profile)
+            costed = sources.costed_source(database, source or "", options, profile)
     account = account_of(costed.series)
     print_cost(
         costed, account, Page(by=cast(Grouping, by), top=top, prices=known, is_picture=format_ == HTML)

@@ -17,6 +17,7 @@ from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.execution.requests.recorded import RecordedRequests
 from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.execution.requests.series import sent_by_turn
+from cardbox_cli.execution.requests.steps import no_turn
 from cardbox_cli.model.text.command_lines import command_line
 from cardbox_cli.model.text.quantities import count
 from cardbox_cli.store.connection.database import Database
@@ -40,22 +41,29 @@ class Costed(msgspec.Struct, frozen=True, kw_only=True):
 
 def costed_source(database: Database, given: str, options: ComposeOptions, profile: str | None) -> Costed:
     """The requests of a turn, or of a box. Raises NotFound for what is neither."""
-    requests = Requests(database, session().project_id, options=options, format=None, profile=profile)
     if not given.startswith(_TURN):
         try:
-            return _of_box(requests, given, profile)
+            return costed_box(database, given, options, profile)
         except NotFound:
             if given == LAST:
                 raise
     _refuse_profile(profile)
-    turns = ResolvingTurns(database, session().project_id)
     try:
-        turn = turns.get(turns.resolve(given))
+        turn_id = ResolvingTurns(database, session().project_id).resolve(given)
     except NotFound:
         raise NotFound(
             f"no box or turn {given!r} in project {session().project_id!r}",
             hint="`cbx box list` and `cbx turn list` show the newest",
         ) from None
+    return costed_turn(database, turn_id, options, profile)
+
+
+def costed_turn(database: Database, given: str, options: ComposeOptions, profile: str | None) -> Costed:
+    """The requests of a turn's steps. Raises NotFound."""
+    _refuse_profile(profile)
+    requests = Requests(database, session().project_id, options=options, format=None)
+    turns = ResolvingTurns(database, session().project_id)
+    turn = turns.get(turns.resolve(given))
     return Costed(
         kind="turn",
         id=turn.agent_turn_id,
@@ -75,11 +83,7 @@ def costed_agent(
     where = TurnFilter(agent_id=agent, since=first)
     found = list(turns.newest(where, limit=None if since else _LAST))[::-1]
     if not found:
-        raise NotFound(
-            f"agent {agent!r} has no turn{'' if since is None else f' since {since}'} in project "
-            f"{session().project_id!r}",
-            hint="`cbx agent list` shows the agents, `cbx turn list` the turns",
-        )
+        raise no_turn(turns, agent, "" if since is None else f" since {since}")
     announce(f"note: agent {agent!r}: {count(len(found), 'turn')}")
     series = [sent for turn in found for sent in _of_turn(database, requests, turn, options)]
     return Costed(kind="agent", id=agent, series=series, profile=_profile_of(database, found[-1]))
@@ -138,7 +142,9 @@ def _next(recorded: RecordedRequests, requests: Requests) -> list[Sent]:
     return [Sent(request=shown.request, provider=provider_of(shown.format))]
 
 
-def _of_box(requests: Requests, given: str, profile: str | None) -> Costed:
+def costed_box(database: Database, given: str, options: ComposeOptions, profile: str | None) -> Costed:
+    """The requests that the answers in a box were given to. Raises NotFound."""
+    requests = Requests(database, session().project_id, options=options, format=None, profile=profile)
     shown = requests.of_boxes([given], by_model=True)
     series = conversation(shown.request, provider_of(shown.format))
     if len(series) > 1:

@@ -15,7 +15,6 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.reports.turns import refuse
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_table
 from cardbox_cli.cli.terminal.word_diff import compared
-from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import DEFAULT_OPTIONS
 from cardbox_cli.errors import Conflict, Findings
 from cardbox_cli.model.ids import short_id
@@ -62,7 +61,7 @@ def program_of(
         command,
         where,
         run.settings,
-        format=DEFAULT if asked is None else asked.format,
+        format=None if asked is None else asked.format,
         answers="auto",
         options=DEFAULT_OPTIONS,
         timeout=600,

@@ -9,12 +9,11 @@ from typer import Option
 from cardbox_cli.cli.boundary import INTERRUPTED
 from cardbox_cli.cli.commands.worker.journal import Journal
 from cardbox_cli.cli.parameters import composing, working
-from cardbox_cli.cli.parameters.types import REQUEST_FORMAT, Seconds
+from cardbox_cli.cli.parameters.types import Seconds
 from cardbox_cli.cli.runtime import connecting, wired
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.stopping import stopped_by_signals
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import MAX_STEPS, Settings, settings_from
 from cardbox_cli.store.connection.target import Target
@@ -52,9 +51,7 @@ def command(
     target: Annotated[
         str, Option(metavar="T", help="The worker target whose agents it serves.")
     ] = "worker_generic",
-    format_: Annotated[
-        str, Option("--format", "-f", click_type=REQUEST_FORMAT, help="The request's, as of `cbx render`.")
-    ] = DEFAULT,
+    format_: working.RequestFormat = None,
     answers: working.AnswersRead = "auto",
     env: working.Variables = None,
     tools: working.ToolsFile = None,

@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
 def answer(findings: "list[LintFinding]") -> None:
     """Print the findings as the answer of a command. Raises Findings where one is an error."""
+    show(findings)
+    refuse(findings, hint=None)
+
+
+def show(findings: "list[LintFinding]") -> None:
+    """Print the findings as the answer of a command, whatever they are."""
     output.emit_items(
         findings, table=lambda: _print_text(findings), item_id=lambda found: found.card_id or ""
     )
-    refuse(findings, hint=None)
 
 
 def tell(findings: "list[LintFinding]") -> None:

@@ -21,7 +21,8 @@ from cardbox_cli.settings import MAX_STEPS, MAX_TOOL_CALLS, STDERR_KEPT, TURN_TI
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
     """What answers for the model: a command, the format that it reads, how requests are composed for it, and
-    its limits, time in seconds: `timeout` for each call of it, `turn_time` for the run of a turn.
+    its limits, time in seconds: `timeout` for each call of it, `turn_time` for the run of a turn. The format
+    may be one that nobody named.
 
     `answers` says how its output is read, `max_tool_calls` how many tools one answer may call, `tools` what
     answers these. `environment` is all that its commands get besides what the turn sets, `stderr_kept` how
@@ -31,6 +32,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     command: str
     format: str = DEFAULT
+    format_named: bool = True
     options: ComposeOptions = DEFAULT_OPTIONS
     timeout: float = 600
     max_steps: int = MAX_STEPS.default

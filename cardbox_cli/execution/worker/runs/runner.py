@@ -13,6 +13,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
+from cardbox_cli.context.formats import of_another
 from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
 from cardbox_cli.execution.queue.must_end_with import NOT_OFFERED
 from cardbox_cli.execution.requests.completeness import INCOMPLETE, READ
@@ -112,7 +113,7 @@ def _without(gone: NotFound) -> _Failed:
 
 class Run(Generic[_State]):
     """One run of what a ledger has. `attempt` gives it a database, and `tell` is told, in a line or more, of
-    commands that fail."""
+    commands that fail. `warn` is told before each request of what may make them, and others, fail."""
 
     def __init__(
         self,
@@ -122,12 +123,14 @@ class Run(Generic[_State]):
         cancellation: CancellationToken,
         *,
         tell: Callable[[str], None] = lambda text: None,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._attempt = attempt
         self._ledger = ledger
         self._program = program
         self._cancellation = cancellation
         self._tell = tell
+        self._warn = warn
         self._steps = 0
         self._until = time.monotonic() + program.turn_time
 
@@ -184,12 +187,18 @@ class Run(Generic[_State]):
             raise _Failed(NOT_OFFERED, str(exc)) from exc
         except InvalidInput as exc:
             raise _Failed("invalid_request", f"the request cannot be stored: {exc.message}") from exc
+        self._check_format(step.asked.request.model)
         ran = self._run(program.command, step.asked.body, turn, step.step_id, program.timeout)
         if not ran.succeeded:
             raise _Failed(*why_failed(ran, None, program.timeout), details=diagnostics(ran))
         end = self._store_answer(turn, step, ran)
         self._steps += 1
         return self._ended(end)
+
+    def _check_format(self, model: str | None) -> None:
+        note = None if self._program.format_named else of_another(model, self._program.format)
+        if note is not None:
+            self._warn(f"warning: {note}")
 
     def _store_answer(self, turn: _State, step: BegunStep, ran: Ran) -> End | None:
         rules = self._program.answer_rules
