@@ -65,6 +65,13 @@ def answered_by(item: Part) -> Answered | None:
     return Answered(call_id) if call_id else None
 
 
+def _is_exact(item: Part) -> bool:
+    """Whether a call of a function, or the result of one, has nothing beside what each must have."""
+    if item["type"] == "function_call":
+        return len(item) == 4
+    return item["type"] == "function_call_output" and len(item) == 3 and text_at(item, "output") is not None
+
+
 def words_of_item(item: Part) -> str:
     """The text of an item as a reader wants it."""
     name = kind_of(item)
@@ -229,6 +236,7 @@ PARTING = Parting(
     other_answer=_of_custom,
     has_detail=True,
     has_refusals=True,
+    is_exact=_is_exact,
     lost=lost,
     text=text_alone,
 )
