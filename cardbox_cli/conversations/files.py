@@ -124,7 +124,7 @@ def _may_hold_lists(item: Any, shapes: Sequence[MessageShape]) -> bool:
         return isinstance(item, list | LazyList)
     if type(item.get("role")) is str:
         return False
-    return any(type(value) in _HOLDERS for value in item.values()) or any(
+    return not _HOLDERS.isdisjoint(map(type, item.values())) or any(
         shape.takes_text and shape.key in item for shape in shapes
     )
 
