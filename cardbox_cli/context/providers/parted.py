@@ -90,7 +90,7 @@ def text_alone(role: str, part: Part) -> str | None:
 class _Sorted(NamedTuple):
     """A part, the type of the card that it makes, its text, and the call that it is or answers.
 
-    `is_exact`: the part is what the card's fields make of the rest, whatever stands in the part.
+    `is_exact`: the card's fields make just this part of what stands here beside it.
     """
 
     sort: str
