@@ -83,7 +83,11 @@ def _values_in(document: Document, is_message: Callable[[Any], bool], depth: int
         yield document
         return
     for index, item in enumerate(_parts(value)):
-        yield from _values_in(Document(f"{place}[{index}]", item), is_message, depth + 1)
+        part = Document(f"{place}[{index}]", item)
+        if is_list(item):
+            yield from _values_in(part, is_message, depth + 1)
+        else:
+            yield part
 
 
 def lists_within(

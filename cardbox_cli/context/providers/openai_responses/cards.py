@@ -56,7 +56,7 @@ def _gather(items: Iterable[Any]) -> Iterator[tuple[int, Any]]:
 
 
 def _is_assistants(item: Any) -> bool:
-    return _is_item(item) and role_of_item(item) == "assistant"
+    return role_of_item(item) == "assistant" and _is_item(item)
 
 
 def _run(message: Any) -> list[Any] | None:

@@ -37,17 +37,19 @@ def kind_of(item: Any) -> str:
 
 def role_of_item(item: Any) -> str:
     """Whose item it is: system, user (who also brings the tools' results) or assistant."""
-    name, role = kind_of(item), text_at(item, "role")
-    if name == "message":
-        return "system" if role in ("system", "developer") else "assistant" if role == "assistant" else "user"
-    return "user" if name in _ANSWERS else "assistant"
+    name = kind_of(item)
+    if name != "message":
+        return "user" if name in _ANSWERS else "assistant"
+    role = text_at(item, "role")
+    return "system" if role in ("system", "developer") else "assistant" if role == "assistant" else "user"
 
 
 def call_of(item: Part) -> dict[str, Any] | None:
     """The tool call that an item is."""
-    sort, name, call_id = kind_of(item), text_at(item, "name"), text_at(item, "call_id")
+    name, call_id = text_at(item, "name"), text_at(item, "call_id")
     if not name or not call_id:
         return None
+    sort = kind_of(item)
     if sort == "function_call" and text_at(item, "arguments") is not None:
         return {
             "id": call_id,
