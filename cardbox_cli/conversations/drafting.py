@@ -54,7 +54,7 @@ def drafts_of(conversation: Conversation, project_id: str) -> Iterator[Drafted]:
             yield Drafted(each.entry, [], exc.message.removeprefix(f"{each.entry.place}: "))
             continue
         name = (each.entry.position, each.canonical)
-        yield Drafted(each.entry, list(_with_ids(cards, ids, name)))
+        yield Drafted(each.entry, _with_ids(cards, ids, name))
 
 
 def is_left_out(conversation: Conversation) -> bool:
@@ -292,23 +292,24 @@ def _with_ids(
     ids: _Ids,
     name: tuple[str | bytes, ...],
     created_at: datetime | None = None,
-) -> Iterator[CardDraft]:
+) -> list[CardDraft]:
     """The cards of one entry with their ids and their time; several get a group.
 
     Results that failed have ids that say so: under the others they were stored without a word of it.
     """
     name = (*name, FAILED) if any(FAILED in card.metadata for card in cards) else name
-    group = {"source_group": ids.groups.hex(*name)} if len(cards) > 1 else {}
-    for part, card in enumerate(cards):
-        yield CardDraft(
+    if len(cards) == 1:
+        return [msgspec.structs.replace(cards[0], card_id=ids.cards.hex(*name), created_at=created_at)]
+    group = {"source_group": ids.groups.hex(*name)}
+    return [
+        msgspec.structs.replace(
+            card,
             card_id=ids.cards.hex(*name, str(part)) if part else ids.cards.hex(*name),
-            content=card.content,
-            metadata={**group, **card.metadata} if group else card.metadata,
-            tool_calls=card.tool_calls,
-            tool_call_id=card.tool_call_id,
-            ttl_seconds=card.ttl_seconds,
+            metadata={**group, **card.metadata},
             created_at=created_at,
         )
+        for part, card in enumerate(cards)
+    ]
 
 
 def _version(project_id: str, key: _Key, number: int) -> str:

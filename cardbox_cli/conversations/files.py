@@ -120,7 +120,11 @@ def _values_in(document: Document, is_message: Callable[[Any], bool], depth: int
         yield document
         return
     for index, item in enumerate(_parts(value)):
-        yield from _values_in(Document(f"{place}[{index}]", item), is_message, depth + 1)
+        part = Document(f"{place}[{index}]", item)
+        if is_list(item):
+            yield from _values_in(part, is_message, depth + 1)
+        else:
+            yield part
 
 
 def lists_within(
@@ -161,7 +165,7 @@ def _may_hold_lists(item: Any, shapes: Sequence[MessageShape]) -> bool:
         return isinstance(item, list | LazyList)
     if type(item.get("role")) is str:
         return False
-    return any(type(value) in _HOLDERS for value in item.values()) or any(
+    return not _HOLDERS.isdisjoint(map(type, item.values())) or any(
         shape.takes_text and shape.key in item for shape in shapes
     )
 

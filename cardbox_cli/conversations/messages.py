@@ -4,11 +4,11 @@ One format for all providers; what a message of theirs is stands in their record
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
-from cardbox_cli.context.providers.provider import Provider, has_role, no_problem
+from cardbox_cli.context.providers.provider import Provider, has_role, no_calls, no_problem
 from cardbox_cli.context.providers.registry import providers
 from cardbox_cli.context.sources import MESSAGE, envelope, imported_card, keep
 from cardbox_cli.conversations.conversation import (
@@ -170,15 +170,20 @@ class _Files:
         content = message.get("content") if isinstance(message, dict) else None
         if not isinstance(content, list) or message.get("tool_calls"):
             return
-        others = [each for each in providers() if each is not self._provider]
         for number, part in enumerate(content):
-            other = next((each for each in others if each.files.calls(part)), None)
+            other = next((each for each in self._others if each.files.calls(part)), None)
             if other is not None:
                 raise InvalidConversation(
                     f"{place}: content[{number}] is a tool's call or result as in the format {other.name}, "
                     f"and the file is in the format {self._provider.name}",
                     hint="write all of a conversation in one format",
                 )
+
+    @cached_property
+    def _others(self) -> list[Provider]:
+        """The other providers whose calls and results are parts of a message's content."""
+        others = (each for each in providers() if each is not self._provider)
+        return [each for each in others if each.files.calls is not no_calls]
 
     def _checked(self, entry: FileEntry) -> Any:
         message, files = entry.value, self._files

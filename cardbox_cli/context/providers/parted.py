@@ -6,7 +6,6 @@ hold them (`context/sources`). What the parts mean stands in the format's own fo
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
@@ -50,6 +49,8 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
     of that of a function's. `has_detail`: an image says how closely to look; `names_results`: a result names
     its tool; `has_refusals`: a refusal is no text.
 
+    `is_exact` tells the calls and results that hold nothing but what a card's fields do, so that `make` gives
+    them back as they are; of all others this is found out by making them.
     `lost` says what the chat form leaves out of a part that is neither thinking nor known here alone.
     `text` is the text that a part of a role's message is and nothing else, None for any other: such a part is
     what `make` gives of the text alone.
@@ -70,6 +71,7 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
     has_detail: bool = False
     names_results: bool = False
     has_refusals: bool = False
+    is_exact: Callable[[Part], bool] = lambda _: False
     lost: Callable[[Part], Iterable[str]] = lambda _: ()
     text: Callable[[str, Part], str | None] = lambda role, part: None
 
@@ -86,11 +88,15 @@ def text_alone(role: str, part: Part) -> str | None:
 
 
 class _Sorted(NamedTuple):
-    """A part, the type of the card that it makes, its text, and the call that it is or answers."""
+    """A part, the type of the card that it makes, its text, and the call that it is or answers.
+
+    `is_exact`: the card's fields make just this part of what stands here beside it.
+    """
 
     sort: str
     part: Part
     text: str = ""
+    is_exact: bool = False
     call: dict[str, Any] | None = None
     answers: str | None = None
 
@@ -119,15 +125,17 @@ def _sorted(parting: Parting, role: str, parts: Sequence[Part]) -> Iterator[_Sor
 
     for part in parts:
         if (text := parting.text(role, part)) is not None:
-            yield _Sorted(_TYPES[role], part, text)
+            yield _Sorted(_TYPES[role], part, text, is_exact=True)
             continue
         call = parting.call(part) if role == "assistant" else None
         answered = parting.answered(part) if role == "user" else None
         if call is not None:
             name = call.get("function", {}).get("name", "")
-            yield _Sorted(THOUGHT, part, call={**call, "id": identified(call["id"], name)})
+            call["id"] = identified(call["id"], name)
+            yield _Sorted(THOUGHT, part, is_exact=parting.is_exact(part), call=call)
         elif answered is not None:
-            yield _Sorted(TOOL_RESULT, part, parting.words(part), answers=identified(*answered))
+            words, is_exact = parting.words(part), parting.is_exact(part)
+            yield _Sorted(TOOL_RESULT, part, words, is_exact, answers=identified(*answered))
         elif role != "assistant" or parting.is_plain(part):
             yield _Sorted(_TYPES[role], part, parting.words(part))
         else:
@@ -136,11 +144,14 @@ def _sorted(parting: Parting, role: str, parts: Sequence[Part]) -> Iterator[_Sor
 
 def _stretches(parts: Iterable[_Sorted]) -> Iterator[list[_Sorted]]:
     """The parts in order by stretches of one sort; a result and a thought are cards of their own."""
-    for sort, run in groupby(parts, key=lambda each: each.sort):
-        if sort in (TOOL_RESULT, REASONING):
-            yield from ([each] for each in run)
-        else:
-            yield list(run)
+    run: list[_Sorted] = []
+    for each in parts:
+        if run and (each.sort != run[0].sort or each.sort in (TOOL_RESULT, REASONING)):
+            yield run
+            run = []
+        run.append(each)
+    if run:
+        yield run
 
 
 def _stretch_card(parting: Parting, role: str, run: Sequence[_Sorted]) -> CardDraft:
@@ -153,8 +164,16 @@ def _stretch_card(parting: Parting, role: str, run: Sequence[_Sorted]) -> CardDr
         tool_calls=[each.call for each in run if each.call is not None] or None,
         tool_call_id=first.answers or None,
     )
-    is_held = same_json(standard_parts(parting, card), parts)
-    return card if is_held else keep(card, parting.name, source_blocks=parts)
+    return card if _is_held(parting, card, run) else keep(card, parting.name, source_blocks=parts)
+
+
+def _is_held(parting: Parting, card: CardDraft, run: Sequence[_Sorted]) -> bool:
+    """Whether the card's own fields give its parts back, whose text stands before its calls."""
+    if all(each.is_exact for each in run) and not any(each.text for each in run[1:]):
+        return True
+    if card.type == TOOL_RESULT and parting.names_results:
+        return False  # the card does not name the tool
+    return same_json(standard_parts(parting, card), [each.part for each in run])
 
 
 # --- from cards to messages

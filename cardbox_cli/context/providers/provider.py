@@ -126,6 +126,11 @@ def no_problem(_: Any) -> str | None:
     return None
 
 
+def no_calls(_: Any) -> bool:
+    """No part of a message's content calls a tool, or answers."""
+    return False
+
+
 CHAT_SHAPE = MessageShape("messages", has_role)
 
 
@@ -163,7 +168,7 @@ class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
     draft_system: Callable[[str, Any], CardDraft] | None = None
     gather: Callable[[Iterable[Any]], Iterator[tuple[int, Any]]] = enumerate
     gathered: Callable[[Any], Sequence[Any]] = lambda message: (message,)
-    calls: Callable[[Any], bool] = lambda _: False
+    calls: Callable[[Any], bool] = no_calls
     problem: Callable[[Any], str | None] = no_problem
     read_request: Callable[[Mapping[str, Any]], tuple[dict[str, Any], list[dict[str, Any]]]] = plain_request
     taken_apart: Sequence[str] = ()

@@ -30,13 +30,15 @@ def entries_of(found: MessageList) -> Iterator[FileEntry]:
         yield FileEntry(str(number), message, f"{found.place}: message {number}")
 
 
-def marks_of(shape: MessageShape, what: Callable[[Any], str], value: Any) -> str | None:
-    """By what a value holds messages of a shape that no other format has."""
-    if shape.is_message(value):
-        return what(value)
+def marks_of(shape: MessageShape, said: Callable[[Any], str | None], value: Any) -> str | None:
+    """By what a value holds messages of a shape that no other format has.
+
+    `said` says it of a message, and gives None for what is none.
+    """
+    if (mark := said(value)) is not None:
+        return mark
     found = next((messages for messages, _ in lists_within(value, (shape,)) if messages), ())
-    first = next(iter(found), None)
-    return None if first is None or not shape.is_message(first) else what(first)
+    return said(next(iter(found), None))
 
 
 def chat_card(message: Mapping[str, Any], name: str) -> CardDraft:

@@ -108,7 +108,9 @@ FORMAT = Format(
     name=NAME,
     provider=DEFAULT,
     keyspace=(NAME,),
-    marks=partial(marks_of, _SHAPE, lambda _: "a message has 'from' and 'value'"),
+    marks=partial(
+        marks_of, _SHAPE, lambda turn: "a message has 'from' and 'value'" if _is_turn(turn) else None
+    ),
     fits=_is_turn,
     read=_read,
     draft=_draft,

@@ -62,6 +62,8 @@ class Documents:
         if ends:
             more = rest.strip() != b"" or self._begin + self._source.window < self._source.size
             return more and _is_value(line)
+        if self._begin + self._source.window >= self._source.size:
+            return False  # there is one line
         cursor = Cursor(self._source, Mark(self._begin, 1, 1))
         cursor.peek()
         first_line = cursor.mark.line

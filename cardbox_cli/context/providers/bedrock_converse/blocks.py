@@ -60,6 +60,18 @@ def answered_by(block: Part) -> Answered | None:
     return Answered(call_id) if call_id else None
 
 
+def _is_exact(block: Part) -> bool:
+    """Whether a call has only its id, name and input, or a result only its id and a text."""
+    if len(block) != 1:
+        return False
+    if "toolUse" in block:
+        return len(block["toolUse"]) == 3
+    content = block["toolResult"].get("content")
+    if len(block["toolResult"]) != 2 or not isinstance(content, list) or len(content) != 1:
+        return False
+    return text_at(content[0], "text") is not None and len(content[0]) == 1
+
+
 def words_of_block(block: Part) -> str:
     """The text of a block as a reader wants it."""
     name = kind_of(block)
@@ -194,6 +206,7 @@ PARTING = Parting(
     answered=answered_by,
     files=lambda part: [file] if (file := file_of_block(part)) else [],
     make=make,
+    is_exact=_is_exact,
     lost=lost,
     text=text_alone,
 )

@@ -31,7 +31,7 @@ def _parts(parts: Any) -> list[Part]:
 
 def _alone(message: Any) -> Any:
     """The content that stands in the place of all; None where it is one of a list."""
-    return message[_KEY] if isinstance(message, dict) and message.keys() == {_KEY} else None
+    return message.get(_KEY) if isinstance(message, dict) and len(message) == 1 else None
 
 
 _FILES = PartedFiles(

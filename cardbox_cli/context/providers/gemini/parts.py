@@ -77,6 +77,12 @@ def call_of(part: Part) -> dict[str, Any] | None:
     }
 
 
+def _is_exact(part: Part) -> bool:
+    """Whether a call has an id, its name and arguments, and nothing else."""
+    call = part.get("functionCall") if len(part) == 1 else None
+    return call is not None and len(call) == 3 and bool(text_at(call, "id")) and call.get("args") is not None
+
+
 def answered_by(part: Part) -> Answered | None:
     """The call that a part is the result of."""
     value = at(part, "functionResponse")
@@ -224,6 +230,7 @@ PARTING = Parting(
     files=lambda part: [file] if (file := file_of_part(part)) else [],
     make=make,
     names_results=True,
+    is_exact=_is_exact,
     lost=lost,
     text=text_alone,
 )

@@ -56,12 +56,12 @@ def _gather(items: Iterable[Any]) -> Iterator[tuple[int, Any]]:
 
 
 def _is_assistants(item: Any) -> bool:
-    return _is_item(item) and role_of_item(item) == "assistant"
+    return role_of_item(item) == "assistant" and _is_item(item)
 
 
 def _run(message: Any) -> list[Any] | None:
     """The items that were gathered as one message; None for what is one item."""
-    return message[_ITEMS] if isinstance(message, dict) and message.keys() == {_ITEMS} else None
+    return message.get(_ITEMS) if isinstance(message, dict) and len(message) == 1 else None
 
 
 def _draft(message: Any) -> list[CardDraft]:
@@ -163,9 +163,10 @@ def _problem(item: Any) -> str | None:
         return None
     if (run := _run(item)) is not None:
         return next(filter(None, map(_problem, run)), None)
-    if _is_chat(item) or not kind_of(item):
+    name = kind_of(item)
+    if not name or _is_chat(item):
         return "an item has a type, or a role of OpenAI's Responses, and is no message of chat completions"
-    if kind_of(item) == "message" and text_at(item, "role") not in _ROLES:
+    if name == "message" and text_at(item, "role") not in _ROLES:
         return f"the role {item.get('role')!r} is none of OpenAI's: roles are {', '.join(_ROLES)}"
     return None
 

@@ -37,17 +37,19 @@ def kind_of(item: Any) -> str:
 
 def role_of_item(item: Any) -> str:
     """Whose item it is: system, user (who also brings the tools' results) or assistant."""
-    name, role = kind_of(item), text_at(item, "role")
-    if name == "message":
-        return "system" if role in ("system", "developer") else "assistant" if role == "assistant" else "user"
-    return "user" if name in _ANSWERS else "assistant"
+    name = kind_of(item)
+    if name != "message":
+        return "user" if name in _ANSWERS else "assistant"
+    role = text_at(item, "role")
+    return "system" if role in ("system", "developer") else "assistant" if role == "assistant" else "user"
 
 
 def call_of(item: Part) -> dict[str, Any] | None:
     """The tool call that an item is."""
-    sort, name, call_id = kind_of(item), text_at(item, "name"), text_at(item, "call_id")
+    name, call_id = text_at(item, "name"), text_at(item, "call_id")
     if not name or not call_id:
         return None
+    sort = kind_of(item)
     if sort == "function_call" and text_at(item, "arguments") is not None:
         return {
             "id": call_id,
@@ -63,6 +65,13 @@ def answered_by(item: Part) -> Answered | None:
     """The call that an item is the result of."""
     call_id = text_at(item, "call_id") if kind_of(item) in _ANSWERS else None
     return Answered(call_id) if call_id else None
+
+
+def _is_exact(item: Part) -> bool:
+    """Whether a call of a function, or the result of one, has nothing beside what each must have."""
+    if item["type"] == "function_call":
+        return len(item) == 4
+    return item["type"] == "function_call_output" and len(item) == 3 and text_at(item, "output") is not None
 
 
 def words_of_item(item: Part) -> str:
@@ -229,6 +238,7 @@ PARTING = Parting(
     other_answer=_of_custom,
     has_detail=True,
     has_refusals=True,
+    is_exact=_is_exact,
     lost=lost,
     text=text_alone,
 )
