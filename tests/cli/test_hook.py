@@ -201,6 +201,8 @@ class TestProcesses:
             "card add --type task.instruction -f-",
             "card add --type task.instruction -flink",
             "card add --type task.instruction --text @link",
+            "card add --type task.instruction --text @dangling",
+            "card add --type task.instruction --file a=link",
             "card list --watch",
             "db status",
             "worker run",
@@ -208,9 +210,20 @@ class TestProcesses:
         ]
 
         given = "\n".join(f"echo given | cbx {line}; echo $?" for line in lines)
-        ran = hooked(f"ln -sf /dev/stdin link\n{given}")
+        ran = hooked(f"ln -sf /dev/stdin link; ln -s /dev/stdin a=link; ln -s /dev/fd/250 dangling\n{given}")
 
         assert ran.out == "".join(f"process: {line}\ngiven\n9\n" for line in lines), ran.err
+
+    def test_what_stands_in_files_needs_none_wherever_they_lie(self, hooked: Hooked) -> None:
+        """A folder may be called as that of devices is; a text of many slashes is no path to be followed."""
+        ran = hooked(
+            "mkdir -p dev/proc; cd dev/proc; mkdir card; echo hello > file; ln -s file link\n"
+            "cbx card add --type task.instruction -flink; cbx card list >/dev/null; echo $?\n"
+            "cbx card add --type task.instruction --text \"$(printf 'a/%.0s' {1..50000})\" >/dev/null; echo $?"
+        )
+
+        assert "process:" not in ran.out, ran.out
+        assert ran.out.splitlines()[-2:] == ["0", "0"], ran.err
 
     def test_without_the_co_process_commands_are_processes(self, hooked: Hooked) -> None:
         ran = hooked(

@@ -16,6 +16,7 @@ import select
 import shlex
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 import time
@@ -48,8 +49,7 @@ _LOOK_FOR_SHELL = 1.0
 # Numbers of files that the process that asked for the hook may have had open.
 _DESCRIPTORS = 1024
 
-# Text in a word, or in where a link of this name leads, that may stand for what only the shell's own process
-# has: its standard input, open files.
+# Text in a word that may stand for what only the shell's own process has: its standard input, open files.
 _OF_PROCESS = ("/dev/", "/proc/")
 
 _PROCESS = "process"
@@ -281,7 +281,15 @@ def _said(words: list[str], context: "click.Context") -> Iterator[str]:
 
 
 def _is_of_process(word: str) -> bool:
-    if word in ("-", "@-") or word.endswith(("=-", "=@-")):
+    if word in ("-", "@-") or word.endswith(("=-", "=@-")) or any(mark in word for mark in _OF_PROCESS):
         return True
-    file = word.rpartition("=")[2].removeprefix("@")
-    return any(mark in word or mark in os.path.realpath(file) for mark in _OF_PROCESS)
+    return any(_is_no_plain_file(each.removeprefix("@")) for each in (word, word.partition("=")[2]))
+
+
+def _is_no_plain_file(name: str) -> bool:
+    """Whether it is a device, a pipe or a socket, as standard input is here, too, or leads nowhere."""
+    try:
+        mode = os.stat(name).st_mode
+    except (OSError, ValueError):
+        return os.path.islink(name)
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
