@@ -20,6 +20,7 @@ from cardbox_cli.serve.http.addresses import Slashes
 from cardbox_cli.serve.http.bounds import Bounds
 from cardbox_cli.serve.http.errors import answer_errors
 from cardbox_cli.serve.http.outages import Outages
+from cardbox_cli.serve.http.streams import Streams
 from cardbox_cli.serve.options import ServeOptions, is_loopback
 from cardbox_cli.serve.page.routes import routes as pages
 from cardbox_cli.store.connection.lending import Lending
@@ -46,7 +47,7 @@ def make_app(options: ServeOptions) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.options = options
-    app.state.streams = 0
+    app.state.streams = Streams(options.streams)
     app.state.outages = Outages()
     app.state.following = Following(find_listen_target(options.target), pause=options.pause)
     app.state.doorkeeper = Doorkeeper(

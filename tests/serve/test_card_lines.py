@@ -13,7 +13,9 @@ from cardbox_cli.serve.api import card_lines
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.views.api import ApiViews
 from tests.conftest import PROJECT
+from tests.crash.processes import until
 from tests.serve.conftest import Serve
 
 
@@ -53,6 +55,34 @@ def test_cards_that_are_long_together_are_read_one_by_one(
     assert ids_of(api.get(address(box)).text) == ids[::-1]
 
 
+def test_a_card_is_read_once_however_often_it_stands_in_a_box(
+    start: Callable[..., str], cards: CardStore, boxes: BoxStore
+) -> None:
+    [card] = stored(cards, count=1, text="x" * 3_000_000)
+    box = boxes.create([card] * 100).box_id
+    server = start()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with httpx.stream("GET", server + address(box), timeout=60) as answer:
+        size = sum(len(piece) for piece in answer.iter_raw())
+    assert size > 300_000_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+
+
+def test_no_more_is_read_at_a_time_than_is_held(
+    api: TestClient, cards: CardStore, boxes: BoxStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = stored(cards, count=30, text="x" * 2_000)
+    box = boxes.create(ids * 2).box_id
+    monkeypatch.setattr(card_lines, "_STORED_AT_ONCE", 5_000)
+    asked: list[int] = []
+    read = ApiViews.cards
+    monkeypatch.setattr(
+        ApiViews, "cards", lambda self, ids, most: asked.append(len(ids)) or read(self, ids, most=most)
+    )
+    assert ids_of(api.get(address(box)).text) == ids * 2
+    assert max(asked[:-1]) < 30
+
+
 def test_what_is_no_box_of_the_project_is_not_found(api: TestClient, boxes: BoxStore) -> None:
     box = boxes.create([]).box_id
     assert api.get(address(box)).text == ""
@@ -67,8 +97,17 @@ def test_a_token_is_asked_for(serve: Serve, boxes: BoxStore) -> None:
     assert serve(asks_for_tokens=True).get(address(box)).status_code == 401
 
 
-def test_an_answer_that_breaks_off_is_seen_to(
-    start: Callable[..., str], cards: CardStore, boxes: BoxStore, database: Database
+def test_so_many_are_answered_at_a_time(serve: Serve, boxes: BoxStore) -> None:
+    box = boxes.create([]).box_id
+    assert serve(streams=0).get(address(box)).status_code == 503
+
+
+def test_an_answer_that_breaks_off_is_seen_to_and_logged_once(
+    start: Callable[..., str],
+    cards: CardStore,
+    boxes: BoxStore,
+    database: Database,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     ids = stored(cards, count=400, text="x" * 50_000)
     box = boxes.create(ids).box_id
@@ -79,6 +118,9 @@ def test_an_answer_that_breaks_off_is_seen_to(
         database.connection.execute("ALTER TABLE public.cards RENAME TO away")
         with pytest.raises(httpx.RemoteProtocolError):
             sum(map(len, pieces))
+    until(lambda: caplog.records)
+    [logged] = [each.message for each in caplog.records]
+    assert logged.startswith('the database lacks something that this command needs: relation "public.cards"')
 
 
 @pytest.mark.soak

@@ -17,6 +17,7 @@ from cardbox_cli.serve.following import SILENT, Following
 from cardbox_cli.serve.http.errors import Refused
 from cardbox_cli.serve.http.reading import Asker
 from cardbox_cli.serve.http.routing import ReadingRoute
+from cardbox_cli.serve.http.streams import streams_of
 from cardbox_cli.store.views.changes import Standing
 
 routes = APIRouter(tags=["events"], route_class=ReadingRoute)
@@ -25,8 +26,7 @@ routes = APIRouter(tags=["events"], route_class=ReadingRoute)
 @routes.get("/events", response_class=StreamingResponse, responses=document.events())
 async def events(request: Request, project: str) -> StreamingResponse:
     """What changes in the project, until the asker goes away or may not look any more, or the server ends."""
-    if _is_full(request):
-        raise Refused(503, "too many askers listen already", headers={"Retry-After": "30"})
+    streams_of(request).check()
     asker = Asker(request, project)
     async with _following(request).follow(asker) as follower:
         first = await follower.look()
@@ -36,18 +36,13 @@ async def events(request: Request, project: str) -> StreamingResponse:
 
 async def _stream(asker: Asker, seen: Standing) -> AsyncIterator[str]:
     yield "retry: 3000\n\n"
-    request = asker.request
-    if _is_full(request):
-        return
-    request.app.state.streams += 1
     try:
-        async for text in _news(asker, seen):
-            yield text
+        with streams_of(asker.request).place():
+            async for text in _news(asker, seen):
+                yield text
     except (CbxError, Refused):
         # It has begun, so that nothing else can be said: the asker comes back, and is told why.
         return
-    finally:
-        request.app.state.streams -= 1
 
 
 async def _news(asker: Asker, seen: Standing) -> AsyncIterator[str]:
@@ -64,11 +59,6 @@ async def _news(asker: Asker, seen: Standing) -> AsyncIterator[str]:
                 yield ": nothing new\n\n"
                 said = monotonic()
             await follower.changed()
-
-
-def _is_full(request: Request) -> bool:
-    most: int = request.app.state.options.streams
-    return bool(request.app.state.streams >= most)
 
 
 def _following(request: Request) -> Following:

@@ -6,6 +6,7 @@ import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cardbox_cli.serve.http.errors import answer, headers_for, logged, told
+from cardbox_cli.serve.http.streams import BrokenOff
 
 MOST = 1 << 20
 """Bytes of a request's body."""
@@ -66,6 +67,9 @@ class Bounds:
 
         try:
             await self._app(scope, held, marked)
+        except BrokenOff:
+            # The server closes the connection of an answer without its end.
+            return
         except Exception as exc:
             logged(scope, exc)
             if not has_begun:

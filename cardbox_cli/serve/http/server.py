@@ -10,6 +10,8 @@ from cardbox_cli.errors import UsageError
 from cardbox_cli.serve.http.connections import MOST, PATIENCE, Connection
 from cardbox_cli.serve.options import ServeOptions
 
+# What it says of an answer that was broken off: why that was, has been logged.
+_BROKEN_OFF = "ASGI callable returned without completing response."
 # Seconds that answers which are being sent have once the server shall end.
 _GRACE = 3
 
@@ -38,7 +40,13 @@ def serve(app: FastAPI, listening: socket.socket, options: ServeOptions) -> None
 
 def server_of(app: FastAPI, options: ServeOptions) -> uvicorn.Server:
     """A server that answers for an app, and ends quickly and quietly."""
-    return _Server(_configured(app, options), app)
+    configured = _configured(app, options)
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
+    return _Server(configured, app)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return record.msg != _BROKEN_OFF
 
 
 class _Server(uvicorn.Server):

@@ -32,3 +32,10 @@ FROM (
     ) AS f
 ) AS n
 WHERE n.before <= %(most)s
+
+-- name: api_card_sizes
+-- How many bytes the cards of these ids take where they are stored, which needs no look into them.
+SELECT c.card_id, greatest(pg_column_size(c.content), 0) + greatest(pg_column_size(c.metadata), 0)
+    + greatest(pg_column_size(c.tool_calls), 0)
+FROM public.cards AS c
+WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s::text[])

@@ -33,6 +33,11 @@ class ApiViews(ProjectStore):
         known = _storable(card_ids)
         return dict(self._rows("api_cards", card_ids=_array(known), most=most)) if known else {}
 
+    def stored_sizes(self, card_ids: Sequence[str]) -> dict[str, int]:
+        """How many bytes the cards of these ids take in the database, compressed as they may be, by id."""
+        known = _storable(card_ids)
+        return dict(self._rows("api_card_sizes", card_ids=_array(known))) if known else {}
+
 
 def _storable(ids: Sequence[str]) -> Sequence[str]:
     """Those that a row can have as its id."""
