@@ -12,7 +12,8 @@ PORT = 8099
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Times are in seconds. `usual_project` is the one that commands mean without being told.
+    """Times are in seconds. `usual_project` is the one that commands mean without being told, `project` the
+    one that browsers are led to, which is that one if nobody says another.
 
     `hosts` are the names that requests may be sent to, `origins` those of pages of others that may ask.
     `asks_for_tokens`: whoever asks must show a token of the project. `behind_tls`: a proxy before this server
@@ -23,6 +24,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     target: Target
     settings: Settings
     usual_project: str
+    project: str | None = None
     host: str = "127.0.0.1"
     port: int = PORT
     hosts: Sequence[str] = ()

@@ -75,6 +75,7 @@ def command(
         target=session().target(),
         settings=settings_from(),
         usual_project=session().usual_project,
+        project=session().project_id,
         host=host,
         port=port,
         hosts=names,

@@ -100,6 +100,12 @@ def test_the_first_address_leads_to_the_usual_project(runtime: Runtime, api: Tes
     assert f'href="{START}"' in api.get("/inspect").text
 
 
+@pytest.mark.parametrize("asks_for_tokens", [False, True])
+def test_or_to_the_one_that_the_server_was_started_for(serve: Serve, asks_for_tokens: bool) -> None:
+    led = serve(project="a/b", asks_for_tokens=asks_for_tokens).get("/", follow_redirects=False)
+    assert (led.status_code, led.headers["location"]) == (303, "/inspect/a%2Fb")
+
+
 @pytest.mark.parametrize("path", ["", "/p", "/p/search"])
 def test_an_address_with_a_slash_too_many_leads_to_the_page(
     runtime: Runtime, api: TestClient, path: str

@@ -24,9 +24,9 @@ _FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 @routes.get("/")
 def begin(request: Request) -> Response:
-    """To the project that commands mean without being told."""
+    """To the project that the server was started for."""
     options: ServeOptions = request.app.state.options
-    return RedirectResponse(Links(options.usual_project).start(), status_code=303)
+    return RedirectResponse(Links(options.project or options.usual_project).start(), status_code=303)
 
 
 @routes.get(PREFIX)
