@@ -40,7 +40,7 @@ def command(
     """Find cards by what they say, newest first. Whole words, in any case.
 
     MATCH is what a card says around the first word that is found. BOX is the box that has held the card for
-    longest without a change, among the 10,000 that changed last.
+    longest without a change, among the 100 that changed last; `cbx card refs` looks further.
     """
     from cardbox_cli.store.cards import CardFilter
     from cardbox_cli.store.views.boxes import BoxViews
