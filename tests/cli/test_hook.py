@@ -191,6 +191,20 @@ class TestSurroundings:
 
         assert ran.out == "700\ncbx 0.1.0\n1\n"
 
+    @BOTH
+    def test_nor_do_they_stay_where_the_co_process_dies_before_it_reads_them(
+        self, name: str, hook: str, shell: Shell
+    ) -> None:
+        ran = shell.line(
+            hook + 'at=$(declare -f cbx | grep -o "/[^ ]*cbx-hook-[^;/ ]*" | head -1)\n'
+            "server=$(declare -f cbx | grep -o 'kill -0 [0-9]*' | head -1); server=${server##* }\n"
+            "kill -STOP $server; (sleep .5; kill -9 $server) &\n"
+            "PGPASSWORD=s3cret cbx --version; wait; grep -rc s3cret $at/*.request; rm -r $at",
+            by=SHELLS[name],
+        )
+
+        assert ran.out == "cbx 0.1.0\n0\n", ran.err
+
 
 @BOTH
 class TestProcesses:

@@ -72,6 +72,8 @@ else
                     ((_cbx_piece += 1))
                 done
             } 9<>"$_cbx_slot.status"
+            # It may hold passwords, and nobody is left who empties it.
+            [[ -z $_cbx_code ]] && : >|"$_cbx_slot.request"
             if [[ -z $_cbx_code && -e $_cbx_slot.begun ]]; then
                 \builtin printf 'error: the co-process of cbx ended amid this command\n%s\n' \
                     'hint: look at what it did before you repeat it; cbx works without the hook from here on' >&2

@@ -67,6 +67,8 @@ else
                     ((++_cbx_number))
                 done
             } 9<>$_cbx_slot.status
+            # It may hold passwords, and nobody is left who empties it.
+            if [[ -z $_cbx_code ]]; then : >|$_cbx_slot.request; fi
             if [[ -z $_cbx_code && -e $_cbx_slot.begun ]]; then
                 builtin print -u 2 'error: the co-process of cbx ended amid this command'
                 builtin print -u 2 \
