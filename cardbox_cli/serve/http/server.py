@@ -1,5 +1,6 @@
 """The server around the app: it listens, and ends when it is told to."""
 
+import errno
 import logging
 import socket
 
@@ -26,9 +27,12 @@ def listen(options: ServeOptions) -> socket.socket:
         listening.listen(128)
     except OSError as exc:
         listening.close()
-        where = f"{options.host}:{options.port}"
+        is_elsewhere = exc.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
         raise UsageError(
-            f"cannot listen on {where}: {exc.strerror}", hint="--port takes another, 0 any that is free"
+            f"cannot listen on {options.host}:{options.port}: {exc.strerror}",
+            hint="--host takes an address of this machine, 0.0.0.0 all of them"
+            if is_elsewhere
+            else "--port takes another, 0 any that is free",
         ) from exc
     return listening
 

@@ -119,6 +119,14 @@ def test_an_address_that_is_taken_is_told(shell: Shell) -> None:
         refused = shell.run("serve", "--port", port)
         assert refused.code == 2
         assert refused.err.startswith(f"error: cannot listen on 127.0.0.1:{port}: Address already in use")
+        assert "--port takes another" in refused.err
+
+
+def test_an_address_of_another_machine_is_told(shell: Shell) -> None:
+    refused = shell.run("serve", "--host", "203.0.113.1", "--port", "0")
+    assert refused.code == 2
+    assert "error: cannot listen on 203.0.113.1:0: " in refused.err
+    assert "hint: --host takes an address of this machine" in refused.err
 
 
 @pytest.mark.parametrize(
