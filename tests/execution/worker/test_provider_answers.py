@@ -266,6 +266,27 @@ def test_what_is_no_answer_is_refused(format: str, printed: Any, code: str, what
     assert what in found.message
 
 
+@pytest.mark.parametrize(
+    "printed",
+    [
+        {"candidates": ["Ada", "Bob"]},
+        {"candidates": [{"name": "Ada", "content": "x"}]},
+        {"output": {"message": "done"}},
+        {"output": [{"type": "line", "text": "done"}]},
+        {"output": "done", "status": "incomplete"},
+        {"type": "message", "text": "done"},
+        [{"candidates": []}],
+        [{"error": "none"}, {"error": "one"}],
+        [{"message": "done"}],
+    ],
+)
+@pytest.mark.parametrize("format", [*FORMATS, "text"])
+def test_other_json_with_such_keys_is_text(format: str, printed: Any) -> None:
+    text = json.dumps(printed)
+    found = answer(printed, rules=AnswerRules(format=format))
+    assert said(found) == [("agent.thought", text), ("task.deliverable", text)]
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_response_that_is_cut_anywhere_is_no_answer(format: str) -> None:
     whole = json.dumps(RESPONSES[format](calls=1)).encode()

@@ -25,7 +25,7 @@ _OF_ERRORS = frozenset(("message", "Message", "__type"))
 
 def _is_response(value: Body) -> bool:
     output = value.get("output")
-    return isinstance(output, dict) and ("message" in output or "stopReason" in value)
+    return isinstance(output, dict) and (isinstance(output.get("message"), dict) or "stopReason" in value)
 
 
 def _unwrap(response: Body) -> Body:

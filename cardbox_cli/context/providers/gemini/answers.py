@@ -15,14 +15,23 @@ from cardbox_cli.context.tool_calls import MalformedAnswer
 
 # The reasons to stop that leave an answer whole; all others end it early, or keep it back.
 _WHOLE = ("STOP", "FINISH_REASON_UNSPECIFIED")
+# What only a response has, beside its candidates.
+_BESIDE = ("usageMetadata", "promptFeedback")
 _UNSPECIFIED = "BLOCK_REASON_UNSPECIFIED"
 
 
 def _is_response(value: Body) -> bool:
-    """Whether it is a response, which has no candidates where the prompt was blocked; or a content alone."""
-    is_content = value.get("role") == "model" and isinstance(value.get("parts"), list)
-    is_blocked = isinstance(at(value, "promptFeedback"), dict)
-    return is_content or is_blocked or isinstance(value.get("candidates"), list)
+    """Whether it is a response, which has no candidates where the prompt was blocked; or a content alone.
+
+    Other JSON may have candidates, too: those here have a content, or a reason why they have none.
+    """
+    candidate = _candidate(value)
+    has_one = isinstance(at(candidate, "content"), dict) or at(candidate, "finishReason") is not None
+    return has_one or _is_content(value) or any(isinstance(at(value, key), dict) for key in _BESIDE)
+
+
+def _is_content(value: Body) -> bool:
+    return value.get("role") == "model" and isinstance(value.get("parts"), list)
 
 
 def _candidate(response: Body) -> Any:
@@ -31,7 +40,7 @@ def _candidate(response: Body) -> Any:
 
 
 def _unwrap(response: Body) -> Body:
-    if "parts" in response:
+    if _is_content(response):
         return response
     candidate = _candidate(response)
     content = candidate.get("content") if isinstance(candidate, dict) else None

@@ -182,7 +182,8 @@ def _refuse_pieces(values: list[Any], rules: AnswerRules) -> None:
     """A list of responses is a stream of pieces, as `streamGenerateContent` of Gemini answers where nobody
     asks for events; an error comes in a list there, too."""
     first = values[0] if values and isinstance(values[0], dict) else {}
-    _refuse_error(first, rules)
+    if isinstance(first.get("error"), dict):
+        _refuse_error(first, rules)
     if any(each.answers is not None and each.answers.is_response(first) for each in providers()):
         what = "the output is a list of responses, or of pieces of one: ask for one whole response"
         raise _Refused(INVALID, f"{what}; {_BARE}")
