@@ -136,7 +136,7 @@ def test_a_response_is_read_under_its_own_format_and_refused_under_others(
             assert len(found.calls) == calls
         else:
             what = f"the output is a response of {own}, and the request was one of {format}"
-            assert found == BadAnswer(INVALID, f"{what}: ask for it with --format {own}")
+            assert found == BadAnswer(INVALID, f"{what}: a client of {own} is run with --format {own}")
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -270,7 +270,7 @@ def _refuse_other_formats(value: dict[str, Any], rules: AnswerRules) -> None:
     for each in providers():
         if each.name != rules.format and each.answers is not None and each.answers.is_response(value):
             what = f"the output is a response of {each.name}, and the request was one of {rules.format}"
-            raise _Refused(INVALID, f"{what}: ask for it with --format {each.name}")
+            raise _Refused(INVALID, f"{what}: a client of {each.name} is run with --format {each.name}")
 
 
 def _of_message(said: _Said, author: Author, held: Held, rules: AnswerRules) -> Answer:
