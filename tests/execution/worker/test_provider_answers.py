@@ -308,6 +308,15 @@ def test_a_refusal_is_what_the_model_says() -> None:
     assert ended(answer(given, rules=AnswerRules(format="openai-responses"))) == FINISHED
 
 
+def test_what_bedrocks_models_say_with_citations_is_said_too() -> None:
+    cited = {"citationsContent": {"content": [{"text": "done"}], "citations": [{"title": "A"}]}}
+    given = bedrock(None)
+    given["output"]["message"]["content"] = [cited]
+    found = answer(given, rules=AnswerRules(format="bedrock-converse"))
+    assert said(found) == FINISHED
+    assert found.cards[0].metadata["source_blocks"] == [cited]
+
+
 # --- the next request
 
 
