@@ -19,6 +19,8 @@ Body: TypeAlias = dict[str, Any]
 # The keys of a body with their values, of which an iterator makes a list.
 Members: TypeAlias = Iterable[tuple[str, Any]]
 AnyCard: TypeAlias = Card | CardDraft
+# Makes of the ids that the calls of a message have, "" for none, those that they are stored under.
+OwnIds: TypeAlias = Callable[[Sequence[str]], list[str]]
 # `-2024-08-06`, `@20250514`, `-0613`, `-latest`; behind it a gateway's own version, as in `-v1:0`.
 _SNAPSHOT = re.compile(r"(?:[-@](?:\d{4}-\d\d-\d\d|\d{8}|\d{4}|latest))?(?:-v\d+(?::\d+)?)?$")
 
@@ -180,16 +182,25 @@ class MessageFiles(msgspec.Struct, frozen=True, kw_only=True):
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
     """How what a model answered is read as cards.
 
-    `unwrap` gives the message within a response, None for a value that is none; `cut_off` says why a response
-    is not whole, None for one that is, and for a value that is none. `is_own` tells whether a message is in
-    this format and no other. `draft` makes its cards, the ids of its calls put through the
-    function that it is given. The two that make something raise MalformedAnswer.
+    `is_response` tells a response of this provider from any other value, those of other providers too. Of a
+    response `unwrap` gives the message, `cut_off` why it is not whole, None for one that is, and `usage` what
+    was counted; `limits` are those reasons that are a limit of tokens. `error` says what went wrong where a
+    value says so in the provider's own way, None for any other: `{"error": …}` is everybody's.
+
+    `is_own` tells whether a message without its response is in this format and no other. `parts` are those of
+    a message's content; `draft` makes its cards, the ids of its calls put through the function that it is
+    given. The two that make something raise MalformedAnswer.
     """
 
-    unwrap: Callable[[Body], Body | None]
+    is_response: Callable[[Body], bool]
+    unwrap: Callable[[Body], Body]
     cut_off: Callable[[Body], str | None]
-    is_own: Callable[[Body], bool]
-    draft: Callable[[Body, Callable[[Sequence[str]], list[str]]], list[CardDraft]]
+    limits: Collection[str]
+    usage: Callable[[Body], Any] = lambda response: response.get("usage")
+    error: Callable[[Body], str | None] = lambda _: None
+    is_own: Callable[[Body], bool] = lambda _: False
+    parts: Callable[[Body], Any] = lambda message: message.get("content")
+    draft: Callable[[Body, OwnIds], list[CardDraft]]
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cardbox_cli.context.providers.anthropic.encoding import content_of
 from cardbox_cli.context.providers.chat import chat_message
+from cardbox_cli.context.providers.registry import PROVIDERS
 from cardbox_cli.execution.tool_calls import Author, ToolCall, calls_of, result_card
 from cardbox_cli.execution.worker.answers.step_answers import (
     AUTO,
@@ -66,18 +67,6 @@ FINISHED = [("agent.thought", "done"), ("task.deliverable", "done")]
         {"id": "x", "choices": [{"index": 0, "message": message(content="done"), "finish_reason": "stop"}]},
         {"choices": [{"message": {"content": "done"}}]},
         {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "done"}]},
-        {
-            "object": "response",
-            "error": None,
-            "output": [
-                {"type": "reasoning", "summary": []},
-                {
-                    "type": "message",
-                    "role": "assistant",
-                    "content": [{"type": "output_text", "text": "done"}],
-                },
-            ],
-        },
     ],
 )
 def test_what_calls_no_tool_is_the_deliverable(printed: Any) -> None:
@@ -126,13 +115,6 @@ def test_every_card_says_whose_it_is() -> None:
             "content": [
                 {"type": "text", "text": "hm"},
                 {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "sky"}},
-            ],
-        },
-        {
-            "object": "response",
-            "output": [
-                {"type": "message", "content": [{"type": "output_text", "text": "hm"}]},
-                {"type": "function_call", "call_id": "c1", "name": "look", "arguments": '{"at": "sky"}'},
             ],
         },
     ],
@@ -277,6 +259,30 @@ _json = st.recursive(
     ),
     max_leaves=8,
 )
+# Calls and texts of each provider's, which may lack anything.
+_call = st.dictionaries(st.sampled_from(["id", "toolUseId", "name", "args", "input"]), _json, max_size=3)
+_parts = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["function_call", "custom_tool_call", "message", "reasoning"]),
+        "functionCall": _call | _json,
+        "toolUse": _call | _json,
+        "text": _json,
+        "name": _json,
+        "call_id": _json,
+        "arguments": _json,
+        "content": _json,
+        "summary": _json,
+        "reasoningContent": _json,
+        "toolResult": _json,
+        "citationsContent": _json,
+        "functionResponse": _json,
+    },
+)
+_contents = _json | st.fixed_dictionaries(
+    {"role": st.sampled_from(["model", "assistant"])},
+    optional={key: _json | st.lists(_parts | _json, max_size=3) for key in ("parts", "content")},
+)
 _responses = st.one_of(
     _json,
     st.fixed_dictionaries(
@@ -296,7 +302,11 @@ _responses = st.one_of(
             ),
         }
     ),
-    st.fixed_dictionaries({"object": st.just("response"), "output": _json}),
+    st.fixed_dictionaries({"object": st.just("response"), "output": _json | st.lists(_parts, max_size=3)}),
+    st.fixed_dictionaries(
+        {"candidates": st.lists(st.fixed_dictionaries({"content": _contents}), max_size=1)}
+    ),
+    st.fixed_dictionaries({"output": st.fixed_dictionaries({"message": _contents})}),
     st.fixed_dictionaries(
         {"type": st.sampled_from(["agent.thought", "tool.result"]), "content": _json},
         optional={"tool_calls": _json},
@@ -307,7 +317,7 @@ _responses = st.one_of(
 _rules = st.builds(
     AnswerRules,
     mode=st.sampled_from(["auto", "response", "text", "cards"]),
-    format=st.sampled_from(["openai", "anthropic", "text"]),
+    format=st.sampled_from([*PROVIDERS, "text"]),
 )
 
 

@@ -1,13 +1,12 @@
 """What Anthropic's models answer, as cards: a message in content blocks."""
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from cardbox_cli.context.parts import kind
 from cardbox_cli.context.providers.anthropic.blocks import is_call
 from cardbox_cli.context.providers.anthropic.cards import content_cards
 from cardbox_cli.context.providers.anthropic.encoding import NAME
-from cardbox_cli.context.providers.provider import Answers, Body
+from cardbox_cli.context.providers.provider import Answers, Body, OwnIds
 from cardbox_cli.context.tool_calls import MalformedAnswer
 from cardbox_cli.model.cards import CardDraft
 
@@ -18,9 +17,14 @@ _OWN_BLOCKS = ("tool_use", "thinking", "redacted_thinking", "server_tool_use")
 _CUT_OFF = ("max_tokens", "model_context_window_exceeded")
 
 
-def _cut_off(value: Body) -> str | None:
-    reason = value.get("stop_reason")
-    return reason if value.get("type") == "message" and reason in _CUT_OFF else None
+def _is_response(value: Body) -> bool:
+    """Whether it is a message with the reason that it stopped for, which is Anthropic's whole response."""
+    return kind(value) == "message" and value.get("role") == "assistant" and "stop_reason" in value
+
+
+def _cut_off(response: Body) -> str | None:
+    reason = response["stop_reason"]
+    return reason if reason in _CUT_OFF else None
 
 
 def _is_own(message: Body) -> bool:
@@ -30,7 +34,7 @@ def _is_own(message: Body) -> bool:
     )
 
 
-def _draft(message: Body, own_ids: Callable[[Sequence[str]], list[str]]) -> list[CardDraft]:
+def _draft(message: Body, own_ids: OwnIds) -> list[CardDraft]:
     blocks: list[Any] = list(message["content"])
     places = [place for place, block in enumerate(blocks) if kind(block) == "tool_use"]
     given = [blocks[place].get("id") for place in places]
@@ -42,4 +46,11 @@ def _draft(message: Body, own_ids: Callable[[Sequence[str]], list[str]]) -> list
     return content_cards("assistant", blocks, NAME)
 
 
-ANSWERS = Answers(unwrap=lambda _: None, cut_off=_cut_off, is_own=_is_own, draft=_draft)
+ANSWERS = Answers(
+    is_response=_is_response,
+    unwrap=lambda response: response,
+    cut_off=_cut_off,
+    limits=_CUT_OFF,
+    is_own=_is_own,
+    draft=_draft,
+)

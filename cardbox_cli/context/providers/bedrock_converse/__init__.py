@@ -3,7 +3,7 @@
 from functools import partial
 
 from cardbox_cli.context.providers import parted, parted_bodies
-from cardbox_cli.context.providers.bedrock_converse import body, cards, models
+from cardbox_cli.context.providers.bedrock_converse import answers, body, cards, models
 from cardbox_cli.context.providers.bedrock_converse.blocks import NAME, PARTING
 from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.providers.turns import steps
@@ -33,4 +33,5 @@ PROVIDER = Provider(
     rules="cardbox_cli.context.providers.bedrock_converse.rules",
     schema="cardbox_cli.context.providers.bedrock_converse",
     files=cards.FILES,
+    answers=answers.ANSWERS,
 )

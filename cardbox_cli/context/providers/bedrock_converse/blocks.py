@@ -199,7 +199,7 @@ PARTING = Parting(
     name=NAME,
     title="Bedrock",
     is_thought=lambda block: kind_of(block) == "reasoningContent",
-    is_plain=lambda block: kind_of(block) == "text",
+    is_plain=lambda block: kind_of(block) in ("text", "citationsContent"),
     words=words_of_block,
     failed=lambda block: kind_of(block) == "toolResult" and text_at(block["toolResult"], "status") == "error",
     call=call_of,

@@ -3,7 +3,7 @@
 from functools import partial
 
 from cardbox_cli.context.providers import parted, parted_bodies
-from cardbox_cli.context.providers.gemini import body, cards, models, requests
+from cardbox_cli.context.providers.gemini import answers, body, cards, models, requests
 from cardbox_cli.context.providers.gemini.parts import NAME, PARTING
 from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.providers.turns import steps
@@ -32,4 +32,5 @@ PROVIDER = Provider(
     rules="cardbox_cli.context.providers.gemini.rules",
     schema="cardbox_cli.context.providers.gemini",
     files=cards.FILES,
+    answers=answers.ANSWERS,
 )

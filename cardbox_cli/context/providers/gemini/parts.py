@@ -33,6 +33,10 @@ _SNAKES = {
     "fileUri": "file_uri",
     "displayName": "display_name",
     "thoughtSignature": "thought_signature",
+    "finishReason": "finish_reason",
+    "promptFeedback": "prompt_feedback",
+    "blockReason": "block_reason",
+    "usageMetadata": "usage_metadata",
 }
 _KINDS = {spelled: name for name in KINDS for spelled in (name, _SNAKES.get(name, name))}
 # The name of a result until that of its call is known: no card can hold such a text.

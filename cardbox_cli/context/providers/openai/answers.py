@@ -1,13 +1,9 @@
-"""What OpenAI's models answer, as cards: chat completions, Responses, and what gateways make of them."""
-
-from collections.abc import Callable, Sequence
-from typing import Any
+"""What OpenAI's models answer, as cards: chat completions, and what gateways make of them."""
 
 import msgspec
 
-from cardbox_cli.context.parts import kind
 from cardbox_cli.context.providers.openai.cards import card_of_message
-from cardbox_cli.context.providers.provider import Answers, Body
+from cardbox_cli.context.providers.provider import Answers, Body, OwnIds
 from cardbox_cli.context.tool_calls import MalformedAnswer, normalized_calls
 from cardbox_cli.model.cards import CardDraft, card_text
 from cardbox_cli.model.content import TextContent
@@ -15,57 +11,29 @@ from cardbox_cli.model.content import TextContent
 # Where a message has what a model thought, as text.
 _REASONING = ("reasoning_content", "reasoning")
 # What ended a chat completion in the middle of what the model said.
-_CUT_OFF = ("length", "content_filter")
+_LIMITS = ("length",)
+_CUT_OFF = (*_LIMITS, "content_filter")
 
 
-def _unwrap(value: Body) -> Body | None:
-    if isinstance(value.get("choices"), list):
-        return _chosen(value["choices"])
-    if value.get("object") == "response" and isinstance(value.get("output"), list):
-        return _message_of_items(value["output"])
-    return None
+def _is_response(value: Body) -> bool:
+    return isinstance(value.get("choices"), list)
 
 
-def _cut_off(value: Body) -> str | None:
-    choices = value.get("choices")
-    if isinstance(choices, list):
-        reason = choices[0].get("finish_reason") if choices and isinstance(choices[0], dict) else None
-        return reason if reason in _CUT_OFF else None
-    status = value.get("status") if value.get("object") == "response" else None
-    return str(status) if status not in (None, "completed") else None
+def _cut_off(response: Body) -> str | None:
+    choices = response["choices"]
+    reason = choices[0].get("finish_reason") if choices and isinstance(choices[0], dict) else None
+    return reason if reason in _CUT_OFF else None
 
 
-def _chosen(choices: list[Any]) -> Body:
+def _unwrap(response: Body) -> Body:
+    choices = response["choices"]
     message = choices[0].get("message") if choices and isinstance(choices[0], dict) else None
     if not isinstance(message, dict):
         raise MalformedAnswer("the response has no choices[0].message")
     return {**message, "role": "assistant"}
 
 
-def _message_of_items(items: list[Any]) -> Body:
-    """The message that the items of a Responses object are together."""
-    texts, thoughts, calls = [], [], []
-    for item in items:
-        if kind(item) == "message":
-            texts += [part.get("text") or part.get("refusal") for part in _dicts(item.get("content"))]
-        elif kind(item) == "reasoning":
-            thoughts += [part.get("text") for part in _dicts(item.get("summary"))]
-        elif kind(item) == "function_call":
-            function = {"name": item.get("name"), "arguments": item.get("arguments")}
-            calls.append({"id": item.get("call_id"), "type": "function", "function": function})
-    return {
-        "role": "assistant",
-        "content": "\n".join(text for text in texts if isinstance(text, str)),
-        "tool_calls": calls,
-        "reasoning_content": "\n".join(text for text in thoughts if isinstance(text, str)),
-    }
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _draft(message: Body, own_ids: Callable[[Sequence[str]], list[str]]) -> list[CardDraft]:
+def _draft(message: Body, own_ids: OwnIds) -> list[CardDraft]:
     message = _tidied(message)
     calls = message.get("tool_calls")
     if calls:
@@ -98,4 +66,11 @@ def _tidied(message: Body) -> Body:
     return {"role": "assistant", "content": content or (None if calls else ""), **normalized, **rest}
 
 
-ANSWERS = Answers(unwrap=_unwrap, cut_off=_cut_off, is_own=lambda _: True, draft=_draft)
+ANSWERS = Answers(
+    is_response=_is_response,
+    unwrap=_unwrap,
+    cut_off=_cut_off,
+    limits=_LIMITS,
+    is_own=lambda _: True,
+    draft=_draft,
+)

@@ -3,7 +3,7 @@
 from functools import partial
 
 from cardbox_cli.context.providers import parted
-from cardbox_cli.context.providers.openai_responses import body, cards, requests
+from cardbox_cli.context.providers.openai_responses import answers, body, cards, requests
 from cardbox_cli.context.providers.openai_responses.items import NAME, PARTING
 from cardbox_cli.context.providers.provider import Models, Provider
 
@@ -27,4 +27,5 @@ PROVIDER = Provider(
     rules="cardbox_cli.context.providers.openai_responses.rules",
     schema="cardbox_cli.context.providers.openai_responses",
     files=cards.FILES,
+    answers=answers.ANSWERS,
 )

@@ -7,7 +7,7 @@ of it, and under which code.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -50,9 +50,14 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
     most_calls: int = MAX_TOOL_CALLS.default
 
     @property
+    def is_of_a_provider(self) -> bool:
+        """Whether the request is in a provider's format."""
+        return self.format in PROVIDERS
+
+    @property
     def responses(self) -> list[Answers]:
         """What knows a whole response: of the format, or of any where the format is no provider's."""
-        known = [provider_named(self.format)] if self.format in PROVIDERS else providers()
+        known = [provider_named(self.format)] if self.is_of_a_provider else providers()
         return [each.answers for each in known if each.answers is not None]
 
 
@@ -111,12 +116,11 @@ def _decoded(stdout: bytes) -> str:
 def _answer(text: str, author: Author, held: Held, rules: AnswerRules) -> Answer:
     if rules.mode == "cards":
         return _of_lines(text, author, held, rules)
-    value = None if rules.mode == "text" else _json(text)
+    value = None if rules.mode == "text" else _json(text, rules)
     _check_storable(text if value is None else value)
-    message = None if value is None else _message(value, rules)
-    if value is not None and message is not None:
-        usage = value.get("usage")
-        return _of_message(message, author, held, rules, usage if isinstance(usage, dict) else None)
+    said = None if value is None else _said(value, rules)
+    if said is not None:
+        return _of_message(said, author, held, rules)
     if rules.mode == "response":
         what = f"no {_whole(rules)} response and no message of an assistant"
         raise _Refused(INVALID, f"the output is {what}; {_BARE}")
@@ -124,7 +128,7 @@ def _answer(text: str, author: Author, held: Held, rules: AnswerRules) -> Answer
 
 
 def _whole(rules: AnswerRules) -> str:
-    return f"whole {rules.format}" if rules.format in PROVIDERS else "whole"
+    return f"whole {rules.format}" if rules.is_of_a_provider else "whole"
 
 
 def _check_storable(value: Any, path: str = "") -> None:
@@ -157,7 +161,7 @@ def _check_parts(parts: int) -> None:
 # --- JSON
 
 
-def _json(text: str) -> dict[str, Any] | None:
+def _json(text: str, rules: AnswerRules) -> dict[str, Any] | None:
     """The object that a text is; None for other text. What begins as JSON and is none is refused."""
     if _STREAM.match(text):
         what = "the output is a stream of events: ask for a whole response, as with `stream: false`"
@@ -169,7 +173,20 @@ def _json(text: str) -> dict[str, Any] | None:
     except ValueError as exc:
         what = "the output begins as JSON and is not one whole value"
         raise _Refused(INVALID, f"{what}: {_why(text, exc)}") from exc
+    if isinstance(value, list):
+        _refuse_pieces(value, rules)
     return value if isinstance(value, dict) else None
+
+
+def _refuse_pieces(values: list[Any], rules: AnswerRules) -> None:
+    """A list of responses is a stream of pieces, as `streamGenerateContent` of Gemini answers where nobody
+    asks for events; an error comes in a list there, too."""
+    first = values[0] if values and isinstance(values[0], dict) else {}
+    if isinstance(first.get("error"), dict):
+        _refuse_error(first, rules)
+    if any(each.answers is not None and each.answers.is_response(first) for each in providers()):
+        what = "the output is a list of responses, or of pieces of one: ask for one whole response"
+        raise _Refused(INVALID, f"{what}; {_BARE}")
 
 
 def _why(text: str, exc: ValueError) -> str:
@@ -188,61 +205,87 @@ def _first_line(text: str) -> Any:
 # --- messages
 
 
-def _message(value: dict[str, Any], rules: AnswerRules) -> dict[str, Any] | None:
+class _Said(msgspec.Struct, frozen=True):
+    """A message of a model, what makes cards of it, and what the provider counted."""
+
+    message: dict[str, Any]
+    answers: Answers
+    usage: dict[str, Any] | None = None
+
+
+def _said(value: dict[str, Any], rules: AnswerRules) -> _Said | None:
     """The message of a model that `value` is or bears."""
-    _refuse_error(value)
+    _refuse_error(value, rules)
     for answers in rules.responses:
-        _refuse_cut_off(value, answers)
-        message = answers.unwrap(value)
-        if message is not None:
-            return message
-    if value.get("role") == "assistant" and ("content" in value or "tool_calls" in value):
-        return value
+        if answers.is_response(value):
+            return _of_response(value, answers)
     _refuse_other_formats(value, rules)
+    if value.get("role") == "assistant" and ("content" in value or "tool_calls" in value):
+        return _Said(value, _format_of(value))
     return None
 
 
-def _refuse_error(value: dict[str, Any]) -> None:
+def _of_response(response: dict[str, Any], answers: Answers) -> _Said:
+    _refuse_cut_off(response, answers)
+    message, usage = answers.unwrap(response), answers.usage(response)
+    # Gateways answer in the default format with messages of others.
+    own = _format_of(message) if answers is provider_named(DEFAULT).answers else answers
+    return _Said(message, own, usage if isinstance(usage, dict) else None)
+
+
+def _format_of(message: dict[str, Any]) -> Answers:
+    """What reads a message: the format that it has marks of, else the default one."""
+    others = (each for each in providers() if each.name != DEFAULT)
+    formats = [each.answers for each in (*others, provider_named(DEFAULT)) if each.answers is not None]
+    return next(each for each in formats if each.is_own(message))
+
+
+def _refuse_error(value: dict[str, Any], rules: AnswerRules) -> None:
     """Providers answer with an object that has an error, and with exit code 0 when fetched by curl."""
     error = value.get("error")
     message = error.get("message") if isinstance(error, dict) else error if len(value) == 1 else None
-    if isinstance(message, str) and message:
+    if not isinstance(message, str) or not message:
+        message = next(filter(None, _own_errors(value, rules)), None)
+    if message is not None:
         raise _Refused(PROVIDER, f"the provider answered with an error: {exact_json.storable_text(message)}")
+
+
+def _own_errors(value: dict[str, Any], rules: AnswerRules) -> Iterator[str | None]:
+    """What a value says went wrong in the way of the format's provider; of any, where it is a response."""
+    for answers in rules.responses:
+        if rules.is_of_a_provider or answers.is_response(value):
+            yield answers.error(value)
 
 
 def _refuse_cut_off(value: dict[str, Any], answers: Answers) -> None:
     reason = answers.cut_off(value)
     if reason is not None:
         what = f"the provider cut its answer off ({exact_json.storable_text(reason)[:80]})"
-        raise _Refused(CUT_OFF, f"{what}: let the model say more, or ask it for less")
+        remedy = ": let the model say more, or ask it for less" if reason in answers.limits else ""
+        raise _Refused(CUT_OFF, what + remedy)
 
 
 def _refuse_other_formats(value: dict[str, Any], rules: AnswerRules) -> None:
     """A whole response of another format than was asked for is no text that anybody wants."""
     for each in providers():
-        if each.name != rules.format and each.answers is not None and each.answers.unwrap(value) is not None:
+        if each.name != rules.format and each.answers is not None and each.answers.is_response(value):
             what = f"the output is a response of {each.name}, and the request was one of {rules.format}"
-            raise _Refused(INVALID, f"{what}: name that format with --format")
+            raise _Refused(INVALID, f"{what}: a client of {each.name} is run with --format {each.name}")
 
 
-def _of_message(
-    message: dict[str, Any], author: Author, held: Held, rules: AnswerRules, usage: dict[str, Any] | None
-) -> Answer:
-    """The cards of a message, in the format that it has marks of; else in the default one."""
-    others = (each for each in providers() if each.name != DEFAULT)
-    formats = [each.answers for each in (*others, provider_named(DEFAULT)) if each.answers is not None]
-    own = next(each for each in formats if each.is_own(message))
+def _of_message(said: _Said, author: Author, held: Held, rules: AnswerRules) -> Answer:
+    """The cards of a message."""
 
     def new_ids(given: Sequence[str]) -> list[str]:
         _check_count(len(given), rules)
         return own_ids(given, held)
 
-    content = message.get("content")
-    _check_parts(len(content) if isinstance(content, list) else 1)
-    drafts = own.draft(message, new_ids)
+    parts = said.answers.parts(said.message)
+    _check_parts(len(parts) if isinstance(parts, list) else 1)
+    drafts = said.answers.draft(said.message, new_ids)
     for draft in drafts:
         check_draft(draft)
-    return _finished(_thoughts(drafts, author), author, usage)
+    return _finished(_thoughts(drafts, author), author, said.usage)
 
 
 # --- cards
