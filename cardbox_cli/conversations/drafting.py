@@ -57,6 +57,17 @@ def drafts_of(conversation: Conversation, project_id: str) -> Iterator[Drafted]:
         yield Drafted(each.entry, _with_ids(cards, ids, name))
 
 
+class LeftOut(NamedTuple):
+    """How many conversations are left out since they say nothing, and where the first of them stands."""
+
+    number: int = 0
+    first: str = ""
+
+    def with_one_at(self, place: str) -> "LeftOut":
+        """These, and then the one at a place."""
+        return LeftOut(self.number + 1, self.first or place)
+
+
 def is_left_out(conversation: Conversation) -> bool:
     """Whether importing leaves a conversation out: it says nothing, and is no request."""
     if conversation.request is not None:
@@ -106,7 +117,7 @@ class Reading:
         self.places: dict[int, str] = {}
         self.last_card_id: str | None = None
         self.replaced_characters = 0
-        self.empty = 0
+        self.left_out = LeftOut()
         self._only = only
         self._project_id = project_id
         self._remap_tool_ids = remap_tool_ids
@@ -132,7 +143,7 @@ class Reading:
             before = self._read.get(alike) if alike is not None else None
             read = before or (yield from self._labelled(label, conversation, key))
             if read.last_card_id is None:
-                self.empty += 1
+                self.left_out = self.left_out.with_one_at(conversation.place)
                 continue
             if before is not None:
                 self.replaced_characters += before.replaced

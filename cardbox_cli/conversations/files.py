@@ -93,15 +93,26 @@ def where_any_has_messages(found: Iterable[tuple[_One, InvalidConversation | Non
 def lack_of(key: str, holder: Any, problem: str) -> InvalidConversation | None:
     """What is wrong with an object that has no list at a key; None for one that has it.
 
-    Raises it for one that has something else there, and for what is no object.
+    Raises it for one that has something else there, for one without the key that holds messages all the same,
+    as where it is misspelt, and for what is no object.
     """
     value = holder.get(key) if isinstance(holder, dict) else None
     if is_list(value):
         return None
-    wrong = InvalidConversation(problem)
+    wrong = InvalidConversation(problem, hint=_keys_hint(holder))
     if not isinstance(holder, dict) or value is not None:
         raise wrong
+    if key not in holder and _holds_messages(holder, CHAT_SHAPE):
+        raise wrong
     return wrong
+
+
+def _holds_messages(value: Any, shape: MessageShape) -> bool:
+    """Whether there are messages of a shape anywhere in a value."""
+    return any(
+        isinstance(holder.get(shape.key), str) or next(iter(messages), None) is not None
+        for messages, holder in lists_within(value, (shape,))
+    )
 
 
 def values_in(documents: Documents, is_message: Callable[[Any], bool] = has_role) -> Iterator[Document]:
@@ -220,8 +231,8 @@ class _Finder(NamedTuple):
     def _named(self, item: Any, keys: Sequence[str], found: MessageList) -> Iterator[MessageList]:
         """The lists at a path of keys, which leads through each item of a list on its way.
 
-        `found` is what holds `item`: what stands beside it, what names it, and its place. An object without
-        the next key, and null, lack their messages.
+        `found` is what holds `item`: what stands beside it, what names it, and its place. Null lacks its
+        messages, and so does an object without the next key, unless there are some elsewhere in it.
         """
         if not keys and (alone := self.shape.alone(self._last_key, item)) is not None:
             item = alone
@@ -241,6 +252,8 @@ class _Finder(NamedTuple):
                 f"{found.place}: there is no list of messages at {self.at!r}", hint=_keys_hint(item)
             )
             if item is not None and not (keys and isinstance(item, dict)):
+                raise wrong
+            if item is not None and _holds_messages(item, self.shape):
                 raise wrong
             yield msgspec.structs.replace(found, messages=[], lack=wrong)
 

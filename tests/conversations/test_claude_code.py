@@ -182,11 +182,11 @@ class TestRoundTrip:
         aside = {"type": "progress", "uuid": "s1", "sessionId": SESSION, "isSidechain": True}
         events = [each for each in LINES if not bears_message(each)]
         nothing = take([*events, aside])
-        assert (nothing.boxes, nothing.empty, nothing.last_card_id) == ([], 2, None)
+        assert (nothing.boxes, nothing.left_out.number, nothing.last_card_id) == ([], 2, None)
         assert list(cards.newest()) == []
         # A session that goes on to say something is one box with all of its lines.
         grown = take([*events, aside, LINES[2]])
-        assert (len(grown.boxes), grown.empty) == (1, 1)
+        assert (len(grown.boxes), grown.left_out.number) == (1, 1)
         assert lines_in(export(grown.boxes[0].box_id, "claude-code")) == [*events, LINES[2]]
 
 

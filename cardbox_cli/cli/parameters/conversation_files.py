@@ -2,10 +2,15 @@
 outcome."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cardbox_cli.cli.parameters.large_files import files_in
+from cardbox_cli.cli.session import announce
 from cardbox_cli.errors import CbxError, Conflict, InvalidInput, NotFound
+from cardbox_cli.model.text.quantities import count
+
+if TYPE_CHECKING:
+    from cardbox_cli.conversations.drafting import LeftOut
 
 # What the conversation files of a folder end in.
 _SUFFIXES = (".json", ".jsonl", ".ndjson", ".traj", ".af", ".eval", ".har")
@@ -50,3 +55,11 @@ def one_by_one(
             if not refuse(refused[-1]):
                 break
     return refused
+
+
+def tell_left_out(left_out: "LeftOut", lead: str) -> None:
+    """Tell on stderr how many conversations of a file say nothing, and where the first of them stands."""
+    if left_out.number:
+        where = left_out.first if left_out.number == 1 else f"the first at {left_out.first}"
+        joint = ": " if left_out.number == 1 else ", "
+        announce(f"{lead}{count(left_out.number, 'conversation')} without a message left out{joint}{where}")

@@ -143,13 +143,13 @@ class TestCardLint:
     def test_what_says_nothing_is_left_out_as_by_an_import(self, offline: Cbx, tmp_path: Path) -> None:
         file = tmp_path / "f.jsonl"
         file.write_text('{"type": "summary", "summary": "Shop", "leafUuid": "u"}\n')
-        left_out = "1 conversation without a message left out"
+        left_out = f"1 conversation without a message left out: {file}"
         result = offline("card", "lint", str(file))
         assert (result.code, result.out, result.err.splitlines()[1:]) == (0, "", [left_out, "nothing found"])
         file.write_text(json.dumps({"samples": [{"id": 1}, {"messages": [ASKED, CALLED]}]}))
         result = offline("card", "lint", str(file), "--at", "samples.messages", "-o", "json")
         assert [each["rule"] for each in result.json()] == ["call-without-result"]
-        assert left_out in result.err
+        assert f"{left_out}: samples[0]\n" in result.err
         # A request without messages is refused, and one of which an entry is wrong says something.
         for text in ('{"messages": []}', '{"model": "gpt-4o", "messages": []}'):
             file.write_text(text)

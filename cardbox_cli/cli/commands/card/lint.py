@@ -6,7 +6,12 @@ from typing import Annotated, NamedTuple
 
 from typer import Option
 
-from cardbox_cli.cli.parameters.conversation_files import Refused, conversation_files, one_by_one
+from cardbox_cli.cli.parameters.conversation_files import (
+    Refused,
+    conversation_files,
+    one_by_one,
+    tell_left_out,
+)
 from cardbox_cli.cli.parameters.inputs import source_name
 from cardbox_cli.cli.parameters.large_files import open_file
 from cardbox_cli.cli.parameters.options import AUTO, ConversationFiles, MessagesKey, SourceFormat
@@ -112,16 +117,17 @@ def _findings(file: str, asked: _Asked, which: str = "") -> list[LintFinding]:
 
 
 def _findings_in(documents: Documents, asked: _Asked, lead: str) -> list[LintFinding]:
+    from cardbox_cli.conversations.drafting import LeftOut
     from cardbox_cli.conversations.linting import is_unsaid, lint_conversation, provider_beside
 
     wanted, project_id = asked.source_format, session().project_id
     module, evidence = choose_format(wanted, documents)
     findings: list[LintFinding] = []
     providers: set[str] = set()
-    unsaid = 0
+    left_out = LeftOut()
     for conversation in module.read(documents, at=asked.at):
         if is_unsaid(conversation):
-            unsaid += 1
+            left_out = left_out.with_one_at(conversation.place)
             continue
         # In a log of requests each is in the format of the provider that it was sent to.
         is_sent = conversation.format != module.name
@@ -133,6 +139,5 @@ def _findings_in(documents: Documents, asked: _Asked, lead: str) -> list[LintFin
         is_own = asked.provider is not None or providers <= {module.provider}
         others = "" if is_own else f", checked for {' and '.join(sorted(providers))}"
         announce(f"{lead}taken as {module.name}: {evidence}{others}")
-    if unsaid:
-        announce(f"{lead}{count(unsaid, 'conversation')} without a message left out")
+    tell_left_out(left_out, lead)
     return findings
