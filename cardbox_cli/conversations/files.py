@@ -15,7 +15,7 @@ from cardbox_cli.context.providers.registry import providers
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.json_files.documents import Document, Documents
 from cardbox_cli.conversations.json_files.window import LazyList, held
-from cardbox_cli.errors import InvalidConversation
+from cardbox_cli.errors import InvalidConversation, NoMessages
 
 # Where conversations carry an id or a title of their own.
 ID_KEYS = ("conversation_id", "session_id", "thread_id", "chat_id", "id")
@@ -80,14 +80,15 @@ _One = TypeVar("_One")
 
 def where_any_has_messages(found: Iterable[tuple[_One, InvalidConversation | None]]) -> Iterator[_One]:
     """What holds messages, each of which comes with what is wrong where it lacks them: as long as another has
-    some it says nothing, and that is all. Raises the first thing that is wrong where all lack them.
+    some it says nothing, and that is all. Raises NoMessages with the first thing that is wrong where all lack
+    them.
     """
     wrong, has_any = None, False
     for one, lack in found:
         wrong, has_any = wrong or lack, has_any or lack is None
         yield one
     if wrong is not None and not has_any:
-        raise wrong
+        raise NoMessages(wrong.message, hint=wrong.hint)
 
 
 def lack_of(key: str, holder: Any, problem: str) -> InvalidConversation | None:
@@ -255,7 +256,8 @@ class _Finder(NamedTuple):
                 raise wrong
             if item is not None and _holds_messages(item, self.shape):
                 raise wrong
-            yield msgspec.structs.replace(found, messages=[], lack=wrong)
+            beside = {} if item is None else {"beside": item, "top": found.top or item}
+            yield msgspec.structs.replace(found, messages=[], lack=wrong, **beside)
 
     @property
     def _last_key(self) -> str:

@@ -50,10 +50,21 @@ def provider_beside(conversation: Conversation) -> str | None:
 
 
 def is_unsaid(conversation: Conversation) -> bool:
-    """Whether there is nothing to be checked: no request, and nobody who says anything. An empty list where
-    the messages of a request stand is one that is refused."""
+    """Whether there is nothing to be checked: no request, which is refused without a message, and nobody who
+    says anything."""
+    return not _is_request(conversation) and is_left_out(conversation)
+
+
+def _is_request(conversation: Conversation) -> bool:
+    """Whether a model, tools or parameters stand beside the messages, or where these should stand. What else
+    is known of conversations in files of agents makes none."""
     own = provider_named(format_named(conversation.format).provider)
-    return own.files.shape.key not in conversation.beside and is_left_out(conversation)
+    if conversation.format != own.name:
+        return False
+    named = ("model", "tools", *own.files.parameters)
+    return is_request(own, conversation.beside) or any(
+        conversation.beside.get(key) is not None for key in named
+    )
 
 
 def lint_conversation(

@@ -150,12 +150,44 @@ class TestCardLint:
         result = offline("card", "lint", str(file), "--at", "samples.messages", "-o", "json")
         assert [each["rule"] for each in result.json()] == ["call-without-result"]
         assert f"{left_out}: samples[0]\n" in result.err
-        # A request without messages is refused, and one of which an entry is wrong says something.
-        for text in ('{"messages": []}', '{"model": "gpt-4o", "messages": []}'):
-            file.write_text(text)
-            assert [each["rule"] for each in offline("card", "lint", str(file), "-o", "json").json()][:1] == [
-                "no-messages"
-            ]
+
+    @pytest.mark.parametrize(
+        ("line", "is_request"),
+        [
+            ({"messages": []}, False),
+            ({"title": "x", "messages": []}, False),
+            ({"title": "x"}, False),
+            ({"model": "gpt-4o", "messages": []}, True),
+            ({"model": "gpt-4o", "messages": None}, True),
+            ({"model": "gpt-4o"}, True),
+            ({"temperature": 0.5}, True),
+        ],
+    )
+    def test_a_request_without_a_message_is_refused_and_nothing_else_is_left_out(
+        self, offline: Cbx, tmp_path: Path, line: dict[str, Any], is_request: bool
+    ) -> None:
+        file = tmp_path / "f.jsonl"
+        file.write_text("".join(json.dumps(each) + "\n" for each in ({"messages": [ASKED]}, line)))
+        result = offline("card", "lint", str(file), "--at", "messages", "-o", "json")
+        rules = {each["rule"]: each for each in result.json()}
+        assert (f"1 conversation without a message left out: {file}:2\n" in result.err) is not is_request
+        assert (result.code, "no-messages" in rules) == ((8, True) if is_request else (0, False))
+        if is_request:
+            assert rules["no-messages"]["message"] == f"{file}:2: the request has no message"
+            assert "to a request in a file its messages" in rules["no-messages"]["remedy"]
+        file.write_text(json.dumps(line))
+        alone = offline("card", "lint", str(file), "--at", "messages", "-o", "json")
+        if is_request:
+            assert (alone.code, "no-messages" in {each["rule"] for each in alone.json()}) == (8, True)
+        else:
+            assert alone.code == (0 if "messages" in line else 4)
+
+    def test_a_sample_without_messages_is_no_request(self, offline: Cbx, tmp_path: Path) -> None:
+        file = tmp_path / "f.json"
+        samples = [{"id": 1, "messages": []}, {"messages": [ASKED]}]
+        file.write_text(json.dumps({"eval": {"model": "openai/gpt-4o"}, "samples": samples}))
+        result = offline("card", "lint", str(file), "-o", "json")
+        assert (result.code, "without a message left out" in result.err) == (0, True)
 
     def test_nothing_is_said_of_an_import(self, offline: Cbx, cbx: Cbx, tmp_path: Path) -> None:
         file = tmp_path / "f.json"

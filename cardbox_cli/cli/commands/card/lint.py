@@ -27,7 +27,7 @@ from cardbox_cli.conversations.containers.archives import unzipped
 from cardbox_cli.conversations.formats.registry import choose_format, format_named
 from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.conversations.json_files.window import Source
-from cardbox_cli.errors import InvalidInput, NotFound
+from cardbox_cli.errors import InvalidInput, NoMessages, NotFound
 from cardbox_cli.model.text.quantities import count
 
 
@@ -125,16 +125,20 @@ def _findings_in(documents: Documents, asked: _Asked, lead: str) -> list[LintFin
     findings: list[LintFinding] = []
     providers: set[str] = set()
     left_out = LeftOut()
-    for conversation in module.read(documents, at=asked.at):
-        if is_unsaid(conversation):
-            left_out = left_out.with_one_at(conversation.place)
-            continue
-        # In a log of requests each is in the format of the provider that it was sent to.
-        is_sent = conversation.format != module.name
-        named = provider_beside(conversation) if wanted is None and not is_sent else None
-        provider = asked.provider or named or format_named(conversation.format).provider
-        providers.add(provider)
-        findings += lint_conversation(conversation, provider, project_id, warned=asked.warned)
+    try:
+        for conversation in module.read(documents, at=asked.at):
+            if is_unsaid(conversation):
+                left_out = left_out.with_one_at(conversation.place)
+                continue
+            # In a log of requests each is in the format of the provider that it was sent to.
+            is_sent = conversation.format != module.name
+            named = provider_beside(conversation) if wanted is None and not is_sent else None
+            provider = asked.provider or named or format_named(conversation.format).provider
+            providers.add(provider)
+            findings += lint_conversation(conversation, provider, project_id, warned=asked.warned)
+    except NoMessages:
+        if not findings:
+            raise
     if wanted is None:
         is_own = asked.provider is not None or providers <= {module.provider}
         others = "" if is_own else f", checked for {' and '.join(sorted(providers))}"
