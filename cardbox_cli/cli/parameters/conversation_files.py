@@ -4,6 +4,7 @@ outcome."""
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from cardbox_cli.cli.parameters.inputs import path_text
 from cardbox_cli.cli.parameters.large_files import files_in
 from cardbox_cli.cli.session import announce
 from cardbox_cli.errors import CbxError, Conflict, InvalidInput, NotFound
@@ -27,7 +28,7 @@ class Refused(NamedTuple):
     @property
     def shown(self) -> dict[str, str]:
         """What programs are told of it."""
-        return {"file": self.file, "code": self.error.code, "message": self.error.message}
+        return {"file": path_text(self.file), "code": self.error.code, "message": self.error.message}
 
 
 def conversation_files(paths: Sequence[str]) -> list[str]:
@@ -36,6 +37,18 @@ def conversation_files(paths: Sequence[str]) -> list[str]:
     Raises InvalidInput for a folder without any.
     """
     return files_in(paths, _SUFFIXES)
+
+
+def found_and_refused(paths: Sequence[str]) -> tuple[list[str], list[Refused]]:
+    """The files of these paths, and the folders that `conversation_files` refuses."""
+    found: list[str] = []
+    refused: list[Refused] = []
+    for path in paths:
+        try:
+            found += conversation_files([path])
+        except InvalidInput as exc:
+            refused.append(Refused(path, exc))
+    return found, refused
 
 
 def one_by_one(

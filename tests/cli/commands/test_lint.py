@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,8 @@ class TestCardLint:
         result = offline("card", "lint", torn, "-o", "json")
         assert result.code == 8
         [finding] = result.json()
-        assert list(finding) == KEYS
+        assert list(finding) == [*KEYS, "file"]
+        assert finding["file"] == torn
         assert (finding["rule"], finding["severity"], finding["provider"]) == (
             "call-without-result",
             "error",
@@ -130,7 +132,7 @@ class TestCardLint:
         assert (result.code, [each["rule"] for each in result.json()]) == (4, ["call-without-result"])
         assert result.err.startswith(f"error: {files[0]}:1:2: not JSON: ")
         assert f"\nerror: no file {files[1]!r}\n" in result.err
-        assert result.error["message"] == "2 files of 3 refused, and not checked"
+        assert result.error["message"] == "2 of 3 files could not be read, and not checked"
         assert [(each["file"], each["code"]) for each in result.error["details"]["failed"]] == [
             (files[0], "invalid-conversation"),
             (files[1], "not-found"),
@@ -138,7 +140,50 @@ class TestCardLint:
         assert offline("card", "lint", *files[1:]).code == 3
         empty = tmp_path / "empty"
         empty.mkdir()
-        assert "has no file that ends in .json, " in offline("card", "lint", str(empty), files[2]).err
+        result = offline("card", "lint", str(empty), files[2], "-o", "json")
+        assert (result.code, [each["file"] for each in result.json()]) == (4, [files[2]])
+        assert f"error: the folder {str(empty)!r} has no file that ends in .json, " in result.err
+        assert [each["file"] for each in result.error["details"]["failed"]] == [str(empty)]
+        assert offline("card", "lint", str(empty)).code == 4
+
+    def test_nothing_is_said_of_files_that_could_not_be_read(self, offline: Cbx, tmp_path: Path) -> None:
+        (tmp_path / "a.json").write_text(json.dumps([ASKED]))
+        (tmp_path / "b.json").write_text(json.dumps(TWICE))
+        gone, sound, twice = (str(tmp_path / name) for name in ("gone.json", "a.json", "b.json"))
+        none = offline("card", "lint", gone, f"{gone}.gz")
+        assert (none.code, none.out) == (3, "")
+        assert none.err.splitlines() == [
+            f"error: no file {gone!r}",
+            f"error: no file {gone + '.gz'!r}",
+            "error: 2 of 2 files could not be read, and not checked",
+        ]
+        some = offline("card", "lint", gone, sound)
+        assert (some.code, some.err.splitlines()[-2]) == (3, "nothing found in the 1 file that could be read")
+        warned = offline("card", "lint", gone, sound, twice, "--format", "anthropic")
+        assert warned.err.splitlines()[-2] == (
+            "1 warning, no error: nothing in the 2 files that could be read would be refused"
+        )
+
+    def test_any_name_of_a_file_is_told_on_a_line(self, offline: Cbx, tmp_path: Path) -> None:
+        names = [os.fsencode(tmp_path) + name for name in (b"/a\nb.json", b"/c\xff.json", b"/d\xff\n.json")]
+        for name, text in zip(names, [json.dumps([ASKED, CALLED])] * 2 + ["{oops"], strict=True):
+            Path(os.fsdecode(name)).write_text(text)
+        result = offline("card", "lint", *map(os.fsdecode, names), "-o", "json")
+        assert [each["file"] for each in result.json()] == [
+            f"{tmp_path}/a\nb.json",
+            f"{tmp_path}/c\\xff.json",
+        ]
+        assert [each["message"] for each in result.json()] == [
+            f"{tmp_path}/a\\nb.json: message 1: {TORN}",
+            f"{tmp_path}/c\\xff.json: message 1: {TORN}",
+        ]
+        [failed] = result.error["details"]["failed"]
+        assert failed["file"] == f"{tmp_path}/d\\xff\n.json"
+        first, *_, last = (line for line in result.err.splitlines() if not line.startswith("{"))
+        assert first.startswith(f"{tmp_path}/a\\nb.json: taken as ")
+        assert last.startswith(f"error: {tmp_path}/d\\xff\\n.json:1:2: not JSON: ")
+        alone = offline("card", "lint", os.fsdecode(names[1]), "-o", "json")
+        assert [each["file"] for each in alone.json()] == [f"{tmp_path}/c\\xff.json"]
 
     def test_what_says_nothing_is_left_out_as_by_an_import(self, offline: Cbx, tmp_path: Path) -> None:
         file = tmp_path / "f.jsonl"
@@ -376,7 +421,8 @@ class TestRenderCheck:
         result = cbx("render", "--box", torn, "--format", "anthropic", "--check", "-o", "json")
         assert result.code == 8
         [finding] = result.json()
-        assert list(finding) == KEYS
+        assert list(finding) == [*KEYS, "file"]
+        assert finding["file"] == torn
         assert (finding["box_id"], finding["position"], finding["message"]) == (torn, 1, TORN)
         assert result.error["code"] == "findings"
 

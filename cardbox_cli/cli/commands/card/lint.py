@@ -4,15 +4,16 @@ import os
 from collections.abc import Container, Sequence
 from typing import Annotated, NamedTuple
 
+import msgspec
 from typer import Option
 
 from cardbox_cli.cli.parameters.conversation_files import (
     Refused,
-    conversation_files,
+    found_and_refused,
     one_by_one,
     tell_left_out,
 )
-from cardbox_cli.cli.parameters.inputs import source_name
+from cardbox_cli.cli.parameters.inputs import path_text, source_name
 from cardbox_cli.cli.parameters.large_files import open_file
 from cardbox_cli.cli.parameters.options import AUTO, ConversationFiles, MessagesKey, SourceFormat
 from cardbox_cli.cli.parameters.types import OneOf
@@ -20,7 +21,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.progress import bar
 from cardbox_cli.cli.terminal.reports.findings import answer, show
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.context.lint.rule import FileFinding, LintFinding
 from cardbox_cli.context.lint.schema import UNKNOWN
 from cardbox_cli.context.providers.registry import HOSTS, PROVIDERS
 from cardbox_cli.conversations.containers.archives import unzipped
@@ -65,11 +66,13 @@ def command(
     the tools that stand beside its messages. Of several files all are checked, whatever is wrong with one.
     """
     asked = _Asked(None if from_ == AUTO else from_, format_, at, UNKNOWN if allow_unknown else ())
-    found = conversation_files(files)
-    if len(found) == 1:
-        answer(_findings(found[0], asked))
+    found, refused = found_and_refused(files)
+    if len(found) + len(refused) > 1:
+        _lint_all(found, refused, asked)
+    elif refused:
+        raise refused[0].error
     else:
-        _lint_all(found, asked)
+        answer(_findings(found[0], asked))
 
 
 class _Asked(NamedTuple):
@@ -82,30 +85,34 @@ class _Asked(NamedTuple):
     warned: Container[str]
 
 
-def _lint_all(files: Sequence[str], asked: _Asked) -> None:
-    """Check files, one after the other, and show what is found in all of them."""
-    findings: list[LintFinding] = []
+def _lint_all(files: Sequence[str], folders: Sequence[Refused], asked: _Asked) -> None:
+    """Check files, one after the other, and show what is found in all of them. `folders` are refused."""
+    findings: list[FileFinding] = []
 
     def refuse(refused: Refused) -> bool:
         announce(f"error: {refused.error.message}")
         return True
 
-    refused = one_by_one(
-        files, lambda file, which: findings.extend(_findings(file, asked, which)), refuse=refuse
-    )
-    if not refused:
+    for folder in folders:
+        refuse(folder)
+    unread = [
+        *folders,
+        *one_by_one(files, lambda file, which: findings.extend(_findings(file, asked, which)), refuse=refuse),
+    ]
+    if not unread:
         answer(findings)
         return
-    show(findings)
+    total = len(files) + len(folders)
+    show(findings, files_read=total - len(unread))
     # Worse than findings: nobody knows what is in these.
-    kind = NotFound if all(isinstance(each.error, NotFound) for each in refused) else InvalidInput
+    kind = NotFound if all(isinstance(each.error, NotFound) for each in unread) else InvalidInput
     raise kind(
-        f"{count(len(refused), 'file')} of {len(files)} refused, and not checked",
-        details={"failed": [each.shown for each in refused]},
+        f"{len(unread)} of {count(total, 'file')} could not be read, and not checked",
+        details={"failed": [each.shown for each in unread]},
     )
 
 
-def _findings(file: str, asked: _Asked, which: str = "") -> list[LintFinding]:
+def _findings(file: str, asked: _Asked, which: str = "") -> list[FileFinding]:
     """What is found in a file. `which` of several it is: then what is said of it begins with its name."""
     name = source_name(file)
     with (
@@ -113,7 +120,9 @@ def _findings(file: str, asked: _Asked, which: str = "") -> list[LintFinding]:
         unzipped(plain, name) as opened,
         bar(f"checking {which}".strip(), os.fstat(opened.fileno()).st_size, in_bytes=True) as heard,
     ):
-        return _findings_in(Documents(Source(opened, name, heard=heard)), asked, f"{name}: " if which else "")
+        documents = Documents(Source(opened, name, heard=heard))
+        found = _findings_in(documents, asked, f"{name}: " if which else "")
+    return [FileFinding(**msgspec.structs.asdict(each), file=path_text(file)) for each in found]
 
 
 def _findings_in(documents: Documents, asked: _Asked, lead: str) -> list[LintFinding]:
