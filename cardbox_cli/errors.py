@@ -71,7 +71,7 @@ class InvalidConversation(InvalidInput, code="invalid-conversation"):
     """A conversation file is not in the format it was said to be in."""
 
 
-class NoMessages(InvalidConversation, code="invalid-conversation"):
+class NoMessages(InvalidConversation, code="no-messages"):
     """None of the conversations of a file has a message where they are looked for."""
 
 

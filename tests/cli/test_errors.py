@@ -88,6 +88,11 @@ def a_recipe_with_two_slips(stage: Stage) -> dict[str, str]:
     return {}
 
 
+def a_file_without_messages(stage: Stage) -> dict[str, str]:
+    (stage.folder / "chat.json").write_text('{"title": "Hi"}')
+    return {}
+
+
 def a_file_that_is_no_conversation(stage: Stage) -> dict[str, str]:
     (stage.folder / "chat.json").write_text('{"messages": [{"role": "human", "content": "hi"}]}')
     return {}
@@ -270,6 +275,15 @@ TABLE = [
         "invalid-conversation",
         "chat.json: message 0: the role 'human' is none of OpenAI's",
         "roles are user, assistant, tool, function, system, developer; nothing was imported",
+    ),
+    Row(
+        errors.NoMessages,
+        a_file_without_messages,
+        ("card", "import", "chat.json", "--at", "messages"),
+        4,
+        "no-messages",
+        "chat.json: there is no list of messages at 'messages'",
+        "its keys are 'title'; nothing was imported",
     ),
     Row(
         errors.Conflict,

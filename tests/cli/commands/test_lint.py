@@ -421,8 +421,7 @@ class TestRenderCheck:
         result = cbx("render", "--box", torn, "--format", "anthropic", "--check", "-o", "json")
         assert result.code == 8
         [finding] = result.json()
-        assert list(finding) == [*KEYS, "file"]
-        assert finding["file"] == torn
+        assert list(finding) == KEYS
         assert (finding["box_id"], finding["position"], finding["message"]) == (torn, 1, TORN)
         assert result.error["code"] == "findings"
 
