@@ -68,8 +68,8 @@ class LeftOut(NamedTuple):
         return LeftOut(self.number + 1, self.first or place)
 
 
-def is_left_out(conversation: Conversation) -> bool:
-    """Whether importing leaves a conversation out: it says nothing, and is no request."""
+def says_nothing(conversation: Conversation) -> bool:
+    """Whether nobody says anything in a conversation, and it is no request."""
     if conversation.request is not None:
         return False
     try:
@@ -171,7 +171,7 @@ class Reading:
         before, words, last = self.replaced_characters, None, None
         drafts = self._drafts(conversation, key)
         first = next(drafts, None)
-        if first is None or (_is_event(first) and not _says_something(conversation, self)):
+        if first is None or (_is_event(first) and self._is_left_out(conversation)):
             self.replaced_characters = before
             return _Read(label, None, None, 0)
         for draft in chain([first], drafts):
@@ -179,6 +179,11 @@ class Reading:
             words = words or first_words(draft)
             yield label, written_by(draft, self._turn)
         return _Read(label, words, last, self.replaced_characters - before)
+
+    def _is_left_out(self, conversation: Conversation) -> bool:
+        """Whether one that begins with an event makes no box: nobody has said a word yet, and no other box
+        would miss what is in it."""
+        return not conversation.is_part and not _says_something(conversation, self)
 
     def _alike(
         self, conversation: Conversation, key: _Key, parent_key: _Key | None

@@ -19,7 +19,7 @@ from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.providers.registry import provider_for_model, provider_named, providers
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import Conversation
-from cardbox_cli.conversations.drafting import Drafted, drafts_of, is_left_out
+from cardbox_cli.conversations.drafting import Drafted, drafts_of, says_nothing
 from cardbox_cli.conversations.files import is_list
 from cardbox_cli.conversations.formats.registry import format_named
 from cardbox_cli.conversations.json_files.window import LazyList, held
@@ -52,7 +52,7 @@ def provider_beside(conversation: Conversation) -> str | None:
 def is_unsaid(conversation: Conversation) -> bool:
     """Whether there is nothing to be checked: no request, which is refused without a message, and nobody who
     says anything."""
-    return not _is_request(conversation) and is_left_out(conversation)
+    return not _is_request(conversation) and says_nothing(conversation)
 
 
 def _is_request(conversation: Conversation) -> bool:

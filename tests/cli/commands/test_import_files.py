@@ -190,7 +190,7 @@ def test_so_it_is_in_files_of_agents(
 def test_a_session_of_events_alone_makes_no_box(
     cbx: Cbx, tmp_path: Path, row_counts: Callable[[], dict[str, int]]
 ) -> None:
-    (tmp_path / "s.jsonl").write_text('{"type": "summary", "summary": "Shop", "leafUuid": "u"}\n' * 2)
+    (tmp_path / "s.jsonl").write_text('{"type": "summary", "summary": "Shop", "sessionId": "s"}\n' * 2)
     before = row_counts()
     result = cbx("card", "import", str(tmp_path / "s.jsonl"), "-o", "id")
     assert (result.code, result.out) == (0, "")
