@@ -571,6 +571,28 @@ class TestBeforeACommandIsKnown:
             " 'table', 'wide', 'json', 'jsonl', 'yaml', 'csv', 'tsv', 'id'.\nhint: `cbx --help` shows what it takes\n"
         )
 
+    @pytest.mark.parametrize(
+        ("command", "told"),
+        [
+            ("-o jsn box list", "'tsv', 'id'; did you mean 'json'?"),
+            ("box list --color alwas", "'auto', 'always', 'never'; did you mean 'always'?"),
+            ("box list --columns titel", "--columns: there is no column 'titel'; did you mean 'title'?"),
+            ("card lint f --provider opneai", "--provider: unknown format 'opneai'; did you mean 'openai'?"),
+            ("card lint f --provider=opneai", "--provider: unknown format 'opneai'; did you mean 'openai'?"),
+            ("card lint f --format opneai", "--format: unknown format 'opneai'; did you mean 'openai'?"),
+            ("card lint f -f opneai", "-f: unknown format 'opneai'; did you mean 'openai'?"),
+            ("card lint f -fopneai", "-f: unknown format 'opneai'; did you mean 'openai'?"),
+            ("card import f --from antropic", "--from: unknown format 'antropic'; did you mean 'anthropic'?"),
+            ("card import f --from x", "--from: unknown format 'x'"),
+        ],
+    )
+    def test_an_unknown_word_is_told_with_the_option_that_was_typed_and_a_near_word(
+        self, command: str, told: str, cbx: Cbx
+    ) -> None:
+        result = cbx(*command.split())
+        assert (result.code, result.out) == (2, "")
+        assert result.err.splitlines()[0].removeprefix("error: ").endswith(told)
+
     @pytest.mark.parametrize("command", [(), ("box",)], ids=["cbx", "cbx box"])
     def test_without_a_command_the_help_is_shown(self, command: tuple[str, ...], offline: Cbx) -> None:
         result = offline(*command)
