@@ -256,7 +256,8 @@ class _Finder(NamedTuple):
                 raise wrong
             if item is not None and _holds_messages(item, self.shape):
                 raise wrong
-            beside = {} if item is None else {"beside": item, "top": found.top or item}
+            # What would hold the messages may say what they are of; what stands above it does not.
+            beside = {"beside": item, "top": found.top or item} if item and len(keys) == 1 else {}
             yield msgspec.structs.replace(found, messages=[], lack=wrong, **beside)
 
     @property

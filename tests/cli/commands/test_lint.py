@@ -229,6 +229,18 @@ class TestCardLint:
         else:
             assert alone.code == (0 if "messages" in line else 4)
 
+    def test_what_stands_above_the_missing_messages_makes_no_request(
+        self, offline: Cbx, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "f.jsonl"
+        logged = {"body": {"model": "gpt-4o", "messages": [ASKED]}}
+        file.write_text(
+            "".join(json.dumps(each) + "\n" for each in (logged, {"model": "gpt-4o"}, {"body": {}}))
+        )
+        result = offline("card", "lint", str(file), "--at", "body.messages", "-o", "json")
+        assert (result.code, result.json()) == (0, [])
+        assert f"2 conversations without a message left out, the first at {file}:2\n" in result.err
+
     def test_a_sample_without_messages_is_no_request(self, offline: Cbx, tmp_path: Path) -> None:
         file = tmp_path / "f.json"
         samples = [{"id": 1, "messages": []}, {"messages": [ASKED]}]
