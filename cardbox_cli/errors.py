@@ -71,6 +71,10 @@ class InvalidConversation(InvalidInput, code="invalid-conversation"):
     """A conversation file is not in the format it was said to be in."""
 
 
+class NoMessages(InvalidConversation, code="no-messages"):
+    """None of the conversations of a file has a message where they are looked for."""
+
+
 class Conflict(CbxError, code="conflict", exit_code=5):
     """The stored state is not what the request assumed; nothing was written."""
 

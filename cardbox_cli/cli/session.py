@@ -256,6 +256,23 @@ class Session:
             )
 
 
+# Under which name a context keeps the words of its command line.
+WORDS = "cardbox_cli.words"
+
+
+class _Choice(click.Choice[str]):
+    """One of some words, with a guess at what another one meant."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as exc:
+            from cardbox_cli.model.handwritten.wording import did_you_mean
+
+            guess = did_you_mean(str(value), self.choices)
+            self.fail(f"{exc.message.removesuffix('.')}{guess or '.'}", param, ctx)
+
+
 def _known_format(place: str, name: str) -> str:
     if name not in FORMATS:
         from cardbox_cli.model.handwritten.wording import did_you_mean
@@ -333,13 +350,13 @@ def common_options() -> list[click.Option]:
             "output",
             "--output",
             "-o",
-            type=click.Choice(tuple(FORMATS)),
+            type=_Choice(tuple(FORMATS)),
             help="How to print the answer. Default: CBX_OUTPUT, the config file, else table.",
         ),
         _stored(
             "color",
             "--color",
-            type=click.Choice(("auto", "always", "never")),
+            type=_Choice(("auto", "always", "never")),
             help="Whether tables have colours. Default: on terminals.",
         ),
         _stored("null", "--null", "-0", is_flag=True, help="With -o id: end each id by NUL, for xargs -0."),

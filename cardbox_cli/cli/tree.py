@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from cardbox_cli.cli.boundary import PIPE_CLOSED
-from cardbox_cli.cli.session import common_options
+from cardbox_cli.cli.session import WORDS, common_options
 
 HELP = {"help_option_names": ["--help", "-h"]}
 
@@ -24,10 +24,13 @@ ALIASES = {"ls": ("list",), "rm": ("delete", "remove"), "get": ("show",)}
 
 
 class Signed(click.Command):
-    """A command whose refusals say whose they are, and all that is missing: click names the first alone."""
+    """A command whose refusals say whose they are, and all that is missing: click names the first alone.
+
+    What it was called with stays under `WORDS` in the context, so that an option is named as it was typed.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        given = list(args)
+        given = ctx.meta[WORDS] = list(args)
         try:
             return super().parse_args(ctx, args)
         except click.MissingParameter as exc:

@@ -52,6 +52,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     The entries can be iterated over more than once. `own_id` is the id that the file gives it, `parent_id`
     that of the conversation it branched off from, `place` is for error messages. `beside` is what stands
     beside its messages, such as the tools of a request's body; `request` is what of it is kept, if it is one.
+    One that `is_part` goes with others, in this file or in another one, and is kept whatever it says.
     """
 
     entries: Iterable[FileEntry]
@@ -62,6 +63,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     beside: Mapping[str, Any] = {}
     request: FileEntry | None = None
+    is_part: bool = False
 
 
 class Read(Protocol):

@@ -57,8 +57,19 @@ def drafts_of(conversation: Conversation, project_id: str) -> Iterator[Drafted]:
         yield Drafted(each.entry, _with_ids(cards, ids, name))
 
 
-def is_left_out(conversation: Conversation) -> bool:
-    """Whether importing leaves a conversation out: it says nothing, and is no request."""
+class LeftOut(NamedTuple):
+    """How many conversations are left out since they say nothing, and where the first of them stands."""
+
+    number: int = 0
+    first: str = ""
+
+    def with_one_at(self, place: str) -> "LeftOut":
+        """These, and then the one at a place."""
+        return LeftOut(self.number + 1, self.first or place)
+
+
+def says_nothing(conversation: Conversation) -> bool:
+    """Whether nobody says anything in a conversation, and it is no request."""
     if conversation.request is not None:
         return False
     try:
@@ -106,7 +117,7 @@ class Reading:
         self.places: dict[int, str] = {}
         self.last_card_id: str | None = None
         self.replaced_characters = 0
-        self.empty = 0
+        self.left_out = LeftOut()
         self._only = only
         self._project_id = project_id
         self._remap_tool_ids = remap_tool_ids
@@ -132,7 +143,7 @@ class Reading:
             before = self._read.get(alike) if alike is not None else None
             read = before or (yield from self._labelled(label, conversation, key))
             if read.last_card_id is None:
-                self.empty += 1
+                self.left_out = self.left_out.with_one_at(conversation.place)
                 continue
             if before is not None:
                 self.replaced_characters += before.replaced
@@ -160,7 +171,7 @@ class Reading:
         before, words, last = self.replaced_characters, None, None
         drafts = self._drafts(conversation, key)
         first = next(drafts, None)
-        if first is None or (_is_event(first) and not _says_something(conversation, self)):
+        if first is None or (_is_event(first) and self._is_left_out(conversation)):
             self.replaced_characters = before
             return _Read(label, None, None, 0)
         for draft in chain([first], drafts):
@@ -168,6 +179,11 @@ class Reading:
             words = words or first_words(draft)
             yield label, written_by(draft, self._turn)
         return _Read(label, words, last, self.replaced_characters - before)
+
+    def _is_left_out(self, conversation: Conversation) -> bool:
+        """Whether one that begins with an event makes no box: nobody has said a word yet, and no other box
+        would miss what is in it."""
+        return not conversation.is_part and not _says_something(conversation, self)
 
     def _alike(
         self, conversation: Conversation, key: _Key, parent_key: _Key | None

@@ -15,7 +15,7 @@ from cardbox_cli.context.providers.registry import providers
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.json_files.documents import Document, Documents
 from cardbox_cli.conversations.json_files.window import LazyList, held
-from cardbox_cli.errors import InvalidConversation
+from cardbox_cli.errors import InvalidConversation, NoMessages
 
 # Where conversations carry an id or a title of their own.
 ID_KEYS = ("conversation_id", "session_id", "thread_id", "chat_id", "id")
@@ -80,28 +80,40 @@ _One = TypeVar("_One")
 
 def where_any_has_messages(found: Iterable[tuple[_One, InvalidConversation | None]]) -> Iterator[_One]:
     """What holds messages, each of which comes with what is wrong where it lacks them: as long as another has
-    some it says nothing, and that is all. Raises the first thing that is wrong where all lack them.
+    some it says nothing, and that is all. Raises NoMessages with the first thing that is wrong where all lack
+    them.
     """
     wrong, has_any = None, False
     for one, lack in found:
         wrong, has_any = wrong or lack, has_any or lack is None
         yield one
     if wrong is not None and not has_any:
-        raise wrong
+        raise NoMessages(wrong.message, hint=wrong.hint)
 
 
 def lack_of(key: str, holder: Any, problem: str) -> InvalidConversation | None:
     """What is wrong with an object that has no list at a key; None for one that has it.
 
-    Raises it for one that has something else there, and for what is no object.
+    Raises it for one that has something else there, for one without the key that holds messages all the same,
+    as where it is misspelt, and for what is no object.
     """
     value = holder.get(key) if isinstance(holder, dict) else None
     if is_list(value):
         return None
-    wrong = InvalidConversation(problem)
+    wrong = InvalidConversation(problem, hint=_keys_hint(holder))
     if not isinstance(holder, dict) or value is not None:
         raise wrong
+    if key not in holder and _holds_messages(holder, CHAT_SHAPE):
+        raise wrong
     return wrong
+
+
+def _holds_messages(value: Any, shape: MessageShape) -> bool:
+    """Whether there are messages of a shape anywhere in a value."""
+    return any(
+        isinstance(holder.get(shape.key), str) or next(iter(messages), None) is not None
+        for messages, holder in lists_within(value, (shape,))
+    )
 
 
 def values_in(documents: Documents, is_message: Callable[[Any], bool] = has_role) -> Iterator[Document]:
@@ -220,8 +232,8 @@ class _Finder(NamedTuple):
     def _named(self, item: Any, keys: Sequence[str], found: MessageList) -> Iterator[MessageList]:
         """The lists at a path of keys, which leads through each item of a list on its way.
 
-        `found` is what holds `item`: what stands beside it, what names it, and its place. An object without
-        the next key, and null, lack their messages.
+        `found` is what holds `item`: what stands beside it, what names it, and its place. Null lacks its
+        messages, and so does an object without the next key, unless there are some elsewhere in it.
         """
         if not keys and (alone := self.shape.alone(self._last_key, item)) is not None:
             item = alone
@@ -242,7 +254,11 @@ class _Finder(NamedTuple):
             )
             if item is not None and not (keys and isinstance(item, dict)):
                 raise wrong
-            yield msgspec.structs.replace(found, messages=[], lack=wrong)
+            if item is not None and _holds_messages(item, self.shape):
+                raise wrong
+            # What would hold the messages may say what they are of; what stands above it does not.
+            beside = {"beside": item, "top": found.top or item} if item and len(keys) == 1 else {}
+            yield msgspec.structs.replace(found, messages=[], lack=wrong, **beside)
 
     @property
     def _last_key(self) -> str:

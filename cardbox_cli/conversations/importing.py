@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from cardbox_cli.conversations.conversation import Conversation
-from cardbox_cli.conversations.drafting import Reading
+from cardbox_cli.conversations.drafting import LeftOut, Reading
 from cardbox_cli.store.cards import CardStore, Counts
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.imports import ImportStore, Wanted
@@ -32,14 +32,13 @@ class ImportedBox(msgspec.Struct, frozen=True):
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """What an import did: a box for each conversation in order, and the last card of the last one.
 
-    `replaced_characters` counts the bad ones that it replaced, `empty` the conversations that say nothing,
-    which make no box.
+    `replaced_characters` counts the bad ones that it replaced; what is `left_out` makes no box.
     """
 
     boxes: list[ImportedBox]
     last_card_id: str | None
     replaced_characters: int
-    empty: int = 0
+    left_out: LeftOut = LeftOut()
 
 
 def import_conversations(
@@ -78,7 +77,7 @@ def import_conversations(
         boxes=boxes,
         last_card_id=reading.last_card_id,
         replaced_characters=reading.replaced_characters,
-        empty=reading.empty,
+        left_out=reading.left_out,
     )
 
 

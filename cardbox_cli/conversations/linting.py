@@ -19,7 +19,7 @@ from cardbox_cli.context.providers.provider import Provider
 from cardbox_cli.context.providers.registry import provider_for_model, provider_named, providers
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import Conversation
-from cardbox_cli.conversations.drafting import Drafted, drafts_of, is_left_out
+from cardbox_cli.conversations.drafting import Drafted, drafts_of, says_nothing
 from cardbox_cli.conversations.files import is_list
 from cardbox_cli.conversations.formats.registry import format_named
 from cardbox_cli.conversations.json_files.window import LazyList, held
@@ -50,10 +50,21 @@ def provider_beside(conversation: Conversation) -> str | None:
 
 
 def is_unsaid(conversation: Conversation) -> bool:
-    """Whether there is nothing to be checked: no request, and nobody who says anything. An empty list where
-    the messages of a request stand is one that is refused."""
+    """Whether there is nothing to be checked: no request, which is refused without a message, and nobody who
+    says anything."""
+    return not _is_request(conversation) and says_nothing(conversation)
+
+
+def _is_request(conversation: Conversation) -> bool:
+    """Whether a model, tools or parameters stand beside the messages, or where these should stand. What else
+    is known of conversations in files of agents makes none."""
     own = provider_named(format_named(conversation.format).provider)
-    return own.files.shape.key not in conversation.beside and is_left_out(conversation)
+    if conversation.format != own.name:
+        return False
+    named = ("model", "tools", *own.files.parameters)
+    return is_request(own, conversation.beside) or any(
+        conversation.beside.get(key) is not None for key in named
+    )
 
 
 def lint_conversation(

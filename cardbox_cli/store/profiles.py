@@ -13,7 +13,7 @@ from cardbox_cli.model.content import JsonContent
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import jsonb
-from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.project_store import Names, ProjectStore
 from cardbox_cli.store.projects import ensure_project
 
 
@@ -29,6 +29,7 @@ class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 # What the entry of a profile and the metadata of its card both tell.
 _LABELS = ("name", "worker_target", "tags")
+_NAMES = Names("profile_names_like", "resource.profiles")
 
 
 class ProfileStore(ProjectStore):
@@ -81,7 +82,7 @@ class ProfileStore(ProjectStore):
     def get(self, name: str) -> ProfileEntry:
         """The profile of this name, in whatever case. Raises NotFound."""
         hint = "`cbx profile list` shows the names, `cbx profile import FILE.yaml` adds one"
-        return self._found(self.find(name), "profile", name, hint, names="profile_names_like")
+        return self._found(self.find(name), "profile", name, hint, names=_NAMES)
 
     def find(self, name: str) -> ProfileEntry | None:
         """The profile of this name, or None."""

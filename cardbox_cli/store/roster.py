@@ -13,13 +13,13 @@ from cardbox_cli.errors import NotFound
 from cardbox_cli.model.execution.turns import new_id
 from cardbox_cli.model.identity import Agent, RosterEntry
 from cardbox_cli.store.connection.database import jsonb
-from cardbox_cli.store.connection.project_store import Further, ProjectStore, paged
+from cardbox_cli.store.connection.project_store import Further, Names, ProjectStore, paged
 from cardbox_cli.store.connection.rows import decoded
 
 _TABLE = "resource.project_agents"
 _HEADS = "state.agent_state_head"
 _NO_AGENT = "`cbx agent list` shows the agents, `cbx agent provision` makes one"
-_NAMES = "agent_ids_like"
+_NAMES = Names("agent_ids_like", _TABLE)
 
 
 class AgentFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,9 +69,12 @@ class RosterStore(ProjectStore):
         return self._found(self.find(agent_id), "agent", agent_id, _NO_AGENT, names=_NAMES)
 
     def absent(self, agent_id: str, hint: str = _NO_AGENT) -> NotFound:
-        """That there is no agent of this id, and of which near one there is."""
-        self._require(_TABLE)
+        """That there is no agent of this id, and of which near one there is, as far as our role may know."""
         return self._absent("agent", agent_id, hint, names=_NAMES)
+
+    def is_absent(self, agent_id: str) -> bool:
+        """Whether there is no agent of this id. Where our role may not read the roster nobody can say so."""
+        return _TABLE in self.database.tables and self.find(agent_id) is None
 
     def find(self, agent_id: str) -> Agent | None:
         """The agent of this id, or None."""

@@ -12,7 +12,7 @@ import msgspec
 from cardbox_cli.errors import Conflict
 from cardbox_cli.model.identity import Tool, check_tool
 from cardbox_cli.store.connection.database import jsonb
-from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.project_store import Names, ProjectStore
 from cardbox_cli.store.connection.rows import decoded
 from cardbox_cli.store.projects import ensure_project
 
@@ -20,7 +20,7 @@ _TABLE = "resource.tools"
 # The options that cbx gives a meaning to, and sets.
 _OWN_OPTIONS = ("exec", "timeout_seconds")
 _NO_TOOL = "`cbx tool list` shows the names, `cbx tool add` adds one"
-_NAMES = "tool_names_like"
+_NAMES = Names("tool_names_like", _TABLE)
 
 
 class Added(NamedTuple):

@@ -88,6 +88,11 @@ def a_recipe_with_two_slips(stage: Stage) -> dict[str, str]:
     return {}
 
 
+def a_file_without_messages(stage: Stage) -> dict[str, str]:
+    (stage.folder / "chat.json").write_text('{"title": "Hi"}')
+    return {}
+
+
 def a_file_that_is_no_conversation(stage: Stage) -> dict[str, str]:
     (stage.folder / "chat.json").write_text('{"messages": [{"role": "human", "content": "hi"}]}')
     return {}
@@ -270,6 +275,15 @@ TABLE = [
         "invalid-conversation",
         "chat.json: message 0: the role 'human' is none of OpenAI's",
         "roles are user, assistant, tool, function, system, developer; nothing was imported",
+    ),
+    Row(
+        errors.NoMessages,
+        a_file_without_messages,
+        ("card", "import", "chat.json", "--at", "messages"),
+        4,
+        "no-messages",
+        "chat.json: there is no list of messages at 'messages'",
+        "its keys are 'title'; nothing was imported",
     ),
     Row(
         errors.Conflict,
@@ -556,6 +570,28 @@ class TestBeforeACommandIsKnown:
             "error: Invalid value for '--output' / '-o': 'xml' is not one of"
             " 'table', 'wide', 'json', 'jsonl', 'yaml', 'csv', 'tsv', 'id'.\nhint: `cbx --help` shows what it takes\n"
         )
+
+    @pytest.mark.parametrize(
+        ("command", "told"),
+        [
+            ("-o jsn box list", "'tsv', 'id'; did you mean 'json'?"),
+            ("box list --color alwas", "'auto', 'always', 'never'; did you mean 'always'?"),
+            ("box list --columns titel", "--columns: there is no column 'titel'; did you mean 'title'?"),
+            ("card lint f --provider opneai", "--provider: unknown format 'opneai'; did you mean 'openai'?"),
+            ("card lint f --provider=opneai", "--provider: unknown format 'opneai'; did you mean 'openai'?"),
+            ("card lint f --format opneai", "--format: unknown format 'opneai'; did you mean 'openai'?"),
+            ("card lint f -f opneai", "-f: unknown format 'opneai'; did you mean 'openai'?"),
+            ("card lint f -fopneai", "-f: unknown format 'opneai'; did you mean 'openai'?"),
+            ("card import f --from antropic", "--from: unknown format 'antropic'; did you mean 'anthropic'?"),
+            ("card import f --from x", "--from: unknown format 'x'"),
+        ],
+    )
+    def test_an_unknown_word_is_told_with_the_option_that_was_typed_and_a_near_word(
+        self, command: str, told: str, cbx: Cbx
+    ) -> None:
+        result = cbx(*command.split())
+        assert (result.code, result.out) == (2, "")
+        assert result.err.splitlines()[0].removeprefix("error: ").endswith(told)
 
     @pytest.mark.parametrize("command", [(), ("box",)], ids=["cbx", "cbx box"])
     def test_without_a_command_the_help_is_shown(self, command: tuple[str, ...], offline: Cbx) -> None:

@@ -68,6 +68,7 @@ LINES: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
+SYSTEM = {"type": "system", "uuid": "e1", "parentUuid": None, "sessionId": SESSION, "content": "compacted"}
 SAID = {"type": "user", "message": {"role": "user", "content": "Hi"}}
 
 
@@ -157,15 +158,12 @@ class TestRoundTrip:
         for each in lines:
             if isinstance(each.get("sessionId"), str):
                 each["sessionId"] += session
-        # Each session has a message. So need not a sidechain, which makes no box without one.
+        # Each session has a message. So need not a sidechain.
         names = {each["sessionId"] for each in lines if isinstance(each.get("sessionId"), str)}
         lines += [{**SAID, "sessionId": name} for name in sorted(names)] or [SAID]
         imported = take(lines)
         back = [each for box in imported for each in lines_in(export(box.box_id, "claude-code"))]
-        assert Counter(map(canonical, back)) <= Counter(map(canonical, lines))
-        returned = set(map(canonical, back))
-        for each in lines:
-            assert canonical(each) in returned or (each["isSidechain"] is True and not bears_message(each))
+        assert Counter(map(canonical, back)) == Counter(map(canonical, lines))
         again = take([exact_json.read(canonical(each)) for each in lines])
         assert [(box.box_id, box.new_cards) for box in again] == [(box.box_id, 0) for box in imported]
         for box in imported:
@@ -179,15 +177,35 @@ class TestRoundTrip:
             read = format_named("claude-code").read(documents_in(text_of_lines(lines)))
             return import_conversations(database, "p", read)
 
-        aside = {"type": "progress", "uuid": "s1", "sessionId": SESSION, "isSidechain": True}
-        events = [each for each in LINES if not bears_message(each)]
-        nothing = take([*events, aside])
-        assert (nothing.boxes, nothing.empty, nothing.last_card_id) == ([], 2, None)
+        events = [{**each, "leafUuid": None} for each in LINES if not bears_message(each)]
+        nothing = take(events)
+        assert (nothing.boxes, nothing.left_out.number, nothing.last_card_id) == ([], 1, None)
         assert list(cards.newest()) == []
         # A session that goes on to say something is one box with all of its lines.
-        grown = take([*events, aside, LINES[2]])
-        assert (len(grown.boxes), grown.empty) == (1, 1)
+        grown = take([*events, LINES[2]])
+        assert (len(grown.boxes), grown.left_out.number) == (1, 0)
         assert lines_in(export(grown.boxes[0].box_id, "claude-code")) == [*events, LINES[2]]
+
+    @pytest.mark.parametrize(
+        ("lines", "sizes"),
+        [
+            pytest.param([SYSTEM, side("s1", "user", "Look")], [1, 1], id="a sidechain speaks"),
+            pytest.param([LINES[2], {**SYSTEM, "isSidechain": True}], [1, 1], id="the session speaks"),
+            pytest.param([{**SYSTEM, "isSidechain": True}], [1], id="the session is in another file"),
+            pytest.param([{**SYSTEM, "parentUuid": "u7"}], [1], id="it goes on from another file"),
+            pytest.param([{**SYSTEM, "logicalParentUuid": "u7"}], [1], id="it was compacted in another file"),
+            pytest.param([LINES[0], LINES[1]], [2], id="it sums another file up"),
+            pytest.param([SYSTEM, {**SYSTEM, "uuid": "e2", "parentUuid": "e1"}], [], id="it stands alone"),
+        ],
+    )
+    def test_lines_of_what_somebody_says_elsewhere_are_in_a_box(
+        self, take: Any, export: Export, lines: list[Any], sizes: list[int]
+    ) -> None:
+        imported = take(lines)
+        back = [lines_in(export(box.box_id, "claude-code")) for box in imported]
+        assert [len(each) for each in back] == sizes
+        held = Counter(canonical(each) for lines_of_box in back for each in lines_of_box)
+        assert held == (Counter(map(canonical, lines)) if sizes else Counter())
 
 
 class TestCards:

@@ -125,3 +125,20 @@ def test_a_database_without_the_columns_has_workers_all_the_same(world: World, c
     assert (listed["live"], listed["last_error"]) == (True, None)
     world.later(31)
     assert world.why(turn)["rule"] == "lost-doorbell"
+
+    @pytest.mark.parametrize("is_gone", [False, True])
+    def test_who_may_not_read_the_names_is_told_none(self, world: World, role: str, is_gone: bool) -> None:
+        """An unknown agent is one without a turn then; no table is missed for what might have been meant."""
+        world.asked()
+        words = ("render", "--agent", "wroker"), ("cost", "--agent", "wroker"), ("why", "--agent", "wroker")
+        assert [world.cbx(*each).code for each in words] == [3, 3, 3]
+        if is_gone:
+            world.sql("DROP TABLE resource.project_agents CASCADE")
+        else:
+            revoke(world, role, "resource.project_agents")
+        for each in words[:2]:
+            answer = world.cbx(*each)
+            assert (answer.code, answer.err.splitlines()[0]) == (
+                3,
+                f"error: agent 'wroker' has no turn in project {world.runtime.project_id!r}",
+            )

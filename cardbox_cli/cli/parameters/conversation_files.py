@@ -2,10 +2,16 @@
 outcome."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from cardbox_cli.cli.parameters.inputs import path_text
 from cardbox_cli.cli.parameters.large_files import files_in
+from cardbox_cli.cli.session import announce
 from cardbox_cli.errors import CbxError, Conflict, InvalidInput, NotFound
+from cardbox_cli.model.text.quantities import count
+
+if TYPE_CHECKING:
+    from cardbox_cli.conversations.drafting import LeftOut
 
 # What the conversation files of a folder end in.
 _SUFFIXES = (".json", ".jsonl", ".ndjson", ".traj", ".af", ".eval", ".har")
@@ -22,7 +28,7 @@ class Refused(NamedTuple):
     @property
     def shown(self) -> dict[str, str]:
         """What programs are told of it."""
-        return {"file": self.file, "code": self.error.code, "message": self.error.message}
+        return {"file": path_text(self.file), "code": self.error.code, "message": self.error.message}
 
 
 def conversation_files(paths: Sequence[str]) -> list[str]:
@@ -31,6 +37,18 @@ def conversation_files(paths: Sequence[str]) -> list[str]:
     Raises InvalidInput for a folder without any.
     """
     return files_in(paths, _SUFFIXES)
+
+
+def found_and_refused(paths: Sequence[str]) -> tuple[list[str], list[Refused]]:
+    """The files of these paths, and the folders that `conversation_files` refuses."""
+    found: list[str] = []
+    refused: list[Refused] = []
+    for path in paths:
+        try:
+            found += conversation_files([path])
+        except InvalidInput as exc:
+            refused.append(Refused(path, exc))
+    return found, refused
 
 
 def one_by_one(
@@ -50,3 +68,11 @@ def one_by_one(
             if not refuse(refused[-1]):
                 break
     return refused
+
+
+def tell_left_out(left_out: "LeftOut", lead: str) -> None:
+    """Tell on stderr how many conversations of a file say nothing, and where the first of them stands."""
+    if left_out.number:
+        where = left_out.first if left_out.number == 1 else f"the first at {left_out.first}"
+        joint = ": " if left_out.number == 1 else ", "
+        announce(f"{lead}{count(left_out.number, 'conversation')} without a message left out{joint}{where}")

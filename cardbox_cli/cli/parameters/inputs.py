@@ -18,7 +18,7 @@ from cardbox_cli.errors import InvalidInput, NotFound, UsageError
 from cardbox_cli.files import open_to_read, replacing
 from cardbox_cli.limits import INPUT_SIZE
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.text.escaping import printable
+from cardbox_cli.model.text.escaping import printable, spelled
 
 
 def read_text(path: str) -> str:
@@ -77,8 +77,13 @@ def _decoded(data: bytes, name: str) -> str:
 
 
 def source_name(path: str) -> str:
-    """How messages call a file argument."""
-    return "standard input" if path == "-" else path
+    """How messages call a file argument: on one line, of characters that can be seen and written."""
+    return "standard input" if path == "-" else spelled(path_text(path))
+
+
+def path_text(path: str) -> str:
+    """A path as programs are told it: what in it is no UTF-8 is spelled out, as `\\xff`."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def write_text(path: Path, pieces: Iterable[str]) -> None:

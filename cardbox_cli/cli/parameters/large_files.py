@@ -30,7 +30,7 @@ def open_file(path: str) -> Iterator[BinaryIO]:
     """
     if path != "-" and folders.is_of_events(path):
         with TemporaryFile() as copy:
-            _write(folders.pieces(path), copy, path)
+            _write(folders.pieces(path), copy, source_name(path))
             yield cast(BinaryIO, copy)
         return
     with opened(path) as file:
@@ -112,7 +112,7 @@ def _within(path: str, suffixes: Sequence[str]) -> Iterator[str]:
             if not _is_wanted(each, suffixes):
                 continue
             if _leads_out(each, path):
-                announce(f"{each} is a link that leads out of the folder, and is left out")
+                announce(f"{source_name(str(each))} is a link that leads out of the folder, and is left out")
             else:
                 yield str(each)
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from cardbox_cli.cli.session import Session
+from cardbox_cli.cli.session import WORDS, Session
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import SETTINGS
 
@@ -61,12 +61,26 @@ class OneOf(Completed):
         """The word. Raises UsageError for one that is none of them."""
         known = tuple(self._words())
         if self._what is not None and value not in known:
-            option = param.opts[0] if param else ""
+            from cardbox_cli.model.handwritten.wording import did_you_mean
+
+            option = _typed_name(param, ctx) if param else ""
             raise UsageError(
-                f"{option}: unknown {self._what} {value!r}",
+                f"{option}: unknown {self._what} {value!r}{did_you_mean(str(value), known)}",
                 hint=f"{_plural(self._what)} are {', '.join(known)}",
             )
         return value
+
+
+def _typed_name(param: click.Parameter, ctx: click.Context | None) -> str:
+    """The name of a parameter; that of several names of an option which was typed."""
+    words = ctx.meta.get(WORDS, ()) if ctx is not None and isinstance(param, click.Option) else ()
+    typed = [name for word in words for name in param.opts if _begins_with(word, name)]
+    return typed[-1] if typed else param.opts[0]
+
+
+def _begins_with(word: str, name: str) -> bool:
+    """Whether a word is an option of this name, with or without its value."""
+    return word.partition("=")[0] == name or (len(name) == 2 and word.startswith(name))
 
 
 def _plural(noun: str) -> str:

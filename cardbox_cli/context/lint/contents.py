@@ -203,7 +203,10 @@ def _history_left_out(subject: Subject) -> Iterator[Hit]:
             yield entry, f"is left out: a {process.name} cannot have the layer {layer}"
 
 
-@RULES.error("no-messages", remedy="render a box that holds the conversation, too")
+@RULES.error(
+    "no-messages",
+    remedy="add the conversation: to a request in a file its messages, to boxes the one that holds it",
+)
 def _no_messages(subject: Subject) -> Iterator[Hit]:
     """A request without any message, or without one besides system text where that has a place of its own."""
     if not subject.request.messages:

@@ -94,3 +94,9 @@ class LintFinding(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     source: str
     remedy: str | None
+
+
+class FileFinding(LintFinding, frozen=True, kw_only=True):
+    """A finding in a conversation file: `file` is its path."""
+
+    file: str

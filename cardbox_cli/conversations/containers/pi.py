@@ -64,7 +64,8 @@ def _read(documents: Documents) -> Iterator[Conversation]:
             last, parents[own] = own, text_at(line, "parentId")
             name = text_at(line, "name") if line.get("type") == "session_info" else name
     forked = {parent for parent in parents.values() if parent is not None}
-    for leaf in [last, *(each for each in parents if each not in forked and each != last)]:
+    leaves = [last, *(each for each in parents if each not in forked and each != last)]
+    for leaf in leaves:
         is_main = leaf == last
         yield Conversation(
             entries=Rereadable(partial(_entries, documents, _path(leaf, parents))),
@@ -73,6 +74,7 @@ def _read(documents: Documents) -> Iterator[Conversation]:
             title=name,
             format=NAME,
             parent_id=None if is_main else session,
+            is_part=len(leaves) > 1,
         )
 
 

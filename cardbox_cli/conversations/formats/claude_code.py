@@ -31,6 +31,8 @@ from cardbox_cli.model.handwritten.wording import json_kind
 NAME = "claude-code"
 # What a session often begins with, before a line that names it.
 _SNAPSHOT = "file-history-snapshot"
+# Where a line names another one: what it follows, also across a compaction, and what a summary is of.
+_NAMES_LINE = ("parentUuid", "logicalParentUuid", "leafUuid")
 
 # A session, and the root of one of its sidechains; None for the session itself.
 _Thread = tuple[str | None, str | None]
@@ -104,6 +106,7 @@ def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversati
         raise UsageError(f"--at {at}: a Claude Code session has no key of messages", hint="leave --at out")
     lines = _Lines(documents)
     threads = _threads(lines)
+    parted = {session for session, root in threads if root is not None}
     for thread in sorted(threads, key=lambda thread: thread[1] is not None):
         session, root = thread
         yield Conversation(
@@ -113,7 +116,23 @@ def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversati
             title=None,
             format=NAME,
             parent_id=None if root is None else session,
+            is_part=session in parted or _goes_on(lines, threads[thread]),
         )
+
+
+def _goes_on(lines: _Lines, numbers: Iterable[int]) -> bool:
+    """Whether a thread goes on from lines in another file, or is about some: those before its first message
+    name one that is not among them."""
+    own: set[str] = set()
+    for number in numbers:
+        _, line = lines.line(number)
+        if _is_message(_message_in(line)):
+            return False
+        named = {found for key in _NAMES_LINE if (found := text_at(line, key)) is not None}
+        if not named <= own:
+            return True
+        own.add(text_at(line, "uuid") or "")
+    return False
 
 
 def _entries(lines: _Lines, numbers: Iterable[int]) -> Iterator[FileEntry]:

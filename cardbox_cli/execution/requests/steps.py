@@ -43,9 +43,10 @@ def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
 
 
 def no_turn(turns: TurnViews, agent_id: str, when: str = "") -> NotFound:
-    """That an agent has no turn, or none at some time; or that there is no such agent."""
+    """That an agent has no turn, or none at some time; or, where the roster may be read, that there is no
+    such agent."""
     roster = RosterStore(turns.database, turns.project_id)
-    if roster.find(agent_id) is None:
+    if roster.is_absent(agent_id):
         return roster.absent(agent_id)
     return NotFound(
         f"agent {agent_id!r} has no turn{when} in project {turns.project_id!r}",

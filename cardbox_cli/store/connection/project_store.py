@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -27,6 +27,13 @@ class Mark(msgspec.Struct, frozen=True):
 
     at: datetime
     id: str
+
+
+class Names(NamedTuple):
+    """Names that people choose: the query that gives those of about the length of one, and its table."""
+
+    query: str
+    table: str
 
 
 class Paged(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,17 +118,18 @@ class ProjectStore:
             self.database.require(table)
 
     def _found(
-        self, item: _Item | None, what: str, name: str, hint: str, *, names: str | None = None
+        self, item: _Item | None, what: str, name: str, hint: str, *, names: Names | None = None
     ) -> _Item:
         """`item`, or NotFound for none, as `_absent` makes it."""
         if item is None:
             raise self._absent(what, name, hint, names=names)
         return item
 
-    def _absent(self, what: str, name: str, hint: str, *, names: str | None = None) -> NotFound:
-        """That nothing is called so. Where people choose the names, the query `names` gives those of about
-        that length, and one that is near is what may have been meant."""
-        known = [] if names is None else self._column(names, name=name, limit=NAMES)
+    def _absent(self, what: str, name: str, hint: str, *, names: Names | None = None) -> NotFound:
+        """That nothing is called so. Where people choose the names, and our role may read them, one that is
+        near is what may have been meant."""
+        may_read = names is not None and names.table in self.database.tables
+        known = self._column(names.query, name=name, limit=NAMES) if names and may_read else []
         return NotFound(
             f"no {what} {name!r} in project {self.project_id!r}{did_you_mean(name, known)}", hint=hint
         )

@@ -662,13 +662,13 @@ class TestImportAndExport:
         assert refusal(written) == (4, f"cannot write {absent!r}: No such file or directory")
 
     def test_formats_that_we_do_not_know_are_refused(self, offline: Cbx) -> None:
-        assert refusal(offline("card", "import", "x", "--from", "nope")) == (
+        assert refusal(offline("card", "import", "x", "--from", "nix")) == (
             2,
-            "--from: unknown format 'nope'",
+            "--from: unknown format 'nix'",
         )
-        assert refusal(offline("card", "export", "--box", "x", "--to", "nope")) == (
+        assert refusal(offline("card", "export", "--box", "x", "--to", "nix")) == (
             2,
-            "--to: unknown format 'nope'",
+            "--to: unknown format 'nix'",
         )
 
     def test_a_card_that_is_gone_is_left_out_with_a_warning(self, cbx: Cbx, add: Add, box_of: Add) -> None:

@@ -338,6 +338,10 @@ def test_turns_and_boxes_by_the_options_that_render_has(cbx: Cbx, conversation: 
         (("--box", turn), 3, f"error: no box {turn!r} in project 'p'"),
         (("--turn", turn, "--box", conversation), 2, "error: name a box or a turn, or --agent or --chat"),
         ((turn, "--turn", turn), 2, "error: name a box or a turn, or --agent or --chat"),
+        ((conversation, "--profile", "clrek"), 3, "error: no profile 'clrek' in project 'p'; did you mean 'clerk'?"),
+        (("--box", conversation, "--profile", "clrek"), 3, "error: no profile 'clrek' in project 'p'; did you mean 'clerk'?"),
+        ((turn, "--profile", "clrek"), 2, "error: --profile is for boxes: a turn or a chat has its own"),
+        (("nothing", "--profile", "clerk"), 3, "error: no box or turn 'nothing' in project 'p'"),
         (("--turn", turn, "--profile", "clerk"), 2, "error: --profile is for boxes: a turn or a chat has its own"),
         (("--box", conversation, "--since", "1h"), 2, "error: --since is for --agent and --chat"),
     ):  # fmt: skip

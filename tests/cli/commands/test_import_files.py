@@ -100,7 +100,8 @@ def test_a_conversation_without_a_message_makes_no_box(cbx: Cbx, tmp_path: Path)
     (tmp_path / "f.json").write_text(json.dumps([chat(), chat("one")]))
     result = cbx("card", "import", str(tmp_path / "f.json"), "-o", "json")
     assert [box["index"] for box in json.loads(succeed(result))["boxes"]] == [1]
-    assert "1 conversation, 1 card, 1 new\n1 conversation without a message left out\n" in result.err
+    told = f"1 conversation without a message left out: {tmp_path}/f.json[0]"
+    assert f"1 conversation, 1 card, 1 new\n{told}\n" in result.err
     (tmp_path / "f.json").write_text('{"messages": []}')
     assert cbx("card", "import", str(tmp_path / "f.json"), "-o", "json").json()["boxes"] == []
 
@@ -125,17 +126,76 @@ def test_the_others_are_imported_beside_one_without_messages(
     (tmp_path / "f.json").write_text(text)
     result = cbx("card", "import", str(tmp_path / "f.json"), "-o", "json", *options)
     assert [box["index"] for box in json.loads(succeed(result))["boxes"]] == [1]
-    assert result.err.endswith("1 conversation, 1 card, 1 new\n2 conversations without a message left out\n")
+    told = f"2 conversations without a message left out, the first at {tmp_path}/f.json: "
+    assert f"1 conversation, 1 card, 1 new\n{told}" in result.err
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ({"mesages": chat("two")["messages"]}, "FILE:2: there is no list of messages at 'messages'"),
+        (
+            {"messsages": {"all": chat("two")["messages"]}},
+            "FILE:2: there is no list of messages at 'messages'",
+        ),
+        ({"messages": "two"}, "FILE:2: there is no list of messages at 'messages'"),
+        ({"messages": None, "mesages": chat("two")["messages"]}, None),
+        ({"id": 1, "mesages": []}, None),
+    ],
+)
+def test_messages_at_a_misspelt_key_are_never_left_out(
+    cbx: Cbx, tmp_path: Path, line: dict[str, Any], told: str | None
+) -> None:
+    file = tmp_path / "typo.jsonl"
+    file.write_text("".join(json.dumps(each) + "\n" for each in (chat("one"), line, chat("three"))))
+    result = cbx("card", "import", str(file), "--at", "messages", "-o", "json")
+    if told is None:
+        assert result.err.endswith(f"1 conversation without a message left out: {file}:2\n")
+        assert [box["index"] for box in json.loads(succeed(result))["boxes"]] == [0, 2]
+        return
+    assert (result.code, result.error["message"]) == (4, told.replace("FILE", str(file)))
+    if "messages" not in line:
+        assert result.error["hint"] == f"its keys are {next(iter(line))!r}; nothing was imported"
+
+
+@pytest.mark.parametrize(
+    ("of", "told"),
+    [
+        (
+            lambda messages: {"eval": {"run_id": "r"}, "samples": [chat("one"), {"mesages": messages}]},
+            "samples[1]: a sample of Inspect's has messages",
+        ),
+        (
+            lambda messages: {"agents": [chat("one"), {"mesages": messages}], "tools": []},
+            "agents[1]: an agent of Letta has messages",
+        ),
+        (
+            lambda messages: {
+                "attempts": [{"trajectory": [], "history": messages}, {"histroy": messages}],
+            },
+            "attempts[1]: an attempt of SWE-agent's has a history",
+        ),
+    ],
+)
+def test_so_it_is_in_files_of_agents(
+    cbx: Cbx, tmp_path: Path, of: Callable[[list[Any]], dict[str, Any]], told: str
+) -> None:
+    file = tmp_path / "f.json"
+    file.write_text(json.dumps(of(chat("two")["messages"])))
+    result = cbx("card", "import", str(file), "-o", "json")
+    assert (result.code, result.error["message"]) == (4, f"{file}: {told}")
+    assert result.error["hint"].startswith("its keys are '")
 
 
 def test_a_session_of_events_alone_makes_no_box(
     cbx: Cbx, tmp_path: Path, row_counts: Callable[[], dict[str, int]]
 ) -> None:
-    (tmp_path / "s.jsonl").write_text('{"type": "summary", "summary": "Shop", "leafUuid": "u"}\n' * 2)
+    (tmp_path / "s.jsonl").write_text('{"type": "summary", "summary": "Shop", "sessionId": "s"}\n' * 2)
     before = row_counts()
     result = cbx("card", "import", str(tmp_path / "s.jsonl"), "-o", "id")
     assert (result.code, result.out) == (0, "")
-    assert result.err.endswith("0 conversations, 0 cards, 0 new\n1 conversation without a message left out\n")
+    left_out = f"1 conversation without a message left out: {tmp_path}/s.jsonl"
+    assert result.err.endswith(f"0 conversations, 0 cards, 0 new\n{left_out}\n")
     assert row_counts() == before
 
 

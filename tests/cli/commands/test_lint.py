@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,8 @@ class TestCardLint:
         result = offline("card", "lint", torn, "-o", "json")
         assert result.code == 8
         [finding] = result.json()
-        assert list(finding) == KEYS
+        assert list(finding) == [*KEYS, "file"]
+        assert finding["file"] == torn
         assert (finding["rule"], finding["severity"], finding["provider"]) == (
             "call-without-result",
             "error",
@@ -130,7 +132,7 @@ class TestCardLint:
         assert (result.code, [each["rule"] for each in result.json()]) == (4, ["call-without-result"])
         assert result.err.startswith(f"error: {files[0]}:1:2: not JSON: ")
         assert f"\nerror: no file {files[1]!r}\n" in result.err
-        assert result.error["message"] == "2 files of 3 refused, and not checked"
+        assert result.error["message"] == "2 of 3 files could not be read, and not checked"
         assert [(each["file"], each["code"]) for each in result.error["details"]["failed"]] == [
             (files[0], "invalid-conversation"),
             (files[1], "not-found"),
@@ -138,24 +140,113 @@ class TestCardLint:
         assert offline("card", "lint", *files[1:]).code == 3
         empty = tmp_path / "empty"
         empty.mkdir()
-        assert "has no file that ends in .json, " in offline("card", "lint", str(empty), files[2]).err
+        result = offline("card", "lint", str(empty), files[2], "-o", "json")
+        assert (result.code, [each["file"] for each in result.json()]) == (4, [files[2]])
+        assert f"error: the folder {str(empty)!r} has no file that ends in .json, " in result.err
+        assert [each["file"] for each in result.error["details"]["failed"]] == [str(empty)]
+        assert offline("card", "lint", str(empty)).code == 4
+
+    def test_nothing_is_said_of_files_that_could_not_be_read(self, offline: Cbx, tmp_path: Path) -> None:
+        (tmp_path / "a.json").write_text(json.dumps([ASKED]))
+        (tmp_path / "b.json").write_text(json.dumps(TWICE))
+        gone, sound, twice = (str(tmp_path / name) for name in ("gone.json", "a.json", "b.json"))
+        none = offline("card", "lint", gone, f"{gone}.gz")
+        assert (none.code, none.out) == (3, "")
+        assert none.err.splitlines() == [
+            f"error: no file {gone!r}",
+            f"error: no file {gone + '.gz'!r}",
+            "error: 2 of 2 files could not be read, and not checked",
+        ]
+        some = offline("card", "lint", gone, sound)
+        assert (some.code, some.err.splitlines()[-2]) == (3, "nothing found in the 1 file that could be read")
+        warned = offline("card", "lint", gone, sound, twice, "--format", "anthropic")
+        assert warned.err.splitlines()[-2] == (
+            "1 warning, no error: nothing in the 2 files that could be read would be refused"
+        )
+
+    def test_any_name_of_a_file_is_told_on_a_line(self, offline: Cbx, tmp_path: Path) -> None:
+        names = [os.fsencode(tmp_path) + name for name in (b"/a\nb.json", b"/c\xff.json", b"/d\xff\n.json")]
+        for name, text in zip(names, [json.dumps([ASKED, CALLED])] * 2 + ["{oops"], strict=True):
+            Path(os.fsdecode(name)).write_text(text)
+        result = offline("card", "lint", *map(os.fsdecode, names), "-o", "json")
+        assert [each["file"] for each in result.json()] == [
+            f"{tmp_path}/a\nb.json",
+            f"{tmp_path}/c\\xff.json",
+        ]
+        assert [each["message"] for each in result.json()] == [
+            f"{tmp_path}/a\\nb.json: message 1: {TORN}",
+            f"{tmp_path}/c\\xff.json: message 1: {TORN}",
+        ]
+        [failed] = result.error["details"]["failed"]
+        assert failed["file"] == f"{tmp_path}/d\\xff\n.json"
+        first, *_, last = (line for line in result.err.splitlines() if not line.startswith("{"))
+        assert first.startswith(f"{tmp_path}/a\\nb.json: taken as ")
+        assert last.startswith(f"error: {tmp_path}/d\\xff\\n.json:1:2: not JSON: ")
+        alone = offline("card", "lint", os.fsdecode(names[1]), "-o", "json")
+        assert [each["file"] for each in alone.json()] == [f"{tmp_path}/c\\xff.json"]
 
     def test_what_says_nothing_is_left_out_as_by_an_import(self, offline: Cbx, tmp_path: Path) -> None:
         file = tmp_path / "f.jsonl"
-        file.write_text('{"type": "summary", "summary": "Shop", "leafUuid": "u"}\n')
-        left_out = "1 conversation without a message left out"
-        result = offline("card", "lint", str(file))
-        assert (result.code, result.out, result.err.splitlines()[1:]) == (0, "", [left_out, "nothing found"])
+        left_out = f"1 conversation without a message left out: {file}"
+        # The second is of a session in another file, and would be imported: there is nothing to check in it.
+        for named in ("sessionId", "leafUuid"):
+            file.write_text(json.dumps({"type": "summary", "summary": "Shop", named: "u"}))
+            result = offline("card", "lint", str(file))
+            assert (result.code, result.err.splitlines()[1:]) == (0, [left_out, "nothing found"])
         file.write_text(json.dumps({"samples": [{"id": 1}, {"messages": [ASKED, CALLED]}]}))
         result = offline("card", "lint", str(file), "--at", "samples.messages", "-o", "json")
         assert [each["rule"] for each in result.json()] == ["call-without-result"]
-        assert left_out in result.err
-        # A request without messages is refused, and one of which an entry is wrong says something.
-        for text in ('{"messages": []}', '{"model": "gpt-4o", "messages": []}'):
-            file.write_text(text)
-            assert [each["rule"] for each in offline("card", "lint", str(file), "-o", "json").json()][:1] == [
-                "no-messages"
-            ]
+        assert f"{left_out}: samples[0]\n" in result.err
+
+    @pytest.mark.parametrize(
+        ("line", "is_request"),
+        [
+            ({"messages": []}, False),
+            ({"title": "x", "messages": []}, False),
+            ({"title": "x"}, False),
+            ({"model": "gpt-4o", "messages": []}, True),
+            ({"model": "gpt-4o", "messages": None}, True),
+            ({"model": "gpt-4o"}, True),
+            ({"temperature": 0.5}, True),
+        ],
+    )
+    def test_a_request_without_a_message_is_refused_and_nothing_else_is_left_out(
+        self, offline: Cbx, tmp_path: Path, line: dict[str, Any], is_request: bool
+    ) -> None:
+        file = tmp_path / "f.jsonl"
+        file.write_text("".join(json.dumps(each) + "\n" for each in ({"messages": [ASKED]}, line)))
+        result = offline("card", "lint", str(file), "--at", "messages", "-o", "json")
+        rules = {each["rule"]: each for each in result.json()}
+        assert (f"1 conversation without a message left out: {file}:2\n" in result.err) is not is_request
+        assert (result.code, "no-messages" in rules) == ((8, True) if is_request else (0, False))
+        if is_request:
+            assert rules["no-messages"]["message"] == f"{file}:2: the request has no message"
+            assert "to a request in a file its messages" in rules["no-messages"]["remedy"]
+        file.write_text(json.dumps(line))
+        alone = offline("card", "lint", str(file), "--at", "messages", "-o", "json")
+        if is_request:
+            assert (alone.code, "no-messages" in {each["rule"] for each in alone.json()}) == (8, True)
+        else:
+            assert alone.code == (0 if "messages" in line else 4)
+
+    def test_what_stands_above_the_missing_messages_makes_no_request(
+        self, offline: Cbx, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "f.jsonl"
+        logged = {"body": {"model": "gpt-4o", "messages": [ASKED]}}
+        file.write_text(
+            "".join(json.dumps(each) + "\n" for each in (logged, {"model": "gpt-4o"}, {"body": {}}))
+        )
+        result = offline("card", "lint", str(file), "--at", "body.messages", "-o", "json")
+        assert (result.code, result.json()) == (0, [])
+        assert f"2 conversations without a message left out, the first at {file}:2\n" in result.err
+
+    def test_a_sample_without_messages_is_no_request(self, offline: Cbx, tmp_path: Path) -> None:
+        file = tmp_path / "f.json"
+        samples = [{"id": 1, "messages": []}, {"messages": [ASKED]}]
+        file.write_text(json.dumps({"eval": {"model": "openai/gpt-4o"}, "samples": samples}))
+        result = offline("card", "lint", str(file), "-o", "json")
+        assert (result.code, "without a message left out" in result.err) == (0, True)
 
     def test_nothing_is_said_of_an_import(self, offline: Cbx, cbx: Cbx, tmp_path: Path) -> None:
         file = tmp_path / "f.json"

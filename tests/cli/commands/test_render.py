@@ -692,7 +692,7 @@ def test_a_search_of_the_next_request_needs_words(cbx: Cbx, ran: str) -> None:
         ("--turn t --at 1 --diff 1 2", "--at names one step, --diff two"),
         ("--box b --verify", "--verify is for what was sent"),
         ("--turn t --at next --verify", "--verify: the next step has sent nothing"),
-        ("--turn t --format nope", "--format: unknown format 'nope'"),
+        ("--turn t --format nix", "--format: unknown format 'nix'"),
         ("--turn t --query x --diff 1 2", "--query: a turn is asked by its context box"),
         ("--turn t --diff 1", "Option '--diff' requires 2 arguments."),
     ],

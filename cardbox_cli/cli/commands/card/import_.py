@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typer import Exit, Option
 
-from cardbox_cli.cli.parameters.conversation_files import Refused, conversation_files, one_by_one
+from cardbox_cli.cli.parameters.conversation_files import (
+    Refused,
+    conversation_files,
+    one_by_one,
+    tell_left_out,
+)
 from cardbox_cli.cli.parameters.inputs import opened, source_name
 from cardbox_cli.cli.parameters.large_files import end_of_lines, is_packed, open_file
 from cardbox_cli.cli.parameters.options import AUTO, ConversationFiles, MessagesKey, SourceFormat
@@ -256,8 +261,7 @@ class _Import:
         boxes = imported.boxes
         total, new = sum(box.cards for box in boxes), sum(box.new_cards for box in boxes)
         announce(f"{lead}{count(len(boxes), 'conversation')}, {count(total, 'card')}, {new} new")
-        if imported.empty:
-            announce(f"{lead}{count(imported.empty, 'conversation')} without a message left out")
+        tell_left_out(imported.left_out, lead)
         if imported.replaced_characters:
             announce(f"{count(imported.replaced_characters, 'character')} replaced by U+FFFD")
 

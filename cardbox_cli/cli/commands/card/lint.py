@@ -4,10 +4,16 @@ import os
 from collections.abc import Container, Sequence
 from typing import Annotated, NamedTuple
 
+import msgspec
 from typer import Option
 
-from cardbox_cli.cli.parameters.conversation_files import Refused, conversation_files, one_by_one
-from cardbox_cli.cli.parameters.inputs import source_name
+from cardbox_cli.cli.parameters.conversation_files import (
+    Refused,
+    found_and_refused,
+    one_by_one,
+    tell_left_out,
+)
+from cardbox_cli.cli.parameters.inputs import path_text, source_name
 from cardbox_cli.cli.parameters.large_files import open_file
 from cardbox_cli.cli.parameters.options import AUTO, ConversationFiles, MessagesKey, SourceFormat
 from cardbox_cli.cli.parameters.types import OneOf
@@ -15,14 +21,14 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.progress import bar
 from cardbox_cli.cli.terminal.reports.findings import answer, show
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.context.lint.rule import FileFinding, LintFinding
 from cardbox_cli.context.lint.schema import UNKNOWN
 from cardbox_cli.context.providers.registry import HOSTS, PROVIDERS
 from cardbox_cli.conversations.containers.archives import unzipped
 from cardbox_cli.conversations.formats.registry import choose_format, format_named
 from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.conversations.json_files.window import Source
-from cardbox_cli.errors import InvalidInput, NotFound
+from cardbox_cli.errors import InvalidInput, NoMessages, NotFound
 from cardbox_cli.model.text.quantities import count
 
 
@@ -60,11 +66,13 @@ def command(
     the tools that stand beside its messages. Of several files all are checked, whatever is wrong with one.
     """
     asked = _Asked(None if from_ == AUTO else from_, format_, at, UNKNOWN if allow_unknown else ())
-    found = conversation_files(files)
-    if len(found) == 1:
-        answer(_findings(found[0], asked))
+    found, refused = found_and_refused(files)
+    if len(found) + len(refused) > 1:
+        _lint_all(found, refused, asked)
+    elif refused:
+        raise refused[0].error
     else:
-        _lint_all(found, asked)
+        answer(_findings(found[0], asked))
 
 
 class _Asked(NamedTuple):
@@ -77,30 +85,34 @@ class _Asked(NamedTuple):
     warned: Container[str]
 
 
-def _lint_all(files: Sequence[str], asked: _Asked) -> None:
-    """Check files, one after the other, and show what is found in all of them."""
-    findings: list[LintFinding] = []
+def _lint_all(files: Sequence[str], folders: Sequence[Refused], asked: _Asked) -> None:
+    """Check files, one after the other, and show what is found in all of them. `folders` are refused."""
+    findings: list[FileFinding] = []
 
     def refuse(refused: Refused) -> bool:
         announce(f"error: {refused.error.message}")
         return True
 
-    refused = one_by_one(
-        files, lambda file, which: findings.extend(_findings(file, asked, which)), refuse=refuse
-    )
-    if not refused:
+    for folder in folders:
+        refuse(folder)
+    unread = [
+        *folders,
+        *one_by_one(files, lambda file, which: findings.extend(_findings(file, asked, which)), refuse=refuse),
+    ]
+    if not unread:
         answer(findings)
         return
-    show(findings)
+    total = len(files) + len(folders)
+    show(findings, files_read=total - len(unread))
     # Worse than findings: nobody knows what is in these.
-    kind = NotFound if all(isinstance(each.error, NotFound) for each in refused) else InvalidInput
+    kind = NotFound if all(isinstance(each.error, NotFound) for each in unread) else InvalidInput
     raise kind(
-        f"{count(len(refused), 'file')} of {len(files)} refused, and not checked",
-        details={"failed": [each.shown for each in refused]},
+        f"{len(unread)} of {count(total, 'file')} could not be read, and not checked",
+        details={"failed": [each.shown for each in unread]},
     )
 
 
-def _findings(file: str, asked: _Asked, which: str = "") -> list[LintFinding]:
+def _findings(file: str, asked: _Asked, which: str = "") -> list[FileFinding]:
     """What is found in a file. `which` of several it is: then what is said of it begins with its name."""
     name = source_name(file)
     with (
@@ -108,31 +120,37 @@ def _findings(file: str, asked: _Asked, which: str = "") -> list[LintFinding]:
         unzipped(plain, name) as opened,
         bar(f"checking {which}".strip(), os.fstat(opened.fileno()).st_size, in_bytes=True) as heard,
     ):
-        return _findings_in(Documents(Source(opened, name, heard=heard)), asked, f"{name}: " if which else "")
+        documents = Documents(Source(opened, name, heard=heard))
+        found = _findings_in(documents, asked, f"{name}: " if which else "")
+    return [FileFinding(**msgspec.structs.asdict(each), file=path_text(file)) for each in found]
 
 
 def _findings_in(documents: Documents, asked: _Asked, lead: str) -> list[LintFinding]:
+    from cardbox_cli.conversations.drafting import LeftOut
     from cardbox_cli.conversations.linting import is_unsaid, lint_conversation, provider_beside
 
     wanted, project_id = asked.source_format, session().project_id
     module, evidence = choose_format(wanted, documents)
     findings: list[LintFinding] = []
     providers: set[str] = set()
-    unsaid = 0
-    for conversation in module.read(documents, at=asked.at):
-        if is_unsaid(conversation):
-            unsaid += 1
-            continue
-        # In a log of requests each is in the format of the provider that it was sent to.
-        is_sent = conversation.format != module.name
-        named = provider_beside(conversation) if wanted is None and not is_sent else None
-        provider = asked.provider or named or format_named(conversation.format).provider
-        providers.add(provider)
-        findings += lint_conversation(conversation, provider, project_id, warned=asked.warned)
+    left_out = LeftOut()
+    try:
+        for conversation in module.read(documents, at=asked.at):
+            if is_unsaid(conversation):
+                left_out = left_out.with_one_at(conversation.place)
+                continue
+            # In a log of requests each is in the format of the provider that it was sent to.
+            is_sent = conversation.format != module.name
+            named = provider_beside(conversation) if wanted is None and not is_sent else None
+            provider = asked.provider or named or format_named(conversation.format).provider
+            providers.add(provider)
+            findings += lint_conversation(conversation, provider, project_id, warned=asked.warned)
+    except NoMessages:
+        if not findings:
+            raise
     if wanted is None:
         is_own = asked.provider is not None or providers <= {module.provider}
         others = "" if is_own else f", checked for {' and '.join(sorted(providers))}"
         announce(f"{lead}taken as {module.name}: {evidence}{others}")
-    if unsaid:
-        announce(f"{lead}{count(unsaid, 'conversation')} without a message left out")
+    tell_left_out(left_out, lead)
     return findings

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
 from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
 from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.inputs import parse_span
@@ -41,13 +42,9 @@ class Costed(msgspec.Struct, frozen=True, kw_only=True):
 
 def costed_source(database: Database, given: str, options: ComposeOptions, profile: str | None) -> Costed:
     """The requests of a turn, or of a box. Raises NotFound for what is neither."""
-    if not given.startswith(_TURN):
-        try:
-            return costed_box(database, given, options, profile)
-        except NotFound:
-            if given == LAST:
-                raise
-    _refuse_profile(profile)
+    box_id = None if given.startswith(_TURN) else _box(database, given)
+    if box_id is not None:
+        return costed_box(database, box_id, options, profile)
     try:
         turn_id = ResolvingTurns(database, session().project_id).resolve(given)
     except NotFound:
@@ -56,6 +53,16 @@ def costed_source(database: Database, given: str, options: ComposeOptions, profi
             hint="`cbx box list` and `cbx turn list` show the newest",
         ) from None
     return costed_turn(database, turn_id, options, profile)
+
+
+def _box(database: Database, given: str) -> str | None:
+    """The id of the box that is named so, None where none is. Raises NotFound where no box was made last."""
+    try:
+        return ResolvingBoxes(database, session().project_id).resolve(given)
+    except NotFound:
+        if given == LAST:
+            raise
+        return None
 
 
 def costed_turn(database: Database, given: str, options: ComposeOptions, profile: str | None) -> Costed:

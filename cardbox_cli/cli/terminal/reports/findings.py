@@ -1,5 +1,6 @@
 """How commands tell what the lint found: on stdout as their answer, or on stderr beside another."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.session import announce, session
@@ -14,16 +15,19 @@ if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintFinding
 
 
-def answer(findings: "list[LintFinding]") -> None:
+def answer(findings: "Sequence[LintFinding]") -> None:
     """Print the findings as the answer of a command. Raises Findings where one is an error."""
     show(findings)
     refuse(findings, hint=None)
 
 
-def show(findings: "list[LintFinding]") -> None:
-    """Print the findings as the answer of a command, whatever they are."""
+def show(findings: "Sequence[LintFinding]", *, files_read: int | None = None) -> None:
+    """Print the findings as the answer of a command, whatever they are. Where some files could not be read,
+    they are those in the other `files_read`, and no more is said of these."""
     output.emit_items(
-        findings, table=lambda: _print_text(findings), item_id=lambda found: found.card_id or ""
+        findings,
+        table=lambda: _print_text(findings, files_read),
+        item_id=lambda found: found.card_id or "",
     )
 
 
@@ -71,7 +75,7 @@ def gate(verb: str, *, check: bool, force: bool) -> Gate | None:
     return Gate(verb, force=force) if check else None
 
 
-def refuse(findings: "list[LintFinding]", *, hint: str | None) -> None:
+def refuse(findings: "Sequence[LintFinding]", *, hint: str | None) -> None:
     """Raise Findings where one is an error."""
     errors = sum(found.severity == "error" for found in findings)
     if errors:
@@ -90,15 +94,18 @@ def _place(found: "LintFinding") -> str:
     return f" at card {short_id(found.card_id)}, position {found.position}"
 
 
-def _print_text(findings: "list[LintFinding]") -> None:
+def _print_text(findings: "Sequence[LintFinding]", files_read: int | None) -> None:
+    if files_read == 0:
+        return
+    where = None if files_read is None else f"in the {count(files_read, 'file')} that could be read"
     if not findings:
-        announce("nothing found")
+        announce(" ".join(filter(None, ["nothing found", where])))
         return
     print_table(_FINDING, findings)
     remedies = {found.rule: found.remedy for found in findings if found.remedy}
     print_below(_REMEDY, list(remedies.items()))
     if not any(found.severity == "error" for found in findings):
-        announce(f"{_numbers(0, len(findings))}, no error: nothing here would be refused")
+        announce(f"{_numbers(0, len(findings))}, no error: nothing {where or 'here'} would be refused")
 
 
 _FINDING = (
