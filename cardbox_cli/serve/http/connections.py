@@ -6,6 +6,7 @@ a request the longest. Owns no answers; what a request may be once it has begun 
 """
 
 import asyncio
+from itertools import count
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -22,6 +23,8 @@ _WAITING = 32
 """Requests that are sent before the answer to the first is there."""
 _LOOK = 5.0
 
+_numbers = count(1)
+
 
 class Connection(HttpToolsProtocol):
     """A connection that ends when nothing comes of it."""
@@ -32,6 +35,8 @@ class Connection(HttpToolsProtocol):
             self._make_room()
         super().connection_made(transport)
         self._quiet_since = self._read_since = self.loop.time()
+        # The loop's time is the same for all that come at once.
+        self._number = next(_numbers)
         self._unread = 0
         self._bare = 0
         self._is_heard = False
@@ -90,7 +95,7 @@ class Connection(HttpToolsProtocol):
             if isinstance(each, Connection) and not each._is_at_work and not each.transport.is_closing()
         ]
         if others:
-            oldest = min(others, key=lambda each: each._quiet_since)
+            oldest = min(others, key=lambda each: (each._quiet_since, each._number))
             self.connections.discard(oldest)
             oldest.transport.abort()
 
