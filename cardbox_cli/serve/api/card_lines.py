@@ -98,8 +98,8 @@ def _pieces(asker: Asker, card_ids: Sequence[str]) -> Iterator[list[str]]:
         piece: list[str] = []
         size = 0
         for card_id in asked:
-            # Each is read once, wherever it stands.
-            more = sizes.pop(card_id, 0)
+            # Each of a piece is read once, however often it stands there.
+            more = 0 if card_id in piece else sizes.get(card_id, 0)
             if piece and size + more > _STORED_AT_ONCE:
                 yield piece
                 piece, size = [], 0
