@@ -39,12 +39,13 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True):
 class Money(msgspec.Struct, frozen=True, kw_only=True):
     """What requests cost: `amount` with what a prefix cache keeps, `without_cache` otherwise.
 
-    `unpriced` are the models of which no price is known: their requests are in neither.
+    `unpriced` are the models of which no price is known: their requests are in neither, and both are None
+    where there is no other.
     """
 
     currency: str
-    amount: Decimal
-    without_cache: Decimal
+    amount: Decimal | None
+    without_cache: Decimal | None
     unpriced: list[str]
 
 
@@ -52,12 +53,19 @@ def money(steps: Sequence[StepCost], prices: Prices) -> Money:
     """What these requests cost; what a model answers is not among it."""
     amount = whole = Decimal(0)
     unpriced: dict[str, None] = {}
+    is_priced = not steps
     for step in steps:
         price = prices.of(step.model)
         if price is None:
             unpriced[step.model or "unknown"] = None
             continue
+        is_priced = True
         cached = price.input if price.cached is None else price.cached
         amount += (step.new * price.input + step.kept * cached) / _MILLION
         whole += step.tokens * price.input / _MILLION
-    return Money(currency=prices.currency, amount=amount, without_cache=whole, unpriced=list(unpriced))
+    return Money(
+        currency=prices.currency,
+        amount=amount if is_priced else None,
+        without_cache=whole if is_priced else None,
+        unpriced=list(unpriced),
+    )

@@ -302,6 +302,7 @@ class TestPrices:
         assert cbx(*words).json()["money"] == money
         unpriced = cbx("cost", conversation, "-o", "json")
         assert unpriced.json()["money"]["unpriced"] == ["unknown"]
+        assert unpriced.json()["money"]["amount"] is None
         assert "warning: no price is known of the model 'unknown'" in unpriced.err
 
     def test_that_are_wrong(self, cbx: Cbx, conversation: str, tmp_path: Path) -> None:

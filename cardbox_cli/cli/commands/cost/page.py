@@ -37,7 +37,10 @@ def print_cost(costed: Costed, account: Account, page: Page) -> None:
     """Print what a series of requests costs. With -o id: the cards that take most, or that findings name."""
     found = costs_of(account, profile=costed.profile, chat=costed.chat, prices=page.prices)
     for model in [] if found.money is None else found.money.unpriced:
-        announce(f"warning: no price is known of the model {model!r}: its requests are not counted in money")
+        announce(
+            f"warning: no price is known of the model {model!r}: its requests are not counted in money "
+            "(--prices takes more; --model says which one a box is for)"
+        )
     if page.is_picture:
         _print_picture(costed, found, page)
         return
@@ -114,6 +117,8 @@ def _cache(found: Costs, exact: bool, say: Say) -> str:
 
 
 def _money(found: Money) -> str:
+    if found.amount is None:
+        return "unknown"
     return f"{found.amount:.4f} {found.currency}; {found.without_cache:.4f} without a cache"
 
 
