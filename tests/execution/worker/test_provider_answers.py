@@ -22,11 +22,11 @@ from cardbox_cli.execution.worker.answers.step_answers import (
     BadAnswer,
 )
 from cardbox_cli.execution.worker.runs.runner import Outcome
-from cardbox_cli.model.identity import Tool
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.tools import ToolStore
 from tests.conftest import PROJECT, Cbx
 from tests.execution.fixtures import Asked
+from tests.execution.requests.test_request import LOOK
 from tests.execution.worker.test_answers import FINISHED, answer, read, said
 
 USAGE = {"input": 3, "output": 4}
@@ -175,7 +175,9 @@ def test_geminis_other_spelling_is_read_too() -> None:
     assert [call.input for call in found.calls] == [{"at": "sky"}]
     assert found.usage == USAGE
     candidate["finish_reason"] = "MAX_TOKENS"
-    assert read(printed, rules=AnswerRules(format="gemini")).error_code == CUT_OFF  # type: ignore[union-attr]
+    cut_off = read(printed, rules=AnswerRules(format="gemini"))
+    assert isinstance(cut_off, BadAnswer)
+    assert cut_off.error_code == CUT_OFF
 
 
 @pytest.mark.parametrize("own", ["gemini", "openai-responses", "bedrock-converse"])
@@ -328,15 +330,7 @@ def look(runtime: Runtime) -> None:
     runtime.database.connection.execute(
         "UPDATE resource.project_agents SET profile_box_id = %s", [entry.profile_box_id]
     )
-    tool = Tool(
-        tool_name="look",
-        description="Looks.",
-        parameters={"type": "object", "properties": {"at": {"type": "string"}}},
-        target_subject=None,
-        after_execution=None,
-        options={"exec": "cat"},
-    )
-    ToolStore(runtime.database, PROJECT).add(tool, actor="t")
+    ToolStore(runtime.database, PROJECT).add(LOOK, actor="t")
 
 
 def parts_of(format: str, response: dict[str, Any]) -> Any:
