@@ -22,7 +22,7 @@ class Streams:
     def check(self) -> None:
         """Raise Refused where none is free."""
         if self._taken >= self._most:
-            raise Refused(503, "too many askers listen already", headers={"Retry-After": "30"})
+            raise Refused(503, "too many streams are being sent already", headers={"Retry-After": "30"})
 
     @contextmanager
     def place(self) -> Iterator[None]:
