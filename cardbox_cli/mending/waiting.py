@@ -12,11 +12,11 @@ from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.execution.turns import DISPATCHED, SUSPENDED
 from cardbox_cli.model.ids import as_box_id, unique
 from cardbox_cli.model.pairing import call_ids
-from cardbox_cli.store.box_use import BoxUseStore
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.execution.heads import HeadStore
 from cardbox_cli.store.execution.turns import TurnStore
+from cardbox_cli.store.in_use.boxes import BoxUseStore
 
 
 class ActiveUser(msgspec.Struct, frozen=True):

@@ -22,10 +22,10 @@ from cardbox_cli.model.boxes import (
 from cardbox_cli.model.cards import Card, decode_card
 from cardbox_cli.model.ids import as_box_id, unique
 from cardbox_cli.store.box_info import BoxInfoStore
-from cardbox_cli.store.box_use import BoxUseStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.project_store import Dated, Further, ProjectStore, paged, place
 from cardbox_cli.store.connection.short_ids import like_escape, shown_beginning, the_one
+from cardbox_cli.store.in_use.boxes import BoxUseStore
 
 if TYPE_CHECKING:
     from cardbox_cli.model.diff.boxes import BoxDiff

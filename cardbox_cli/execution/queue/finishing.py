@@ -13,8 +13,8 @@ from cardbox_cli.execution.queue.must_end_with import EndRule, end_rule
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.card_types import DELIVERABLE, PROFILE, RESULT_FIELDS
 from cardbox_cli.model.cards import Card
+from cardbox_cli.model.execution.result_fields import MISSING, REQUIRED, asked_fields, lacking, missing_fields
 from cardbox_cli.model.execution.turns import End, Fence, Head
-from cardbox_cli.model.result_fields import MISSING, REQUIRED, asked_fields, lacking, missing_fields
 from cardbox_cli.store.box_cards import cards_of_type
 
 BY_RESULT = "a tool's result ended the turn"

@@ -22,9 +22,9 @@ from cardbox_cli.execution.requests.request import (
 )
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
+from cardbox_cli.model.execution.result_fields import described_fields
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.identity import Tool, allowed_handlers
-from cardbox_cli.model.result_fields import described_fields
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.tools import ToolStore

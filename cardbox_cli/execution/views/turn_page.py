@@ -12,6 +12,7 @@ import msgspec
 from cardbox_cli.execution.views.timeline import Event, timeline
 from cardbox_cli.model.content import FALLBACK, is_fallback
 from cardbox_cli.model.execution.logs import LogTail
+from cardbox_cli.model.execution.result_fields import MISSING, asked_fields, lacking, missing_fields
 from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.model.execution.turns import (
     END_STATUSES,
@@ -24,7 +25,6 @@ from cardbox_cli.model.execution.turns import (
     Step,
     WaitingTool,
 )
-from cardbox_cli.model.result_fields import MISSING, asked_fields, lacking, missing_fields
 from cardbox_cli.store.views.batches import Member
 from cardbox_cli.store.views.turns import Remains, StoredTurn, TurnRow
 

@@ -10,8 +10,8 @@ from cardbox_cli.errors import BadRequest
 from cardbox_cli.execution.handlers import Ending, Handler
 from cardbox_cli.model.card_types import RESULT_FIELDS
 from cardbox_cli.model.content import FieldSchema
+from cardbox_cli.model.execution.result_fields import described_fields
 from cardbox_cli.model.handwritten.validation import Section
-from cardbox_cli.model.result_fields import described_fields
 from cardbox_cli.orchestration.handlers.arguments import Arguments, read_arguments
 from cardbox_cli.store.box_cards import cards_of_type
 

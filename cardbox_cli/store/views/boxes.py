@@ -17,7 +17,6 @@ from cardbox_cli.model.card_types import CARD_TYPES, PROFILE
 from cardbox_cli.model.cards import IMPORTER, Card, decode_card
 from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.store.box_info import BoxInfoStore
-from cardbox_cli.store.box_use import BoxUseStore
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.project_store import (
     PAGE,
@@ -27,6 +26,7 @@ from cardbox_cli.store.connection.project_store import (
     paged,
     place,
 )
+from cardbox_cli.store.in_use.boxes import BoxUseStore
 
 # What a box is for is told by its first card, so that counting is dearer than elsewhere.
 _COUNTED_BY_KIND = 1000

@@ -18,9 +18,9 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import PENDING, new_id
-from cardbox_cli.store.card_use import Force
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.execution.inbox import NewRow
+from cardbox_cli.store.in_use.cards import Force
 from tests.execution.desk import Desk, unwatched
 from tests.execution.fixtures import Asked, Heard
 from tests.execution.their_tables import OnTheirTables

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from cardbox_cli.errors import AmbiguousId
-from cardbox_cli.store.box_use import BoxUseStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
+from cardbox_cli.store.in_use.boxes import BoxUseStore
 from cardbox_cli.store.views.inbox import InboxFilter, InboxViews
 from cardbox_cli.store.views.turns import TurnFilter, TurnViews
 from tests.conftest import PROJECT

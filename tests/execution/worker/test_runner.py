@@ -24,7 +24,7 @@ from cardbox_cli.execution.worker.runs.turn_ledger import TurnLedger
 from cardbox_cli.model.cards import Card, card_text, draft_card
 from cardbox_cli.model.content import JsonContent, ToolResultContent
 from cardbox_cli.model.identity import Tool
-from cardbox_cli.store.card_use import Force
+from cardbox_cli.store.in_use.cards import Force
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.tools import ToolStore

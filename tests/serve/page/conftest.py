@@ -14,7 +14,7 @@ from cardbox_cli.execution.worker.runs.runner import Outcome
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.orchestration.batches.manager import BatchManager
-from cardbox_cli.store.card_use import Force
+from cardbox_cli.store.in_use.cards import Force
 from tests.conftest import PROJECT
 from tests.execution.worker.conftest import run  # noqa: F401  # a fixture
 from tests.orchestration.batches.conftest import Family, Fork, fork  # noqa: F401  # a fixture

@@ -9,7 +9,7 @@ from cardbox_cli.model.content import (
     StoredContent,
     TextContent,
 )
-from cardbox_cli.model.result_fields import asked_fields, lacking, missing_fields
+from cardbox_cli.model.execution.result_fields import asked_fields, lacking, missing_fields
 from tests.context.test_request import card
 
 ASKED = ["total", "Due date"]

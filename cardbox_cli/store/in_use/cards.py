@@ -1,6 +1,6 @@
 """Who sees cards: turns that have not ended; and the refusal to change a card under them.
 
-A box that such a turn reads or writes is kept by `box_use.py`; here are the cards in it, and the results that
+A box that such a turn reads or writes is kept by `boxes.py`; here are the cards in it, and the results that
 wait to come into it. Whoever changes cards that are stored asks here, in the same transaction. Where the
 database has no turns nobody sees any.
 """

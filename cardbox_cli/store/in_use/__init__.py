@@ -1,0 +1,1 @@
+"""Who uses boxes and cards: the refusal to change what somebody works with."""
