@@ -225,7 +225,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
 
     `rules` names the module whose RULES are the lint's, `schema` the package that holds the table of what a
     request may hold (`request_schema.json`), empty where none is published; `hottest` is the highest
-    temperature, `temperature_at` the dotted name that it is sent under.
+    temperature, `temperature_at` the dotted name that it is sent under. `answers` is None for a provider
+    whose answers are in another's format.
     """
 
     name: str
@@ -256,7 +257,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     rules: str
     schema: str = ""
     files: MessageFiles
-    answers: Answers
+    answers: Answers | None = None
 
     def body(self, request: Request) -> Body:
         """The JSON body of `request`."""

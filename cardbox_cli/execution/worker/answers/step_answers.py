@@ -58,7 +58,7 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
     def responses(self) -> list[Answers]:
         """What knows a whole response: of the format, or of any where the format is no provider's."""
         known = [provider_named(self.format)] if self.is_of_a_provider else providers()
-        return [each.answers for each in known]
+        return [each.answers for each in known if each.answers is not None]
 
 
 AUTO = AnswerRules()
@@ -184,7 +184,7 @@ def _refuse_pieces(values: list[Any], rules: AnswerRules) -> None:
     first = values[0] if values and isinstance(values[0], dict) else {}
     if isinstance(first.get("error"), dict):
         _refuse_error(first, rules)
-    if any(each.answers.is_response(first) for each in providers()):
+    if any(each.answers is not None and each.answers.is_response(first) for each in providers()):
         what = "the output is a list of responses, or of pieces of one: ask for one whole response"
         raise _Refused(INVALID, f"{what}; {_BARE}")
 
@@ -236,7 +236,7 @@ def _of_response(response: dict[str, Any], answers: Answers) -> _Said:
 def _format_of(message: dict[str, Any]) -> Answers:
     """What reads a message: the format that it has marks of, else the default one."""
     others = (each for each in providers() if each.name != DEFAULT)
-    formats = [each.answers for each in (*others, provider_named(DEFAULT))]
+    formats = [each.answers for each in (*others, provider_named(DEFAULT)) if each.answers is not None]
     return next(each for each in formats if each.is_own(message))
 
 
@@ -268,7 +268,7 @@ def _refuse_cut_off(value: dict[str, Any], answers: Answers) -> None:
 def _refuse_other_formats(value: dict[str, Any], rules: AnswerRules) -> None:
     """A whole response of another format than was asked for is no text that anybody wants."""
     for each in providers():
-        if each.name != rules.format and each.answers.is_response(value):
+        if each.name != rules.format and each.answers is not None and each.answers.is_response(value):
             what = f"the output is a response of {each.name}, and the request was one of {rules.format}"
             raise _Refused(INVALID, f"{what}: a client of {each.name} is run with --format {each.name}")
 
