@@ -629,4 +629,4 @@ THEN (
     LATERAL (VALUES (ascii(one)::bigint), (ascii(one)::bigint << 21 | ascii(nullif(other, ' ')))) AS gram (code)
     WHERE one <> ' ' AND gram.code IS NOT NULL)
 END $$;
-INSERT INTO cbx.schema_version (version) VALUES (16) ON CONFLICT DO NOTHING;
+INSERT INTO cbx.schema_version (version) VALUES (17) ON CONFLICT DO NOTHING;

@@ -131,6 +131,10 @@ class SchemaTooNew(DatabaseUnavailable, code="schema-too-new"):
     """The database was upgraded by a newer cbx."""
 
 
+class SchemaTooOld(DatabaseUnavailable, code="schema-too-old"):
+    """The database has tables that this cbx cannot upgrade; their data must move to a new database."""
+
+
 class ServiceUnavailable(CbxError, code="service-unavailable", exit_code=7):
     """A service beside the database cannot be reached, or refuses to work for us."""
 

@@ -37,7 +37,7 @@ FINDERS = {
 def index_text(database: Database, announce: Callable[[str], None] = lambda text: None) -> list[str]:
     """Build the indexes behind searches, without blocking writers; their names. Replaces broken attempts.
 
-    That for texts without spaces is made of a function that databases before schema version 16 do not have.
+    The index for texts without spaces needs a function that cbx makes together with its table of versions.
     """
     from cardbox_cli.store.migrations.upgrade import build_index
 

@@ -19,8 +19,6 @@ from cardbox_cli.store.connection.rows import all_decoded, decoded, decoded_or_n
 
 _TABLE = "public.projects"
 _SETTINGS = "cbx.project_settings"
-# The settings that an older schema has no columns for; it can be written as long as they are not set.
-_CONTEXT_RULES = ("allow_incomplete_context", "knowledge_scope")
 
 _GOOD_NAME = "letters, digits and - are good; --project or CBX_PROJECT names it"
 
@@ -128,19 +126,18 @@ class ProjectsStore:
             before = self.settings(project_id)
             after = msgspec.structs.replace(before, **changes)
             if after != before:
-                self._save(project_id, before, after)
+                self._save(project_id, after)
         return after != before
 
-    def _save(self, project_id: str, before: ProjectSettings, after: ProjectSettings) -> None:
+    def _save(self, project_id: str, settings: ProjectSettings) -> None:
         self.database.run(
             "save_project_settings",
             project_id=project_id,
-            enable_share_context=after.enable_share_context,
-            reproducible_layers=jsonb(after.reproducible_layers),
+            enable_share_context=settings.enable_share_context,
+            reproducible_layers=jsonb(settings.reproducible_layers),
+            allow_incomplete_context=settings.allow_incomplete_context,
+            knowledge_scope=settings.knowledge_scope,
         )
-        rules = {name: getattr(after, name) for name in _CONTEXT_RULES}
-        if any(getattr(before, name) != value for name, value in rules.items()):
-            self.database.run("save_context_rules", project_id=project_id, **rules)
 
     def list(self, *, limit: int | None = None) -> Iterator[Project]:
         """Projects by id, page by page."""

@@ -11,7 +11,7 @@ from datetime import timedelta
 from threading import Lock
 from typing import TypeVar
 
-from cardbox_cli.errors import DatabaseUnavailable, SchemaMissing, SchemaTooNew
+from cardbox_cli.errors import DatabaseUnavailable, SchemaMissing, SchemaTooNew, SchemaTooOld
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.driver_errors import is_refusal
@@ -52,7 +52,7 @@ class Connection:
             except DatabaseUnavailable as exc:
                 self.close()
                 refused = not insist and is_refusal(exc)
-                if isinstance(exc, SchemaMissing | SchemaTooNew) or refused or self._is_over():
+                if isinstance(exc, SchemaMissing | SchemaTooNew | SchemaTooOld) or refused or self._is_over():
                     self._made_by.forget(self)
                     raise
                 # A connection may just have grown old: the first try is made in silence.

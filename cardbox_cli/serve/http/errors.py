@@ -34,6 +34,7 @@ _OUTAGES: tuple[tuple[type[CbxError], str], ...] = (
     (errors.AllAtWork, "every connection to the database is at work"),
     (errors.SchemaMissing, "the database has no table for this; `cbx db init` shows what it would add"),
     (errors.SchemaTooNew, "a newer cbx has upgraded the database"),
+    (errors.SchemaTooOld, "the database has a schema version that this cbx cannot upgrade"),
     (errors.MissingRight, "the database's role may not read this"),
     (errors.DatabaseUnavailable, "the database cannot be reached"),
     (errors.ServiceUnavailable, "a service cannot be reached"),

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from cardbox_cli.errors import DatabaseUnavailable, MissingRight, SchemaMissing, SchemaTooNew, UsageError
+from cardbox_cli.errors import DatabaseUnavailable, MissingRight, SchemaMissing, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.store.connection import driver_errors
 from cardbox_cli.store.connection.instants import BoundedInstants
@@ -29,7 +29,7 @@ from cardbox_cli.store.connection.tables import (
     grant_of,
 )
 from cardbox_cli.store.connection.target import Target, check_address, find_target, hide_password, silent
-from cardbox_cli.store.migrations.version import newest
+from cardbox_cli.store.migrations import files
 
 OLDEST_SERVER = 150000
 
@@ -163,11 +163,6 @@ class Database(Statements, AbstractContextManager["Database"]):
         return str(self.value("login_role"))
 
     @cached_property
-    def keeps_worker_errors(self) -> bool:
-        """Whether workers have a place for what they cannot do."""
-        return bool(self.value("keeps_worker_errors"))
-
-    @cached_property
     def unique_tool_results(self) -> bool:
         """Whether one tool-call id can have one tool result only, as in databases of card-box libraries."""
         return bool(self.value("unique_tool_results"))
@@ -201,7 +196,7 @@ class Database(Statements, AbstractContextManager["Database"]):
             )
         self.require_execution()
         if self.sharded:
-            from cardbox_cli.store.migrations.distributing import check_distributed
+            from cardbox_cli.store.migrations.distribution import check_distributed
 
             check_distributed(self.distributed_tables(), self.schema_version())
 
@@ -215,7 +210,7 @@ class Database(Statements, AbstractContextManager["Database"]):
         if table not in self.tables:
             self._require_grant(table)
             version = self.schema_version()
-            is_old = version is not None and version < newest()
+            is_old = version is not None and version < files.newest()
             shows = "`cbx db init` shows what it would add, and adds it"
             hint = "`cbx db upgrade` adds it" if is_old else shows
             raise SchemaMissing(f"the database has no table {table}", hint=hint)
@@ -232,7 +227,6 @@ class Database(Statements, AbstractContextManager["Database"]):
             "_existing",
             "closed_tables",
             "keeps_batches",
-            "keeps_worker_errors",
             "unique_tool_results",
             "sharded",
         ):
@@ -243,7 +237,7 @@ class Database(Statements, AbstractContextManager["Database"]):
 
         Where all tables of this cbx were there, only the version can tell of another one.
         """
-        if self.tables.issuperset(OWN) and self.schema_version() == newest():
+        if self.tables.issuperset(OWN) and self.schema_version() == files.newest():
             return
         self.forget_tables()
         self._check_schema()
@@ -269,13 +263,9 @@ class Database(Statements, AbstractContextManager["Database"]):
         self.check_version()
 
     def check_version(self) -> int | None:
-        """The schema version. Raises SchemaTooNew for a database that a newer cbx has upgraded."""
+        """Return the schema version. Raises SchemaTooOld or SchemaTooNew if this cbx cannot work with it."""
         version = self.schema_version()
-        if version is not None and version > newest():
-            raise SchemaTooNew(
-                f"the database has schema version {version}, this cbx knows up to {newest()}",
-                hint="use the newer cbx that upgraded it",
-            )
+        files.check_version(version)
         return version
 
 

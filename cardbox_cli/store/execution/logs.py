@@ -1,7 +1,6 @@
 """What the commands of turns wrote on stderr, in Postgres.
 
-A database of an older schema version has no place for it: nothing is kept there, and asked for the logs of a
-turn it says so.
+A database without the table keeps nothing, and reports that when somebody asks for the logs of a turn.
 """
 
 import msgspec

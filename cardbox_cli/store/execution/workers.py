@@ -27,10 +27,9 @@ def announce(database: Database, worker: Announcement, *, lease: timedelta) -> N
 
 
 def note_error(database: Database, worker_id: str, error: str | None) -> None:
-    """Keep why the worker cannot work, None where it can again, in databases that have a place for it."""
-    if database.keeps_worker_errors:
-        now = database.now()
-        database.run("note_worker_error", worker_id=worker_id, error=error, now=now if error else None)
+    """Store why the worker cannot work; None if it can again."""
+    now = database.now()
+    database.run("note_worker_error", worker_id=worker_id, error=error, now=now if error else None)
 
 
 def dismiss(database: Database, worker_id: str) -> None:

@@ -1,12 +1,18 @@
-"""How databases get their tables: `schema.sql` whole where there are none, numbered files where there are.
+"""Make the tables of a database, and bring them to the newest schema version.
 
-To add a table, a column or an index, write the next `NNNN_name.sql` here, and change `schema.sql` to what a
-fresh database shall have, its version in the last line, too; name a new table in `connection/tables.py` as
-well. The parts of a file begin with `-- makes: schema.table` (run where that table is missing) or with `--
-changes: schema.table` (run where cbx made that table: one of another program is never altered). A file is
-one transaction; statements end with the `;` that ends a line. Indexes on tables that grow large have a file
-of their own, marked `-- no-transaction: schema.index …`: each a CREATE INDEX CONCURRENTLY IF NOT EXISTS, so
-that writers go on; what else it says can be repeated. A published file never changes; with a new one comes a
-dump of the version before it, in `tests/store/migrations`, which the tests upgrade and compare with a fresh
-database.
+The baseline is version 17: `schema.sql`, and no other text. Each later change is a numbered file in this folder,
+such as `0018_parcels.sql`. A database without tables of cbx gets `schema.sql`; one of version 17 or later gets the
+files that it lacks. cbx never alters a table that another program made.
+
+To add a table, a column or an index:
+
+1. Write the next `NNNN_name.sql` here. Begin each part with `-- makes: schema.table` (cbx runs it if that table is
+   missing) or `-- changes: schema.table` (cbx runs it if it made that table itself).
+2. Change `schema.sql` to the result, with the new version in its last line. Before its first change, copy it to
+   `tests/store/migrations/baseline.sql`: a test upgrades that and compares it with a fresh database.
+3. Name a new table in `connection/tables.py`, too.
+
+A file is one transaction, and a statement ends with the `;` at the end of a line. Indexes on tables that grow large
+need a file of their own, so that writers continue. Mark it `-- no-transaction: schema.index …` and build each index
+with CREATE INDEX CONCURRENTLY IF NOT EXISTS. Its other statements must be repeatable. A published file never changes.
 """

@@ -1,30 +1,33 @@
-"""Spreading the tables of projects over the nodes of a Citus cluster: by project, all of them colocated.
+"""Distribute the tables of projects over the nodes of a Citus cluster: by project, all of them colocated.
 
-First a plan of SQL, which `--dry-run` shows, then its steps. A table is distributed in one transaction, with
-its rows: where a run dies, the next one goes on. Workers and the schema version, which are of no project,
-stay where they are, on the coordinator.
+First a plan of SQL, which `--dry-run` prints, then its steps. A table is distributed in one transaction, with its
+rows; after a run that died, the next one continues. Workers and the schema version, which belong to no project,
+stay on the coordinator.
 """
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Collection, Mapping
 
 from cardbox_cli.errors import Conflict, SchemaMissing
-from cardbox_cli.store.migrations.distributing import FIRST, distributing, project_column
-from cardbox_cli.store.migrations.files import tables
-from cardbox_cli.store.migrations.steps import Announce, Plan, Step, alone, take
-from cardbox_cli.store.migrations.version import newest
+from cardbox_cli.store.migrations.files import newest, tables
+from cardbox_cli.store.migrations.steps import Announce, Connection, Plan, Step, alone, take
 
-if TYPE_CHECKING:
-    from cardbox_cli.store.connection.database import Database
+GLOBAL_IDS = "public.uniq_cards_card_id"
+"""The index that keeps a card's id unique across projects, which no shard can."""
 
+_FIRST = "public.cards"
+"""The table next to whose shards those of all other tables are stored."""
+
+_PROJECT = r"^ +(tenant_id|project_id) +text COLLATE \"C\" (?:NOT NULL|PRIMARY KEY)"
+_TRIGGER = r"^CREATE OR REPLACE TRIGGER (\w+)"
 _VERB = "distribute "
 
 
-def plan_distribution(database: "Database") -> Plan:
-    """What `distribute` would do now.
+def plan_distribution(database: Connection) -> Plan:
+    """Return the steps that `distribute` would take now.
 
-    Raises SchemaMissing without the extension or without tables of this version, Conflict where another
-    program made some of them.
+    Raises SchemaMissing without the extension or without tables of this version, Conflict if another program
+    made some of them.
     """
     if not database.value("engine"):
         raise SchemaMissing(
@@ -37,19 +40,19 @@ def plan_distribution(database: "Database") -> Plan:
 
 
 def steps_without(done: Collection[str]) -> list[Step]:
-    """The steps that distribute all tables of projects but those: the first goes first."""
+    """Return the steps that distribute all other tables of projects. The first table comes first."""
     todo = {name: column for name in tables() if name not in done and (column := project_column(name))}
-    in_order = sorted(todo, key=lambda name: name != FIRST)
-    return [Step(f"{_VERB}{name}", True, distributing(name, todo[name])) for name in in_order]
+    in_order = sorted(todo, key=lambda name: name != _FIRST)
+    return [Step(f"{_VERB}{name}", True, _distributing(name, todo[name])) for name in in_order]
 
 
 def distributed_by(plan: Plan) -> list[str]:
-    """The tables that a plan distributes."""
+    """Return the names of the tables that a plan distributes."""
     return [name for step in plan.steps if (name := step.name.removeprefix(_VERB)) != step.name]
 
 
-def distribute(database: "Database", announce: Announce = lambda text: None) -> Plan:
-    """Distribute what is not distributed yet; what was done. Waits for others, and announces that.
+def distribute(database: Connection, announce: Announce = lambda text: None) -> Plan:
+    """Distribute the tables that are not distributed yet. Waits for another cbx, and announces that.
 
     Raises what `plan_distribution` raises, and UsageError behind a pooler.
     """
@@ -61,12 +64,68 @@ def distribute(database: "Database", announce: Announce = lambda text: None) -> 
     return plan
 
 
-def _check_tables(database: "Database") -> None:
+def distributing(database: Connection, table: str) -> list[str]:
+    """Return the statements that distribute a new table, none if tables are not distributed here."""
+    column = project_column(table)
+    return _distributing(table, column) if database.sharded and column else []
+
+
+def project_column(table: str) -> str | None:
+    """Return the column that holds the project of every row, None for a table that belongs to no project."""
+    found = re.search(_PROJECT, tables()[table], re.MULTILINE)
+    return found and found[1]
+
+
+def check_distributed(found: Mapping[str, bool], version: int | None) -> None:
+    """Raise SchemaMissing unless tables are distributed as this cbx would do it.
+
+    `found`: the tables that the extension knows, True for those that are spread over shards. `version`: the
+    schema version of the database.
+    """
+    if version != newest():
+        raise SchemaMissing(
+            f"the tables are distributed, and of schema version {version}: this cbx needs {newest()} there",
+            hint="`cbx db upgrade` brings them up to date",
+        )
+    of_projects = {name for name in tables() if project_column(name)}
+    missing = sorted(of_projects - {name for name, spread in found.items() if spread})
+    if missing:
+        raise SchemaMissing(
+            f"some tables are distributed, but not {', '.join(missing)}",
+            hint="`cbx db distribute` finishes it",
+        )
+    copied = sorted(found.keys() & (tables().keys() - of_projects))
+    if copied:
+        raise SchemaMissing(
+            f"{', '.join(copied)} must stay on the coordinator, and the nodes have copies",
+            hint=f"SELECT undistribute_table('{copied[0]}')",
+        )
+
+
+def _distributing(table: str, column: str) -> list[str]:
+    """Return the statements that distribute a table with its rows. They belong in one transaction.
+
+    Citus calls it unsafe to distribute a table with triggers. The trigger of cbx only refuses changes, on every
+    shard; it would also refuse to remove the local copies of the rows that moved.
+    """
+    beside = "none" if table == _FIRST else _FIRST
+    triggers = re.findall(_TRIGGER, tables()[table], re.MULTILINE)
+    return [
+        *([f"DROP INDEX IF EXISTS {GLOBAL_IDS};"] if table == _FIRST else []),
+        *(["SET LOCAL citus.enable_unsafe_triggers = on;"] if triggers else []),
+        f"SELECT create_distributed_table('{table}', '{column}', colocate_with => '{beside}');",
+        *(f"ALTER TABLE {table} DISABLE TRIGGER {name};" for name in triggers),
+        f"SELECT truncate_local_data_after_distributing_table('{table}');",
+        *(f"ALTER TABLE {table} ENABLE TRIGGER {name};" for name in triggers),
+    ]
+
+
+def _check_tables(database: Connection) -> None:
     database.forget_tables()
     for name in tables():
         database.require(name)
-    if database.check_version() != newest():
-        version = database.check_version()
+    version = database.check_version()
+    if version != newest():
         raise SchemaMissing(f"the database has schema version {version}", hint="run `cbx db upgrade` first")
     makers = dict(database.rows("table_makers", names=list(tables())))
     foreign = sorted(name for name, ours in makers.items() if not ours)

@@ -1,19 +1,26 @@
-"""What `schema.sql` and the numbered files of this folder say. Reads files, and no database."""
+"""The text of `schema.sql` and of the numbered files, and the versions that follow from them.
 
+Connects to no database. Every command asks for the newest version: that lists a folder and reads no file.
+"""
+
+import os
 import re
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from cardbox_cli.errors import SchemaTooNew, SchemaTooOld
 from cardbox_cli.shipped import shipped
-from cardbox_cli.store.migrations.version import FOLDER, numbered
 
-_TABLE = re.compile(r"^-- part: ([\w.]+)\n", re.MULTILINE)
-_PART = re.compile(r"^-- (makes|changes): ([\w.]+)\n", re.MULTILINE)
-_INDEXES = re.compile(r"^-- no-transaction: ([\w. ]+)$", re.MULTILINE)
+BASELINE = 17
+"""The version that `schema.sql` had before the first numbered file. No upgrade leads from an earlier one."""
+
+FOLDER = os.path.dirname(__file__)
+SCHEMA = shipped("schema.sql")
 
 
 class Part(NamedTuple):
-    """What a file does for one table: make it, or change it."""
+    """The statements of a file for one table: they make it, or they change it."""
 
     table: str
     makes: bool
@@ -21,7 +28,7 @@ class Part(NamedTuple):
 
 
 class Migration(NamedTuple):
-    """A numbered file. `builds` are its indexes, if it builds some outside of transactions."""
+    """A numbered file. `builds` names the indexes that it builds outside of transactions."""
 
     name: str
     number: int
@@ -29,27 +36,56 @@ class Migration(NamedTuple):
     parts: list[Part]
 
 
+def newest() -> int:
+    """Return the version that an upgrade leads to."""
+    return max(_numbered(FOLDER), default=BASELINE)
+
+
+def check_version(version: int | None) -> None:
+    """Raise SchemaTooOld or SchemaTooNew for tables that this cbx cannot work with. None: cbx made none."""
+    if version is None:
+        return
+    if version < BASELINE:
+        raise SchemaTooOld(
+            f"the database has schema version {version}, and this cbx upgrades from version {BASELINE} on",
+            hint="`cbx db upgrade --help` shows the commands that move its data to a new database",
+        )
+    if version > newest():
+        raise SchemaTooNew(
+            f"the database has schema version {version}, this cbx knows up to {newest()}",
+            hint="use the newer cbx that upgraded it",
+        )
+
+
 def tables() -> dict[str, str]:
-    """Each table's name and the SQL that makes it as it is today, in the order that they are made."""
-    _, *pieces = _TABLE.split(shipped("schema.sql").read_text(encoding="utf-8"))
+    """Return the SQL that makes each table, by the table's name, in the order of `schema.sql`."""
+    text = SCHEMA.read_text(encoding="utf-8")
+    _, *pieces = re.split(r"^-- part: ([\w.]+)\n", text, flags=re.MULTILINE)
     return {name: text.strip() for name, text in zip(pieces[::2], pieces[1::2], strict=True)}
 
 
 def migrations(after: int) -> list[Migration]:
-    """What brings a database of the version `after` to the newest one, in order."""
-    return [_read(name, number) for number, name in numbered().items() if number > after]
+    """Return the numbered files that follow the version `after`, in order."""
+    return [_read(name, number) for number, name in _numbered(FOLDER).items() if number > after]
 
 
 def statements(script: str) -> list[str]:
-    """The statements of a script of ours. Each ends with the `;` that ends a line."""
+    """Split a script of cbx into its statements. Each ends with the `;` at the end of a line."""
     return [statement.strip() for statement in re.split(r"(?<=;)\n", script) if statement.strip()]
 
 
+@cache
+def _numbered(folder: str) -> dict[int, str]:
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".sql"))
+    return {int(name.partition("_")[0]): name for name in names}
+
+
 def _read(name: str, number: int) -> Migration:
-    head, *pieces = _PART.split(Path(FOLDER, name).read_text(encoding="utf-8"))
+    text = Path(FOLDER, name).read_text(encoding="utf-8")
+    head, *pieces = re.split(r"^-- (makes|changes): ([\w.]+)\n", text, flags=re.MULTILINE)
     parts = [
-        Part(table, verb == "makes", statements(text))
-        for verb, table, text in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True)
+        Part(table, verb == "makes", statements(script))
+        for verb, table, script in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True)
     ]
-    builds = tuple(index for line in _INDEXES.findall(head) for index in line.split())
-    return Migration(name, number, builds, parts)
+    lines = re.findall(r"^-- no-transaction: ([\w. ]+)$", head, re.MULTILINE)
+    return Migration(name, number, tuple(index for line in lines for index in line.split()), parts)

@@ -1,29 +1,52 @@
-"""The steps of a change to tables: statements that happen whole, or one by one; a plan of them; taking them.
+"""The steps of a change to tables: a plan of SQL, and how a database takes it.
 
-One maker of tables at a time, and nobody waits within a transaction: whoever builds an index CONCURRENTLY
-waits for the end of all others.
+One cbx at a time makes or changes tables. It never waits within a transaction, because a CREATE INDEX
+CONCURRENTLY waits for the end of all other transactions.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from time import sleep
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from psycopg import errors
 
 from cardbox_cli.errors import Conflict, UsageError
 
-if TYPE_CHECKING:
-    from cardbox_cli.store.connection.database import Database
-
 Announce = Callable[[str], None]
 
-# Seconds between two tries: for a lock that is held for a moment, and for what may take minutes.
+# Seconds between two tries: for a lock that is held for a moment, and for one that may be held for minutes.
 MOMENT, _WHILE = 0.05, 1.0
 
 
+class Connection(Protocol):
+    """The part of a `Database` that makes and changes tables.
+
+    `Database` imports this package, which makes the tables of the embedded server. This protocol replaces the
+    import back.
+    """
+
+    @property
+    def tables(self) -> frozenset[str]: ...
+    @property
+    def direct(self) -> bool: ...
+    @property
+    def sharded(self) -> bool: ...
+    @property
+    def idle(self) -> bool: ...
+    def transaction(self) -> AbstractContextManager[None]: ...
+    def rows(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]: ...
+    def value(self, name: str, /, **parameters: Any) -> Any: ...
+    def run(self, name: str, /, **parameters: Any) -> int: ...
+    def script(self, text: str) -> None: ...
+    def check_version(self) -> int | None: ...
+    def distributed_tables(self) -> dict[str, bool]: ...
+    def forget_tables(self) -> None: ...
+    def require(self, table: str) -> None: ...
+
+
 class Step(NamedTuple):
-    """Statements that happen whole, or, outside of transactions, one by one, each harmless to repeat."""
+    """Statements of one transaction (`whole`), or outside of transactions, where each can be repeated."""
 
     name: str
     whole: bool
@@ -31,13 +54,13 @@ class Step(NamedTuple):
 
     @property
     def script(self) -> str:
-        """The step, as psql would run it."""
-        all_of_it = ["BEGIN;", *self.statements, "COMMIT;"] if self.whole else self.statements
-        return "\n".join([f"-- {self.name}", *all_of_it])
+        """The step as a script for psql."""
+        lines = ["BEGIN;", *self.statements, "COMMIT;"] if self.whole else self.statements
+        return "\n".join([f"-- {self.name}", *lines])
 
 
 class Plan(NamedTuple):
-    """What brings a database from one schema version to another; both may be the same."""
+    """The steps from one schema version to another; both may be the same."""
 
     before: int
     after: int
@@ -45,12 +68,12 @@ class Plan(NamedTuple):
 
     @property
     def script(self) -> str:
-        """All of it, as psql would run it."""
+        """All steps as a script for psql."""
         return "\n\n".join(step.script for step in self.steps)
 
 
-def take(database: "Database", step: Step, announce: Announce) -> None:
-    """Do what a step says. Where a transaction of somebody else is in the way, try again until it is not."""
+def take(database: Connection, step: Step, announce: Announce) -> None:
+    """Execute a step. If another transaction is in the way, try again until it has ended."""
     if step.whole:
         obstacle = f"another transaction is in the way of {step.name}"
         _poll(lambda: _take_whole(database, step), announce, obstacle)
@@ -58,8 +81,8 @@ def take(database: "Database", step: Step, announce: Announce) -> None:
         run_all(database, step.statements)
 
 
-def _take_whole(database: "Database", step: Step) -> bool:
-    """Whether it was done: not where another transaction keeps it waiting for more than a moment."""
+def _take_whole(database: Connection, step: Step) -> bool:
+    """Return False if another transaction kept the step waiting for more than a moment; it did nothing then."""
     try:
         with database.transaction():
             database.run("give_way")
@@ -73,15 +96,15 @@ def _take_whole(database: "Database", step: Step) -> bool:
     return True
 
 
-def run_all(database: "Database", scripts: Iterable[str]) -> None:
-    """Execute scripts of ours one after the other."""
+def run_all(database: Connection, scripts: Iterable[str]) -> None:
+    """Execute scripts of cbx one after the other."""
     for script in scripts:
         database.script(script)
 
 
 @contextmanager
-def alone(database: "Database", announce: Announce) -> Iterator[None]:
-    """Nobody else makes or changes tables meanwhile. The lock is the session's, and ends with it."""
+def alone(database: Connection, announce: Announce) -> Iterator[None]:
+    """Keep every other cbx from making or changing tables. The lock belongs to the session, and ends with it."""
     if not database.direct:
         raise UsageError(
             "a pooler stands before the database, and this needs a session of its own",

@@ -1,101 +1,36 @@
-"""Making the tables of a database, and bringing older ones to the newest version.
+"""Make the tables of a database that are missing, and bring older tables to the newest version.
 
-First a plan of SQL, which `--dry-run` shows, then its steps; where a run dies, the next one goes on. Alters
-no table that another program made.
+First a plan of SQL, which `--dry-run` prints, then its steps; after a run that died, the next one continues.
+Alters no table that another program made.
 """
 
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from time import sleep
-from typing import TYPE_CHECKING
 
 from psycopg import sql
 
-from cardbox_cli.store.migrations.distributing import distributing, project_column
-from cardbox_cli.store.migrations.files import Migration, Part, migrations, statements, tables
-from cardbox_cli.store.migrations.steps import MOMENT, Announce, Plan, Step, alone, run_all, take
-from cardbox_cli.store.migrations.version import newest
+from cardbox_cli.store.migrations.distribution import distributing
+from cardbox_cli.store.migrations.files import Migration, Part, migrations, newest, statements, tables
+from cardbox_cli.store.migrations.steps import MOMENT, Announce, Connection, Plan, Step, alone, run_all, take
 
-if TYPE_CHECKING:
-    from cardbox_cli.store.connection.database import Database
-
+_VERSIONS = "cbx.schema_version"
 _RECORD = sql.SQL("INSERT INTO cbx.schema_version (version) VALUES ({}) ON CONFLICT DO NOTHING;")
 
 
-def missing_tables(database: "Database") -> dict[str, str]:
-    """The tables that do not exist, each with the SQL that makes it, spread where the others are spread."""
-    missing = {name: text for name, text in tables().items() if name not in database.tables}
-    return {name: "\n".join([text, *_spreading(database, name)]) for name, text in missing.items()}
+def missing_tables(database: Connection) -> dict[str, str]:
+    """Return the SQL that makes each missing table, and distributes it if the others are distributed.
 
-
-def plan_upgrade(database: "Database") -> Plan:
-    """What `upgrade` would do now. Raises SchemaTooNew for a database that a newer cbx has upgraded."""
-    database.forget_tables()
-    before = database.check_version() or 0
-    pending = migrations(after=before)
-    made = {part.table for migration in pending for part in migration.parts}
-    ours: dict[str, bool] = dict(database.rows("table_makers", names=[*made, *tables()]))
-    built = _built(database, *(index for migration in pending for index in migration.builds))
-    steps = [_step(database, migration, ours, built) for migration in pending]
-    lost = [
-        each
-        for name, text in tables().items()
-        if name not in ours
-        for each in (*statements(text), *_spreading(database, name))
-    ]
-    if lost:
-        steps.append(Step("schema.sql", True, lost))
-    return Plan(before, newest(), steps)
-
-
-def _step(
-    database: "Database", migration: Migration, ours: dict[str, bool], built: Mapping[str, bool]
-) -> Step:
-    """`ours` tells of each table that exists whether cbx made it, and learns what this step makes."""
-    todo = []
-    for part in migration.parts:
-        if part.makes and part.table not in ours:
-            ours[part.table] = True
-            todo += [*part.statements, *_spreading(database, part.table)]
-        elif not part.makes and ours.get(part.table):
-            todo += _build(migration.builds, part, built)
-    record = _RECORD.format(migration.number).as_string()
-    return Step(migration.name, not migration.builds, [*todo, record])
-
-
-def _spreading(database: "Database", table: str) -> list[str]:
-    """What distributes a new table; nothing where tables are not distributed."""
-    column = project_column(table)
-    return distributing(table, column) if database.sharded and column else []
-
-
-def _build(indexes: Iterable[str], part: Part, built: Mapping[str, bool]) -> list[str]:
-    """A part's statements; of those that build some of these indexes what is still to do.
-
-    `built` are those that there are, and whether each is whole. A whole one is not built again: on Citus, to
-    build it if it does not exist breaks it. What is left of a broken one is dropped first.
+    Raises SchemaTooOld or SchemaTooNew.
     """
-    of_part = [index for index in indexes if any(_builds(text, index) for text in part.statements)]
-    if not of_part:
-        return part.statements
-    whole = [index for index in of_part if built.get(index)]
-    todo = [text for text in part.statements if not any(_builds(text, index) for index in whole)]
-    drops = [f"DROP INDEX CONCURRENTLY {index};" for index in of_part if built.get(index) is False]
-    # The planner passes a new index on an expression over until it has statistics of it. Whether it has them
-    # is not asked: an earlier run may have died just before.
-    return [*drops, *todo, f"ANALYZE {part.table};"]
+    database.check_version()
+    existing = _makers(database, tables())
+    missing = {name: text for name, text in tables().items() if name not in existing}
+    return {name: "\n".join([text, *distributing(database, name)]) for name, text in missing.items()}
 
 
-def _builds(statement: str, index: str) -> bool:
-    return f" {index.rpartition('.')[2]} ON " in statement
-
-
-def _built(database: "Database", *indexes: str) -> dict[str, bool]:
-    return dict(database.rows("built_indexes", names=list(indexes)))
-
-
-def add_missing_tables(database: "Database") -> list[str]:
-    """Make every table that does not exist, in one transaction; their names. Raises SchemaTooNew."""
+def add_missing_tables(database: Connection) -> list[str]:
+    """Make every missing table in one transaction, and return their names. Raises as `missing_tables` does."""
     while True:
         with database.transaction():
             database.check_version()
@@ -103,7 +38,7 @@ def add_missing_tables(database: "Database") -> list[str]:
                 database.forget_tables()
                 missing = missing_tables(database)
                 if database.sharded:
-                    # Of what shards are told, each is a statement of its own.
+                    # Shards take one statement at a time.
                     database.run("change_shards_one_by_one")
                     run_all(database, [each for text in missing.values() for each in statements(text)])
                 else:
@@ -113,10 +48,22 @@ def add_missing_tables(database: "Database") -> list[str]:
         sleep(MOMENT)
 
 
-def upgrade(database: "Database", announce: Announce = lambda text: None) -> Plan:
-    """Bring the database to this cbx's schema version; what was done. Waits for others, and announces that.
+def plan_upgrade(database: Connection) -> Plan:
+    """Return the steps that `upgrade` would take now. Raises SchemaTooOld or SchemaTooNew."""
+    database.forget_tables()
+    before = database.check_version()
+    pending = migrations(after=before or 0)
+    makers = _makers(database, {*tables(), *(part.table for each in pending for part in each.parts)})
+    built = _built(database, *(index for each in pending for index in each.builds))
+    plan = _plan_without_version if before is None else _plan_from_version
+    steps = plan(database, pending, makers, built)
+    return Plan(before or 0, newest(), [step for step in steps if step.statements])
 
-    Raises SchemaTooNew for a database that a newer cbx has upgraded, UsageError behind a pooler.
+
+def upgrade(database: Connection, announce: Announce = lambda text: None) -> Plan:
+    """Bring the database to this cbx's schema version. Waits for another cbx, and announces that.
+
+    Returns the steps that it took. Raises SchemaTooOld or SchemaTooNew, and UsageError behind a pooler.
     """
     with alone(database, announce):
         plan = plan_upgrade(database)
@@ -127,12 +74,100 @@ def upgrade(database: "Database", announce: Announce = lambda text: None) -> Pla
 
 
 def build_index(
-    database: "Database", index: str, table: str, statement: str, announce: Announce = lambda text: None
+    database: Connection, index: str, table: str, statement: str, announce: Announce = lambda text: None
 ) -> None:
-    """Build an index without blocking writers, in place of what is left of a broken attempt.
+    """Build an index without blocking writers. Replaces the remains of a broken attempt.
 
-    `statement` is a CREATE INDEX CONCURRENTLY IF NOT EXISTS. Behind a pooler nothing keeps two from trying.
+    `statement` is a CREATE INDEX CONCURRENTLY IF NOT EXISTS. Behind a pooler two processes may try at once.
     """
     with alone(database, announce) if database.direct else nullcontext():
         todo = _build([index], Part(table, False, [statement]), _built(database, index))
         take(database, Step(index, False, todo), announce)
+
+
+def _plan_from_version(
+    database: Connection, pending: list[Migration], makers: dict[str, bool], built: Mapping[str, bool]
+) -> list[Step]:
+    """Take the pending files, then make the tables of `schema.sql` that got lost."""
+    steps = []
+    for migration in pending:
+        todo = _todo(database, migration, makers, built)
+        steps.append(Step(migration.name, not migration.builds, [*todo, _record(migration.number)]))
+    lost = [name for name in tables() if name not in makers]
+    return [*steps, Step("schema.sql", True, _making(database, lost))]
+
+
+def _plan_without_version(
+    database: Connection, pending: list[Migration], makers: dict[str, bool], built: Mapping[str, bool]
+) -> list[Step]:
+    """Make the missing tables, change the older ones that cbx made, and record the newest version last.
+
+    A run that dies before the end leaves no version, and the next one repeats all changes. The pending files
+    find the new tables as they want them: as if another program had made them.
+    """
+    missing = [name for name in tables() if name not in makers]
+    known = {**dict.fromkeys(missing, False), **makers}
+    changes = [
+        Step(each.name, not each.builds, _todo(database, each, known, built)) for each in pending
+    ]
+    made = _making(database, [name for name in missing if name != _VERSIONS])
+    # The SQL that makes the table of versions also records the newest.
+    recorded = _making(database, [_VERSIONS]) if _VERSIONS in missing else [_record(newest())]
+    return [Step("schema.sql", True, made), *changes, Step(_VERSIONS, True, recorded)]
+
+
+def _todo(
+    database: Connection, migration: Migration, makers: dict[str, bool], built: Mapping[str, bool]
+) -> list[str]:
+    """Return the statements of a file that this database needs.
+
+    `makers` has an entry for each table that exists, True if cbx made it. The tables that this step makes are
+    added to it.
+    """
+    todo = []
+    for part in migration.parts:
+        if part.makes and part.table not in makers:
+            makers[part.table] = True
+            todo += [*part.statements, *distributing(database, part.table)]
+        elif not part.makes and makers.get(part.table):
+            todo += _build(migration.builds, part, built)
+    return todo
+
+
+def _making(database: Connection, names: Iterable[str]) -> list[str]:
+    """Return the statements of `schema.sql` that make these tables."""
+    made = tables()
+    return [each for name in names for each in (*statements(made[name]), *distributing(database, name))]
+
+
+def _record(number: int) -> str:
+    return _RECORD.format(number).as_string()
+
+
+def _build(indexes: Iterable[str], part: Part, built: Mapping[str, bool]) -> list[str]:
+    """Return a part's statements without those that build a complete index again.
+
+    `built` has an entry for each index that exists, True if it is complete. A complete index is left out: on
+    Citus, CREATE INDEX IF NOT EXISTS breaks it. The remains of a broken one are dropped first.
+    """
+    of_part = [index for index in indexes if any(_builds(text, index) for text in part.statements)]
+    if not of_part:
+        return part.statements
+    complete = [index for index in of_part if built.get(index)]
+    todo = [text for text in part.statements if not any(_builds(text, index) for index in complete)]
+    drops = [f"DROP INDEX CONCURRENTLY {index};" for index in of_part if built.get(index) is False]
+    # The planner ignores a new index on an expression until it has statistics of it. An earlier run may have
+    # died just before it made them.
+    return [*drops, *todo, f"ANALYZE {part.table};"]
+
+
+def _builds(statement: str, index: str) -> bool:
+    return f" {index.rpartition('.')[2]} ON " in statement
+
+
+def _built(database: Connection, *indexes: str) -> dict[str, bool]:
+    return dict(database.rows("built_indexes", names=list(indexes)))
+
+
+def _makers(database: Connection, names: Iterable[str]) -> dict[str, bool]:
+    return dict(database.rows("table_makers", names=list(names)))

@@ -282,7 +282,7 @@ WHERE r.project_id = %(project_id)s AND r.agent_id = ANY(%(agents)s)
 -- name: why_workers
 -- The workers that serve this project under one of these targets.
 SELECT {worker_json}
-FROM {workers}
+FROM cbx.workers AS w
 WHERE (w.project_id = %(project_id)s OR w.project_id IS NULL) AND w.worker_target = ANY(%(targets)s)
 ORDER BY w.worker_id
 

@@ -36,16 +36,15 @@ WITH p AS (
 SELECT {project_json} FROM p
 
 -- name: project_settings
--- What is kept of how the project's contexts are composed; no row where nothing was ever set. What an older
--- schema has no column for is left out.
+-- The stored settings of how the project's contexts are composed; no row if none was ever set.
 SELECT json_strip_nulls(json_build_object(
     'enable_share_context', s.enable_share_context,
     'reproducible_layers', CASE
         WHEN jsonb_typeof(s.reproducible_layers) = 'array'
             AND NOT jsonb_path_exists(s.reproducible_layers, 'strict $[*] ? (@.type() != "string")')
         THEN s.reproducible_layers ELSE '[]' END,
-    'allow_incomplete_context', to_jsonb(s) -> 'allow_incomplete_context',
-    'knowledge_scope', to_jsonb(s) -> 'knowledge_scope'
+    'allow_incomplete_context', s.allow_incomplete_context,
+    'knowledge_scope', s.knowledge_scope
 ))::text
 FROM cbx.project_settings AS s
 WHERE s.project_id = %(project_id)s
@@ -55,17 +54,14 @@ WHERE s.project_id = %(project_id)s
 SELECT true FROM public.projects AS p WHERE p.project_id = %(project_id)s FOR UPDATE
 
 -- name: save_project_settings
--- Sets those of how contexts are composed.
-INSERT INTO cbx.project_settings AS s (project_id, enable_share_context, reproducible_layers)
-VALUES (%(project_id)s, %(enable_share_context)s, %(reproducible_layers)s)
+-- Sets all settings of the project.
+INSERT INTO cbx.project_settings AS s
+    (project_id, enable_share_context, reproducible_layers, allow_incomplete_context, knowledge_scope)
+VALUES (%(project_id)s, %(enable_share_context)s, %(reproducible_layers)s, %(allow_incomplete_context)s,
+    %(knowledge_scope)s)
 ON CONFLICT (project_id) DO UPDATE
-SET enable_share_context = EXCLUDED.enable_share_context, reproducible_layers = EXCLUDED.reproducible_layers
-
--- name: save_context_rules
--- Sets those of what contexts may lack, and of where knowledge is looked for.
-UPDATE cbx.project_settings AS s
-SET allow_incomplete_context = %(allow_incomplete_context)s, knowledge_scope = %(knowledge_scope)s
-WHERE s.project_id = %(project_id)s
+SET enable_share_context = EXCLUDED.enable_share_context, reproducible_layers = EXCLUDED.reproducible_layers,
+    allow_incomplete_context = EXCLUDED.allow_incomplete_context, knowledge_scope = EXCLUDED.knowledge_scope
 
 -- name: list_projects
 -- A page of the projects by id, behind one if it is given.

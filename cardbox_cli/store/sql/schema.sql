@@ -44,12 +44,6 @@ SELECT current_user
 -- Who logged in here, whatever role was set since.
 SELECT session_user
 
--- name: keeps_worker_errors
--- Whether cbx.workers has the columns for what workers cannot do.
-SELECT count(*) = 2
-FROM pg_attribute AS a
-WHERE a.attrelid = to_regclass('cbx.workers') AND a.attname IN ('last_error', 'last_error_at') AND NOT a.attisdropped
-
 -- name: table_makers
 -- Those of these tables that exist, and whether cbx made them: only cbx declares that a project sorts by code point.
 SELECT n.nspname || '.' || c.relname, n.nspname = 'cbx' OR EXISTS (

@@ -129,12 +129,6 @@ json_build_object(
     'ended_at', {instant(t.ended_at)}
 )::text
 
--- fragment: workers
-cbx.workers AS w
-    CROSS JOIN LATERAL (
-        SELECT to_jsonb(w) ->> 'last_error' AS last_error,
-            (to_jsonb(w) ->> 'last_error_at')::timestamptz AS last_error_at) AS e
-
 -- fragment: worker_json
 json_build_object(
     'worker_id', w.worker_id,
@@ -147,6 +141,6 @@ json_build_object(
     'heartbeat_at', {instant(w.heartbeat_at)},
     'expires_at', {instant(w.expires_at)},
     'live', w.expires_at > {now},
-    'last_error', e.last_error,
-    'last_error_at', {instant(e.last_error_at)}
+    'last_error', w.last_error,
+    'last_error_at', {instant(w.last_error_at)}
 )::text

@@ -22,7 +22,7 @@ DELETE FROM cbx.workers AS w WHERE w.expires_at < {now} - interval '1 day'
 -- name: workers
 -- The workers that serve this project, those of all projects too; of one target if it is named.
 SELECT {worker_json}
-FROM {workers}
+FROM cbx.workers AS w
 WHERE (w.project_id = %(project_id)s OR w.project_id IS NULL)
     AND (%(target)s::text IS NULL OR w.worker_target = %(target)s)
 ORDER BY w.worker_target, w.started_at, w.worker_id

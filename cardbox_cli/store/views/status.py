@@ -14,7 +14,7 @@ from cardbox_cli.store.card_search import BIGRAM_INDEX, WORD_INDEX
 from cardbox_cli.store.connection import driver_errors
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target, hide_password
-from cardbox_cli.store.migrations.version import newest
+from cardbox_cli.store.migrations.files import newest
 
 # Reading so much takes milliseconds, and small tables are the ones without statistics.
 COUNTED_BYTES = 8_000_000
@@ -162,7 +162,7 @@ def _about(database: Database, things: str, project_id: str) -> tuple[int, bool]
 def _embedded_places(target: Target) -> dict[str, Any]:
     status = target.server().status()
     places = {name: str(getattr(status, name)) for name in ("home", "data", "socket", "log")}
-    return {**places, "account": status.account, "pid": status.pid}
+    return {**places, "programs": str(status.binaries), "account": status.account, "pid": status.pid}
 
 
 def _server_place(target: Target) -> dict[str, Any]:

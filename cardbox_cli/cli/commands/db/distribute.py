@@ -29,7 +29,7 @@ def command(
     """
     from cardbox_cli.store.connection.database import Database
     from cardbox_cli.store.migrations import distribution
-    from cardbox_cli.store.migrations.distributing import GLOBAL_IDS
+    from cardbox_cli.store.migrations.distribution import GLOBAL_IDS
 
     with Database.connect(session().target()) as database:
         plan = distribution.plan_distribution(database)

@@ -13,7 +13,18 @@ from cardbox_cli.cli.verb import verb
 def command(
     dry_run: Annotated[bool, Option("--dry-run", help="Only print the SQL that would run.")] = False,
 ) -> None:
-    """Bring an older database to this cbx's schema version. Tables of other programs stay as they are."""
+    """Bring an older database to this cbx's schema version. Tables of other programs stay as they are.
+
+    cbx upgrades from version 17 on. To move the data of an older embedded database to a new one:
+
+    \b
+    PROGRAMS=$(cbx db status -o json | jq -r .programs)
+    "$PROGRAMS/pg_dump" --data-only --file=cbx.sql --table='cbx.*' --table='resource.*' \\
+      --table='state.*' --table=public.projects --table=public.cards --table=public.card_boxes \\
+      --exclude-table=cbx.schema_version "$(cbx db url)" && cbx db destroy --yes
+    cbx db init --yes
+    "$PROGRAMS/psql" -X --single-transaction --set=ON_ERROR_STOP=1 --file=cbx.sql "$(cbx db url)"
+    """
     from cardbox_cli.store.connection.database import Database
     from cardbox_cli.store.migrations import upgrade as upgrading
 
