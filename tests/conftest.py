@@ -31,8 +31,8 @@ from tests.packages import debian_postgres_15
 from tests.pooled import pooler
 from tests.sharded import cluster
 
-# Those of turns serve every folder in which turns run.
-pytest_plugins = ["tests.execution.fixtures"]
+# Fixtures that tests of several folders share.
+pytest_plugins = ["tests.execution.fixtures", "tests.next_release"]
 
 # What a shell without job control starts in the background ignores SIGINT, what `nohup` starts SIGHUP, and so would
 # every command of a test.

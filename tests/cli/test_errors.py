@@ -19,7 +19,7 @@ from cardbox_cli.cli.root import COMMANDS
 from cardbox_cli.errors import CbxError
 from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.migrations.version import newest
+from cardbox_cli.store.migrations.files import newest
 from tests.cli import exploding
 from tests.cli.conftest import succeed
 from tests.conftest import Cbx

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.migrations.version import newest
+from cardbox_cli.store.migrations.files import newest
 from tests.cli.conftest import lines, succeed
 from tests.conftest import TABLES, Cbx, Result
 from tests.databases import Databases

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cardbox_cli.store.migrations.version import newest
+from cardbox_cli.store.migrations.files import newest
 from tests.cli.conftest import Shell, lines, succeed
 from tests.conftest import TABLES, Cbx
 

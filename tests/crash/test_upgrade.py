@@ -1,6 +1,7 @@
-"""`cbx db upgrade` from every earlier version, killed at every statement: the next run goes on where it died."""
+"""`cbx db upgrade` of an artificial next release, killed at every statement: the next run continues."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import psycopg
@@ -10,22 +11,18 @@ from psycopg import sql
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.migrations.steps import Step
 from cardbox_cli.store.migrations.upgrade import plan_upgrade
-from cardbox_cli.store.migrations.version import newest
 from tests.cli.conftest import succeed
+from tests.conftest import Result
 from tests.crash.harness import Connection, Scene, Stage, value
-from tests.crash.processes import until
-from tests.databases import TEMPLATE, Databases
+from tests.crash.processes import Command, until
+from tests.databases import Databases
 from tests.foreign.tables import definitions, without_file_numbers
-from tests.store.migrations.old import DUMPS, script, version
+from tests.next_release import AFTER, BEFORE, PARCELS, SCHEMA, WEIGHTS, NextRelease, filled
 
 MakeStage = Callable[..., Stage]
 
-# Those that end a version, and no way to it.
-ENDS = [dump for dump in DUMPS if dump == f"version_{version(dump)}"]
-# The way of the last is the one that most databases will go; that of the first passes every step, and takes long.
-EVERY_DAY = (max(ENDS, key=version),)
 # However many rows there are, they are two numbers, whatever their order and that of the columns.
-DATA = sql.SQL("SELECT count(*), sum(hashtextextended(to_jsonb(t)::text, 0)) FROM {} AS t")
+DATA = sql.SQL("SELECT count(*), sum(hashtextextended(jsonb_strip_nulls(to_jsonb(t))::text, 0)) FROM {} AS t")
 FILLED = "SELECT schemaname, relname FROM pg_stat_user_tables WHERE relname <> 'schema_version'"
 BUILDING = "SELECT pid FROM pg_stat_progress_create_index WHERE phase LIKE 'waiting for%'"
 
@@ -44,25 +41,47 @@ def next_step(connection: Connection) -> Step | None:
     return steps[0] if steps else None
 
 
-def kill_throughout(scene: Scene, step: Step) -> Step:
-    """Kill upgrades at every statement of their first step, and around its COMMIT; what is left of it.
+class Upgrades:
+    """`cbx db upgrade` of the next release, in a scene."""
 
-    Of a step that is not whole each of them leaves less: an index that is there is not built again.
-    """
-    number, left = 1, step
-    while number <= len(left.statements):
-        scene.kill(f"script:{number}", "db", "upgrade")
-        with scene.connection() as connection:
-            now = next_step(connection)
-        assert now == left or (now is not None and not step.whole and less(now, left))
-        number, left = number + (now == left), now
-    if step.whole:
-        scene.kill("commit:1", "db", "upgrade")
-    return left
+    def __init__(self, release: NextRelease, scene: Scene) -> None:
+        self.scene = scene
+        self._line = ("python", "-m", "tests.crash.as_next_release", str(release.folder), "db", "upgrade")
+
+    def run(self) -> Result:
+        return self.scene.run(*self._line)
+
+    def started(self) -> AbstractContextManager[Command]:
+        return self.scene.started(*self._line)
+
+    def stopped(self, point: str) -> AbstractContextManager[Command]:
+        return self.scene.stopped(point, *self._line)
+
+    def kill(self, point: str) -> None:
+        self.scene.kill(point, *self._line)
+
+    def strike(self, point: str) -> bool:
+        return self.scene.strike(point, *self._line)
+
+    def kill_throughout(self, step: Step) -> Step:
+        """Kill upgrades at every statement of their first step, and around its COMMIT. Returns the rest of it.
+
+        Each of them leaves less of a step that is not whole: an index that is there is not built again.
+        """
+        number, left = 1, step
+        while number <= len(left.statements):
+            self.kill(f"script:{number}")
+            with self.scene.connection() as connection:
+                now = next_step(connection)
+            assert now == left or (now is not None and not step.whole and less(now, left))
+            number, left = number + (now == left), now
+        if step.whole:
+            self.kill("commit:1")
+        return left
 
 
 def less(now: Step, before: Step) -> bool:
-    """Whether a step is an earlier one without some of its statements, but with its last two."""
+    """True if a step is an earlier one without some of its statements, but with its last two."""
     return (
         now.name == before.name
         and len(now.statements) < len(before.statements)
@@ -72,14 +91,12 @@ def less(now: Step, before: Step) -> bool:
 
 
 @pytest.mark.parametrize("rows", [1_000, pytest.param(1_000_000, marks=pytest.mark.soak)])
-@pytest.mark.parametrize(
-    "dump", [pytest.param(dump, marks=() if dump in EVERY_DAY else pytest.mark.soak) for dump in ENDS]
-)
-def test_killed_at_every_statement(dump: str, rows: int, stage: MakeStage, databases: Databases) -> None:
-    with psycopg.connect(databases.target(TEMPLATE).conninfo or "") as template:
-        fresh = defined(template)
-    prepared = stage(template=databases.prepared(script(dump, rows)))
-    with prepared.scene() as scene:
+def test_killed_at_every_statement(
+    rows: int, stage: MakeStage, databases: Databases, next_release: NextRelease
+) -> None:
+    prepared = stage(template=databases.prepared(filled(SCHEMA, rows)))
+    with prepared.scene() as scene, next_release.fresh() as fresh:
+        upgrades = Upgrades(next_release, scene)
         with scene.connection() as connection:
             kept = data(connection)
         done = []
@@ -89,29 +106,67 @@ def test_killed_at_every_statement(dump: str, rows: int, stage: MakeStage, datab
             if step is None:
                 break
             done.append(step.name)
-            left = kill_throughout(scene, step)
+            left = upgrades.kill_throughout(step)
             with scene.connection() as connection:
                 assert next_step(connection) == left
                 assert not step.whole or defined(connection) == before
             # Killed after it, or at the first statement of the next; or it was the last.
             if step.whole:
-                scene.kill("committed:1", "db", "upgrade")
+                upgrades.kill("committed:1")
             else:
-                scene.strike(f"script:{len(left.statements) + 1}", "db", "upgrade")
-        assert [name[:4] for name in done] == [f"{n:04}" for n in range(version(dump) + 1, newest() + 1)]
-        succeed(scene.run("db", "upgrade"))
+                upgrades.strike(f"script:{len(left.statements) + 1}")
+        assert done == [PARCELS, WEIGHTS]
+        succeed(upgrades.run())
         with scene.connection() as connection:
-            assert defined(connection) == fresh
+            assert defined(connection) == defined(fresh.connection)
             found = data(connection)
             assert {name: found[name] for name in kept} == kept
 
 
-def test_the_server_s_process_killed_while_it_builds_an_index(stage: MakeStage, databases: Databases) -> None:
-    prepared = stage(template=databases.prepared(script("version_1", 1_000)))
+def test_killed_on_tables_whose_version_was_lost(
+    stage: MakeStage, databases: Databases, next_release: NextRelease
+) -> None:
+    """The version is recorded last, so that a killed run is repeated."""
+    lost = f"{SCHEMA}\nDROP TABLE cbx.schema_version, cbx.audit;"
+    with stage(template=databases.prepared(lost)).scene() as scene, next_release.fresh() as fresh:
+        upgrades = Upgrades(next_release, scene)
+        kills = 0
+        while upgrades.strike(f"script:{kills + 1}"):
+            kills += 1
+            with scene.connection() as connection:
+                assert Database.adopt(connection).schema_version() is None
+        assert kills > 15
+        with scene.connection() as connection:
+            assert defined(connection) == defined(fresh.connection)
+            assert next_step(connection) is None
+
+
+def test_one_waits_for_another_that_is_amid_its_first_step(
+    stage: MakeStage, databases: Databases, next_release: NextRelease
+) -> None:
+    with stage(template=databases.prepared(filled(SCHEMA, 1_000))).scene() as scene:
+        upgrades = Upgrades(next_release, scene)
+        with upgrades.stopped("script:2") as first, upgrades.started() as second:
+            told = second.streams / "err"
+            until(lambda: told.exists() and "another cbx changes the tables; waiting" in told.read_text())
+            first.go_on()
+            assert succeed(first.result()) == f"schema version {AFTER}, was {BEFORE}\n"
+            assert succeed(second.result()) == f"schema version {AFTER}\n"
+        with scene.connection() as connection:
+            assert next_step(connection) is None
+
+
+def test_the_server_s_process_killed_while_it_builds_an_index(
+    stage: MakeStage, databases: Databases, next_release: NextRelease
+) -> None:
+    prepared = stage(template=databases.prepared(filled(SCHEMA, 1_000)))
     with prepared.scene() as scene, psycopg.connect(scene.conninfo) as writer:
+        upgrades = Upgrades(next_release, scene)
+        # The first step is done by then: it would wait for the writer.
+        upgrades.kill("committed:1")
         writer.execute("DELETE FROM cards WHERE card_id = 'card-1'")
         with (
-            scene.started("db", "upgrade") as upgrade,
+            upgrades.started() as upgrade,
             psycopg.connect(scene.conninfo, autocommit=True) as watcher,
         ):
             until(lambda: watcher.execute(BUILDING).fetchone())
@@ -120,7 +175,7 @@ def test_the_server_s_process_killed_while_it_builds_an_index(stage: MakeStage, 
             assert value(watcher, "SELECT count(*) FROM pg_index WHERE NOT indisvalid") == 1
         writer.rollback()
         writer.close()
-        succeed(scene.run("db", "upgrade"))
+        succeed(upgrades.run())
         with scene.connection() as connection:
             assert value(connection, "SELECT count(*) FROM pg_index WHERE NOT indisvalid") == 0
             assert next_step(connection) is None

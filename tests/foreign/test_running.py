@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.store.migrations.version import newest
+from cardbox_cli.store.migrations.files import newest
 from tests.cli.commands.test_worker import CLIENT
 from tests.cli.conftest import succeed
 from tests.conftest import Cbx

@@ -1,8 +1,8 @@
 """Distribute the tables of projects over the nodes of a Citus cluster: by project, all of them colocated.
 
-First a plan of SQL, which `--dry-run` prints, then its steps. A table is distributed in one transaction, with its
-rows; after a run that died, the next one continues. Workers and the schema version, which belong to no project,
-stay on the coordinator.
+First a plan of SQL, which `--dry-run` prints, then its steps. A table is distributed in one transaction, with
+its rows; after a run that died, the next one continues. Workers and the schema version, which belong to no
+project, stay on the coordinator.
 """
 
 import re
@@ -105,8 +105,8 @@ def check_distributed(found: Mapping[str, bool], version: int | None) -> None:
 def _distributing(table: str, column: str) -> list[str]:
     """Return the statements that distribute a table with its rows. They belong in one transaction.
 
-    Citus calls it unsafe to distribute a table with triggers. The trigger of cbx only refuses changes, on every
-    shard; it would also refuse to remove the local copies of the rows that moved.
+    Citus calls it unsafe to distribute a table with triggers. The trigger of cbx only refuses changes, on
+    every shard; it would also refuse to remove the local copies of the rows that moved.
     """
     beside = "none" if table == _FIRST else _FIRST
     triggers = re.findall(_TRIGGER, tables()[table], re.MULTILINE)

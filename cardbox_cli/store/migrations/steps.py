@@ -27,8 +27,6 @@ class Connection(Protocol):
     """
 
     @property
-    def tables(self) -> frozenset[str]: ...
-    @property
     def direct(self) -> bool: ...
     @property
     def sharded(self) -> bool: ...
@@ -82,7 +80,7 @@ def take(database: Connection, step: Step, announce: Announce) -> None:
 
 
 def _take_whole(database: Connection, step: Step) -> bool:
-    """Return False if another transaction kept the step waiting for more than a moment; it did nothing then."""
+    """Return False, with nothing done, if another transaction was in the way for more than a moment."""
     try:
         with database.transaction():
             database.run("give_way")
@@ -104,7 +102,7 @@ def run_all(database: Connection, scripts: Iterable[str]) -> None:
 
 @contextmanager
 def alone(database: Connection, announce: Announce) -> Iterator[None]:
-    """Keep every other cbx from making or changing tables. The lock belongs to the session, and ends with it."""
+    """Keep every other cbx from making or changing tables. The lock ends with the session at the latest."""
     if not database.direct:
         raise UsageError(
             "a pooler stands before the database, and this needs a session of its own",

@@ -30,7 +30,7 @@ def missing_tables(database: Connection) -> dict[str, str]:
 
 
 def add_missing_tables(database: Connection) -> list[str]:
-    """Make every missing table in one transaction, and return their names. Raises as `missing_tables` does."""
+    """Make every missing table in one transaction; return their names. Raises as `missing_tables` does."""
     while True:
         with database.transaction():
             database.check_version()
@@ -107,9 +107,7 @@ def _plan_without_version(
     """
     missing = [name for name in tables() if name not in makers]
     known = {**dict.fromkeys(missing, False), **makers}
-    changes = [
-        Step(each.name, not each.builds, _todo(database, each, known, built)) for each in pending
-    ]
+    changes = [Step(each.name, not each.builds, _todo(database, each, known, built)) for each in pending]
     made = _making(database, [name for name in missing if name != _VERSIONS])
     # The SQL that makes the table of versions also records the newest.
     recorded = _making(database, [_VERSIONS]) if _VERSIONS in missing else [_record(newest())]

@@ -8,7 +8,7 @@ import pytest
 
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.migrations.version import newest
+from cardbox_cli.store.migrations.files import newest
 from tests.cli.conftest import lines, succeed
 from tests.conftest import TABLES, Cbx
 

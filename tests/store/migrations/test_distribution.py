@@ -5,13 +5,16 @@ from pathlib import Path
 import pytest
 
 from cardbox_cli.errors import SchemaMissing
-from cardbox_cli.store.migrations.distributing import check_distributed, project_column
-from cardbox_cli.store.migrations.distribution import distributed_by, steps_without
-from cardbox_cli.store.migrations.files import tables
+from cardbox_cli.store.migrations.distribution import (
+    check_distributed,
+    distributed_by,
+    project_column,
+    steps_without,
+)
+from cardbox_cli.store.migrations.files import newest, tables
 from cardbox_cli.store.migrations.steps import Plan
-from cardbox_cli.store.migrations.version import newest
 
-PINNED = Path(__file__).with_name("distributing.sql")
+PINNED = Path(__file__).with_name("distribution.sql")
 OF_PROJECTS = {name for name in tables() if project_column(name)}
 
 

@@ -1,42 +1,25 @@
-"""What the numbered files and `schema.sql` must keep to."""
+"""The rules for `schema.sql` and the numbered files, also for those of an artificial next release."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from cardbox_cli.store.migrations.files import Migration, migrations, statements, tables
-from cardbox_cli.store.migrations.version import FOLDER, newest
+from cardbox_cli.errors import SchemaTooNew, SchemaTooOld
+from cardbox_cli.store.connection.tables import OWN
+from cardbox_cli.store.migrations import files
+from cardbox_cli.store.migrations.files import BASELINE, Migration, check_version, migrations, statements, tables
 from tests.conftest import TABLES
-from tests.store.migrations.old import DUMPS, version
-
-ALL = migrations(after=0)
+from tests.next_release import AFTER, BASELINE_SCHEMA, BEFORE, PARCELS, WEIGHTS, NextRelease
 
 
-def test_their_numbers_leave_no_gap_and_none_stands_twice() -> None:
-    names = [path.name for path in sorted(Path(FOLDER).glob("*.sql"))]
-    assert [int(name[:4]) for name in names] == list(range(1, newest() + 1))
-    assert [migration.name for migration in ALL] == names
-
-
-def test_schema_sql_records_the_newest_version_and_makes_every_table() -> None:
-    assert list(tables()) == TABLES
-    assert f"VALUES ({newest()})" in tables()["cbx.schema_version"]
-
-
-def test_each_version_before_the_newest_that_was_published_has_its_dump() -> None:
-    # 5 and 6 came together, as did 7 to 12, and 13 and 14: no database was ever made that says one of these.
-    assert {version(dump) for dump in DUMPS} == set(range(1, newest())) - {5, *range(7, 12), 13}
-
-
-@pytest.mark.parametrize("migration", ALL, ids=lambda each: each.name)
-def test_a_file_says_what_it_is_about_and_can_be_run_again(migration: Migration) -> None:
+def check(migration: Migration) -> None:
+    """A file changes tables of `schema.sql`, and can be run again."""
     texts = [text for part in migration.parts for text in part.statements]
+    assert texts
     assert all(part.statements for part in migration.parts)
-    assert {part.table for part in migration.parts} <= set(TABLES)
+    assert {part.table for part in migration.parts} <= tables().keys()
     assert all(text.endswith(";") for text in texts)
-    built = [text for text in texts if "CONCURRENTLY" in text]
-    assert len(built) == len(migration.builds)
     for text in texts:
         for verb in re.findall(
             r"(?:CREATE (?:TABLE|SCHEMA|(?:UNIQUE )?INDEX)|ADD COLUMN|DROP INDEX)\b.*", text
@@ -44,21 +27,78 @@ def test_a_file_says_what_it_is_about_and_can_be_run_again(migration: Migration)
             assert re.search(r"\bIF (NOT )?EXISTS\b", verb) or text.startswith("DO $$"), verb
 
 
-@pytest.mark.parametrize("migration", [each for each in ALL if each.builds], ids=lambda each: each.name)
-def test_a_file_without_a_transaction_builds_the_indexes_that_it_names(migration: Migration) -> None:
-    built = [(part.table, text) for part in migration.parts for text in part.statements if "INDEX" in text]
+def check_builds(migration: Migration) -> None:
+    """A file without a transaction builds the indexes that it names. Its other statements can be repeated."""
+    made = [(part.table, text) for part in migration.parts for text in part.statements]
+    built = [(table, text) for table, text in made if "INDEX" in text]
     for name, (table, text) in zip(migration.builds, built, strict=True):
         schema, _, index = name.partition(".")
         assert table.startswith(f"{schema}.")
         assert re.match(rf"CREATE INDEX CONCURRENTLY IF NOT EXISTS {index} ON {table}\s", text)
+    others = (re.sub("^--.*\n", "", text, flags=re.MULTILINE) for _, text in made if "INDEX" not in text)
+    assert all(text.startswith("CREATE OR REPLACE") for text in others)
 
 
-@pytest.mark.parametrize("migration", [each for each in ALL if each.builds], ids=lambda each: each.name)
-def test_what_else_a_file_without_a_transaction_says_can_be_said_again(migration: Migration) -> None:
-    others = [text for part in migration.parts for text in part.statements if "INDEX" not in text]
-    assert all(
-        re.sub("^--.*\n", "", text, flags=re.MULTILINE).startswith("CREATE OR REPLACE") for text in others
+def check_release(names: list[str]) -> list[Migration]:
+    """Check the files of a release, which have these names; what they say."""
+    found = migrations(after=0)
+    assert [each.name for each in found] == names
+    assert [each.number for each in found] == list(range(BASELINE + 1, files.newest() + 1))
+    for each in found:
+        check(each)
+        if each.builds:
+            check_builds(each)
+        else:
+            assert not [text for part in each.parts for text in part.statements if "CONCURRENTLY" in text]
+    assert tables()["cbx.schema_version"].endswith(
+        f"INSERT INTO cbx.schema_version (version) VALUES ({files.newest()}) ON CONFLICT DO NOTHING;"
     )
+    return found
+
+
+def test_the_files_of_this_release() -> None:
+    check_release([path.name for path in sorted(Path(files.FOLDER).glob("*.sql"))])
+    assert list(tables()) == TABLES
+    assert tables().keys() == OWN
+
+
+def test_the_files_of_the_next_release(next_release: NextRelease) -> None:
+    parcels, weights = check_release(
+        [path.name for path in sorted((next_release.folder / "migrations").iterdir())]
+    )[-2:]
+    assert (parcels.name, parcels.builds) == (PARCELS, ())
+    assert [(part.table, part.makes) for part in parcels.parts] == [
+        ("cbx.parcels", True),
+        ("public.cards", False),
+        ("cbx.turns", False),
+    ]
+    assert (weights.name, len(weights.builds), weights.number) == (WEIGHTS, 3, AFTER)
+    assert tables().keys() - TABLES == {"cbx.parcels"}
+
+
+def test_the_baseline_is_kept_once_schema_sql_changes() -> None:
+    """The first numbered file needs `baseline.sql`: a copy of `schema.sql` as it was before."""
+    recorded = re.findall(r"VALUES \((\d+)\) ON CONFLICT", BASELINE_SCHEMA)
+    assert recorded == [str(BASELINE)]
+
+
+def test_versions_that_this_cbx_can_work_with() -> None:
+    for version in (None, BASELINE, files.newest()):
+        check_version(version)
+
+
+@pytest.mark.parametrize("version", [1, 8, BASELINE - 1])
+def test_a_version_before_the_baseline_is_refused(version: int) -> None:
+    with pytest.raises(SchemaTooOld, match=f"has schema version {version}, and this cbx upgrades from") as old:
+        check_version(version)
+    assert old.value.hint == "`cbx db upgrade --help` shows the commands that move its data to a new database"
+
+
+def test_a_version_after_the_newest_is_refused(next_release: NextRelease) -> None:
+    check_version(BEFORE)
+    check_version(AFTER)
+    with pytest.raises(SchemaTooNew, match=f"schema version {AFTER + 1}, this cbx knows up to {AFTER}"):
+        check_version(AFTER + 1)
 
 
 def test_a_statement_ends_with_the_semicolon_that_ends_a_line() -> None:

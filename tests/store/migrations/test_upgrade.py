@@ -1,5 +1,6 @@
-"""Databases of earlier schema versions, brought to this one."""
+"""Databases of earlier schema versions: brought to this one, or refused. An artificial next release upgrades most."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -7,19 +8,18 @@ from typing import Any
 import psycopg
 import pytest
 
-from cardbox_cli.errors import Conflict, SchemaMissing
-from cardbox_cli.model.identity import ProjectSettings
+from cardbox_cli.errors import Conflict, SchemaMissing, SchemaTooOld
 from cardbox_cli.store.card_search import index_text
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.migrations.files import statements
-from cardbox_cli.store.migrations.upgrade import add_missing_tables, plan_upgrade, upgrade
-from cardbox_cli.store.migrations.version import newest
-from cardbox_cli.store.projects import ProjectsStore
-from tests.conftest import PROJECT
+from cardbox_cli.store.migrations.files import BASELINE, newest, statements
+from cardbox_cli.store.migrations.steps import Plan
+from cardbox_cli.store.migrations.upgrade import add_missing_tables, missing_tables, plan_upgrade, upgrade
+from tests.conftest import PROJECT, TABLES
 from tests.databases import Databases
 from tests.foreign.tables import (
+    DEPLOYMENT,
     ITS_CARDS,
     LIBRARY,
     definitions,
@@ -27,34 +27,45 @@ from tests.foreign.tables import (
     rows,
     without_file_numbers,
 )
-from tests.store.migrations.old import DUMPS, script, version
+from tests.next_release import (
+    AFTER,
+    BASELINE_SCHEMA,
+    BEFORE,
+    PARCELS,
+    SCHEMA,
+    WEIGHTS,
+    NextRelease,
+    filled,
+)
 
 VERSIONS = "cbx.schema_version"
-SHAPE = """
-SELECT (SELECT relnamespace::regnamespace || '.' || relname FROM pg_class WHERE oid = attrelid), attname, format_type(atttypid, atttypmod), attnotnull, attcollation,
-    attstorage::text, pg_get_expr(adbin, adrelid)
-FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
-WHERE attnum > 0 AND NOT attisdropped
-    AND attrelid IN (SELECT oid FROM pg_class WHERE relkind = 'r' AND relnamespace::regnamespace::text
-        IN ('public', 'resource', 'state', 'cbx'))
-ORDER BY 1, 2
-"""
+LOCK = "pg_advisory_lock(hashtext('cbx'), hashtext('schema'))"
+UNLOCK = "pg_advisory_unlock(hashtext('cbx'), hashtext('schema'))"
+UNFINISHED = "CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_weight ON public.cards (tenant_id, (metadata ->> 'weight'))"
+
+Open = Callable[[str], Database]
 
 
 @pytest.fixture
-def at_version(databases: Databases) -> Iterator[Callable[[str], Database]]:
-    """Open a fresh database as a dump has it."""
+def made_by(databases: Databases) -> Iterator[Open]:
+    """Open a fresh database that a script made."""
     made: list[tuple[str, Database]] = []
 
-    def make(dump: str) -> Database:
-        name = databases.make(databases.prepared(script(dump, rows=20)))
-        made.append((name, Database.open_target(databases.target(name))))
+    def make(script: str) -> Database:
+        name = databases.make(databases.prepared(script))
+        made.append((name, Database.connect(databases.target(name))))
         return made[-1][1]
 
     yield make
     for name, opened in made:
         opened.close()
         databases.drop(name)
+
+
+@pytest.fixture
+def old(made_by: Open, next_release: NextRelease) -> Database:
+    """A database of this release, with rows, in a process of the next one."""
+    return made_by(filled(SCHEMA, rows=20))
 
 
 @contextmanager
@@ -69,183 +80,190 @@ def defined(database: Database) -> dict[str, list[Any]]:
     return without_file_numbers(definitions(database.connection))
 
 
-def shape(database: Database) -> list[Any]:
-    """All that defines the tables but the order of their columns."""
-    found = defined(database)
-    parts = ("indexes", "constraints", "triggers", "functions")
-    return [*database.connection.execute(SHAPE).fetchall(), *(row for part in parts for row in found[part])]
-
-
-def set_back(database: Database, number: int) -> None:
-    """Let the database say that it has an earlier version."""
-    database.connection.execute("DELETE FROM cbx.schema_version")
-    database.connection.execute("INSERT INTO cbx.schema_version VALUES (%s)", [number])
+def state(database: Database) -> tuple[Any, ...]:
+    """All definitions and rows."""
+    return definitions(database.connection), rows(database.connection)
 
 
 def versions(database: Database) -> list[int]:
     return [number for (number,) in database.connection.execute("SELECT version FROM cbx.schema_version")]
 
 
-class TestOldVersions:
-    @pytest.mark.parametrize("dump", DUMPS)
-    def test_one_becomes_as_a_fresh_one_and_no_row_is_written_again(
-        self, dump: str, at_version: Callable[[str], Database], database: Database
+def columns(database: Database, table: str) -> list[str]:
+    query = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
+    return [name for (name,) in database.connection.execute(query, [table])]
+
+
+def test_the_baseline_becomes_as_a_fresh_database(made_by: Open, database: Database) -> None:
+    baseline = made_by(filled(BASELINE_SCHEMA, rows=20))
+    plan = upgrade(baseline)
+    assert (plan.before, plan.after) == (BASELINE, newest())
+    assert defined(baseline) == defined(database)
+    assert versions(baseline) == list(range(BASELINE, newest() + 1))
+
+
+class TestTheNextRelease:
+    def test_a_database_becomes_as_a_fresh_one_and_no_row_is_written_again(
+        self, old: Database, next_release: NextRelease
     ) -> None:
-        old = at_version(dump)
         kept = rows(old.connection)
         plan = upgrade(old)
-        assert (plan.before, plan.after) == (version(dump), newest())
-        assert defined(old) == defined(database)
+        assert (plan.before, plan.after, [step.name for step in plan.steps]) == (
+            BEFORE,
+            AFTER,
+            [PARCELS, WEIGHTS],
+        )
+        with next_release.fresh() as fresh:
+            assert defined(old) == defined(fresh)
         found = rows(old.connection)
+        for each in ("public.cards", "cbx.turns"):
+            # A row ends with the new column, which is empty.
+            kept[each] = [f"{row[:-1]},)" for row in kept[each]]
         assert {name: found[name] for name in kept if name != VERSIONS} == {
             name: found for name, found in kept.items() if name != VERSIONS
         }
-        assert versions(old)[-1 - newest() + version(dump) :] == list(range(version(dump), newest() + 1))
+        assert versions(old) == [BEFORE, BEFORE + 1, AFTER]
 
-    @pytest.mark.parametrize("dump", DUMPS)
-    def test_one_is_used_as_it_is_until_then(self, dump: str, at_version: Callable[[str], Database]) -> None:
-        old = at_version(dump)
-        assert old.check_version() == version(dump)
-        assert CardStore(old, PROJECT).resolve("card-17") == "card-17"
+    def test_a_database_is_used_as_it_is_until_then(self, old: Database) -> None:
+        with Database.open_target(old.target) as opened:
+            assert opened.check_version() == BEFORE
+            assert CardStore(opened, PROJECT).resolve("card-17") == "card-17"
+            opened.look_again()
+            opened.script("DROP TABLE cbx.logs")
+            opened.forget_tables()
+            with pytest.raises(SchemaMissing, match=r"no table cbx\.logs") as missing:
+                opened.require("cbx.logs")
+            assert missing.value.hint == "`cbx db upgrade` adds it"
 
-    def test_again_changes_nothing(self, at_version: Callable[[str], Database]) -> None:
-        old = at_version("version_1")
+    def test_again_changes_nothing(self, old: Database) -> None:
         upgrade(old)
-        before = definitions(old.connection), rows(old.connection)
-        assert upgrade(old) == (newest(), newest(), [])
-        assert (definitions(old.connection), rows(old.connection)) == before
+        before = state(old)
+        assert upgrade(old) == (AFTER, AFTER, [])
+        assert state(old) == before
 
-    def test_the_planner_gets_statistics_of_new_indexes(self, at_version: Callable[[str], Database]) -> None:
-        old = at_version("version_1")
+    def test_the_planner_gets_statistics_of_new_indexes(self, old: Database) -> None:
         upgrade(old)
         [(known,)] = old.connection.execute(
-            "SELECT count(*) FROM pg_stats WHERE tablename IN ('idx_cards_type', 'idx_boxes_suffix')"
-            " AND attname <> 'tenant_id'"
+            "SELECT count(*) FROM pg_stats WHERE tablename = 'idx_cards_weight' AND attname <> 'tenant_id'"
         )
-        assert known == 2
+        assert known == 1
 
-    @pytest.mark.parametrize("dump", DUMPS)
-    def test_the_plan_is_sql_that_does_the_same(
-        self, dump: str, at_version: Callable[[str], Database], database: Database
-    ) -> None:
-        old = at_version(dump)
-        before = definitions(old.connection), rows(old.connection)
+    def test_the_plan_is_sql_that_does_the_same(self, old: Database, next_release: NextRelease) -> None:
+        before = state(old)
         plan = plan_upgrade(old)
-        assert (definitions(old.connection), rows(old.connection)) == before
+        assert state(old) == before
         for statement in statements(plan.script):
             old.connection.execute(statement.encode())
-        assert defined(old) == defined(database)
+        with next_release.fresh() as fresh:
+            assert defined(old) == defined(fresh)
         assert plan_upgrade(old).steps == []
 
-    def test_before_version_4_settings_are_the_defaults(self, at_version: Callable[[str], Database]) -> None:
-        projects = ProjectsStore(at_version("version_3"))
-        projects.create("shop", title="shop", owner_id="t")
-        assert projects.settings("shop") == ProjectSettings()
-        with pytest.raises(SchemaMissing, match=r"no table cbx\.project_settings"):
-            projects.configure("shop", enable_share_context=True)
-
-
-def test_an_empty_database_goes_through_all_versions(empty_target: Target, database: Database) -> None:
-    with Database.connect(empty_target) as empty:
-        assert upgrade(empty)[:2] == (0, newest())
-        assert defined(empty) == defined(database)
-        assert versions(empty) == list(range(1, newest() + 1))
-
-
-class TestWhatWasLost:
-    def test_an_index_of_the_inbox_and_a_column_of_turns(self, database: Database) -> None:
-        fresh = shape(database)
-        database.script("DROP INDEX state.idx_inbox_due; ALTER TABLE cbx.turns DROP COLUMN end_status")
-        set_back(database, 3)
-        assert shape(database) != fresh
-        upgrade(database)
-        assert shape(database) == fresh
-
-    def test_every_index_and_every_column_that_can_be_empty(self, database: Database) -> None:
-        fresh = shape(database)
-        database.script("""DO $$ DECLARE lost text; BEGIN
-            FOR lost IN SELECT format('DROP INDEX %s', indexrelid::regclass) FROM pg_index
-                JOIN pg_class ON pg_class.oid = indrelid
-                WHERE NOT indisprimary AND relnamespace::regnamespace::text IN ('public', 'resource', 'state', 'cbx')
-                    AND relname NOT LIKE 'chat%' AND relname NOT IN ('batches', 'batch_tasks', 'api_tokens')
-            LOOP EXECUTE lost; END LOOP;
-            FOR lost IN SELECT format('ALTER TABLE %I.%I DROP COLUMN %I', table_schema, table_name, column_name)
-                FROM information_schema.columns
-                WHERE (table_schema IN ('state', 'cbx') OR table_name IN ('project_agents', 'tools'))
-                    AND table_name NOT IN ('schema_version', 'logs', 'batches', 'batch_tasks', 'api_tokens')
-                    AND table_name NOT LIKE 'chat%' AND (is_nullable = 'YES' OR column_default IS NOT NULL)
-            LOOP EXECUTE lost; END LOOP; END $$""")
-        set_back(database, 4)
-        upgrade(database)
-        assert shape(database) == fresh
-
-    def test_a_trigger(self, database: Database) -> None:
-        fresh = shape(database)
-        database.script("DROP FUNCTION cbx.refuse_audit_change CASCADE")
-        assert shape(database) != fresh
-        set_back(database, 10)
-        upgrade(database)
-        assert shape(database) == fresh
-
-    @pytest.mark.parametrize("number", [3, newest()])
-    def test_a_table(self, number: int, database: Database) -> None:
-        fresh = defined(database)
-        database.script("DROP TABLE cbx.audit, cbx.project_settings")
-        set_back(database, number)
-        upgrade(database)
-        assert defined(database) == fresh
-
-    def test_the_version(self, database: Database) -> None:
-        fresh = defined(database)
-        database.script("DELETE FROM cbx.schema_version")
-        assert upgrade(database)[:2] == (0, newest())
-        assert defined(database) == fresh
-
-    def test_the_rest_of_an_index_whose_building_was_interrupted(
-        self, at_version: Callable[[str], Database], database: Database
+    def test_an_empty_database_gets_schema_sql(
+        self, empty_target: Target, next_release: NextRelease
     ) -> None:
-        old = at_version("version_1")
-        blocked = "CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_type ON public.cards (tenant_id, (metadata ->> 'type'))"
+        with Database.connect(empty_target) as empty, next_release.fresh() as fresh:
+            plan = upgrade(empty)
+            assert (plan.before, plan.after, [step.name for step in plan.steps]) == (
+                0,
+                AFTER,
+                ["schema.sql", VERSIONS],
+            )
+            assert defined(empty) == defined(fresh)
+            assert versions(empty) == versions(fresh) == [AFTER]
+
+    def test_missing_tables_are_added_as_the_release_has_them(self, old: Database) -> None:
+        assert list(missing_tables(old)) == ["cbx.parcels"]
+        old.script("DROP TABLE cbx.turns")
+        assert add_missing_tables(old) == ["cbx.turns", "cbx.parcels"]
+        assert "parcel_id" in columns(old, "cbx.turns")
+        assert add_missing_tables(old) == []
+
+
+class TestLosses:
+    @pytest.mark.parametrize("upgraded", [False, True])
+    def test_a_table(self, upgraded: bool, old: Database, next_release: NextRelease) -> None:
+        if upgraded:
+            upgrade(old)
+        old.script("DROP TABLE cbx.audit, cbx.turns, cbx.project_settings")
+        assert [step.name for step in upgrade(old).steps][-1] == "schema.sql"
+        with next_release.fresh() as fresh:
+            assert defined(old) == defined(fresh)
+
+    @pytest.mark.parametrize("loss", ["DELETE FROM cbx.schema_version", "DROP TABLE cbx.schema_version"])
+    @pytest.mark.parametrize("upgraded", [False, True])
+    def test_the_version(
+        self, upgraded: bool, loss: str, old: Database, next_release: NextRelease
+    ) -> None:
+        """The changes are made again, and the version is recorded after them."""
+        if upgraded:
+            upgrade(old)
+        old.script(loss)
+        plan = upgrade(old)
+        names = [step.name for step in plan.steps]
+        assert (plan.before, names[-3:]) == (0, [PARCELS, WEIGHTS, VERSIONS])
+        with next_release.fresh() as fresh:
+            assert defined(old) == defined(fresh)
+        assert versions(old) == [AFTER]
+
+    def test_the_end_of_an_index_whose_building_was_interrupted(
+        self, old: Database, next_release: NextRelease
+    ) -> None:
         with neighbour(old.target) as writer:
             writer.execute("BEGIN; DELETE FROM cards WHERE card_id = 'card-1'")
             old.connection.execute("SET statement_timeout = '200ms'")
             with pytest.raises(psycopg.errors.QueryCanceled):
-                old.connection.execute(blocked.encode())
+                old.connection.execute(UNFINISHED.encode())
         old.connection.execute("RESET statement_timeout")
         assert [row for row in defined(old)["indexes"] if not row[-1]] != []
         upgrade(old)
-        assert defined(old) == defined(database)
+        with next_release.fresh() as fresh:
+            assert defined(old) == defined(fresh)
 
-    def test_what_an_interrupted_upgrade_has_built_is_not_built_again(self, database: Database) -> None:
-        set_back(database, 15)
-        database.connection.execute("DROP INDEX public.idx_cards_trace")
-        [lists] = [step for step in plan_upgrade(database).steps if step.name.startswith("0016")]
-        built = [text for text in lists.statements if text.startswith("CREATE INDEX")]
-        assert [text.split()[6] for text in built] == ["idx_cards_trace"]
+    def test_an_index_that_an_interrupted_upgrade_has_built_is_not_built_again(self, old: Database) -> None:
+        upgrade(old)
+        old.script("DROP INDEX public.idx_cards_parcel")
+        old.connection.execute("DELETE FROM cbx.schema_version WHERE version = %s", [AFTER])
+        [step] = plan_upgrade(old).steps
+        built = [text for text in step.statements if text.startswith("CREATE INDEX")]
+        assert [text.split()[6] for text in built] == ["idx_cards_parcel"]
 
 
 class TestOneAtATime:
-    def test_it_waits_for_another_and_keeps_nobody_from_building_indexes(
-        self, database: Database, target: Target
-    ) -> None:
-        set_back(database, 3)
+    def test_it_waits_for_another_and_keeps_nobody_from_building_indexes(self, old: Database) -> None:
         announced = []
-        with neighbour(target) as other:
-            other.execute("SELECT pg_advisory_lock(hashtext('cbx'), hashtext('schema'))")
+        with neighbour(old.target) as other:
+            other.execute(f"SELECT {LOCK}")
 
             def finish(text: str) -> None:
-                announced.append((text, versions(database)))
+                announced.append((text, versions(old)))
                 other.execute("CREATE INDEX CONCURRENTLY theirs ON cards (created_at)")
-                other.execute("SELECT pg_advisory_unlock(hashtext('cbx'), hashtext('schema'))")
+                other.execute(f"SELECT {UNLOCK}")
 
-            upgrade(database, finish)
-        assert announced == [("another cbx changes the tables; waiting", [3])]
-        assert database.schema_version() == newest()
+            upgrade(old, finish)
+        assert announced == [("another cbx changes the tables; waiting", [BEFORE])]
+        assert old.schema_version() == AFTER
 
-    def test_whoever_waits_for_a_table_lets_others_pass(self, database: Database, target: Target) -> None:
-        set_back(database, 4)
+    def test_two_upgrade_at_once_and_one_does_it_all(self, old: Database) -> None:
+        plans: list[Plan] = []
+        both = threading.Barrier(2)
+
+        def run() -> None:
+            with Database.connect(old.target) as mine:
+                both.wait()
+                plans.append(upgrade(mine))
+
+        threads = [threading.Thread(target=run) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(len(plan.steps) for plan in plans) == [0, 2]
+        assert {plan.after for plan in plans} == {AFTER}
+        assert versions(old) == [BEFORE, BEFORE + 1, AFTER]
+
+    def test_an_upgrade_that_waits_for_a_table_lets_others_pass(self, old: Database) -> None:
         announced = []
-        with neighbour(target) as writer, neighbour(target) as another:
+        with neighbour(old.target) as writer, neighbour(old.target) as another:
             writer.execute("BEGIN; LOCK TABLE cbx.turns IN ROW EXCLUSIVE MODE")
 
             def finish(text: str) -> None:
@@ -253,33 +271,70 @@ class TestOneAtATime:
                 another.execute("BEGIN; LOCK TABLE cbx.turns IN ROW EXCLUSIVE MODE; COMMIT")
                 writer.execute("COMMIT")
 
-            upgrade(database, finish)
-        assert announced == ["another transaction is in the way of 0006_complete.sql; waiting"]
-        assert versions(database) == list(range(4, newest() + 1))
+            upgrade(old, finish)
+        assert announced == [f"another transaction is in the way of {PARCELS}; waiting"]
+        assert versions(old) == [BEFORE, BEFORE + 1, AFTER]
 
-    def test_what_cannot_be_is_no_reason_to_wait(self, at_version: Callable[[str], Database]) -> None:
-        old = at_version("version_3")
-        old.script("""DROP INDEX state.idx_agent_inbox_unique;
-            UPDATE state.agent_inbox SET correlation_id = 'the same'""")
-        with pytest.raises(Conflict, match="idx_agent_inbox_unique"):
+    def test_a_conflict_is_no_reason_to_wait(self, old: Database) -> None:
+        old.script("ALTER TABLE cbx.turns ADD COLUMN parcel_id text; UPDATE cbx.turns SET parcel_id = 'same'")
+        with pytest.raises(Conflict, match="uniq_turns_parcel"):
             upgrade(old)
-        old.script("UPDATE state.agent_inbox SET correlation_id = inbox_id")
-        assert upgrade(old)[:2] == (5, newest())
+        assert versions(old) == [BEFORE]
+        old.script("UPDATE cbx.turns SET parcel_id = agent_turn_id")
+        assert upgrade(old)[:2] == (BEFORE, AFTER)
 
-    def test_the_lock_ends_with_it(self, database: Database, target: Target) -> None:
-        set_back(database, 4)
-        upgrade(database)
-        index_text(database)
-        with Database.connect(target) as other:
+    def test_the_lock_ends_with_it(self, old: Database) -> None:
+        upgrade(old)
+        index_text(old)
+        with Database.connect(old.target) as other:
             assert other.value("try_hold_schema")
 
 
-def test_the_tables_of_a_card_box_library_stay_as_they_are(databases: Databases) -> None:
-    name = databases.make(databases.prepared(LIBRARY + ITS_CARDS))
-    with Database.connect(databases.target(name)) as database:
-        theirs = definitions(database.connection)
-        add_missing_tables(database)
-        set_back(database, 1)
-        assert upgrade(database)[:2] == (1, newest())
-        assert of_the_library(definitions(database.connection)) == theirs
-    databases.drop(name)
+class TestTablesOfOtherPrograms:
+    def test_those_of_a_card_box_library_stay_as_they_are(
+        self, made_by: Open, request: pytest.FixtureRequest
+    ) -> None:
+        shared = made_by(LIBRARY + ITS_CARDS)
+        theirs = definitions(shared.connection)
+        add_missing_tables(shared)
+        assert of_the_library(definitions(shared.connection)) == theirs
+        request.getfixturevalue("next_release")
+        assert upgrade(shared)[:2] == (BEFORE, AFTER)
+        assert of_the_library(definitions(shared.connection)) == theirs
+        assert "weight" not in columns(shared, "public.cards")
+        assert "parcel_id" in columns(shared, "cbx.turns")
+
+    @pytest.mark.parametrize("make", [upgrade, add_missing_tables])
+    def test_only_missing_tables_are_added_to_those_of_a_deployment(
+        self, make: Callable[[Database], object], made_by: Open, next_release: NextRelease
+    ) -> None:
+        shared = made_by(DEPLOYMENT + ITS_CARDS)
+        theirs, filled = definitions(shared.connection), rows(shared.connection)
+        make(shared)
+        found = definitions(shared.connection)
+        assert {
+            name: [row for row in each if not row[0].startswith("cbx.")] for name, each in found.items()
+        } == theirs
+        assert {name: found for name, found in rows(shared.connection).items() if name in filled} == filled
+        assert set(TABLES) | {"cbx.parcels"} <= {row[0] for row in found["tables"]}
+        assert versions(shared) == [AFTER]
+        assert plan_upgrade(shared).steps == []
+
+
+@pytest.mark.parametrize("version", [1, 8, BASELINE - 1])
+class TestVersionsBeforeTheBaseline:
+    def test_one_is_refused_and_stays_as_it_is(self, version: int, database: Database) -> None:
+        database.connection.execute("UPDATE cbx.schema_version SET version = %s", [version])
+        database.script("DROP TABLE cbx.api_tokens, public.card_boxes")
+        before = state(database)
+        for refused in (plan_upgrade, upgrade, missing_tables, add_missing_tables):
+            with pytest.raises(SchemaTooOld, match=f"schema version {version},"):
+                refused(database)
+        assert state(database) == before
+
+    def test_no_command_opens_it(self, version: int, database: Database) -> None:
+        database.connection.execute("UPDATE cbx.schema_version SET version = %s", [version])
+        with pytest.raises(SchemaTooOld, match=f"schema version {version},"):
+            Database.open_target(database.target)
+        with pytest.raises(SchemaTooOld, match=f"schema version {version},"):
+            database.look_again()
