@@ -141,7 +141,9 @@ def next_release(
 ) -> NextRelease:
     """Let this process be the next release."""
     folder = tmp_path_factory.mktemp("next_release")
-    shutil.copytree(_FOLDER, folder / "migrations", ignore=lambda _, names: {n for n in names if n[-4:] != ".sql"})
+    shutil.copytree(
+        _FOLDER, folder / "migrations", ignore=lambda _, names: {n for n in names if n[-4:] != ".sql"}
+    )
     for name, text in _CHANGES.items():
         (folder / "migrations" / name).write_text(text, encoding="utf-8")
     (folder / "schema.sql").write_text(_next_schema(), encoding="utf-8")

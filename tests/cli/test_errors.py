@@ -108,6 +108,11 @@ def a_newer_schema(stage: Stage) -> dict[str, str]:
     return {}
 
 
+def an_older_schema(stage: Stage) -> dict[str, str]:
+    stage.connection.execute("UPDATE cbx.schema_version SET version = 16")
+    return {}
+
+
 def a_closed_table(stage: Stage) -> dict[str, str]:
     stage.connection.execute(
         "CREATE FUNCTION close() RETURNS trigger LANGUAGE plpgsql AS"
@@ -358,6 +363,15 @@ TABLE = [
         "schema-too-new",
         f"the database has schema version 99, this cbx knows up to {newest()}",
         "use the newer cbx that upgraded it",
+    ),
+    Row(
+        errors.SchemaTooOld,
+        an_older_schema,
+        ("card", "list"),
+        7,
+        "schema-too-old",
+        "the database has schema version 16, and this cbx upgrades from version 17 on",
+        "`cbx db upgrade --help` shows the commands that move its data to a new database",
     ),
     Row(
         errors.Findings,

@@ -72,6 +72,23 @@ class TestClosedTables:
         status = world.cbx("db", "status", "-o", "json").json()
         assert {"cbx.leases", "cbx.turns"} <= set(status["unreadable_tables"])
 
+    @pytest.mark.parametrize("is_gone", [False, True])
+    def test_who_may_not_read_the_names_is_told_none(self, world: World, role: str, is_gone: bool) -> None:
+        """An unknown agent is one without a turn then; no table is missed for what might have been meant."""
+        world.asked()
+        words = ("render", "--agent", "wroker"), ("cost", "--agent", "wroker"), ("why", "--agent", "wroker")
+        assert [world.cbx(*each).code for each in words] == [3, 3, 3]
+        if is_gone:
+            world.sql("DROP TABLE resource.project_agents CASCADE")
+        else:
+            revoke(world, role, "resource.project_agents")
+        for each in words[:2]:
+            answer = world.cbx(*each)
+            assert (answer.code, answer.err.splitlines()[0]) == (
+                3,
+                f"error: agent 'wroker' has no turn in project {world.runtime.project_id!r}",
+            )
+
 
 @contextmanager
 def a_worker() -> Iterator[None]:
@@ -109,36 +126,3 @@ def test_a_worker_says_what_it_is_refused(world: World, role: str, cbx: Cbx) -> 
         until(lambda: world.sql("SELECT last_error, last_error_at FROM cbx.workers") == [(None, None)])
         until(lambda: world.sql("SELECT end_status FROM cbx.turns") != [(None,)])
     assert world.why(turn)["verdict"] == "ended"
-
-
-def test_a_database_without_the_columns_has_workers_all_the_same(world: World, cbx: Cbx) -> None:
-    """One of schema version 6, whose workers and lists go on."""
-    world.sql("ALTER TABLE cbx.workers DROP COLUMN last_error, DROP COLUMN last_error_at")
-    turn = world.ask()
-    world.worker()
-    from cardbox_cli.store.connection.database import Database
-    from cardbox_cli.store.execution import workers
-
-    with Database.open_target(world.runtime.database.target) as database:
-        workers.note_error(database, "worker_1", "no room")
-    [listed] = cbx("worker", "list", "-o", "json").json()
-    assert (listed["live"], listed["last_error"]) == (True, None)
-    world.later(31)
-    assert world.why(turn)["rule"] == "lost-doorbell"
-
-    @pytest.mark.parametrize("is_gone", [False, True])
-    def test_who_may_not_read_the_names_is_told_none(self, world: World, role: str, is_gone: bool) -> None:
-        """An unknown agent is one without a turn then; no table is missed for what might have been meant."""
-        world.asked()
-        words = ("render", "--agent", "wroker"), ("cost", "--agent", "wroker"), ("why", "--agent", "wroker")
-        assert [world.cbx(*each).code for each in words] == [3, 3, 3]
-        if is_gone:
-            world.sql("DROP TABLE resource.project_agents CASCADE")
-        else:
-            revoke(world, role, "resource.project_agents")
-        for each in words[:2]:
-            answer = world.cbx(*each)
-            assert (answer.code, answer.err.splitlines()[0]) == (
-                3,
-                f"error: agent 'wroker' has no turn in project {world.runtime.project_id!r}",
-            )

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.store.migrations.files import newest
 from tests.cli.commands.test_worker import CLIENT
 from tests.cli.conftest import succeed
 from tests.conftest import Cbx
@@ -32,6 +31,7 @@ from tests.foreign.scenes import (
 )
 from tests.foreign.tables import definitions, rows
 from tests.foreign.writer import Call, Deployment
+from tests.next_release import AFTER, BEFORE, NextRelease
 
 
 @pytest.fixture
@@ -52,11 +52,17 @@ def test_init_adds_tables_of_cbx_and_touches_no_other(deployment: Deployment, cb
     assert {name: found for name, found in rows(deployment.connection).items() if name in filled} == filled
 
 
-def test_upgrade_touches_no_other_either(deployment: Deployment, initialized: Cbx) -> None:
-    deployment.connection.execute("UPDATE cbx.schema_version SET version = 2")
+def test_upgrade_touches_no_other_either(
+    deployment: Deployment, initialized: Cbx, next_release: NextRelease
+) -> None:
     defined = definitions(deployment.connection)
-    assert succeed(initialized("db", "upgrade")) == f"schema version {newest()}, was 2\n"
-    assert definitions(deployment.connection) == defined
+    assert succeed(initialized("db", "upgrade")) == f"schema version {AFTER}, was {BEFORE}\n"
+    after = definitions(deployment.connection)
+    assert "cbx.parcels" in {row[0] for row in after["tables"]}
+    theirs = {kind: [row for row in found if not row[0].startswith("cbx.")] for kind, found in after.items()}
+    assert theirs == {
+        kind: [row for row in found if not row[0].startswith("cbx.")] for kind, found in defined.items()
+    }
 
 
 def test_upgrade_without_init_adds_tables_of_cbx_alone(deployment: Deployment, cbx: Cbx) -> None:

@@ -5,6 +5,7 @@ from psycopg import errors
 
 from cardbox_cli.store.connection.database import Database
 from tests.conftest import TABLES, Cbx
+from tests.next_release import BEFORE, NextRelease
 
 NOTHING_LEFT = "every table of projects is distributed already\n"
 WORKER = ("worker", "run", "--exec", "true", "--drain")
@@ -51,18 +52,29 @@ def test_a_table_that_is_made_later_is_distributed(cbx: Cbx, database: Database)
         assert database.distributed_tables()["cbx.chat_steps"]
 
 
-def test_an_upgrade_and_the_indexes_of_texts_reach_every_shard(cbx: Cbx, database: Database) -> None:
-    for gone in (
-        "DROP FUNCTION cbx.bigrams(text)",
-        "DROP INDEX public.idx_cards_step",
-        "DROP INDEX state.idx_inbox_agent",
-        "DELETE FROM cbx.schema_version",
-        "INSERT INTO cbx.schema_version VALUES (15, now())",
-    ):
-        database.connection.execute(gone.encode())
-    assert "of schema version 15" in cbx(*WORKER).err
-    assert cbx("db", "upgrade").code == 0
-    assert cbx(*WORKER).code == 0
+def test_an_upgrade_reaches_every_shard(cbx: Cbx, database: Database, next_release: NextRelease) -> None:
+    assert f"of schema version {BEFORE}" in cbx(*WORKER).err
+    try:
+        upgraded = cbx("db", "upgrade")
+        assert upgraded.code == 0, upgraded.err
+        for table in ("public.cards", "state.agent_inbox", "cbx.turns", "cbx.parcels"):
+            here, on_shards = indexes(database, table)
+            assert on_shards == {str(here)}
+    finally:
+        for statement in (
+            "DROP TABLE IF EXISTS cbx.parcels",
+            "DROP FUNCTION IF EXISTS cbx.heavier(bigint, bigint)",
+            "ALTER TABLE cbx.turns DROP COLUMN IF EXISTS parcel_id",
+            "ALTER TABLE public.cards DROP COLUMN IF EXISTS weight",
+            "DROP INDEX IF EXISTS public.idx_cards_weight",
+            "DROP INDEX IF EXISTS public.idx_cards_parcel",
+            "DROP INDEX IF EXISTS state.idx_inbox_parcel",
+        ):
+            database.connection.execute(statement.encode())
+        database.connection.execute("DELETE FROM cbx.schema_version WHERE version > %s", [BEFORE])
+
+
+def test_the_indexes_of_texts_reach_every_shard(cbx: Cbx, database: Database) -> None:
     try:
         assert cbx("db", "index-text").out == "idx_cards_text and idx_cards_bigrams are there\n"
         for text in ("支付超时了", "the payment timed out"):

@@ -20,7 +20,6 @@ from tests.databases import Databases
 from tests.execution.desk import Desk
 from tests.execution.fixtures import Asked
 from tests.foreign.tables import DEPLOYMENT
-from tests.store.migrations.old import script
 
 BEARER = "Bearer abcdef0123456789abcd"
 SECRET = f"curl -H 'Authorization: {BEARER}' x"
@@ -287,19 +286,6 @@ def elsewhere(
 
 
 class TestOtherDatabases:
-    def test_one_of_version_6_is_written_and_read(
-        self, cbx: Cbx, add: Callable[..., str], elsewhere: Callable[[str], Target]
-    ) -> None:
-        target = elsewhere(script("version_6", rows=2))
-        card = add("one")
-        succeed(cbx("card", "delete", card, "--yes"))
-        [row] = audited(cbx)
-        assert (row["action"], row["detail"], row["agent_id"]) == ("card delete", {"card_ids": [card]}, None)
-        succeed(cbx("db", "upgrade"))
-        assert audited(cbx) == [row]
-        with Database.open_target(target) as upgraded:
-            refused(upgraded, "DELETE FROM cbx.audit")
-
     def test_one_without_an_audit_is_written_all_the_same(
         self, cbx: Cbx, add: Callable[..., str], elsewhere: Callable[[str], Target]
     ) -> None:

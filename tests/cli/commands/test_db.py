@@ -11,6 +11,7 @@ from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.migrations.files import newest
 from tests.cli.conftest import lines, succeed
 from tests.conftest import TABLES, Cbx
+from tests.next_release import AFTER, BEFORE, PARCELS, WEIGHTS, NextRelease
 
 
 class TestAnEmptyDatabase:
@@ -49,17 +50,43 @@ class TestAnEmptyDatabase:
         assert succeed(cbx("db", "upgrade")) == f"schema version {newest()}\n"
 
 
-def test_upgrade_shows_its_sql_file_by_file(cbx: Cbx, database: Database) -> None:
-    assert succeed(cbx("db", "upgrade", "--dry-run")) == f"schema version {newest()}\n"
-    database.connection.execute("UPDATE cbx.schema_version SET version = 4")
-    database.connection.execute("DROP INDEX public.idx_boxes_suffix")
+def test_upgrade_shows_its_sql_file_by_file(cbx: Cbx, next_release: NextRelease) -> None:
     shown = lines(cbx("db", "upgrade", "--dry-run"))
-    assert shown[:2] == [
-        "-- 0005_idx_boxes_suffix.sql",
-        "CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_boxes_suffix ON public.card_boxes",
+    assert shown[:3] == [
+        f"-- {PARCELS}",
+        "BEGIN;",
+        "CREATE TABLE IF NOT EXISTS cbx.parcels (",
     ]
-    assert shown[-1].startswith("INSERT INTO cbx.schema_version")
-    assert succeed(cbx("db", "upgrade")) == f"schema version {newest()}, was 4\n"
+    assert f"-- {WEIGHTS}" in shown
+    assert shown[-1].endswith(f" cbx.schema_version (version) VALUES ({AFTER}) ON CONFLICT DO NOTHING;")
+    planned = cbx("db", "upgrade", "--dry-run", "-o", "json").json()
+    assert (planned["before"], planned["after"], planned["dry_run"]) == (BEFORE, AFTER, True)
+    assert planned["sql"].splitlines() == shown
+    status = cbx("db", "status", "-o", "json").json()
+    assert (status["schema_version"], status["schema_version_of_this_cbx"]) == (BEFORE, AFTER)
+    assert succeed(cbx("db", "upgrade")) == f"schema version {AFTER}, was {BEFORE}\n"
+    assert succeed(cbx("db", "upgrade", "--dry-run")) == f"schema version {AFTER}\n"
+
+
+def test_a_version_before_the_baseline_is_shown_and_refused(cbx: Cbx, database: Database) -> None:
+    database.connection.execute("UPDATE cbx.schema_version SET version = 16")
+    for command in (
+        ("db", "upgrade"),
+        ("db", "upgrade", "--dry-run"),
+        ("db", "init"),
+        ("db", "init", "--yes"),
+        ("db", "gc", "--dry-run"),
+        ("card", "add", "--type", "x", "--text", "x"),
+        ("worker", "run", "--exec", "true", "--drain"),
+    ):
+        refused = cbx(*command)
+        assert (refused.code, refused.out) == (7, "")
+        assert refused.err.splitlines()[-2:] == [
+            "error: the database has schema version 16, and this cbx upgrades from version 17 on",
+            "hint: `cbx db upgrade --help` shows the commands that move its data to a new database",
+        ]
+    status = cbx("db", "status", "-o", "json").json()
+    assert (status["schema_version"], status["schema_version_of_this_cbx"]) == (16, newest())
 
 
 def said(cbx: Cbx, *options: str) -> dict[str, str]:

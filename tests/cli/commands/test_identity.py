@@ -110,16 +110,13 @@ class TestProject:
         assert "reproducible layers name framework__context, which is never stored" in shown.err
         assert lines(shown)[-3].split("  ")[-1].strip() == "todo__context"
 
-    def test_an_older_schema_keeps_the_settings_that_it_has(self, cbx: Cbx, database: Database) -> None:
+    def test_without_their_table_they_are_the_defaults(self, cbx: Cbx, database: Database) -> None:
         succeed(cbx("project", "create"))
-        database.connection.execute(
-            "ALTER TABLE cbx.project_settings DROP COLUMN allow_incomplete_context, DROP COLUMN knowledge_scope"
-        )
-        succeed(cbx("project", "update", "--no-share"))
+        database.script("DROP TABLE cbx.project_settings")
         shown = cbx("project", "show", "-o", "json").json()
-        assert (shown["enable_share_context"], shown["knowledge_scope"]) == (False, "project")
+        assert (shown["enable_share_context"], shown["knowledge_scope"]) == (None, "project")
         refused = cbx("project", "update", "--knowledge-scope", "none")
-        assert (refused.code, "cbx db upgrade" in refused.err) == (7, True)
+        assert (refused.code, "no table cbx.project_settings" in refused.err) == (7, True)
 
     def test_they_are_listed_by_id(self, cbx: Cbx) -> None:
         for name in ("two", "one", "three"):

@@ -107,16 +107,17 @@ def test_a_turn_without_logs(cbx: Cbx, dispatch: Dispatch) -> None:
     assert cbx("turn", "logs", turn, "-o", "json").json() == []
 
 
-def test_an_old_database_says_that_it_keeps_none(
+def test_a_database_without_the_table_says_that_it_keeps_none(
     cbx: Cbx, database: Database, dispatch: Dispatch, shown: Callable[[str], Any]
 ) -> None:
-    database.connection.execute("DROP TABLE cbx.logs; UPDATE cbx.schema_version SET version = 6")
+    database.connection.execute("DROP TABLE cbx.logs")
     turn = dispatch()
     work(cbx, FAILING)
     refused = cbx("turn", "logs", turn)
     assert (refused.code, refused.err) == (
         7,
-        "error: the database has no table cbx.logs\nhint: `cbx db upgrade` adds it\n",
+        "error: the database has no table cbx.logs\n"
+        "hint: `cbx db init` shows what it would add, and adds it\n",
     )
     assert shown(turn)["logs"] == []
     assert cbx("turn", "wait", turn).err == (

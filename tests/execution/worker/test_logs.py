@@ -122,9 +122,9 @@ def test_a_turn_that_was_taken_away_keeps_none(
 
 
 class TestWhereNothingCanBeKept:
-    """The table is that of schema version 7: a turn runs as it did without it, or without a right to it."""
+    """A turn runs without the table, and without a right to it."""
 
-    def test_before_an_upgrade(self, runtime: Runtime, ask: Asked, run: Run) -> None:
+    def test_without_the_table(self, runtime: Runtime, ask: Asked, run: Run) -> None:
         turn = ask()
         runtime.database.connection.execute("DROP TABLE cbx.logs")
         runtime.database.forget_tables()

@@ -8,7 +8,14 @@ import pytest
 from cardbox_cli.errors import SchemaTooNew, SchemaTooOld
 from cardbox_cli.store.connection.tables import OWN
 from cardbox_cli.store.migrations import files
-from cardbox_cli.store.migrations.files import BASELINE, Migration, check_version, migrations, statements, tables
+from cardbox_cli.store.migrations.files import (
+    BASELINE,
+    Migration,
+    check_version,
+    migrations,
+    statements,
+    tables,
+)
 from tests.conftest import TABLES
 from tests.next_release import AFTER, BASELINE_SCHEMA, BEFORE, PARCELS, WEIGHTS, NextRelease
 
@@ -51,7 +58,7 @@ def check_release(names: list[str]) -> list[Migration]:
         else:
             assert not [text for part in each.parts for text in part.statements if "CONCURRENTLY" in text]
     assert tables()["cbx.schema_version"].endswith(
-        f"INSERT INTO cbx.schema_version (version) VALUES ({files.newest()}) ON CONFLICT DO NOTHING;"
+        f" cbx.schema_version (version) VALUES ({files.newest()}) ON CONFLICT DO NOTHING;"
     )
     return found
 
@@ -89,7 +96,9 @@ def test_versions_that_this_cbx_can_work_with() -> None:
 
 @pytest.mark.parametrize("version", [1, 8, BASELINE - 1])
 def test_a_version_before_the_baseline_is_refused(version: int) -> None:
-    with pytest.raises(SchemaTooOld, match=f"has schema version {version}, and this cbx upgrades from") as old:
+    with pytest.raises(
+        SchemaTooOld, match=f"has schema version {version}, and this cbx upgrades from"
+    ) as old:
         check_version(version)
     assert old.value.hint == "`cbx db upgrade --help` shows the commands that move its data to a new database"
 

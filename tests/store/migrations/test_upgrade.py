@@ -90,7 +90,9 @@ def versions(database: Database) -> list[int]:
 
 
 def columns(database: Database, table: str) -> list[str]:
-    query = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
+    query = (
+        "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
+    )
     return [name for (name,) in database.connection.execute(query, [table])]
 
 
@@ -158,9 +160,7 @@ class TestTheNextRelease:
             assert defined(old) == defined(fresh)
         assert plan_upgrade(old).steps == []
 
-    def test_an_empty_database_gets_schema_sql(
-        self, empty_target: Target, next_release: NextRelease
-    ) -> None:
+    def test_an_empty_database_gets_schema_sql(self, empty_target: Target, next_release: NextRelease) -> None:
         with Database.connect(empty_target) as empty, next_release.fresh() as fresh:
             plan = upgrade(empty)
             assert (plan.before, plan.after, [step.name for step in plan.steps]) == (
@@ -191,9 +191,7 @@ class TestLosses:
 
     @pytest.mark.parametrize("loss", ["DELETE FROM cbx.schema_version", "DROP TABLE cbx.schema_version"])
     @pytest.mark.parametrize("upgraded", [False, True])
-    def test_the_version(
-        self, upgraded: bool, loss: str, old: Database, next_release: NextRelease
-    ) -> None:
+    def test_the_version(self, upgraded: bool, loss: str, old: Database, next_release: NextRelease) -> None:
         """The changes are made again, and the version is recorded after them."""
         if upgraded:
             upgrade(old)
