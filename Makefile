@@ -27,8 +27,8 @@ check: .venv/installed
 
 # Proves that cbx and the card-box library share a database. Fails, with 77, where the library cannot be had.
 interop: .venv/installed
-	$(BIN)/python interop/prepare.py
-	$(BIN)/python -m pytest -vv -rP interop
+	$(BIN)/python tests/interop/prepare.py
+	$(BIN)/python -m pytest -vv -rP tests/interop
 
 # What takes too long for every day: the tests marked `soak`. A million messages in and out, and an upgrade of
 # a million rows, killed in between; 5,000 turns of 200 agents by 8 workers that are killed and frozen; the whole
@@ -61,7 +61,7 @@ schemas: .venv/installed
 # Whether the lint agrees with what providers really said, and finds what is broken on purpose. Fails, with 8,
 # where it does not, and with 77 where the recorded requests are not beside the project.
 lint-truth: .venv/installed
-	$(BIN)/python -m lint_truth
+	$(BIN)/python -m tests.lint_truth
 
 format: .venv/installed
 	$(BIN)/ruff check --fix
