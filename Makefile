@@ -6,6 +6,8 @@
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
+# Ends what tests leave running, and fails a run that leaves something.
+SUPERVISED := $(BIN)/python -m tests.supervisor
 
 .PHONY: demo test check interop soak bench scale schemas lint-truth format lock clean
 
@@ -17,7 +19,7 @@ test soak: export PYTHONDONTWRITEBYTECODE :=
 
 test: .venv/installed
 	scripts/install-test-packages
-	$(BIN)/pytest -n auto --dist worksteal
+	$(SUPERVISED) $(BIN)/pytest -n auto --dist worksteal
 
 check: .venv/installed
 	$(BIN)/ruff check
@@ -27,15 +29,15 @@ check: .venv/installed
 
 # Proves that cbx and the card-box library share a database. Fails, with 77, where the library cannot be had.
 interop: .venv/installed
-	$(BIN)/python interop/prepare.py
-	$(BIN)/python -m pytest -vv -rP interop
+	$(BIN)/python tests/interop/prepare.py
+	$(SUPERVISED) $(BIN)/python -m pytest -vv -rP tests/interop
 
 # What takes too long for every day: the tests marked `soak`. A million messages in and out, and an upgrade of
 # a million rows, killed in between; 5,000 turns of 200 agents by 8 workers that are killed and frozen; the whole
 # command tree with odd values, for FUZZ_SECONDS.
 soak: .venv/installed
 	scripts/install-test-packages
-	$(BIN)/pytest -s -m soak
+	$(SUPERVISED) $(BIN)/pytest -s -m soak
 
 # What users read of the settings, from their table.
 docs/settings.md: cardbox_cli/settings.py cardbox_cli/limits.py scripts/settings-page .venv/installed
@@ -61,7 +63,7 @@ schemas: .venv/installed
 # Whether the lint agrees with what providers really said, and finds what is broken on purpose. Fails, with 8,
 # where it does not, and with 77 where the recorded requests are not beside the project.
 lint-truth: .venv/installed
-	$(BIN)/python -m lint_truth
+	$(BIN)/python -m tests.lint_truth
 
 format: .venv/installed
 	$(BIN)/ruff check --fix

@@ -4,6 +4,7 @@ The databases are copies of a template that holds the tables, so that a test cos
 the embedded one, or Debian's PostgreSQL 15 under the same start code.
 """
 
+import gc
 import json
 import os
 import shutil
@@ -84,6 +85,17 @@ def roomy_memory() -> str | None:
     memory = "/dev/shm"
     roomy = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 4 << 30
     return memory if roomy else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep what is collected from the garbage collector, which would look through all of it again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")

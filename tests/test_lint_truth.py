@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from cardbox_cli.context.lint.schema import schema_of
 from cardbox_cli.context.providers.registry import HOSTS, provider_named
 from cardbox_cli.errors import CbxError
-from lint_truth.checking import UNREADABLE, errors, findings, provider_of
-from lint_truth.mutations import mutations_of
-from lint_truth.mutations.mutation import Mutation
-from lint_truth.recorded import PROVIDERS as APIS
-from lint_truth.recorded import SENSES
+from tests.lint_truth.checking import UNREADABLE, errors, findings, provider_of
+from tests.lint_truth.mutations import mutations_of
+from tests.lint_truth.mutations.mutation import Mutation
+from tests.lint_truth.recorded import PROVIDERS as APIS
+from tests.lint_truth.recorded import SENSES
 
 Body = dict[str, Any]
 
@@ -223,9 +223,10 @@ def test_nothing_that_may_stand_in_a_request_breaks_the_lint(provider: str, data
 
 def test_where_the_recorded_requests_are_missing_it_says_so_and_fails(tmp_path: Path) -> None:
     elsewhere = tmp_path / "a" / "b" / "c"
-    shutil.copytree(Path(__file__).parents[1] / "lint_truth", elsewhere / "lint_truth")
+    shutil.copytree(Path(__file__).with_name("lint_truth"), elsewhere / "tests" / "lint_truth")
+    (elsewhere / "tests" / "__init__.py").touch()
     run = subprocess.run(
-        [sys.executable, "-m", "lint_truth"],
+        [sys.executable, "-m", "tests.lint_truth"],
         cwd=elsewhere,
         capture_output=True,
         text=True,

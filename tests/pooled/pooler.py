@@ -20,9 +20,12 @@ EXCLUSIONS: dict[str, str] = tomllib.loads(
 
 
 class Pooler:
-    """PgBouncer on a port of its own, before a server that runs. `size`: connections to each database."""
+    """PgBouncer on a port of its own, before a server that runs.
 
-    def __init__(self, server: EmbeddedServer, folder: Path, *, size: int = 20) -> None:
+    It has `size` connections to each database, and ends a client that is idle in a transaction for `idle` seconds.
+    """
+
+    def __init__(self, server: EmbeddedServer, folder: Path, *, size: int = 20, idle: int = 0) -> None:
         self._server = server
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]
@@ -32,6 +35,7 @@ class Pooler:
             f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self._port}\nunix_socket_dir =\n"
             # Databases of tests come and go.
             f"auth_type = any\npool_mode = transaction\ndefault_pool_size = {size}\nserver_idle_timeout = 5\n"
+            f"idle_transaction_timeout = {idle}\n"
             # What a fleet's history asks for; nothing of cbx does.
             "ignore_startup_parameters = options\nmax_client_conn = 500\n"
         )
@@ -71,16 +75,17 @@ class Pooler:
 class PooledDatabases(Databases):
     """Databases through a pooler; only `admin` reaches the server itself."""
 
-    def __init__(self, server: EmbeddedServer, folder: Path, *, size: int = 20) -> None:
-        self.pooler: Pooler | None = None
+    def __init__(self, server: EmbeddedServer, folder: Path, **options: int) -> None:
+        # It makes the template without the pooler, because no upgrade goes through one.
         super().__init__(server)
-        self.pooler = Pooler(server, folder, size=size)
-        self.pooler.start()
+        self.pooler = Pooler(server, folder, **options)
+        try:
+            self.pooler.start()
+        except BaseException:
+            self.close()
+            raise
 
     def target(self, name: str) -> Target:
-        # The template is made by the server itself: no upgrade goes through a pooler.
-        if self.pooler is None:
-            return super().target(name)
         return Target(self.pooler.address(name), "the test", self.server.home)
 
     def direct(self, pooled: Target) -> Target:
@@ -88,6 +93,5 @@ class PooledDatabases(Databases):
         return super().target(str(psycopg.conninfo.conninfo_to_dict(pooled.conninfo or "")["dbname"]))
 
     def close(self) -> None:
-        if self.pooler is not None:
-            self.pooler.stop()
+        self.pooler.stop()
         super().close()

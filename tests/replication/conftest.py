@@ -23,8 +23,11 @@ def standby(primary: Databases, open_folder: Path, request: pytest.FixtureReques
     folder.mkdir()
     folder.chmod(0o711)
     made = Standby(primary.server, folder)
-    yield made
-    made.stop()
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
 
 
 @pytest.fixture

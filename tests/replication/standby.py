@@ -14,6 +14,7 @@ from cardbox_cli.store.embedded.location import PORT
 NAME = "standby"
 # Seconds in which the standby has what the primary has.
 _PATIENCE = 60.0
+_WAIT = ("-w", "-t", "300")
 
 
 class Standby:
@@ -28,12 +29,11 @@ class Standby:
             self._account.make_folder(made)
         source = f"{primary.conninfo('postgres')} application_name={NAME}"
         self._run("pg_basebackup", "-D", self._data, "-d", source, "-R", "-c", "fast")
-        self.start()
 
     def start(self) -> None:
         settings = {"listen_addresses": "", "port": PORT, "unix_socket_directories": self._socket}
         words = " ".join(f"-c {name}={value}" for name, value in settings.items())
-        self._run("pg_ctl", "start", "-w", "-D", self._data, "-l", self._socket / "log", "-o", words)
+        self._run("pg_ctl", "start", *_WAIT, "-D", self._data, "-l", self._socket / "log", "-o", words)
 
     def target(self, name: str) -> Target:
         """A database of the primary, as the standby has it."""
@@ -62,10 +62,12 @@ class Standby:
 
     def promote(self) -> None:
         """Make it a primary."""
-        self._run("pg_ctl", "promote", "-w", "-D", self._data)
+        self._run("pg_ctl", "promote", *_WAIT, "-D", self._data)
 
     def stop(self) -> None:
-        self._run("pg_ctl", "stop", "-w", "-m", "immediate", "-D", self._data)
+        """Stop it; harmless if it does not run."""
+        if (self._data / "postmaster.pid").exists():
+            self._run("pg_ctl", "stop", *_WAIT, "-m", "immediate", "-D", self._data)
 
     def _run(self, program: str, *words: object) -> None:
         # A server that is started keeps what it was given as its output.

@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from jsonschema_rs import meta
-from schemathesis.specs.openapi.checks import positive_data_acceptance
 from starlette.testclient import TestClient
 
 from cardbox_cli.model.cards import draft_card
@@ -71,6 +69,10 @@ def test_each_operation_says_how_it_may_be_refused(api: TestClient) -> None:
 
 @pytest.mark.parametrize("examples", [12, pytest.param(1_000, marks=pytest.mark.soak)])
 def test_every_operation_answers_as_it_says(filled: TestClient, examples: int) -> None:
+    # It takes a second to load.
+    import schemathesis
+    from schemathesis.specs.openapi.checks import positive_data_acceptance
+
     schema = schemathesis.openapi.from_asgi("/openapi.json", filled.app)
     for operation in (found.ok() for found in schema.get_all_operations()):
         if streamed(operation.path):
@@ -80,7 +82,7 @@ def test_every_operation_answers_as_it_says(filled: TestClient, examples: int) -
             max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck)
         )
         @given(case=operation.as_strategy())
-        def ask(case: schemathesis.Case) -> None:
+        def ask(case: "schemathesis.Case") -> None:
             case.call_and_validate(excluded_checks=[positive_data_acceptance])
 
         ask()

@@ -21,7 +21,11 @@ class NatsServer:
         self._options = (*options, *(("-js", "-sd", str(folder)) if jetstream else ()))
         self.port = -1
         self._process: subprocess.Popen[bytes] | None = None
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
 
     @property
     def url(self) -> str:

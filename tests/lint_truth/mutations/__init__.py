@@ -2,14 +2,14 @@
 
 from importlib import import_module
 
-from lint_truth.mutations.mutation import Mutation
+from tests.lint_truth.mutations.mutation import Mutation
 
 _MODULES = {
-    "openai": "lint_truth.mutations.openai",
-    "anthropic": "lint_truth.mutations.anthropic",
-    "openai-responses": "lint_truth.mutations.openai_responses",
-    "gemini": "lint_truth.mutations.gemini",
-    "bedrock-converse": "lint_truth.mutations.bedrock_converse",
+    "openai": "tests.lint_truth.mutations.openai",
+    "anthropic": "tests.lint_truth.mutations.anthropic",
+    "openai-responses": "tests.lint_truth.mutations.openai_responses",
+    "gemini": "tests.lint_truth.mutations.gemini",
+    "bedrock-converse": "tests.lint_truth.mutations.bedrock_converse",
 }
 
 

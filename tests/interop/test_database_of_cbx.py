@@ -6,8 +6,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from interop.conftest import PROFILE, PROJECT, Cbx, LibraryError, Shared, library_on
-from interop.contents import CONTENTS, full, given, sparse
+from tests.interop.conftest import PROFILE, PROJECT, Cbx, LibraryError, Shared, library_on
+from tests.interop.contents import CONTENTS, full, given, sparse
 
 INCIDENT = "examples/checkout-incident.json"
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lint_truth.mutations.mutation import Body, Edit, Mutation, begin, drop, end, put
+from tests.lint_truth.mutations.mutation import Body, Edit, Mutation, begin, drop, end, put
 
 _SHAPES = "botocore, service model of bedrock-runtime: ConverseRequest"
 _MESSAGE = "Amazon Bedrock API reference, Message"

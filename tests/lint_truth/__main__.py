@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from cardbox_cli.context.providers.registry import PROVIDERS
-from lint_truth.checking import errors, provider_of
-from lint_truth.mutations import mutations_of
-from lint_truth.mutations.mutation import Mutation
-from lint_truth.recorded import FOLDERS, SENSES, Recorded, cases, folder, recorded
-from lint_truth.recorded import PROVIDERS as APIS
+from tests.lint_truth.checking import errors, provider_of
+from tests.lint_truth.mutations import mutations_of
+from tests.lint_truth.mutations.mutation import Mutation
+from tests.lint_truth.recorded import FOLDERS, SENSES, Recorded, cases, folder, recorded
+from tests.lint_truth.recorded import PROVIDERS as APIS
 
 # How many accepted requests each mutation is made of, and the share of what is made that must be found.
 _TIMES = 8

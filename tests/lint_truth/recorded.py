@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 # The folder with the data, beside the checkout or its parent, as worktrees have it.
-FOLDERS = tuple(Path(__file__).parents[depth] / "shared" / "data" for depth in (2, 3))
+FOLDERS = tuple(Path(__file__).parents[depth] / "shared" / "data" for depth in (3, 4))
 
 # How the data name an API, and the provider's format that it is.
 PROVIDERS = {

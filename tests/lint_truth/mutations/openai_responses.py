@@ -3,8 +3,8 @@
 from functools import partial
 from typing import Any
 
-from lint_truth.mutations.mutation import Body, Mutation, drop, put
-from lint_truth.mutations.mutation import end as end_at
+from tests.lint_truth.mutations.mutation import Body, Mutation, drop, put
+from tests.lint_truth.mutations.mutation import end as end_at
 
 _REFERENCE = "OpenAI API reference, Create a model response"
 _TYPES = "openai.types.responses, request parameters"

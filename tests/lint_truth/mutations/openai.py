@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lint_truth.mutations.mutation import Body, Mutation, begin, by_role, drop, end, put, within
+from tests.lint_truth.mutations.mutation import Body, Mutation, begin, by_role, drop, end, put, within
 
 _REFERENCE = "OpenAI API reference, Create chat completion"
 _TYPES = "openai.types.chat, request parameters"

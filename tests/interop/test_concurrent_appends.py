@@ -7,8 +7,8 @@ from itertools import pairwise
 import psycopg
 import pytest
 
-from interop.conftest import PATIENCE, PROJECT, Shared
-from interop.test_database_of_cbx import text_card
+from tests.interop.conftest import PATIENCE, PROJECT, Shared
+from tests.interop.test_database_of_cbx import text_card
 
 EACH = 100
 

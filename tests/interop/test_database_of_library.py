@@ -1,7 +1,7 @@
 """In a database that the library made, before and after `cbx db init`."""
 
-from interop.conftest import PROFILE, Shared
-from interop.test_database_of_cbx import assert_the_library_agrees, packed, text_card
+from tests.interop.conftest import PROFILE, Shared
+from tests.interop.test_database_of_cbx import assert_the_library_agrees, packed, text_card
 
 
 def test_before_init_it_is_shown_and_rendered_and_pack_is_refused(made_by_library: Shared) -> None:

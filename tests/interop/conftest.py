@@ -17,7 +17,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from interop.prepare import ROOT, library_python
+from tests.interop.prepare import ROOT, library_python
 
 PROJECT = "shop"
 PATIENCE = 120

@@ -3,9 +3,9 @@
 from functools import partial
 from typing import Any
 
-from lint_truth.mutations.mutation import Body, Edit, Mutation, drop, put
-from lint_truth.mutations.mutation import begin as begin_at
-from lint_truth.mutations.mutation import end as end_at
+from tests.lint_truth.mutations.mutation import Body, Edit, Mutation, drop, put
+from tests.lint_truth.mutations.mutation import begin as begin_at
+from tests.lint_truth.mutations.mutation import end as end_at
 
 _GENERATION = "Gemini API reference, GenerationConfig"
 _TYPES = "google.genai.types"
