@@ -14,8 +14,7 @@ from cardbox_cli.diagnosis.evidence import ARGUMENTS_SHOWN
 from cardbox_cli.diagnosis.history import with_refused
 from cardbox_cli.diagnosis.locks import bars_reading, rooted
 from cardbox_cli.diagnosis.pace import with_paces
-from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.diagnosis.snapshot.standing import FAILURES
+from cardbox_cli.diagnosis.snapshot import FAILURES, Snapshot
 from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.queue.messages import is_turn, type_of
 from cardbox_cli.execution.views.turn_page import summary
