@@ -1,7 +1,7 @@
 """One connection to Postgres: its transactions and named queries, and what its database offers.
 
 The one place that translates driver errors. Statements run in the caller's transaction; a use case opens it
-with `transaction` (read and write) or `snapshot` (one READ ONLY view). Times that a query takes are parameters
+with `transaction` (read and write) or `snapshot` (one READ ONLY view). The times of a query are parameters
 on shards, and expressions on a single server. Nothing here knows what a card or a box is.
 """
 
