@@ -13,9 +13,9 @@ from cardbox_cli.model.text.quantities import count
 from cardbox_cli.pictures.cost import drawn_account
 from cardbox_cli.pictures.steps import colours_of, growth, heat
 from cardbox_cli.serve.costs import series_of
+from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.page.asked import About
 from cardbox_cli.serve.page.errors import PageRoute
-from cardbox_cli.serve.page.look import Looking
 from cardbox_cli.serve.page.routes.requests import swatches
 from cardbox_cli.serve.page.templating import drawn, page
 from cardbox_cli.serve.page.wording import tokens
