@@ -4,6 +4,7 @@ from datetime import datetime
 from functools import cached_property
 
 from cardbox_cli.diagnosis.diagnose import Diagnoser, Survey
+from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.serve.page.links import Links
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
@@ -52,7 +53,7 @@ class Project:
     @property
     def diagnoser(self) -> Diagnoser:
         """`why` of this project."""
-        return Diagnoser(self.database, self.project_id, self.settings)
+        return Diagnoser(self.database, self.project_id, self.settings, HANDLERS)
 
     def survey(self) -> Survey:
         """Return all problems of the project. Raises NotFound for an unknown project."""

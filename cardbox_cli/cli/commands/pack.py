@@ -148,11 +148,12 @@ def _fit(database: "Database", entries: "list[RequestEntry]", *, budget: fitting
     from cardbox_cli.context.mending.fit import fit
     from cardbox_cli.execution.requests.request import present_cards
     from cardbox_cli.execution.requests.source import offered_definitions
+    from cardbox_cli.orchestration.handlers import HANDLERS
 
     encode = encoder_of(provider_for(entries))
     composed = request_of(entries, encode=encode)
     cards = present_cards(entry.slot for entry in entries)
-    tools = offered_definitions(database, session().project_id, cards, cards)
+    tools = offered_definitions(database, session().project_id, cards, cards, HANDLERS)
     request = msgspec.structs.replace(composed, tools=tools)
     return fit(request, budget.most, budget.strategy, encode=encode, author_id=OPERATOR)
 

@@ -56,12 +56,13 @@ def command(
     if sum((turn is not None, agent is not None, all_)) > 1:
         raise UsageError("name one turn, or --agent, or --all", hint="`cbx turn list` shows the turns")
     from cardbox_cli.diagnosis.diagnose import Diagnoser
+    from cardbox_cli.orchestration.handlers import HANDLERS
     from cardbox_cli.store.projects import require_known
 
     with session().database() as database:
         for note in lag_note(database):
             announce(note)
-        diagnoser = Diagnoser(database, session().project_id, settings_from())
+        diagnoser = Diagnoser(database, session().project_id, settings_from(), HANDLERS)
         if all_:
             survey = diagnoser.survey()
             if not (survey.problems or survey.looked_at):

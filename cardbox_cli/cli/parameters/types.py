@@ -129,9 +129,9 @@ _agents, _profiles = _stored("agent_ids", narrowed=True), _stored("profile_names
 
 
 def _handlers(*_: object) -> Pairs:
-    from cardbox_cli.execution.handlers import handler_names
+    from cardbox_cli.orchestration.handlers import HANDLERS
 
-    return ((name, "") for name in handler_names())
+    return ((name, "") for name in HANDLERS.names)
 
 
 def _card_types(*_: object) -> Pairs:

@@ -40,13 +40,13 @@ def command(
 
 def _name_of(file: str) -> str:
     """The name of the profile in a file, in one case, as it is found by; tells what is doubtful in it."""
-    from cardbox_cli.execution.handlers import unknown_handlers
     from cardbox_cli.model.handwritten.profiles import doubts, parse_profile
     from cardbox_cli.model.identity import allowed_handlers
+    from cardbox_cli.orchestration.handlers import HANDLERS
 
     profile = parse_profile(read_text(file), source_name(file))
     # Which tools there are only a project knows: those that are named count as registered.
     named = profile.get("must_end_with", [])
-    for warning in [*doubts(profile, named), *unknown_handlers(allowed_handlers(profile))]:
+    for warning in [*doubts(profile, named), *HANDLERS.warnings(allowed_handlers(profile))]:
         announce(f"warning: {source_name(file)}: {warning}")
     return str(profile["name"]).casefold()
