@@ -13,9 +13,9 @@ import msgspec
 from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.content import FieldSchema
-from cardbox_cli.model.handwritten.wording import did_you_mean
 from cardbox_cli.model.identity import INTERNAL_TOOLS, HandlerTool, check_tool_name
 from cardbox_cli.settings import TOOL_WAIT
+from cardbox_cli.text import did_you_mean
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

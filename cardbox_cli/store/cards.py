@@ -14,13 +14,13 @@ from cardbox_cli.errors import CardConflict, CbxError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, decode_card, stored_draft
 from cardbox_cli.model.ids import as_box_id, unique
-from cardbox_cli.model.text.command_lines import command_line
 from cardbox_cli.store.card_search import FINDERS, finder, text_search
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import COUNTED, Dated, Further, ProjectStore, paged, place
 from cardbox_cli.store.connection.short_ids import like_escape, shown_beginning, the_one
 from cardbox_cli.store.in_use.cards import CardUseStore, Force
 from cardbox_cli.store.projects import check_first_write
+from cardbox_cli.text import command_line
 
 Outcome = Literal["inserted", "unchanged", "repaired"]
 

@@ -27,7 +27,7 @@ from cardbox_cli.execution.worker.runs.runner import CancellationToken, Outcome,
 from cardbox_cli.execution.worker.trouble import Once
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.chats import ChatRun, RunStatus
-from cardbox_cli.model.text.command_lines import argument
+from cardbox_cli.text import argument
 
 _T = TypeVar("_T")
 

@@ -61,7 +61,7 @@ class OneOf(Completed):
         """The word. Raises UsageError for one that is none of them."""
         known = tuple(self._words())
         if self._what is not None and value not in known:
-            from cardbox_cli.model.handwritten.wording import did_you_mean
+            from cardbox_cli.text import did_you_mean
 
             option = _typed_name(param, ctx) if param else ""
             raise UsageError(

@@ -21,7 +21,6 @@ from cardbox_cli.model.cards import Card
 from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.model.execution.turns import ACTIVE, OPEN, QUEUED, SUSPENDED, Step
 from cardbox_cli.model.ids import short_id, unique
-from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.execution.heads import HeadStore
@@ -29,6 +28,7 @@ from cardbox_cli.store.execution.inbox import InboxStore
 from cardbox_cli.store.execution.turns import TurnStore
 from cardbox_cli.store.roster import RosterStore
 from cardbox_cli.store.views.turns import TurnFilter, TurnRow, TurnViews
+from cardbox_cli.text import argument
 
 
 def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:

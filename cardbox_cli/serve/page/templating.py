@@ -14,13 +14,12 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from cardbox_cli import __version__
-from cardbox_cli.model.text.command_lines import command_line
-from cardbox_cli.model.text.escaping import printable
 from cardbox_cli.pictures.page import Element, markup
 from cardbox_cli.serve.page import wording
 from cardbox_cli.serve.page.files import address_of
 from cardbox_cli.serve.page.links import Links
 from cardbox_cli.serve.project import Project
+from cardbox_cli.text import command_line, printable
 
 # No script, style, picture or form but our own; no frame around us, and nothing from elsewhere.
 POLICY = (

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from cardbox_cli.model.moments import unbounded
 from cardbox_cli.store.box_info import BoxInfoStore
 from cardbox_cli.store.chats.heads import ChatStore
 from cardbox_cli.store.connection.database import Database
@@ -18,6 +17,7 @@ from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.store.views.batches import BatchViews
 from cardbox_cli.store.views.inbox import InboxViews
 from cardbox_cli.store.views.turns import TurnViews
+from cardbox_cli.text import unbounded
 
 RECENT = 50
 

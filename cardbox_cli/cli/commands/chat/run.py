@@ -20,8 +20,8 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.streaming import Streaming
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Busy, Findings, UsageError
-from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.settings import Settings, settings_from
+from cardbox_cli.text import argument
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.runs.run import Answered, ChatRunner

@@ -11,7 +11,7 @@ from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import CbxError, InvalidInput, NotFound
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count
 
 
 @verb("cbx profile validate profiles/*.yaml")
@@ -34,7 +34,7 @@ def command(
             failures.append(exc)
     if failures:
         raise all_of(failures)
-    valid = count(len(files), "valid profile")
+    valid = format_count(len(files), "valid profile")
     output.emit({"valid": files, "problems": []}, table=lambda: output.print_text(valid), ids=files)
 
 

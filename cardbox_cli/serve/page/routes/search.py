@@ -11,8 +11,6 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from cardbox_cli.errors import AmbiguousId, CbxError, NotFound
 from cardbox_cli.model.card_words import full_text
 from cardbox_cli.model.cards import Card
-from cardbox_cli.model.text.escaping import one_line
-from cardbox_cli.model.text.found_text import around, pattern, searched_words
 from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.listing import Behind, following, mark_of
 from cardbox_cli.serve.page.errors import PageRoute
@@ -25,6 +23,7 @@ from cardbox_cli.store.roster import RosterStore
 from cardbox_cli.store.views.batches import BatchViews
 from cardbox_cli.store.views.boxes import BoxViews
 from cardbox_cli.store.views.turns import TurnViews
+from cardbox_cli.text import around, one_line, pattern, searched_words
 
 routes = APIRouter(route_class=PageRoute)
 
