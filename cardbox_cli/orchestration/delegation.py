@@ -128,7 +128,8 @@ def _problems(
     box_ids: list[str] = []
     try:
         target = targets.of(task)
-        refused = refusal_of(caller.profile, target.profile) if caller.is_agent else None
+        asked = target.profile
+        refused = refusal_of(caller.profile, asked.name, asked.tags) if caller.is_agent else None
     except CbxError as error:
         _let_pass(error)
         yield "target_ref", error
