@@ -20,6 +20,7 @@ from cardbox_cli.execution.requests.series import sent_by_turn
 from cardbox_cli.execution.requests.steps import TurnRequests
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.standing import ENDED
+from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
@@ -73,7 +74,7 @@ def _cost(database: Database, *turns: TurnRow) -> None:
 
 def _render(database: Database, turn: TurnRow) -> None:
     with database.snapshot():
-        requests = TurnRequests(database, PROJECT, turn)
+        requests = TurnRequests(database, PROJECT, turn, HANDLERS)
         found = requests.request(None, DEFAULT_OPTIONS, "openai", WITHOUT_PROVIDERS)
     exact_json.encode(body_of(found.request, "openai"))
 

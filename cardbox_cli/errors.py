@@ -107,7 +107,7 @@ class NotAccepted(CbxError, code="not-accepted", exit_code=6):
     """A dispatch was answered busy, rejected or error; `details["error_code"]` says why."""
 
 
-class Busy(CbxError, code="busy", exit_code=6):
+class ChatBusy(CbxError, code="busy", exit_code=6):
     """A run has the chat, and nobody wants to wait; `details` has the chat, the run and its owner."""
 
 

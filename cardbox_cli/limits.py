@@ -3,7 +3,7 @@
 `make docs/settings.md` prints the table. What can be set is a variable of `settings.py`.
 """
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 
@@ -60,6 +60,11 @@ LOCK_HELD = Limit(10, "s", "How long another session holds a row of a turn befor
 FOREIGN_SILENCE = Limit(
     300, "s", "How long workers of other systems, which send no heartbeats, are believed."
 )
+# Postgres has `infinity`, and years that a datetime cannot have. Reading turns them into these (in SQL: the
+# fragment `instant`), which leave a year for arithmetic.
+EARLIEST = datetime(2, 1, 1, tzinfo=UTC)
+LATEST = datetime(9998, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+
 LIMITS = (
     *(ANSWER_PARTS, CALLED_NAME, CALL_SIZE, JOINED_SIZE, WORDS_SIZE),
     *(COMMAND_OUTPUT, RESULT_SIZE, INPUT_SIZE, VALUE_SIZE, PIPE_SIZE, TURN_LOGS, LOG_AGE),

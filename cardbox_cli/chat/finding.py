@@ -13,7 +13,7 @@ from cardbox_cli.chat.search import Candidate, needles, ranked, terms
 from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.limits import WORDS_SIZE
 from cardbox_cli.model.ids import unique
-from cardbox_cli.model.text.command_lines import argument
+from cardbox_cli.text import argument
 
 # How many words of a query count, and how many of the newest contexts with as many of them are looked at.
 _WORDS = 6

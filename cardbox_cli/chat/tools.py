@@ -9,8 +9,8 @@ import msgspec
 
 from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.handwritten.wording import did_you_mean
 from cardbox_cli.model.identity import Tool
+from cardbox_cli.text import did_you_mean
 
 NEW = "chat_context_new"
 LIST = "chat_context_list"

@@ -12,7 +12,7 @@ import msgspec
 from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.transcript import unanswered
 from cardbox_cli.model.chats import Archive, Chat, ChatRun
-from cardbox_cli.model.text.command_lines import command_line
+from cardbox_cli.text import command_line
 
 _NEAR = 5
 _RUNS = 5

@@ -11,9 +11,7 @@ import click
 
 from cardbox_cli.cli.session import Session
 from cardbox_cli.errors import CbxError, InvalidInput, UsageError
-from cardbox_cli.model.text.addresses import without_credentials
-from cardbox_cli.model.text.escaping import printable
-from cardbox_cli.model.text.visible_text import one_entry
+from cardbox_cli.text import one_entry, printable, without_credentials
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141

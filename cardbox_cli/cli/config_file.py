@@ -122,7 +122,7 @@ class _Reader:
         return Configured(",".join(names), self._place(command))
 
     def _refuse_key(self, what: str, key: str, known: Iterable[str]) -> NoReturn:
-        from cardbox_cli.model.handwritten.wording import did_you_mean
+        from cardbox_cli.text import did_you_mean
 
         raise UsageError(
             f"{self._place(key)}: there is no {what} {key!r}{did_you_mean(key, known)}",

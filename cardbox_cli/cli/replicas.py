@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from cardbox_cli.errors import CbxError, NotFound
-from cardbox_cli.model.text.durations import duration
+from cardbox_cli.text import format_duration
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database
@@ -47,4 +47,4 @@ def _described(database: "Database") -> str | None:
         return "that cannot say how far it is behind"
     if found.behind <= timedelta():
         return "that has all it received"
-    return f"that is {duration(found.behind)} behind"
+    return f"that is {format_duration(found.behind)} behind"

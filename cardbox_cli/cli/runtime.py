@@ -45,6 +45,7 @@ def wired(database: "Database", project_id: str, settings: Settings, wakeups: "W
     """A project on a connection, its notifiers and events wired."""
     from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.orchestration.batches.manager import BatchManager
+    from cardbox_cli.orchestration.handlers import HANDLERS
 
     return Runtime(
         database,
@@ -53,6 +54,7 @@ def wired(database: "Database", project_id: str, settings: Settings, wakeups: "W
         notify=wakeups.notifiers(database).notify,
         publish=wakeups.publish,
         followers=(BatchManager(),),
+        handlers=HANDLERS,
     )
 
 

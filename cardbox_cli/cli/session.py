@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import click
 
 from cardbox_cli.errors import UsageError
-from cardbox_cli.model.text.escaping import printable
-from cardbox_cli.model.text.visible_text import one_entry
 from cardbox_cli.settings import DATABASE_URL, OUTPUT, PROJECT, READ_URL, Variable
+from cardbox_cli.text import one_entry, printable
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.config_file import ConfigFile, Configured
@@ -267,7 +266,7 @@ class _Choice(click.Choice[str]):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as exc:
-            from cardbox_cli.model.handwritten.wording import did_you_mean
+            from cardbox_cli.text import did_you_mean
 
             guess = did_you_mean(str(value), self.choices)
             self.fail(f"{exc.message.removesuffix('.')}{guess or '.'}", param, ctx)
@@ -275,7 +274,7 @@ class _Choice(click.Choice[str]):
 
 def _known_format(place: str, name: str) -> str:
     if name not in FORMATS:
-        from cardbox_cli.model.handwritten.wording import did_you_mean
+        from cardbox_cli.text import did_you_mean
 
         raise UsageError(
             f"{place}: there is no format {name!r}{did_you_mean(name, FORMATS)}",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, provider_for_model, provider_named
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.text.visible_text import INDENT, indented, on_one_line
+from cardbox_cli.text import INDENT, indented, on_one_line
 
 if TYPE_CHECKING:
     from cardbox_cli.context.providers.provider import Members

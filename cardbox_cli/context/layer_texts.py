@@ -9,8 +9,8 @@ from typing import Any
 
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, card_text
-from cardbox_cli.model.text.visible_text import indented
 from cardbox_cli.model.todo import TodoItem
+from cardbox_cli.text import indented
 
 # Of one card a layer has so many characters at most: it is a hint, and the request holds more than it.
 LONGEST = 2000

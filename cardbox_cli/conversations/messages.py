@@ -26,7 +26,7 @@ from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.card_types import PROFILE, TOOLS
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.content import JsonContent, ToolContent
-from cardbox_cli.model.handwritten.wording import json_kind
+from cardbox_cli.text import json_kind
 
 # The position of what is kept of a request.
 _REQUEST = "request"

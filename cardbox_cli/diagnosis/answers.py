@@ -9,7 +9,7 @@ import msgspec
 from cardbox_cli.diagnosis.diagnose import Survey
 from cardbox_cli.diagnosis.registry import Command, Evidence
 from cardbox_cli.diagnosis.verdict import Diagnosis, Seen
-from cardbox_cli.model.text.command_lines import command_line
+from cardbox_cli.text import command_line
 
 
 class SeenAnswer(msgspec.Struct, frozen=True, kw_only=True):

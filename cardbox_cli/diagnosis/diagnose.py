@@ -12,6 +12,7 @@ from cardbox_cli.diagnosis.reading import Blocked, Reader, read_or_say_why
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.diagnosis.verdict import Diagnosis, idle, judge
 from cardbox_cli.errors import NotFound
+from cardbox_cli.execution.handlers import Handlers
 from cardbox_cli.model.execution.diagnosis import Place
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
@@ -30,12 +31,12 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnoser:
-    """Diagnoses turns of one project."""
+    """Diagnoses turns of one project. `handlers` are those that workers offer to its models."""
 
-    def __init__(self, database: Database, project_id: str, settings: Settings) -> None:
+    def __init__(self, database: Database, project_id: str, settings: Settings, handlers: Handlers) -> None:
         self.store = DiagnosisStore(database, project_id)
         self.settings = settings
-        self.reader = Reader(self.store, settings)
+        self.reader = Reader(self.store, settings, handlers)
 
     def turn(self, turn_id: str) -> Diagnosis:
         """The verdict on a turn, named by its id or a unique beginning or end of it. Raises NotFound."""

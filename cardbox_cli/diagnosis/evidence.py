@@ -10,9 +10,7 @@ from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.diagnosis import LiveWorker, Lock, Session
 from cardbox_cli.model.execution.logs import last_lines
 from cardbox_cli.model.execution.turns import InboxRow, Lease, Step, WaitingTool, WorkerEntry
-from cardbox_cli.model.moments import unbounded
-from cardbox_cli.model.text.command_lines import command_line, quoted
-from cardbox_cli.model.text.durations import duration
+from cardbox_cli.text import command_line, format_duration, quoted, unbounded
 
 # What an operator must know before a turn is taken from a worker without a lease.
 UNFENCED = "a worker of another system, which cbx does not fence: what it writes may be kept"
@@ -29,7 +27,7 @@ def instant(s: Snapshot, moment: datetime | None) -> str:
     if endless is not None:
         return endless
     ahead = moment > s.now
-    distance = duration(moment - s.now if ahead else s.now - moment)
+    distance = format_duration(moment - s.now if ahead else s.now - moment)
     return f"{moment:%Y-%m-%d %H:%M:%SZ} ({'in ' + distance if ahead else distance + ' ago'})"
 
 

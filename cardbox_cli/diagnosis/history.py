@@ -10,6 +10,7 @@ import msgspec
 
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.execution.handlers import Handlers
 from cardbox_cli.execution.requests.lint import lint_turn
 from cardbox_cli.execution.requests.request import TurnBoxes
 from cardbox_cli.execution.requests.source import read_source
@@ -22,25 +23,25 @@ from cardbox_cli.store.connection.database import Database
 _LATELY = timedelta(days=1)
 
 
-def with_refused(database: Database, project_id: str, s: Snapshot) -> Snapshot:
+def with_refused(database: Database, project_id: str, s: Snapshot, handlers: Handlers) -> Snapshot:
     """The snapshot with what would be refused, and so those of the turns that it waits for.
 
     Joins the transaction.
     """
-    blocker = None if s.blocker is None else with_refused(database, project_id, s.blocker)
-    awaited = tuple(with_refused(database, project_id, each) for each in s.awaited)
-    refused = _refused(database, project_id, s)
+    blocker = None if s.blocker is None else with_refused(database, project_id, s.blocker, handlers)
+    awaited = tuple(with_refused(database, project_id, each, handlers) for each in s.awaited)
+    refused = _refused(database, project_id, s, handlers)
     return msgspec.structs.replace(s, blocker=blocker, awaited=awaited, refused=refused)
 
 
-def _refused(database: Database, project_id: str, s: Snapshot) -> tuple[LintFinding, ...]:
+def _refused(database: Database, project_id: str, s: Snapshot, handlers: Handlers) -> tuple[LintFinding, ...]:
     if not (s.dispatched or s.running or _failed_lately(s)):
         return ()
     boxes = _boxes(BoxStore(database, project_id), s)
     if boxes is None or not _asks_next(boxes):
         return ()
     config = {} if s.turn_row is None else s.turn_row.runtime_config
-    findings = lint_turn(database, project_id, boxes, config)
+    findings = lint_turn(database, project_id, boxes, config, handlers)
     return tuple(found for found in findings if found.severity == "error")
 
 

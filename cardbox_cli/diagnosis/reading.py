@@ -14,9 +14,9 @@ from cardbox_cli.diagnosis.evidence import ARGUMENTS_SHOWN
 from cardbox_cli.diagnosis.history import with_refused
 from cardbox_cli.diagnosis.locks import bars_reading, rooted
 from cardbox_cli.diagnosis.pace import with_paces
-from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.diagnosis.snapshot.standing import FAILURES
+from cardbox_cli.diagnosis.snapshot import FAILURES, Snapshot
 from cardbox_cli.errors import Conflict
+from cardbox_cli.execution.handlers import Handlers
 from cardbox_cli.execution.queue.messages import is_turn, type_of
 from cardbox_cli.execution.views.turn_page import summary
 from cardbox_cli.limits import LOCK_HELD
@@ -50,9 +50,10 @@ class Blocked(Exception):
 class Reader:
     """Reads snapshots of a project's turns, all of one moment."""
 
-    def __init__(self, store: DiagnosisStore, settings: Settings) -> None:
+    def __init__(self, store: DiagnosisStore, settings: Settings, handlers: Handlers) -> None:
         self.store = store
         self.settings = settings
+        self.handlers = handlers
 
     def turns(self, turns: Sequence[str]) -> list[Snapshot]:
         """What is known of these turns and their cards, in this order, without those that no row names."""
@@ -61,7 +62,8 @@ class Reader:
 
     def whole(self, places: Sequence[Place]) -> list[Snapshot]:
         """What is known of these turns and their cards, in this order."""
-        found = [with_refused(self.store.database, self.store.project_id, each) for each in self.at(places)]
+        database, project_id = self.store.database, self.store.project_id
+        found = [with_refused(database, project_id, each, self.handlers) for each in self.at(places)]
         return [with_paces(self.store, each) for each in found]
 
     def at(self, places: Sequence[Place]) -> list[Snapshot]:

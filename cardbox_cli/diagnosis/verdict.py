@@ -9,8 +9,8 @@ from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Severity, Verdict, rules
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.turns import PROCESSING, EndStatus, WaitingTool
-from cardbox_cli.model.text.command_lines import argument, quoted
 from cardbox_cli.store.connection.tables import grant_of
+from cardbox_cli.text import argument, quoted
 
 NO_RULE = "no rule matched"
 _ELSEWHERE = "of another system, which cbx does not fence"

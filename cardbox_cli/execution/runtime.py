@@ -6,9 +6,12 @@ A caller whose own transaction a use case joins does that himself, with `run_def
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
 
-from cardbox_cli.execution.following import Ended, Follower
+import msgspec
+
+from cardbox_cli.execution.handlers import Handlers
 from cardbox_cli.execution.notifications.events import (
     Phase,
     Publish,
@@ -26,6 +29,7 @@ from cardbox_cli.store.audit import AuditStore
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.execution.batches import BatchStore
 from cardbox_cli.store.execution.dispatches import DispatchStore
 from cardbox_cli.store.execution.ends import EndStore
@@ -37,12 +41,73 @@ from cardbox_cli.store.execution.turns import TurnStore
 from cardbox_cli.store.roster import RosterStore
 from cardbox_cli.store.views.contexts import ContextStore
 
+_S = TypeVar("_S", bound=ProjectStore)
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a turn. `error_code` and `message` say why it is no success."""
+
+    agent_turn_id: str
+    agent_id: str
+    end_status: str
+    deliverable_card_id: str | None
+    error_code: str | None = None
+    message: str | None = None
+
+
+class Caught(msgspec.Struct, frozen=True, kw_only=True):
+    """What a follower did that was due: `dispatched` and `stopped` are turn ids, `ended` what ended by it.
+
+    `troubles` says what could not be done, and why.
+    """
+
+    dispatched: list[str] = []
+    stopped: list[str] = []
+    ended: list[str] = []
+    troubles: list[str] = []
+
+
+class Follower(Protocol):
+    """A use case of a package above that follows turns. It keeps no state: that is in the rows.
+
+    A runtime reports each end and each suspension to it, and asks it at each pass over what is due.
+    """
+
+    def turn_ended(self, runtime: "Runtime", ended: Ended) -> None:
+        """A turn has ended. In the transaction of the end, which holds the head of its agent."""
+
+    def turn_suspended(self, runtime: "Runtime", fence: Fence) -> None:
+        """A turn waits now. In the transaction of that, which holds the head of its agent."""
+
+    def catch_up(self, runtime: "Runtime") -> Caught:
+        """Do what is due in the project, each thing in a transaction of its own."""
+
+
+def _store(kind: type[_S]) -> cached_property[_S]:
+    """A store of a runtime's project, made when it is first used."""
+    return cached_property(lambda runtime: kind(runtime.database, runtime.project_id))
+
 
 class Runtime:
-    """One project on one database. `notify` and `publish` are called after commits; by default in vain.
+    """One project on one database. `notify` and `publish` are called after commits; by default nothing is.
 
-    `followers` are told of the ends and suspensions of turns in their transactions, and do what is due.
+    `followers` act on the ends and suspensions of turns in their transactions. `handlers` answer the calls of
+    models; by default only those of installed packages do, not those of cbx.
     """
+
+    cards = _store(CardStore)
+    boxes = _store(BoxStore)
+    heads = _store(HeadStore)
+    inbox = _store(InboxStore)
+    dispatches = _store(DispatchStore)
+    ends = _store(EndStore)
+    contexts = _store(ContextStore)
+    turns = _store(TurnStore)
+    steps = _store(StepStore)
+    reports = _store(ReportStore)
+    audit = _store(AuditStore)
+    roster = _store(RosterStore)
+    batches = _store(BatchStore)
 
     def __init__(
         self,
@@ -53,24 +118,13 @@ class Runtime:
         notify: Callable[[Wakeup], None] = lambda wakeup: None,
         publish: Publish | None = None,
         followers: Sequence[Follower] = (),
+        handlers: Handlers | None = None,
     ) -> None:
         self.database = database
         self.project_id = project_id
         self.settings = settings or settings_from()
-        self.cards = CardStore(database, project_id)
-        self.boxes = BoxStore(database, project_id)
-        self.heads = HeadStore(database, project_id)
-        self.inbox = InboxStore(database, project_id)
-        self.dispatches = DispatchStore(database, project_id)
-        self.ends = EndStore(database, project_id)
-        self.contexts = ContextStore(database, project_id)
-        self.turns = TurnStore(database, project_id)
-        self.steps = StepStore(database, project_id)
-        self.reports = ReportStore(database, project_id)
-        self.audit = AuditStore(database, project_id)
-        self.roster = RosterStore(database, project_id)
-        self.batches = BatchStore(database, project_id)
         self.followers = followers
+        self.handlers = handlers or Handlers()
         self._notify = notify
         self._publish = publish
         self._deferred: list[Callable[[], None]] = []

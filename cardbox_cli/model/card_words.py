@@ -2,7 +2,7 @@
 
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.pairing import call_ids
-from cardbox_cli.model.text.escaping import one_line
+from cardbox_cli.text import one_line
 
 PREVIEW = 80
 

@@ -11,11 +11,11 @@ from typing import Any, Literal
 import msgspec
 
 from cardbox_cli.errors import InvalidInput
+from cardbox_cli.limits import EARLIEST, LATEST
 from cardbox_cli.model.card_types import CHAT_MESSAGE
 from cardbox_cli.model.cards import Card, CardDraft, card_text, draft_card
 from cardbox_cli.model.ids import check_new_id, derived_id
-from cardbox_cli.model.moments import EARLIEST, LATEST
-from cardbox_cli.model.text.durations import duration
+from cardbox_cli.text import format_duration
 
 Role = Literal["user", "assistant", "system", "tool"]
 ROLES: tuple[Role, ...] = ("user", "assistant", "system", "tool")
@@ -86,7 +86,7 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
 
     def holder(self, now: datetime) -> str:
         """In words, which run has the chat, whose that is, and for how long if it has died."""
-        left = duration((self.lease_expires_at or now) - now)
+        left = format_duration((self.lease_expires_at or now) - now)
         return f"run {self.run_id} of {self.owner or 'nobody'} has it, with a lease of another {left}"
 
 

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from cardbox_cli.errors import InvalidCard
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.handwritten.wording import json_kind
+from cardbox_cli.text import json_kind
 
 # JSON has no infinity, which the nearest float to a number of very many digits is.
 FiniteFloat: TypeAlias = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]

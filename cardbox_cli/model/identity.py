@@ -14,9 +14,9 @@ import msgspec
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import Head
-from cardbox_cli.model.handwritten.wording import json_kind, shown
 from cardbox_cli.model.ids import check_new_id, fault_of_new_id
 from cardbox_cli.model.layers import FRAMEWORK, KnowledgeScope
+from cardbox_cli.text import json_kind, shown
 
 ARCHIVED = "archived"
 PROJECT_STATUSES = ("active", "inactive", ARCHIVED)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.text.visible_text import unseen
+from cardbox_cli.text import unseen
 
 # uuid is imported where it is needed: that costs a command more than most of ours, and few make an id.
 if TYPE_CHECKING:

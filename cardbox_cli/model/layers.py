@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.model.handwritten.wording import did_you_mean
+from cardbox_cli.text import did_you_mean
 
 SUFFIX = "__context"
 

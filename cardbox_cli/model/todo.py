@@ -17,7 +17,7 @@ from cardbox_cli.model.card_types import TODO_ITEM
 from cardbox_cli.model.cards import CIRCUMSTANCES, Card, CardDraft, card_text, draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.ids import fits
-from cardbox_cli.model.text.command_lines import argument
+from cardbox_cli.text import argument
 
 _REPLACED = "edited_from"
 _NUMBER = re.compile(r"[0-9]{1,9}")

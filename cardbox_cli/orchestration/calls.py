@@ -4,9 +4,10 @@ from typing import Any
 
 from cardbox_cli.errors import Conflict, NotAllowed, NotFound
 from cardbox_cli.execution.dispatch.caller import Caller, calling_turn
-from cardbox_cli.execution.handlers import Awaiting, Handler, answer_by, find_handler
+from cardbox_cli.execution.handlers import Awaiting, Handler
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.worker.runs.handler_calls import answer_by
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import WAITING, WATCHDOG
 from cardbox_cli.model.identity import allowed_handlers
@@ -29,7 +30,7 @@ def call_handler(
     """
     runtime.database.require_execution()
     with runtime.transaction():
-        handler = find_handler(name)
+        handler = runtime.handlers.find(name)
         caller = calling_turn(
             runtime, agent_turn_id, step_id=_step(runtime, agent_turn_id), tool_call_id=tool_call_id
         )

@@ -18,12 +18,12 @@ from cardbox_cli.execution.provision import enrol
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.handwritten.tasks import Strategy, Task
-from cardbox_cli.model.handwritten.wording import Where, dotted
 from cardbox_cli.model.ids import unique
 from cardbox_cli.orchestration.contexts import pack_context_with_instruction
 from cardbox_cli.orchestration.policy import refusal_of
 from cardbox_cli.orchestration.targets import Target, Targets
 from cardbox_cli.orchestration.visibility import validate_box_ids_exist
+from cardbox_cli.text import Where, dotted
 
 
 class Delegation(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +128,8 @@ def _problems(
     box_ids: list[str] = []
     try:
         target = targets.of(task)
-        refused = refusal_of(caller.profile, target.profile) if caller.is_agent else None
+        asked = target.profile
+        refused = refusal_of(caller.profile, asked.name, asked.tags) if caller.is_agent else None
     except CbxError as error:
         _let_pass(error)
         yield "target_ref", error

@@ -22,10 +22,10 @@ from cardbox_cli.model.cards import OPERATOR, draft_card
 from cardbox_cli.model.execution.turns import InboxRow, Step
 from cardbox_cli.model.identity import Agent
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.orchestration.targets import fresh_id
 from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
 from cardbox_cli.store.views.turns import TurnRow, TurnViews
+from cardbox_cli.text import argument
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,10 +16,10 @@ from cardbox_cli.model.boxes import ProvenanceRule, runs
 from cardbox_cli.model.card_types import PARENT_POINTER, card_type
 from cardbox_cli.model.cards import Card, CardDraft, draft_card, written_by
 from cardbox_cli.model.content import JsonContent
-from cardbox_cli.model.handwritten.wording import json_kind
 from cardbox_cli.model.ids import as_box_id, unique
 from cardbox_cli.model.pairing import call_ids, exchanges, pair_calls
 from cardbox_cli.model.tokens import card_tokens
+from cardbox_cli.text import json_kind
 
 if TYPE_CHECKING:
     from cardbox_cli.context.mending.fit import Fitted

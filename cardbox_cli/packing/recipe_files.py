@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from cardbox_cli.errors import InvalidRecipe, NotFound
 from cardbox_cli.files import open_to_read
 from cardbox_cli.model.handwritten.documents import Document, Problem, document_of, refusal
-from cardbox_cli.model.handwritten.wording import did_you_mean
 from cardbox_cli.model.handwritten.yaml_files import MAX_BYTES, read_yaml, text_of
 from cardbox_cli.shipped import shipped
+from cardbox_cli.text import did_you_mean
 
 if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import Recipe

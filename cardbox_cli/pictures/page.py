@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import resources
 from xml.etree import ElementTree as ET
 
-from cardbox_cli.model.text.escaping import printable
+from cardbox_cli.text import printable
 
 Element = ET.Element
 Child = Element | str | None

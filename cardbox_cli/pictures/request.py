@@ -7,7 +7,6 @@ import msgspec
 from cardbox_cli.context.inspection.explain import TOOLS, Explanation, LayerShare, MessageLine, shares
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.quantities import count
 from cardbox_cli.pictures.page import (
     Child,
     Element,
@@ -22,6 +21,7 @@ from cardbox_cli.pictures.page import (
     table,
 )
 from cardbox_cli.pictures.steps import DrawnCard, DrawnStep, colours_of, of_steps, told
+from cardbox_cli.text import format_count
 
 # Units of a drawing, and characters of a message that are shown at once.
 _WIDTH, _ROW, _SHOWN = 100.0, 6.0, 600
@@ -73,11 +73,12 @@ def _facts(picture: RequestPicture) -> Element:
     account = picture.account
     taken = f", {account.tokens / picture.window:.1%} of {picture.window:,}" if picture.window else ""
     errors = sum(found.severity == "error" for found in picture.findings)
+    warnings = len(picture.findings) - errors
     pairs = {
         "model": picture.model or "unknown",
         "tokens": told(account.tokens, account.tokens_exact) + taken,
         "messages": f"{len(account.messages)}, and {len(account.tools)} tools",
-        "findings": f"{count(errors, 'error')}, {count(len(picture.findings) - errors, 'warning')}",
+        "findings": f"{format_count(errors, 'error')}, {format_count(warnings, 'warning')}",
     }
     return facts(pairs)
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from cardbox_cli.model.text.durations import duration
 from cardbox_cli.pictures.page import Element, box, drawing, element, page, scrolled, section, svg, table
+from cardbox_cli.text import format_duration
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import Branch
@@ -82,4 +82,4 @@ def _outcome(turn: "Branch") -> str:
 
 
 def _took(turn: "Branch") -> str:
-    return duration(turn.ended_at - turn.created_at) if turn.created_at and turn.ended_at else "-"
+    return format_duration(turn.ended_at - turn.created_at) if turn.created_at and turn.ended_at else "-"

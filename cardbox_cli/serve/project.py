@@ -1,33 +1,62 @@
-"""One project, as one look sees it: what every answer is read from, whoever asks."""
+"""One project within one snapshot: what every answer of the API, of a page or of a tool is read from."""
+
+from datetime import datetime
+from functools import cached_property
 
 from cardbox_cli.diagnosis.diagnose import Diagnoser, Survey
+from cardbox_cli.orchestration.handlers import HANDLERS
+from cardbox_cli.serve.page.links import Links
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.projects import require_known
 
 
 class Project:
-    """A project within the caller's snapshot. `usual` is the one that commands mean without being told."""
+    """A project within the caller's snapshot, as one request or one call of a tool sees it.
 
-    def __init__(self, database: Database, project_id: str, *, settings: Settings, usual: str) -> None:
+    `usual` is the project that commands mean without `--project`. A page has `here`, its address without its
+    host, and `asks_for_tokens`, true if its reader has shown a token.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        project_id: str,
+        *,
+        settings: Settings,
+        usual: str,
+        here: str = "",
+        asks_for_tokens: bool = False,
+    ) -> None:
         self.database = database
         self.project_id = project_id
         self.settings = settings
         self.usual = usual
+        self.here = here
+        self.asks_for_tokens = asks_for_tokens
 
     @property
     def project_option(self) -> tuple[str, ...]:
-        """What commands that are shown must name besides."""
+        """The option that printed commands need to mean this project."""
         return () if self.project_id == self.usual else ("--project", self.project_id)
+
+    @cached_property
+    def links(self) -> Links:
+        """The addresses of the project's pages."""
+        return Links(self.project_id)
+
+    @property
+    def now(self) -> datetime:
+        """The database's time, from which ages are counted."""
+        return self.database.now()
 
     @property
     def diagnoser(self) -> Diagnoser:
         """`why` of this project."""
-        return Diagnoser(self.database, self.project_id, self.settings)
+        return Diagnoser(self.database, self.project_id, self.settings, HANDLERS)
 
     def survey(self) -> Survey:
-        """All that is not well. Raises NotFound for a project that is not there: that nothing is stuck is no
-        answer about it."""
+        """Return all problems of the project. Raises NotFound for an unknown project."""
         survey = self.diagnoser.survey()
         if not (survey.problems or survey.looked_at):
             require_known(self.database, self.project_id)

@@ -17,6 +17,7 @@ from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.recorded import RecordedRequests
 from cardbox_cli.execution.requests.source import read_source
 from cardbox_cli.execution.requests.steps import TurnRequests
+from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.serve.project import Project
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.projects import ProjectsStore
@@ -50,7 +51,7 @@ class Requests:
         if turn is None:
             return None
         found = TurnViews(look.database, look.project_id).get(turn)
-        return TurnRequests(look.database, look.project_id, found)
+        return TurnRequests(look.database, look.project_id, found, HANDLERS)
 
     def of_step(self, recorded: RecordedRequests, at: str | None, format: str | None = None) -> Asked:
         """The request of a step, or the next one."""

@@ -10,17 +10,17 @@ from typing import Any, Literal
 
 import msgspec
 
-from cardbox_cli.errors import CardConflict, CbxError, NotFound
+from cardbox_cli.errors import CardConflict, CbxError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, decode_card, stored_draft
 from cardbox_cli.model.ids import as_box_id, unique
-from cardbox_cli.model.text.command_lines import command_line
 from cardbox_cli.store.card_search import FINDERS, finder, text_search
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import COUNTED, Dated, Further, ProjectStore, paged, place
 from cardbox_cli.store.connection.short_ids import like_escape, shown_beginning, the_one
 from cardbox_cli.store.in_use.cards import CardUseStore, Force
 from cardbox_cli.store.projects import check_first_write
+from cardbox_cli.text import command_line
 
 Outcome = Literal["inserted", "unchanged", "repaired"]
 
@@ -181,17 +181,6 @@ class CardStore(ProjectStore):
     def absent(self, card_ids: Sequence[str]) -> list[str]:
         """Those of `card_ids` that are no card of this project (a deleted one is none), in order."""
         return self._column("absent_card_ids", card_ids=unique(card_ids)) if card_ids else []
-
-    def refuse_absent(self, card_ids: Sequence[str]) -> None:
-        """Raise NotFound where one of these ids is `absent`."""
-        absent = self.absent(card_ids)
-        if absent:
-            others = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-            raise NotFound(
-                f"no card {absent[0]!r}{others} in project {self.project_id!r}",
-                hint="add the cards first, or pass --allow-dangling to reference them before they exist",
-                details={"missing_card_ids": absent},
-            )
 
     def newest(self, where: CardFilter | None = None, *, limit: int | None = None) -> Iterator[Card]:
         """The cards that `where` allows, newest first, read in pages as they are asked for."""

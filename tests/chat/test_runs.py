@@ -18,7 +18,7 @@ from cardbox_cli.chat.transcript import send
 from cardbox_cli.chat.views import archives, view
 from cardbox_cli.chat.why import explain
 from cardbox_cli.context.request import ComposeOptions
-from cardbox_cli.errors import Busy, NotFound
+from cardbox_cli.errors import ChatBusy, NotFound
 from cardbox_cli.execution.worker.commands.tool_commands import ToolCommand, ToolCommands
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.settings import Settings
@@ -345,7 +345,7 @@ class TestTwoAtOnce:
         one = threading.Thread(target=lambda: first.append(run()))
         one.start()
         until(lambda: (model.folder / "here").exists())
-        with pytest.raises(Busy) as busy:
+        with pytest.raises(ChatBusy) as busy:
             runner().answer(KEY, wait=False)
         assert busy.value.exit_code == 6
         heard: list[str] = []

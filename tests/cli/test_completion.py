@@ -71,7 +71,7 @@ class TestWhatIsOffered:
         shown = offered("cbx box show ")
         assert list(shown) == [two[-8:], one[-8:]]
         assert shown[one[-8:]] == "the first one\\x1b[1m"
-        assert re.fullmatch(r"changed 20\d\d-\d\d-\d\d \d\d:\d\d", shown[two[-8:]])
+        assert re.fullmatch(r"changed 20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ", shown[two[-8:]])
         assert list(offered(f"cbx box show {one[-8:-4]}")) == [one[-8:]]
         assert set(offered(f"cbx render --box {one[:6]}")) == {one, two}
 

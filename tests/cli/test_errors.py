@@ -453,7 +453,7 @@ TABLE = [
         quiet_as_text=True,
     ),
     Row(
-        errors.Busy,
+        errors.ChatBusy,
         a_chat_with_a_run,
         ("chat", "run", "web-chat-1", "--exec", "true", "--no-wait"),
         6,

@@ -43,9 +43,9 @@ def read(documents: Documents) -> list[Any]:
 
 
 @settings(deadline=None)
-@given(value=values, window=windows, indent=st.sampled_from([None, 1]), ascii=st.booleans())
-def test_one_document(value: Any, window: int, indent: int | None, ascii: bool) -> None:
-    text = json.dumps(value, indent=indent, ensure_ascii=ascii)
+@given(value=values, window=windows, indent=st.sampled_from([None, 1]), escaped=st.booleans())
+def test_one_document(value: Any, window: int, indent: int | None, escaped: bool) -> None:
+    text = json.dumps(value, indent=indent, ensure_ascii=escaped)
     documents = documents_in(f" {text}\n\n", window=window)
     assert read(documents) == [exact_json.read(text)]
     assert read(documents) == [exact_json.read(text)]

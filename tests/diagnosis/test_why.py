@@ -12,6 +12,7 @@ from cardbox_cli.diagnosis import chains
 from cardbox_cli.diagnosis.registry import rules
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.model.cards import draft_card
+from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.tables import OWN_EXECUTION
@@ -393,7 +394,7 @@ def test_what_is_finished_is_not_read(world: World) -> None:
     with Explaining.connect(world.runtime.database.target) as database:
         assert isinstance(database, Explaining)
         database.plans = {}
-        survey = Diagnoser(database, "p", world.runtime.settings).survey()
+        survey = Diagnoser(database, "p", world.runtime.settings, HANDLERS).survey()
     assert [each.turn for each in survey.problems] == [turn]
     assert survey.looked_at == 1
     large = {"agent_inbox", "execution_edges", "turns", "agent_steps", "cards", "card_boxes"}
@@ -410,7 +411,7 @@ def test_the_database_is_asked_by_one_statement_for_all_turns(world: World, data
         with Explaining.connect(world.runtime.database.target) as counting:
             assert isinstance(counting, Explaining)
             counting.plans = {}
-            Diagnoser(counting, "p", world.runtime.settings).survey()
+            Diagnoser(counting, "p", world.runtime.settings, HANDLERS).survey()
             return len(counting.plans)
 
     world.ask()

@@ -14,6 +14,7 @@ from cardbox_cli.execution.notifications.notifier import Wakeup
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
+from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
@@ -55,7 +56,7 @@ def runtime(database: Database, heard: Heard) -> Runtime:
     )
     for agent_id in ("clerk", "scribe"):
         provision(database, PROJECT, AgentRequest(agent_id=agent_id, profile_name="clerk"))
-    return Runtime(database, PROJECT, settings=Settings(), notify=heard.wakeups.append)
+    return Runtime(database, PROJECT, settings=Settings(), notify=heard.wakeups.append, handlers=HANDLERS)
 
 
 @pytest.fixture

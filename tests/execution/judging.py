@@ -74,7 +74,8 @@ def _check_boxes(database: Database, fleet: Fleet) -> None:
         cards = _cards(database, project, box_id)
         assert len({card_id for _, card_id, _ in cards}) == len(cards)
         left = [
-            (turn, [type for *_, type in of_turn]) for turn, of_turn in groupby(cards, lambda card: card[0])
+            (turn, [card_type for *_, card_type in of_turn])
+            for turn, of_turn in groupby(cards, lambda card: card[0])
         ]
         assert dict(left) == {turn: LEFT[fleet.asked[turn].kind] for turn in turns}
         assert len(left) == len(turns)

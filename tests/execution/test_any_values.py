@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
-from cardbox_cli.model.moments import EARLIEST, LATEST, unbounded
+from cardbox_cli.limits import EARLIEST, LATEST
 from cardbox_cli.store.connection.database import Database, jsonb
+from cardbox_cli.text import unbounded
 from tests import jsonb_values
 from tests.conftest import PROJECT, TABLES, Cbx
 from tests.execution.fixtures import Asked

@@ -12,14 +12,14 @@ import psycopg
 import pytest
 
 from cardbox_cli.errors import Conflict, NotFound
-from cardbox_cli.execution import handlers
 from cardbox_cli.execution.dispatch.request import DispatchResult
-from cardbox_cli.execution.handlers import Awaiting, Ending, Handler, find_handler
+from cardbox_cli.execution.handlers import Awaiting, Ending, Handler
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.runs.runner import Outcome
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.identity import INTERNAL_TOOLS, HandlerTool
+from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.store.roster import AgentFilter
 from cardbox_cli.store.tools import ToolStore
 from tests.conftest import PROJECT, Cbx
@@ -314,12 +314,12 @@ def test_what_is_stored_of_a_request_is_what_was_sent(
 
 def test_own_handlers_are_those_whose_names_no_tool_can_have() -> None:
     # A tool of this name that somebody registered stays one where no profile names the handler.
-    assert set(handlers.own_handlers()) - INTERNAL_TOOLS == {"submit_result"}
-    for handler in handlers.own_handlers().values():
+    assert set(HANDLERS.own) - INTERNAL_TOOLS == {"submit_result"}
+    for handler in HANDLERS.own.values():
         assert handler.parameters["additionalProperties"] is False
         assert isinstance(handler.tool(), HandlerTool)
     with pytest.raises(NotFound, match="did you mean 'ask_expert'"):
-        find_handler("ask_experts")
+        HANDLERS.find("ask_experts")
 
 
 # --- handlers of others
@@ -366,14 +366,10 @@ ODD = Handler(name="odd", description="Odd.", parameters={"type": "object", "pro
 @pytest.fixture
 def odd(monkeypatch: pytest.MonkeyPatch, add_profile: AddProfile, runtime: Runtime) -> None:
     """The handler `odd` is installed, and the clerk may call it."""
-    known = {**handlers.own_handlers(), "odd": ODD}
-    find_handler.cache_clear()
-    monkeypatch.setattr(handlers, "own_handlers", lambda: known)
+    monkeypatch.setitem(HANDLERS.own, "odd", ODD)
     add_profile("clerk", allowed_internal_tools=["odd"])
     box_id = runtime.database.connection.execute("SELECT profile_box_id FROM resource.profiles").fetchone()
     runtime.database.connection.execute("UPDATE resource.project_agents SET profile_box_id = %s", box_id)
-    yield
-    find_handler.cache_clear()
 
 
 FAILING = [

@@ -1,12 +1,12 @@
 """Finding handlers: those of cbx, those of packages, and packages that are broken."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cardbox_cli.errors import InvalidInput, NotFound
-from cardbox_cli.execution.handlers import find_handler, handler_names, handler_tools, installed
+from cardbox_cli.execution.handlers import Handlers
+from cardbox_cli.orchestration.handlers import own_handlers
 
 MODULE = """
 from cardbox_cli.execution.handlers import Handler
@@ -22,7 +22,7 @@ unfit = Handler(name="unfit", description="", parameters=SCHEMA, function=print,
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package whose handlers are good and bad."""
     (tmp_path / "some_handlers.py").write_text(MODULE)
     info = tmp_path / "some_handlers-1.dist-info"
@@ -34,37 +34,38 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     lines = [*(f"{name} = some_handlers:{name}" for name in names), "leaving = leaving_handlers:leaving"]
     (info / "entry_points.txt").write_text("\n".join(["[cardbox_cli.handlers]", *lines]))
     monkeypatch.syspath_prepend(tmp_path)
-    find_handler.cache_clear()
-    installed.cache_clear()
-    yield
-    find_handler.cache_clear()
-    installed.cache_clear()
+
+
+@pytest.fixture
+def handlers() -> Handlers:
+    """All handlers, looked for again."""
+    return Handlers(own_handlers)
 
 
 @pytest.mark.usefixtures("package")
-def test_one_of_a_package_is_found_and_shown_as_it_is_stored() -> None:
-    [tool] = handler_tools(["good"])
+def test_one_of_a_package_is_found_and_shown_as_it_is_stored(handlers: Handlers) -> None:
+    [tool] = handlers.tools(["good"])
     assert (tool.tool_name, tool.description) == ("good", "Good.")
     assert list(tool.parameters["properties"]) == ["b", "aa"]
-    assert "good" in handler_names()
+    assert "good" in handlers.names
 
 
 @pytest.mark.usefixtures("package")
-def test_those_of_cbx_cannot_be_replaced() -> None:
-    assert find_handler("ask_expert").function.__module__.startswith("cardbox_cli.")
+def test_those_of_cbx_cannot_be_replaced(handlers: Handlers) -> None:
+    assert handlers.find("ask_expert").function.__module__.startswith("cardbox_cli.")
 
 
 @pytest.mark.usefixtures("package")
-def test_one_that_cannot_fit_itself_to_what_is_asked_is_not_offered() -> None:
-    assert handler_tools(["unfit", "good"]) == handler_tools(["good"])
+def test_one_that_cannot_fit_itself_to_what_is_asked_is_not_offered(handlers: Handlers) -> None:
+    assert handlers.tools(["unfit", "good"]) == handlers.tools(["good"])
 
 
 @pytest.mark.usefixtures("package")
-def test_one_whose_module_leaves_is_broken() -> None:
+def test_one_whose_module_leaves_is_broken(handlers: Handlers) -> None:
     with pytest.raises(
         InvalidInput, match="the handler 'leaving' of 'leaving_handlers:leaving' cannot be used: bye"
     ):
-        find_handler("leaving")
+        handlers.find("leaving")
 
 
 @pytest.mark.usefixtures("package")
@@ -79,17 +80,17 @@ def test_one_whose_module_leaves_is_broken() -> None:
         ("no_json", "its description and parameters[1].required: is a set, which is no JSON value"),
     ],
 )
-def test_a_broken_one_is_not_offered_and_says_what_is_wrong(name: str, why: str) -> None:
-    assert handler_tools([name, "good"]) == handler_tools(["good"])
+def test_a_broken_one_is_not_offered_and_says_what_is_wrong(name: str, why: str, handlers: Handlers) -> None:
+    assert handlers.tools([name, "good"]) == handlers.tools(["good"])
     with pytest.raises(InvalidInput) as caught:
-        find_handler(name)
+        handlers.find(name)
     assert caught.value.message.startswith(f"the handler {name!r} of 'some_handlers:{name}' cannot be used: ")
     assert why in caught.value.message
 
 
-def test_an_unknown_one_is_told_with_those_that_there_are() -> None:
+def test_an_unknown_one_is_told_with_those_that_there_are(handlers: Handlers) -> None:
     with pytest.raises(
         NotFound, match="no handler 'delegate_asinc'; did you mean 'delegate_async'"
     ) as caught:
-        find_handler("delegate_asinc")
+        handlers.find("delegate_asinc")
     assert "ask_expert" in (caught.value.hint or "")

@@ -12,6 +12,7 @@ from cardbox_cli.execution.requests.source import read_context
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.runs.runner import Outcome
 from cardbox_cli.model.cards import card_text
+from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.store.views.turns import TurnViews
 from tests.conftest import PROJECT, Cbx
 from tests.orchestration.conftest import says
@@ -112,7 +113,7 @@ def test_another_profile_is_the_one_that_is_seen(
     add_profile("terse", system_prompt="Be terse.")
     made = cbx("turn", "fork", done, "--at", "2", "--profile", "terse", "-o", "id")
     turn = TurnViews(runtime.database, PROJECT).get(made.out.strip())
-    context = read_context(runtime.database, PROJECT, turn.agent_turn_id, turn)
+    context = read_context(runtime.database, PROJECT, turn.agent_turn_id, turn, handlers=HANDLERS)
     cards = [slot.card for slot in context.boxes.profile.slots if slot.card is not None]
     assert "Be terse." in card_text(cards[0].content)
     assert len(context.boxes.own) == 3

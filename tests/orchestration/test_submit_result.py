@@ -12,6 +12,7 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.runs.runner import Outcome
 from cardbox_cli.model.cards import Card, draft_card
 from cardbox_cli.model.content import FieldSchema, FieldsSchemaContent, JsonContent, ToolResultContent
+from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.store.roster import AgentFilter
 from cardbox_cli.store.views.turns import TurnViews
 from tests.conftest import PROJECT, Cbx
@@ -141,7 +142,7 @@ def test_beside_other_calls_nothing_is_called(
 
 def test_the_model_is_told_what_is_asked_for(runtime: Runtime, asked: Ask) -> None:
     found = TurnViews(runtime.database, PROJECT).get(asked())
-    [tool] = read_context(runtime.database, PROJECT, found.agent_turn_id, found).tools
+    [tool] = read_context(runtime.database, PROJECT, found.agent_turn_id, found, handlers=HANDLERS).tools
     fields = tool.parameters["properties"]["fields"]
     assert fields["description"].endswith("Asked for: total: The sum.; due")
 

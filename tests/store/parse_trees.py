@@ -70,7 +70,7 @@ class Server:
         self._outputs = {oid: self._functions.get(function) for oid, _, function, _ in types}
         self._times = {oid for oid, *_, category in types if category == "D"}
         self._clocks = {
-            oid: name for oid, name, taken, type in changing if taken == "0" and type in self._times
+            oid: name for oid, name, taken, answer in changing if taken == "0" and answer in self._times
         }
         connection.execute(
             "SET debug_print_parse = on; SET debug_pretty_print = off; SET client_min_messages = log"

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from cardbox_cli.errors import AmbiguousId
-from cardbox_cli.store.box_reads import BoxFilter
-from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.boxes import BoxFilter, BoxStore
 from cardbox_cli.store.card_search import index_text
 from cardbox_cli.store.cards import CardFilter, CardStore
 from cardbox_cli.store.connection.database import Database

@@ -13,9 +13,9 @@ from msgspec import UNSET
 
 from cardbox_cli.chat.layout.names import MOST_FILES
 from cardbox_cli.chat.layout.records import Line, Message, Unfit, milliseconds
+from cardbox_cli.limits import EARLIEST
 from cardbox_cli.model.cards import IMPORTER, Card, CardDraft, card_text
 from cardbox_cli.model.chats import ROLES, entry_draft, key_parts, said_at, told_of
-from cardbox_cli.model.moments import EARLIEST
 
 # The key in the metadata of a card that was a line of a file.
 LAYOUT = "layout"

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from cardbox_cli.limits import EARLIEST, LATEST
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.moments import EARLIEST, LATEST
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _Kind = TypeVar("_Kind", bound=msgspec.Struct)

@@ -23,9 +23,9 @@ from cardbox_cli.execution.requests.request import (
 from cardbox_cli.model.chats import ChatRun
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.identity import Tool
-from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.tools import ToolStore
+from cardbox_cli.text import argument
 
 # What stands in the place of the id of a run that has not begun.
 _NO_RUN = "run_…"

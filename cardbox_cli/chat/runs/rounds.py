@@ -24,7 +24,7 @@ from cardbox_cli.chat.runs.requests import (
     written,
 )
 from cardbox_cli.chat.transcript import unanswered
-from cardbox_cli.errors import Busy, CbxError
+from cardbox_cli.errors import CbxError, ChatBusy
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.chats import Chat, ChatFence, ChatRun, Entry, RunStatus, entry_draft
 from cardbox_cli.model.execution.turns import COMPLETED, FAILED, new_id
@@ -37,7 +37,7 @@ def take(
 ) -> ChatRun | None:
     """Begin a run that answers the newest unanswered message of the chat; None where all are answered.
 
-    A run whose lease has expired is ended first. Raises NotFound, and Busy while another has the chat.
+    A run whose lease has expired is ended first. Raises NotFound, and ChatBusy while another has the chat.
     """
     with room.transaction():
         chat = room.chats.lock(chat_key)
@@ -53,8 +53,8 @@ def take(
         return run
 
 
-def _busy(chat: Chat, now: datetime) -> Busy:
-    return Busy(
+def _busy(chat: Chat, now: datetime) -> ChatBusy:
+    return ChatBusy(
         f"chat {chat.chat_key!r} is busy: {chat.holder(now)}",
         hint="without --no-wait the next run waits for it, and takes over once its lease has ended",
         details={"chat_key": chat.chat_key, "run_id": chat.run_id, "owner": chat.owner},

@@ -19,7 +19,7 @@ from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.runs.ledger import ChatLedger
 from cardbox_cli.chat.runs.rounds import end, take
 from cardbox_cli.chat.transcript import unanswered
-from cardbox_cli.errors import Busy, CbxError, NotFound
+from cardbox_cli.errors import CbxError, ChatBusy, NotFound
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.connections import Connection, Connections
@@ -27,7 +27,7 @@ from cardbox_cli.execution.worker.runs.runner import CancellationToken, Outcome,
 from cardbox_cli.execution.worker.trouble import Once
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.chats import ChatRun, RunStatus
-from cardbox_cli.model.text.command_lines import argument
+from cardbox_cli.text import argument
 
 _T = TypeVar("_T")
 
@@ -81,7 +81,7 @@ class ChatRunner:
     def answer(self, chat_key: str, *, wait: bool = True) -> Answered:
         """Answer the newest unanswered message of a chat; where another run has it, wait for that.
 
-        Raises NotFound where nothing is unanswered, Busy without `wait`, KeyboardInterrupt where it was
+        Raises NotFound where nothing is unanswered, ChatBusy without `wait`, KeyboardInterrupt where it was
         cancelled while it waited, DatabaseUnavailable where the database refuses to let a run begin.
         """
         with self._connections.own(self._cancellation.cancelled.is_set) as connection:
@@ -104,7 +104,7 @@ class ChatRunner:
         while True:
             try:
                 return self._attempt(connection, begin, insist=False)
-            except Busy as busy:
+            except ChatBusy as busy:
                 if not wait:
                     raise
                 if waits_for != busy.details["run_id"]:

@@ -4,7 +4,7 @@ what corrected the user's message. Pure."""
 from collections.abc import Iterable, Sequence
 
 from cardbox_cli.model.chats import Entry, key_parts
-from cardbox_cli.model.text.visible_text import indented
+from cardbox_cli.text import indented
 
 _FURTHER = "  "
 _CORRECTED = "[Corrections: the user sent this in the meantime]"

@@ -15,7 +15,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.reports.batches import await_batch, print_batch, print_plan
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
@@ -72,7 +72,7 @@ def command(
         if dry_run:
             print_plan(asked, created.batch)
         elif wait:
-            announce(f"batch {created.batch.batch_id}: {count(created.batch.task_count, 'task')}")
+            announce(f"batch {created.batch.batch_id}: {format_count(created.batch.task_count, 'task')}")
             await_batch(run, created.batch.batch_id, timeout=timeout, joined=join_box)
         else:
             _print(run, created)

@@ -30,9 +30,9 @@ from cardbox_cli.errors import UsageError
 from cardbox_cli.model.card_words import preview
 from cardbox_cli.model.cards import OPERATOR, Card, CardDraft
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.quantities import token_count
 from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 from cardbox_cli.packing.plan import PlannedCard
+from cardbox_cli.text import format_tokens
 
 if TYPE_CHECKING:
     from cardbox_cli.context.mending.fit import Fitted
@@ -148,11 +148,12 @@ def _fit(database: "Database", entries: "list[RequestEntry]", *, budget: fitting
     from cardbox_cli.context.mending.fit import fit
     from cardbox_cli.execution.requests.request import present_cards
     from cardbox_cli.execution.requests.source import offered_definitions
+    from cardbox_cli.orchestration.handlers import HANDLERS
 
     encode = encoder_of(provider_for(entries))
     composed = request_of(entries, encode=encode)
     cards = present_cards(entry.slot for entry in entries)
-    tools = offered_definitions(database, session().project_id, cards, cards)
+    tools = offered_definitions(database, session().project_id, cards, cards, HANDLERS)
     request = msgspec.structs.replace(composed, tools=tools)
     return fit(request, budget.most, budget.strategy, encode=encode, author_id=OPERATOR)
 
@@ -208,7 +209,7 @@ def _line(place: PlannedCard, seen: _Seen) -> dict[str, Any]:
 
 def _print_text(packed: "Packed", seen: _Seen) -> None:
     places = packed.plan.cards
-    tokens = token_count(seen.tokens, exact=seen.tokenizer.exact)
+    tokens = format_tokens(seen.tokens, exact=seen.tokenizer.exact)
     output.facts(
         ("context box", packed.context_box_id or "(dry run: nothing was written)"),
         ("profile", f"{packed.profile_name}  {packed.profile_box_id}"),
@@ -246,7 +247,7 @@ def _columns(packed: "Packed", seen: _Seen) -> Sequence[Column]:
         return short_id(place.card_id) if is_written else "(new)"
 
     def tokens(card: Card | CardDraft) -> str:
-        return token_count(card_tokens(card, seen.tokenizer), exact=seen.tokenizer.exact)
+        return format_tokens(card_tokens(card, seen.tokenizer), exact=seen.tokenizer.exact)
 
     return (
         Column("#", lambda numbered: str(numbered[0]), right=True),

@@ -13,9 +13,8 @@ from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below
 from cardbox_cli.cli.terminal.tables.shown import Shown
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, UsageError
-from cardbox_cli.model.text.escaping import flat, spelled
-from cardbox_cli.model.text.quantities import count, time
 from cardbox_cli.settings import settings_from
+from cardbox_cli.text import flat, format_count, format_time, spelled
 
 if TYPE_CHECKING:
     from cardbox_cli.diagnosis.answers import ProblemAnswer
@@ -56,12 +55,13 @@ def command(
     if sum((turn is not None, agent is not None, all_)) > 1:
         raise UsageError("name one turn, or --agent, or --all", hint="`cbx turn list` shows the turns")
     from cardbox_cli.diagnosis.diagnose import Diagnoser
+    from cardbox_cli.orchestration.handlers import HANDLERS
     from cardbox_cli.store.projects import require_known
 
     with session().database() as database:
         for note in lag_note(database):
             announce(note)
-        diagnoser = Diagnoser(database, session().project_id, settings_from())
+        diagnoser = Diagnoser(database, session().project_id, settings_from(), HANDLERS)
         if all_:
             survey = diagnoser.survey()
             if not (survey.problems or survey.looked_at):
@@ -94,13 +94,15 @@ def _survey(survey: "Survey") -> None:
         empty="nothing is stuck",
     )
     announce(
-        f"{count(survey.active, 'agent')} at a turn, {count(survey.queued, 'turn')} queued,"
+        f"{format_count(survey.active, 'agent')} at a turn, {format_count(survey.queued, 'turn')} queued,"
         f" {survey.looked_at} looked at"
         if survey.could_read
         else "nothing was looked at: a table cannot be read"
     )
     if survey.problems:
-        raise Findings(f"{count(len(survey.problems), 'turn')} not well", hint="`cbx why TURN` explains one")
+        raise Findings(
+            f"{format_count(len(survey.problems), 'turn')} not well", hint="`cbx why TURN` explains one"
+        )
 
 
 def _agent(problem: "ProblemAnswer") -> str:
@@ -133,7 +135,7 @@ def _page(diagnosis: "Diagnosis") -> None:
     print_below(_EVIDENCE, diagnosis.evidence)
     output.print_text()
     fix = fix_line(diagnosis.fix, session().project_option)
-    output.facts(("next", diagnosis.next_actor), ("by", time(diagnosis.due_at)), ("fix", fix))
+    output.facts(("next", diagnosis.next_actor), ("by", format_time(diagnosis.due_at)), ("fix", fix))
     if diagnosis.also:
         output.print_lines(["", "also seen", *(f"  {seen.rule}: {seen.proves}" for seen in diagnosis.also)])
 

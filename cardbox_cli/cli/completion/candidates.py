@@ -17,8 +17,7 @@ from click.shell_completion import CompletionItem, ShellComplete, split_arg_stri
 from cardbox_cli.cli.parameters.types import FILES
 from cardbox_cli.cli.root import COMPLETING, root
 from cardbox_cli.cli.session import ProcessContext, Session
-from cardbox_cli.model.text.escaping import one_line
-from cardbox_cli.model.text.visible_text import is_visible
+from cardbox_cli.text import is_visible, one_line
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database

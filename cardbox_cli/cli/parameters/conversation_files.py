@@ -8,7 +8,7 @@ from cardbox_cli.cli.parameters.inputs import path_text
 from cardbox_cli.cli.parameters.large_files import files_in
 from cardbox_cli.cli.session import announce
 from cardbox_cli.errors import CbxError, Conflict, InvalidInput, NotFound
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.conversations.drafting import LeftOut
@@ -75,4 +75,6 @@ def tell_left_out(left_out: "LeftOut", lead: str) -> None:
     if left_out.number:
         where = left_out.first if left_out.number == 1 else f"the first at {left_out.first}"
         joint = ": " if left_out.number == 1 else ", "
-        announce(f"{lead}{count(left_out.number, 'conversation')} without a message left out{joint}{where}")
+        announce(
+            f"{lead}{format_count(left_out.number, 'conversation')} without a message left out{joint}{where}"
+        )

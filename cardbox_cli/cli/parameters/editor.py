@@ -19,9 +19,9 @@ from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.session import Session, announce, session
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.ids import hash_ids
-from cardbox_cli.model.text.command_lines import command_line, quoted
 from cardbox_cli.settings import EDITOR, TERM
 from cardbox_cli.store.connection.target import has_password, hide_password
+from cardbox_cli.text import command_line, quoted
 
 if TYPE_CHECKING:
     from cardbox_cli.model.boxes import Box

@@ -8,7 +8,7 @@ from cardbox_cli.cli.parameters.options import MOST
 from cardbox_cli.cli.parameters.types import STRATEGY
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.quantities import count, token_count
+from cardbox_cli.text import format_count, format_tokens
 
 if TYPE_CHECKING:
     from cardbox_cli.context.mending.fit import Fitted, Strategy
@@ -58,11 +58,11 @@ def notes(fitted: "Fitted") -> list[str]:
     gone = [change.card_id for change in fitted.changes if change.kind == "dropped"]
     noted = [change.card_id for change in fitted.changes if change.kind == "rewritten"]
     went = [
-        f"{count(len(ids), 'card')} {what} ({_some(ids)})"
+        f"{format_count(len(ids), 'card')} {what} ({_some(ids)})"
         for ids, what in ((gone, "left out"), (noted, "became a note" if len(noted) == 1 else "became notes"))
         if ids
     ]
-    before, after = (token_count(each, exact=fitted.exact) for each in (fitted.before, fitted.after))
+    before, after = (format_tokens(each, exact=fitted.exact) for each in (fitted.before, fitted.after))
     return [f"{after} tokens instead of {before}: {', '.join(went)}"]
 
 

@@ -18,7 +18,7 @@ from cardbox_cli.errors import InvalidInput, NotFound, UsageError
 from cardbox_cli.files import open_to_read, replacing
 from cardbox_cli.limits import INPUT_SIZE
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.text.escaping import printable, spelled
+from cardbox_cli.text import printable, spelled
 
 
 def read_text(path: str) -> str:

@@ -27,6 +27,7 @@ from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapsho
 from cardbox_cli.execution.requests.steps import TurnRequests, turn_of_agent
 from cardbox_cli.model.card_types import RESULT_FIELDS
 from cardbox_cli.model.execution.turns import Step
+from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
@@ -154,7 +155,9 @@ class Requests:
     def _tools(self, profile: Source, entries: Iterable[RequestEntry]) -> list[dict[str, Any]]:
         """What a worker would offer beside this profile."""
         context = present_cards(entry.slot for entry in entries)
-        return offered_definitions(self._database, self._project_id, present_cards(profile.slots), context)
+        return offered_definitions(
+            self._database, self._project_id, present_cards(profile.slots), context, HANDLERS
+        )
 
     def turn(self, given: str | None, agent: str | None = None) -> TurnRequests | None:
         """The turn that is named, or that of an agent, which is then announced; None where neither is."""
@@ -164,10 +167,10 @@ class Requests:
             return None
         found = turn_of_agent(self._turns, agent)
         announce(f"note: agent {agent!r}: turn {found.agent_turn_id}, {found.status}")
-        return TurnRequests(self._database, self._project_id, found)
+        return TurnRequests(self._database, self._project_id, found, HANDLERS)
 
     def _steps_of(self, turn_id: str) -> TurnRequests:
-        return TurnRequests(self._database, self._project_id, self._turns.get(turn_id))
+        return TurnRequests(self._database, self._project_id, self._turns.get(turn_id), HANDLERS)
 
     def chat(self, given: str) -> RecordedRequests:
         """The chat of this key."""

@@ -61,7 +61,7 @@ class OneOf(Completed):
         """The word. Raises UsageError for one that is none of them."""
         known = tuple(self._words())
         if self._what is not None and value not in known:
-            from cardbox_cli.model.handwritten.wording import did_you_mean
+            from cardbox_cli.text import did_you_mean
 
             option = _typed_name(param, ctx) if param else ""
             raise UsageError(
@@ -129,9 +129,9 @@ _agents, _profiles = _stored("agent_ids", narrowed=True), _stored("profile_names
 
 
 def _handlers(*_: object) -> Pairs:
-    from cardbox_cli.execution.handlers import handler_names
+    from cardbox_cli.orchestration.handlers import HANDLERS
 
-    return ((name, "") for name in handler_names())
+    return ((name, "") for name in HANDLERS.names)
 
 
 def _card_types(*_: object) -> Pairs:

@@ -14,8 +14,8 @@ from typing import Protocol
 
 from click.shell_completion import CompletionItem
 
-from cardbox_cli.model.text.escaping import one_line
 from cardbox_cli.store.connection.target import may_hold_password
+from cardbox_cli.text import one_line
 
 REMEMBERED = 2000
 

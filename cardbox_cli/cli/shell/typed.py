@@ -12,8 +12,7 @@ from cardbox_cli.cli.completion.candidates import Offers, offers, words_of
 from cardbox_cli.cli.parameters.types import FILES
 from cardbox_cli.cli.shell.lines import LEAVE, USE, Shell
 from cardbox_cli.cli.shell.prompt import Matches
-from cardbox_cli.model.text.escaping import one_line
-from cardbox_cli.model.text.visible_text import is_visible
+from cardbox_cli.text import is_visible, one_line
 
 
 class TypedShell:

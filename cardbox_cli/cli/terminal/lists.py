@@ -13,7 +13,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.shown import Shown
 from cardbox_cli.cli.terminal.watch import follow, keep_showing
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database
@@ -54,7 +54,7 @@ def none_of(what: str, *, narrowed: bool) -> str:
 
 def looked_into(latest: int) -> str:
     """What to say where a project has more boxes than were looked into."""
-    return f"looked into the {count(latest, 'box')} that changed last; --latest 0 looks into all"
+    return f"looked into the {format_count(latest, 'box')} that changed last; --latest 0 looks into all"
 
 
 def nothing_here(database: "Database", what: str, hint: str) -> str:

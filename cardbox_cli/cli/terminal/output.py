@@ -26,8 +26,7 @@ from cardbox_cli.cli.terminal.tables.layout import NOTHING, print_table
 from cardbox_cli.cli.terminal.tables.shown import Columns, Shown
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.text.escaping import flat, json_safe, printable
-from cardbox_cli.model.text.visible_text import breaks_line
+from cardbox_cli.text import breaks_line, flat, json_safe, printable
 
 
 def emit(value: Any, *, table: Callable[[], None], ids: Sequence[str] = ()) -> None:

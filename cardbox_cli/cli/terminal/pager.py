@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from io import TextIOBase
 from typing import TextIO
 
-from cardbox_cli.model.text.escaping import printable
 from cardbox_cli.settings import PAGER, TERM
+from cardbox_cli.text import printable
 
 # As git sets them where they are not set: quit if it fits, colours, no clearing of the screen.
 _HABITS = {"LESS": "FRX", "LV": "-c"}

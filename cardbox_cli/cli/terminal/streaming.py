@@ -4,7 +4,7 @@ import codecs
 import re
 import sys
 
-from cardbox_cli.model.text.escaping import printable
+from cardbox_cli.text import printable
 
 # What a JSON answer or a stream of events begins with.
 _NO_TEXT = re.compile(r"[{\[]|event:|data:")

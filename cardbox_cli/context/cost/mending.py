@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from cardbox_cli.model.text.command_lines import argument, quoted
+from cardbox_cli.text import argument, quoted
 
 # The strategies of `cbx render --fit`.
 GoesFirst = Literal["oldest", "largest-results", "duplicates"]

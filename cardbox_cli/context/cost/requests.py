@@ -9,7 +9,7 @@ from cardbox_cli.context.cost.subject import Subject
 from cardbox_cli.model.cards import SYSTEM_ROLES
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.layers import CHECKPOINT
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count
 
 RULES = CostRules()
 
@@ -64,8 +64,8 @@ def _broken(subject: Subject) -> Iterator[Hit]:
         yield _lost(
             subject,
             begun,
-            f"{count(len(begun), 'run')} of the chat did not go on from the one before: a chat's requests "
-            "begin with the id of the run",
+            f"{format_count(len(begun), 'run')} of the chat did not go on from the one before: "
+            "a chat's requests begin with the id of the run",
             remedy="nothing of the chat changes that: its prompt, persona and memory are read anew for each "
             "run; `cbx chat new` leaves less to be read",
         )

@@ -60,7 +60,7 @@ class Rules:
     def _entering(
         self,
         severity: Severity,
-        id: str,
+        rule_id: str,
         *,
         logged: Severity | None = None,
         yields: bool = False,
@@ -68,7 +68,7 @@ class Rules:
     ) -> Callable[[Find], Find]:
         def enter(find: Find) -> Find:
             known = {"finds": " ".join((find.__doc__ or "").split()), "source": self._source, **named}
-            rule = LintRule(id=id, severity=severity, find=find, logged=logged, yields=yields, **known)
+            rule = LintRule(id=rule_id, severity=severity, find=find, logged=logged, yields=yields, **known)
             self._rules.append(rule)
             return find
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.tool_calls import arguments_of
-from cardbox_cli.model.handwritten.wording import json_kind
+from cardbox_cli.text import json_kind
 
 TOO_DEEP = "nested too deeply"
 _decode = msgspec.json.Decoder().decode

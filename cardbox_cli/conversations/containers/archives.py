@@ -13,7 +13,7 @@ from typing import IO, BinaryIO, NamedTuple, cast
 from cardbox_cli.conversations.containers import zstandard
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.limits import PIPE_SIZE
-from cardbox_cli.model.handwritten.wording import shown
+from cardbox_cli.text import shown
 
 _ZIP = b"PK\x03\x04"
 _HEADERS = ("header.json", "_journal/start.json")

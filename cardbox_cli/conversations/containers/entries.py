@@ -22,7 +22,7 @@ from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model.card_types import SESSION_EVENT
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.content import JsonContent
-from cardbox_cli.model.handwritten.wording import json_kind
+from cardbox_cli.text import json_kind
 
 _Block = dict[str, Any]
 

@@ -21,7 +21,7 @@ from cardbox_cli.conversations.files import is_list
 from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
-from cardbox_cli.model.handwritten.wording import json_kind
+from cardbox_cli.text import json_kind
 
 NAME = "openhands"
 # What the first version's agents and environments do that the model is not told. What a recall found it is

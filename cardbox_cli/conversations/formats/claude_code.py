@@ -26,7 +26,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import SESSION_EVENT
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.content import JsonContent
-from cardbox_cli.model.handwritten.wording import json_kind
+from cardbox_cli.text import json_kind
 
 NAME = "claude-code"
 # What a session often begins with, before a line that names it.

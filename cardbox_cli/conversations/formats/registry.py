@@ -5,7 +5,7 @@ Each provider's messages are a format, by the provider's record; a line for any 
 
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, provider_named
 
@@ -17,22 +17,30 @@ if TYPE_CHECKING:
     from cardbox_cli.conversations.recognition import Recognised
     from cardbox_cli.model.cards import Card
 
-# The formats that are no provider's messages, and the module whose FORMAT each is.
+
+class OtherFormat(NamedTuple):
+    """A format that is not the messages of a provider: the module whose `FORMAT` it is.
+
+    A box cannot be exported to one that is `read_only`.
+    """
+
+    module: str
+    read_only: bool = True
+
+
 OTHERS = {
-    "codex": "cardbox_cli.conversations.containers.codex",
-    "inspect": "cardbox_cli.conversations.containers.inspect_logs",
-    "letta": "cardbox_cli.conversations.containers.letta",
-    "openhands": "cardbox_cli.conversations.containers.openhands",
-    "pi": "cardbox_cli.conversations.containers.pi",
-    "swe-agent": "cardbox_cli.conversations.containers.swe_agent",
-    "claude-code": "cardbox_cli.conversations.formats.claude_code",
-    "langchain": "cardbox_cli.conversations.formats.langchain",
-    "sharegpt": "cardbox_cli.conversations.formats.sharegpt",
-    "otel": "cardbox_cli.conversations.formats.otel",
-    "http": "cardbox_cli.conversations.formats.http_logs",
+    "codex": OtherFormat("cardbox_cli.conversations.containers.codex"),
+    "inspect": OtherFormat("cardbox_cli.conversations.containers.inspect_logs"),
+    "letta": OtherFormat("cardbox_cli.conversations.containers.letta"),
+    "openhands": OtherFormat("cardbox_cli.conversations.containers.openhands"),
+    "pi": OtherFormat("cardbox_cli.conversations.containers.pi"),
+    "swe-agent": OtherFormat("cardbox_cli.conversations.containers.swe_agent"),
+    "claude-code": OtherFormat("cardbox_cli.conversations.formats.claude_code", read_only=False),
+    "langchain": OtherFormat("cardbox_cli.conversations.formats.langchain", read_only=False),
+    "sharegpt": OtherFormat("cardbox_cli.conversations.formats.sharegpt"),
+    "otel": OtherFormat("cardbox_cli.conversations.formats.otel"),
+    "http": OtherFormat("cardbox_cli.conversations.formats.http_logs"),
 }
-# Those of them that are only read.
-READ_ONLY = ("codex", "inspect", "letta", "openhands", "pi", "swe-agent", "sharegpt", "otel", "http")
 
 
 def format_names() -> tuple[str, ...]:
@@ -44,7 +52,7 @@ def format_names() -> tuple[str, ...]:
 def format_named(name: str) -> "Format":
     """The format of this name, one of `format_names`."""
     if name in OTHERS:
-        other: Format = import_module(OTHERS[name]).FORMAT
+        other: Format = import_module(OTHERS[name].module).FORMAT
         return other
     from cardbox_cli.conversations.messages import messages_format
 
@@ -53,7 +61,7 @@ def format_named(name: str) -> "Format":
 
 def exported_names() -> tuple[str, ...]:
     """The names of the formats that a box can be exported to."""
-    return tuple(name for name in format_names() if name not in READ_ONLY)
+    return (*PROVIDERS, *(name for name, other in OTHERS.items() if not other.read_only))
 
 
 def exporter_named(name: str) -> "Callable[[Iterable[Card]], Iterator[str]]":

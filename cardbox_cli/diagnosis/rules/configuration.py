@@ -4,8 +4,7 @@ from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Proof, Remedy
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.diagnosis import LiveWorker
-from cardbox_cli.model.handwritten.wording import closest
-from cardbox_cli.model.text.command_lines import command_line, quoted
+from cardbox_cli.text import closest, command_line, quoted
 
 
 def _waits_in_vain(s: Snapshot) -> bool:

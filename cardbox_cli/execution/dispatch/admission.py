@@ -13,8 +13,8 @@ from cardbox_cli.model.execution.headers import Lineage, as_trace_id
 from cardbox_cli.model.execution.turns import IDLE, MAX_DEPTH
 from cardbox_cli.model.identity import ARCHIVED, PLATFORM
 from cardbox_cli.model.ids import as_box_id
-from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.packing.plan import target_profile_name
+from cardbox_cli.text import argument
 
 # The code of a request for an agent that there is not.
 NO_AGENT = "agent_not_found"

@@ -16,8 +16,8 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL
 from cardbox_cli.model.identity import PLATFORM
-from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.store.profiles import ProfileStore
+from cardbox_cli.text import argument
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):

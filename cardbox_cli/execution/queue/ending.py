@@ -7,11 +7,10 @@ the call that waits for it, and tells the followers. A turn that is ended from o
 
 from typing import Any
 
-from cardbox_cli.execution.following import Ended
 from cardbox_cli.execution.queue.deliverables import deliver, fallback
 from cardbox_cli.execution.queue.promotion import ended_before, promote_next
 from cardbox_cli.execution.queue.reports import report_end
-from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.runtime import Ended, Runtime
 from cardbox_cli.model.execution.ending import EndMove, decide_end
 from cardbox_cli.model.execution.turns import End, EndStatus, Fence, Head
 

@@ -9,11 +9,10 @@ holds the head.
 
 import msgspec
 
-from cardbox_cli.execution.following import Ended
 from cardbox_cli.execution.queue.deliverables import deliver, fallback
 from cardbox_cli.execution.queue.messages import CONTROL_KEYS, TURN
 from cardbox_cli.execution.queue.reports import report_end
-from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.runtime import Ended, Runtime
 from cardbox_cli.model.execution.dispatching import PromotionSituation
 from cardbox_cli.model.execution.headers import names_depth
 from cardbox_cli.model.execution.turns import End, EndStatus, Fence, InboxRow, TurnRecord

@@ -38,8 +38,8 @@ from cardbox_cli.model.execution.turns import (
     WaitingTool,
 )
 from cardbox_cli.model.ids import derived_id
-from cardbox_cli.model.text.shortened import shortened
 from cardbox_cli.store.execution.reports import ReportSituation
+from cardbox_cli.text import shortened
 
 # Whose cards timeouts are in the card-box protocol v1r4.
 _TIMED_OUT_BY = "worker.watchdog"

@@ -13,13 +13,12 @@ from typing import Literal
 import msgspec
 
 from cardbox_cli.errors import CardConflict, Conflict, InvalidInput, NotFound
-from cardbox_cli.execution.following import Follower
 from cardbox_cli.execution.queue.messages import is_report
 from cardbox_cli.execution.queue.promotion import promote_next
 from cardbox_cli.execution.queue.reports import report_timeouts
 from cardbox_cli.execution.queue.stopping import carried, give_back, kill, stop_turn
 from cardbox_cli.execution.recovery.lost_reports import report_lost
-from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.runtime import Follower, Runtime
 from cardbox_cli.model.execution.dispatching import ClaimedSituation
 from cardbox_cli.model.execution.turns import (
     OPEN,

@@ -14,10 +14,10 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.views.turn_page import TurnSummary, summary
 from cardbox_cli.model.execution.diagnosis import BoxFacts
 from cardbox_cli.model.execution.turns import CONSUMED, ERROR, SKIPPED, InboxRow
-from cardbox_cli.model.text.command_lines import argument, quoted
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.views.diagnosis import DiagnosisStore
 from cardbox_cli.store.views.turns import TurnViews
+from cardbox_cli.text import argument, quoted
 
 
 class Retried(msgspec.Struct, frozen=True, kw_only=True):

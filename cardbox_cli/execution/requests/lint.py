@@ -11,6 +11,7 @@ import msgspec
 from cardbox_cli.context.lint.check import lint, provider_for
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.request import ComposeOptions, profile_of
+from cardbox_cli.execution.handlers import Handlers
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
 from cardbox_cli.execution.requests.request import Source, TurnBoxes, present_cards, turn_request
 from cardbox_cli.execution.requests.source import known_tools
@@ -21,7 +22,11 @@ from cardbox_cli.store.projects import ProjectsStore
 
 
 def lint_turn(
-    database: Database, project_id: str, boxes: TurnBoxes, runtime_config: Mapping[str, Any]
+    database: Database,
+    project_id: str,
+    boxes: TurnBoxes,
+    runtime_config: Mapping[str, Any],
+    handlers: Handlers,
 ) -> list[LintFinding]:
     """What the provider of the turn's model would refuse, or a model stumble on, in its next request.
 
@@ -32,7 +37,7 @@ def lint_turn(
     model = wanted if isinstance(wanted, str) else None
     provider = provider_for(boxes.entries, model)
     profile = profile_of(present_cards(boxes.profile.slots))
-    tools = known_tools(database, project_id, profile, present_cards(boxes.context.slots))
+    tools = known_tools(database, project_id, profile, present_cards(boxes.context.slots), handlers)
     settings = ProjectsStore(database).settings(project_id)
     options = settled(ComposeOptions(model=model), settings)
     collector = collector_for(database, project_id, boxes.context.box_id, settings=settings)
@@ -60,7 +65,7 @@ def lint_turn_to_be(
         output=msgspec.structs.replace(output, slots=written),
         output_start=len(written),
     )
-    return lint_turn(runtime.database, runtime.project_id, boxes, runtime_config)
+    return lint_turn(runtime.database, runtime.project_id, boxes, runtime_config, runtime.handlers)
 
 
 def _output_start(runtime: Runtime, head: Head | None, output_box_id: str) -> int | None:

@@ -11,7 +11,7 @@ import msgspec
 
 from cardbox_cli.context.request import RequestEntry, profile_of
 from cardbox_cli.errors import NotFound
-from cardbox_cli.execution.handlers import handler_tools
+from cardbox_cli.execution.handlers import Handlers
 from cardbox_cli.execution.requests.request import (
     Source,
     TurnBoxes,
@@ -44,7 +44,7 @@ class TurnContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_context(
-    database: Database, project_id: str, agent_turn_id: str, *pointers: TurnRow | Step
+    database: Database, project_id: str, agent_turn_id: str, *pointers: TurnRow | Step, handlers: Handlers
 ) -> TurnContext:
     """What the turn has now, in the boxes that the first of `pointers` names which names one.
 
@@ -56,10 +56,12 @@ def read_context(
         "profile": _first(each.profile_box_id for each in pointers),
     }
     stored = ContextStore(database, project_id).read(agent_turn_id, boxes=boxes)
-    return context_of(stored, project_id, boxes)
+    return context_of(stored, project_id, boxes, handlers)
 
 
-def context_of(stored: StoredContext, project_id: str, named: Mapping[str, str | None]) -> TurnContext:
+def context_of(
+    stored: StoredContext, project_id: str, named: Mapping[str, str | None], handlers: Handlers
+) -> TurnContext:
     """What a turn has whose boxes are these, as it was read. Raises NotFound for a box that is gone."""
 
     def source(name: str) -> Source:
@@ -79,7 +81,7 @@ def context_of(stored: StoredContext, project_id: str, named: Mapping[str, str |
         output_start=len(output.slots) if start is None else start,
     )
     profile = profile_of(present_cards(profile_source.slots))
-    tools = _with_handlers(stored.tools, profile, present_cards(context.slots))
+    tools = _with_handlers(handlers, stored.tools, profile, present_cards(context.slots))
     return TurnContext(
         boxes=boxes,
         tools=offered_tools(profile, tools),
@@ -88,28 +90,36 @@ def context_of(stored: StoredContext, project_id: str, named: Mapping[str, str |
 
 
 def known_tools(
-    database: Database, project_id: str, profile: Mapping[str, Any], context: Iterable[Card]
+    database: Database,
+    project_id: str,
+    profile: Mapping[str, Any],
+    context: Iterable[Card],
+    handlers: Handlers,
 ) -> list[Tool]:
     """The tools of the project, and the handlers that a profile allows, of which `offered_tools` chooses.
 
     `context` are the cards that say what result is asked for.
     """
     registered = ToolStore(database, project_id).all() if "resource.tools" in database.tables else []
-    return _with_handlers(registered, profile, context)
+    return _with_handlers(handlers, registered, profile, context)
 
 
 def offered_definitions(
-    database: Database, project_id: str, profile: Sequence[Card], context: Iterable[Card]
+    database: Database,
+    project_id: str,
+    profile: Sequence[Card],
+    context: Iterable[Card],
+    handlers: Handlers,
 ) -> list[dict[str, Any]]:
     """The tools that a worker would offer beside the cards of a profile's box, as they are sent."""
-    tools = known_tools(database, project_id, profile_of(profile), context)
+    tools = known_tools(database, project_id, profile_of(profile), context, handlers)
     return tool_definitions(profile, tools)
 
 
 def _with_handlers(
-    registered: Sequence[Tool], profile: Mapping[str, Any], context: Iterable[Card]
+    handlers: Handlers, registered: Sequence[Tool], profile: Mapping[str, Any], context: Iterable[Card]
 ) -> list[Tool]:
-    return [*registered, *handler_tools(allowed_handlers(profile), described_fields(context))]
+    return [*registered, *handlers.tools(allowed_handlers(profile), described_fields(context))]
 
 
 def read_source(boxes: BoxStore, box_id: str) -> Source:

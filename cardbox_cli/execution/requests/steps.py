@@ -10,17 +10,17 @@ import msgspec
 from cardbox_cli.context.collector import ContextCollector
 from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.errors import NotFound
+from cardbox_cli.execution.handlers import Handlers
 from cardbox_cli.execution.queue.messages import is_report
 from cardbox_cli.execution.requests.recorded import RecordedRequests, StepRequest
 from cardbox_cli.execution.requests.request import TurnBoxes, turn_request
-from cardbox_cli.execution.requests.source import read_context
+from cardbox_cli.execution.requests.source import TurnContext, read_context
 from cardbox_cli.execution.tool_calls import ended_by_last_calls, pending_calls
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.model.execution.turns import ACTIVE, OPEN, QUEUED, SUSPENDED, Step
 from cardbox_cli.model.ids import short_id, unique
-from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.execution.heads import HeadStore
@@ -28,6 +28,7 @@ from cardbox_cli.store.execution.inbox import InboxStore
 from cardbox_cli.store.execution.turns import TurnStore
 from cardbox_cli.store.roster import RosterStore
 from cardbox_cli.store.views.turns import TurnFilter, TurnRow, TurnViews
+from cardbox_cli.text import argument
 
 
 def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
@@ -59,7 +60,8 @@ class TurnRequests(RecordedRequests):
 
     noun = "turn"
 
-    def __init__(self, database: Database, project_id: str, turn: TurnRow) -> None:
+    def __init__(self, database: Database, project_id: str, turn: TurnRow, handlers: Handlers) -> None:
+        self._handlers = handlers
         self.turn = turn
         self._turns = TurnStore(database, project_id)
         super().__init__(database, project_id, self._turns.steps(turn.agent_turn_id))
@@ -75,7 +77,16 @@ class TurnRequests(RecordedRequests):
     def boxes_of(self, step: Step) -> TurnBoxes:
         """The boxes of a step, or else of its turn."""
         turn = self.turn
-        return read_context(self._database, self._project_id, turn.agent_turn_id, step, turn).boxes
+        return self._context(step, turn).boxes
+
+    def _context(self, *pointers: TurnRow | Step) -> TurnContext:
+        return read_context(
+            self._database,
+            self._project_id,
+            self.turn.agent_turn_id,
+            *pointers,
+            handlers=self._handlers,
+        )
 
     def _box_ids_of(self, step: Step) -> tuple[str | None, str | None, str | None]:
         turn = self.turn
@@ -93,7 +104,7 @@ class TurnRequests(RecordedRequests):
         self, options: ComposeOptions, format: str | None, collector: ContextCollector
     ) -> StepRequest:
         turn = self.turn
-        context = read_context(self._database, self._project_id, turn.agent_turn_id, turn)
+        context = self._context(turn)
         boxes, awaited = self._with_reports(context.boxes)
         model = context.config.get("model")
         options = msgspec.structs.replace(

@@ -5,8 +5,8 @@ from time import monotonic, sleep
 
 from cardbox_cli.errors import WaitedTooLong
 from cardbox_cli.model.execution.standing import ENDED
-from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.store.views.turns import TurnRow, TurnViews
+from cardbox_cli.text import argument
 
 # Seconds between two looks: at first, and at most.
 _SOON, _LATE = 0.05, 1.0

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.limits import EARLIEST
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.execution.headers import Lineage, lineage_of
 from cardbox_cli.model.execution.turns import Head, InboxRow, Lease, WaitingTool
-from cardbox_cli.model.moments import EARLIEST
 
 
 class ProfileCard(msgspec.Struct, frozen=True, kw_only=True):

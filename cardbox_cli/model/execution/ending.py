@@ -8,8 +8,8 @@ from typing import Literal
 
 import msgspec
 
+from cardbox_cli.limits import EARLIEST
 from cardbox_cli.model.execution.turns import COMPLETED, FAILED, EndStatus, TurnRecord
-from cardbox_cli.model.moments import EARLIEST
 
 EndMove = Literal["end", "stop"]
 

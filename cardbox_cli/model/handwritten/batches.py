@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, StrictBool
 
 from cardbox_cli.model.handwritten.tasks import Task
 from cardbox_cli.model.handwritten.validation import Name, Section, refuse
-from cardbox_cli.model.handwritten.wording import found
+from cardbox_cli.text import found
 
 LONGEST_DEADLINE = 365 * 24 * 3600
 """In seconds."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.handwritten.wording import Where, dotted, found
+from cardbox_cli.text import Where, dotted, found
 
 MAX_DEPTH = 32
 """How deep lists and mappings may be nested in what people write by hand."""

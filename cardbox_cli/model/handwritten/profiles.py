@@ -19,11 +19,11 @@ from pydantic import (
 
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, fit, refuse
-from cardbox_cli.model.handwritten.wording import did_you_mean, found, shown
 from cardbox_cli.model.handwritten.yaml_files import read_yaml
 from cardbox_cli.model.identity import fault_of_token
 from cardbox_cli.model.ids import as_box_id, fault_of_new_id
 from cardbox_cli.model.layers import COLLECTED, KNOWLEDGE, SUFFIX, Layout, ProcessName, is_layer, process_of
+from cardbox_cli.text import did_you_mean, found, shown
 
 DEFAULT_WORKER_TARGET = "worker_generic"
 

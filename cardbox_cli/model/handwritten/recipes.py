@@ -18,8 +18,8 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import CARD_TYPES, INSTRUCTION, TOOL_RESULT, card_type
 from cardbox_cli.model.cards import CIRCUMSTANCES, ROLES, SYSTEM_ROLES
 from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, json_schema, refuse
-from cardbox_cli.model.handwritten.wording import did_you_mean, found, shown
 from cardbox_cli.model.ids import as_box_id
+from cardbox_cli.text import did_you_mean, found, shown
 
 ArgumentType: TypeAlias = Literal[
     "string", "integer", "number", "boolean", "object", "array", "box_id", "box_ids", "any"

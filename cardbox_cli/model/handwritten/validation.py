@@ -26,7 +26,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
 
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.handwritten.documents import Document, Problem, refusal
-from cardbox_cli.model.handwritten.wording import Where, closest, did_you_mean, found
+from cardbox_cli.text import Where, closest, did_you_mean, found
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -17,7 +17,7 @@ from cardbox_cli.errors import InvalidInput
 from cardbox_cli.limits import YAML_SIZE
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.handwritten.documents import MAX_DEPTH, Document, Mark, Problem, refusal
-from cardbox_cli.model.handwritten.wording import Where, found, shown
+from cardbox_cli.text import Where, found, shown
 
 MAX_BYTES = YAML_SIZE.value << 20
 MAX_VALUES = 10_000

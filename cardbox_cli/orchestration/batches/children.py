@@ -2,10 +2,9 @@
 has ended before.
 """
 
-from cardbox_cli.execution.following import Ended
 from cardbox_cli.execution.queue.stopping import cancel_turn
 from cardbox_cli.execution.recovery.lost_reports import ended_record
-from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.runtime import Ended, Runtime
 from cardbox_cli.model.execution.batches import BatchTask
 from cardbox_cli.model.execution.turns import WATCHDOG, Fence
 from cardbox_cli.orchestration.batches.ending import settle

@@ -14,7 +14,7 @@ from cardbox_cli.limits import JOINED_SIZE
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.content import JsonContent, StoredContent, ToolResultContent
 from cardbox_cli.model.execution.batches import TASK_OPEN, Batch, BatchEndStatus, BatchTask
-from cardbox_cli.model.text.shortened import shortened
+from cardbox_cli.text import shortened
 
 BATCHES = "sys.cbx.batches"
 """Who answers the calls of parents, and stops children."""

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from cardbox_cli.errors import CbxError, DatabaseUnavailable
-from cardbox_cli.execution.following import Caught, Ended
-from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.runtime import Caught, Ended, Runtime
 from cardbox_cli.model.execution.batches import Batch, BatchEndStatus
 from cardbox_cli.model.execution.turns import Fence
 from cardbox_cli.orchestration.batches.children import apply_end, learn, stop_child

@@ -20,9 +20,9 @@ from cardbox_cli.model.handwritten.batches import ForkJoin, TasksFile
 from cardbox_cli.model.handwritten.documents import Document, Mark, Problem, document_of, refusal
 from cardbox_cli.model.handwritten.tasks import Task
 from cardbox_cli.model.handwritten.validation import fit
-from cardbox_cli.model.handwritten.wording import Where, did_you_mean, found
 from cardbox_cli.model.handwritten.yaml_files import read_yaml
 from cardbox_cli.orchestration.batches.creation import refuse_too_many
+from cardbox_cli.text import Where, did_you_mean, found
 
 _VARIABLE = re.compile(r"\$(?P<escaped>\$)?\{(?P<name>\w+)(?:\.(?P<part>\w+))?\}")
 _NAME = re.compile(r"[A-Za-z_]\w*")

@@ -5,9 +5,9 @@ from time import monotonic, sleep
 
 from cardbox_cli.errors import WaitedTooLong
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.orchestration.batches.manager import catch_up
 from cardbox_cli.orchestration.batches.view import Progress, progress_of
+from cardbox_cli.text import argument
 
 # Seconds between two looks: at first, and at most.
 _SOON, _LATE = 0.05, 1.0

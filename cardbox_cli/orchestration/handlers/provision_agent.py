@@ -29,7 +29,7 @@ class _Arguments(Arguments):
 def _handle(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> Any:
     asked = read_arguments(_Arguments, _NAME, arguments)
     profile = ProfileStore(runtime.database, runtime.project_id).get(asked.profile)
-    refused = refusal_of(caller.profile, profile) if caller.is_model else None
+    refused = refusal_of(caller.profile, profile.name, profile.tags) if caller.is_model else None
     if refused is not None:
         raise NotAllowed(
             f"{_NAME}: profile: {refused}", hint="`cbx profile show` shows its delegation_policy"

@@ -13,8 +13,9 @@ from cardbox_cli.model.ids import unique
 from cardbox_cli.serve.api.answers import answered, array, at_most, each_quoted, quoted
 from cardbox_cli.serve.api.cards import FEWER, ApiCard, cards_by_id
 from cardbox_cli.serve.api.document import answers
-from cardbox_cli.serve.http.reading import Read, Reading
+from cardbox_cli.serve.http.reading import Read
 from cardbox_cli.serve.http.routing import ReadingRoute
+from cardbox_cli.serve.project import Project
 from cardbox_cli.store.views.api import ApiViews
 
 routes = APIRouter(tags=["boxes"], route_class=ReadingRoute)
@@ -86,7 +87,7 @@ def cards_of_box(request: Request, read: Read, box_id: str, limit: Limit = 200) 
     return answered(request, texts, narrower=FEWER)
 
 
-def ids_of_box(read: Reading, box_id: str) -> list[str]:
+def ids_of_box(read: Project, box_id: str) -> list[str]:
     """The ids of a box's cards, in order. Raises NotFound."""
     return _ids(_listed(read, box_id))
 
@@ -99,7 +100,7 @@ def _found(
     return answered(request, f'{{"boxes":{array(boxes)},{absent}}}', narrower=FEWER)
 
 
-def _listed(read: Reading, box_id: str) -> str:
+def _listed(read: Project, box_id: str) -> str:
     """The ids of a box, as JSON. Raises NotFound."""
     lists = ApiViews(read.database, read.project_id).boxes([box_id])
     if box_id not in lists:

@@ -5,7 +5,7 @@ import time
 from threading import Lock
 
 from cardbox_cli.errors import CbxError
-from cardbox_cli.model.text.escaping import one_line
+from cardbox_cli.text import one_line
 
 _LOG = logging.getLogger("cbx.serve")
 

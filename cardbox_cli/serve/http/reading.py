@@ -7,23 +7,14 @@ from typing import Annotated
 from anyio import to_thread
 from fastapi import Depends, Request
 
-from cardbox_cli.errors import NotFound
+from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.model.exact_json import is_storable_text
 from cardbox_cli.serve.access.doorkeeper import Doorkeeper
+from cardbox_cli.serve.http.addresses import address_of
 from cardbox_cli.serve.options import ServeOptions
 from cardbox_cli.serve.project import Project
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.lending import Lending
-
-
-class Reading(Project):
-    """One project, as one request sees it."""
-
-    def __init__(self, request: Request, database: Database, project_id: str) -> None:
-        options: ServeOptions = request.app.state.options
-        super().__init__(database, project_id, settings=options.settings, usual=options.usual_project)
-        self.request = request
-        self.options = options
 
 
 class Asker:
@@ -43,13 +34,13 @@ class Asker:
             _check_names(self.request)
 
     @contextmanager
-    def look(self) -> Iterator[Reading]:
+    def look(self) -> Iterator[Project]:
         """One snapshot of the project, for who has been admitted. In a thread that may wait."""
         with self._lending.snapshot() as database:
-            yield Reading(self.request, database, self.project_id)
+            yield self._project(database)
 
     @contextmanager
-    def glance(self) -> Iterator[Reading]:
+    def glance(self) -> Iterator[Project]:
         """The project, for one statement; for more, open a snapshot of its database.
 
         Raises Refused where the request may not read it, NotFound for what no name can be.
@@ -58,7 +49,18 @@ class Asker:
         with at_the_door, self._lending.glance() as database:
             self._doorkeeper.admit(self.request, database, self.project_id)
             _check_names(self.request)
-            yield Reading(self.request, database, self.project_id)
+            yield self._project(database)
+
+    def _project(self, database: Database) -> Project:
+        options: ServeOptions = self.request.app.state.options
+        return Project(
+            database,
+            self.project_id,
+            settings=options.settings,
+            usual=options.usual_project,
+            here=address_of(self.request.scope),
+            asks_for_tokens=options.asks_for_tokens,
+        )
 
     def _check(self) -> None:
         with self.glance():
@@ -72,11 +74,22 @@ def _check_names(request: Request) -> None:
 
 
 async def admitted(request: Request, project: str) -> Asker:
-    """The asker for the project that an address names, before anything else of the request is looked at."""
+    """Return the asker for the project that an address names, before the rest of the request is read."""
     asker = Asker(request, project)
     await asker.admitted()
     return asker
 
 
-Read = Annotated[Reading, Depends(admitted)]
+async def admitted_to_page(request: Request, project: str) -> Asker:
+    """Return the asker as `admitted` does. Raises InvalidInput for an address with a NUL character."""
+    asker = await admitted(request, project)
+    if "%00" in request.url.query:
+        raise InvalidInput("the address asks for a NUL character, and no name and no text here has one")
+    return asker
+
+
+Read = Annotated[Project, Depends(admitted)]
 """What a route of `routing.py` reads from: one snapshot, which is over before the answer is sent."""
+
+Looking = Annotated[Project, Depends(admitted_to_page)]
+"""`Read`, for a page."""

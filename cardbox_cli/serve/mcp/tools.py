@@ -21,9 +21,6 @@ from cardbox_cli.diagnosis.answers import survey_answer, why_answer
 from cardbox_cli.errors import CbxError, UsageError
 from cardbox_cli.execution.views.turn_page import summary, view
 from cardbox_cli.model.execution.turns import TURN_STATUSES
-from cardbox_cli.model.text.addresses import without_credentials
-from cardbox_cli.model.text.command_lines import command_line
-from cardbox_cli.model.text.escaping import one_line
 from cardbox_cli.serve.costs import costed
 from cardbox_cli.serve.mcp.bounded import MOST, bounded, cut_text
 from cardbox_cli.serve.project import Project
@@ -36,6 +33,7 @@ from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.views.boxes import BoxViews
 from cardbox_cli.store.views.found_cards import found_cards, found_pattern
 from cardbox_cli.store.views.turns import TurnFilter, TurnViews
+from cardbox_cli.text import command_line, one_line, without_credentials
 
 _LOG = logging.getLogger("cbx.mcp")
 

@@ -14,13 +14,12 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from cardbox_cli import __version__
-from cardbox_cli.model.text.command_lines import command_line
-from cardbox_cli.model.text.escaping import printable
 from cardbox_cli.pictures.page import Element, markup
 from cardbox_cli.serve.page import wording
 from cardbox_cli.serve.page.files import address_of
 from cardbox_cli.serve.page.links import Links
-from cardbox_cli.serve.page.look import Look
+from cardbox_cli.serve.project import Project
+from cardbox_cli.text import command_line, printable
 
 # No script, style, picture or form but our own; no frame around us, and nothing from elsewhere.
 POLICY = (
@@ -82,14 +81,14 @@ def _command(context: Context, words: Sequence[str]) -> str:
     return command_line(words, *context["project_option"])
 
 
-def page(look: Look, template: str, /, *, view: str = "", **values: Any) -> HTMLResponse:
+def page(look: Project, template: str, /, *, view: str = "", **values: Any) -> HTMLResponse:
     """The page that a template makes of these values. `view` is its entry of the navigation."""
     shown = {
         "links": look.links,
         "here": look.here,
         "now": look.now,
         "project_option": look.project_option,
-        "can_leave": look.options.asks_for_tokens,
+        "can_leave": look.asks_for_tokens,
         "is_fresh": _is_fresh(template),
         "view": view,
         "asked": None,

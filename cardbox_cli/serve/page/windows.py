@@ -7,8 +7,8 @@ import msgspec
 from cardbox_cli.model.boxes import CardState
 from cardbox_cli.model.card_words import answers, full_text
 from cardbox_cli.model.cards import Card
-from cardbox_cli.model.text.escaping import one_line
 from cardbox_cli.store.views.boxes import WindowSlot
+from cardbox_cli.text import one_line
 
 # Characters of a row, and of what is inside: more are on the card's own page.
 PREVIEW, INSIDE = 160, 4_000

@@ -9,11 +9,15 @@ from cardbox_cli.execution.views.timeline import Event
 from cardbox_cli.model.cards import ROLES
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.moments import unbounded
-from cardbox_cli.model.text.durations import duration
-from cardbox_cli.model.text.escaping import one_line
-from cardbox_cli.model.text.quantities import byte_size, count, time
-from cardbox_cli.model.text.shortened import shortened
+from cardbox_cli.text import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_time,
+    one_line,
+    shortened,
+    unbounded,
+)
 
 _COLOURS = {
     "bad": ("stuck", "unknown", "failed", "timeout", "error", "dropped", "expired", "lost"),
@@ -42,9 +46,9 @@ def age(moment: datetime, now: datetime) -> str:
     if endless is not None:
         return endless
     return (
-        f"in {duration(moment - now)}"
+        f"in {format_duration(moment - now)}"
         if moment > now + timedelta(seconds=1)
-        else f"{duration(now - moment)} ago"
+        else f"{format_duration(now - moment)} ago"
     )
 
 
@@ -53,7 +57,7 @@ def clock(moment: datetime, first: datetime) -> str:
     passed = (moment - first).total_seconds()
     if passed < 100:
         return f"+{max(passed, 0):.2f}s"
-    return f"+{duration(moment - first)}"
+    return f"+{format_duration(moment - first)}"
 
 
 def took(step: Step) -> str:
@@ -61,7 +65,7 @@ def took(step: Step) -> str:
     if step.started_at is None or step.ended_at is None:
         return "–"
     passed = (step.ended_at - step.started_at).total_seconds()
-    return f"{passed:.1f}s" if passed < 100 else duration(step.ended_at - step.started_at)
+    return f"{passed:.1f}s" if passed < 100 else format_duration(step.ended_at - step.started_at)
 
 
 def shortish(text: str) -> str:
@@ -76,8 +80,8 @@ def tokens(number: int, exact: bool = True) -> str:
 
 def extent(of: Extent) -> str:
     """How much of a request something is."""
-    unknown = f" and those of {count(of.uncounted, 'unknown text')}" if of.uncounted else ""
-    return f"{count(of.messages, 'message')}, {tokens(of.tokens, of.tokens_exact)} tokens{unknown}"
+    unknown = f" and those of {format_count(of.uncounted, 'unknown text')}" if of.uncounted else ""
+    return f"{format_count(of.messages, 'message')}, {tokens(of.tokens, of.tokens_exact)} tokens{unknown}"
 
 
 def role(name: Any) -> str:
@@ -103,7 +107,7 @@ def cut(text: str, most: int) -> tuple[str, bool]:
 
 def bytes_(number: int) -> str:
     """A number of bytes in the unit that fits."""
-    return byte_size(number)
+    return format_bytes(number)
 
 
 def joined(pieces: Sequence[str | None]) -> str:
@@ -116,7 +120,7 @@ FILTERS: dict[str, Any] = {
     "capital": capital,
     "clock": clock,
     "colour": colour,
-    "count": count,
+    "count": format_count,
     "event": event,
     "extent": extent,
     "instant": instant,
@@ -125,7 +129,7 @@ FILTERS: dict[str, Any] = {
     "short": short_id,
     "shortened": shortened,
     "shortish": shortish,
-    "time": time,
+    "time": format_time,
     "tokens": tokens,
     "took": took,
 }

@@ -12,10 +12,10 @@ import msgspec
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.chats import Archive, Findable
-from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import Dated, ProjectStore, paged, place
 from cardbox_cli.store.connection.short_ids import like_escape, the_one
+from cardbox_cli.text import argument
 
 _BY_AGE = {"key": "context_id", "time": "archived_at"}
 _COUNTED = 10_000

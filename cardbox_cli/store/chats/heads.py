@@ -14,12 +14,12 @@ from cardbox_cli.errors import StaleEpoch
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.chats import BOX_CARDS, Chat, ChatFence, Entry, near_to, transcript_box
 from cardbox_cli.model.ids import unique
-from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.project_store import ProjectStore, paged
 from cardbox_cli.store.connection.tables import CHATS
+from cardbox_cli.text import argument
 
 # Behind every key that begins with a text, as keys sort by code point.
 _LAST = "\U0010ffff"

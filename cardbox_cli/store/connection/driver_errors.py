@@ -8,7 +8,7 @@ import psycopg
 
 from cardbox_cli import errors
 from cardbox_cli.errors import CbxError, Conflict, DatabaseUnavailable
-from cardbox_cli.model.text.addresses import without_credentials
+from cardbox_cli.text import without_credentials
 
 _SCHEMA_HINT = "`cbx db init` adds what is missing, `cbx db upgrade` brings an older database up to date"
 _PATH_HINT = (

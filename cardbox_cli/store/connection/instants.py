@@ -1,4 +1,4 @@
-"""Instants as the driver reads them: what no datetime can say is as far away as `model/moments.py` goes."""
+"""Instants as the driver reads them: what a datetime cannot say becomes EARLIEST or LATEST of `limits.py`."""
 
 from datetime import datetime
 
@@ -6,7 +6,7 @@ import psycopg
 from psycopg.abc import Buffer
 from psycopg.types.datetime import TimestamptzLoader
 
-from cardbox_cli.model.moments import EARLIEST, LATEST
+from cardbox_cli.limits import EARLIEST, LATEST
 
 
 class BoundedInstants(TimestamptzLoader):

@@ -7,10 +7,9 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from cardbox_cli.errors import NotFound
-from cardbox_cli.model.handwritten.wording import did_you_mean
-from cardbox_cli.model.moments import unbounded
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.rows import all_decoded, decoded_or_none
+from cardbox_cli.text import did_you_mean, unbounded
 
 # A point in time, or how long ago it was on the database's clock.
 Moment = datetime | timedelta

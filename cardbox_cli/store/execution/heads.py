@@ -12,8 +12,8 @@ import msgspec
 from cardbox_cli.errors import StaleEpoch
 from cardbox_cli.model.execution.lifecycle import HEAD_MOVES, Move
 from cardbox_cli.model.execution.turns import Fence, Head, InboxRow
-from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.text import argument
 
 
 class HeadStore(ProjectStore):

@@ -9,10 +9,10 @@ from datetime import datetime
 
 import msgspec
 
+from cardbox_cli.limits import EARLIEST
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.lifecycle import HEAD_MOVES, INBOX_MOVES
 from cardbox_cli.model.execution.turns import SUSPENDED, Edge, Head, InboxRow, WaitingTool
-from cardbox_cli.model.moments import EARLIEST
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.rows import decoded, decoded_or_none

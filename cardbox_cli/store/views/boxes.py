@@ -141,12 +141,12 @@ def _window_slot(
     state: CardState,
     size: int,
     card: str | None,
-    type: str,
+    card_type: str,
     role: str | None,
     beginning: str | None,
 ) -> WindowSlot:
     read = None if card is None else decode_card(card)
-    return WindowSlot(position, card_id, state, size, read, type, role, beginning or "")
+    return WindowSlot(position, card_id, state, size, read, card_type, role, beginning or "")
 
 
 def _told(where: BoxKindFilter) -> list[str]:

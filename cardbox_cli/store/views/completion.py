@@ -6,9 +6,7 @@ to say of it.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 
-from cardbox_cli.model.moments import unbounded
 from cardbox_cli.store.box_info import BoxInfoStore
 from cardbox_cli.store.chats.heads import ChatStore
 from cardbox_cli.store.connection.database import Database
@@ -18,6 +16,7 @@ from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.store.views.batches import BatchViews
 from cardbox_cli.store.views.inbox import InboxViews
 from cardbox_cli.store.views.turns import TurnViews
+from cardbox_cli.text import format_time
 
 RECENT = 50
 
@@ -39,11 +38,7 @@ def recent_boxes(database: Database, project_id: str) -> Pairs:
     """The ids of the boxes that changed last, each with its title, or else when it changed."""
     rows = database.rows("recent_boxes", project_id=project_id, limit=RECENT)
     titles = BoxInfoStore(database, project_id).titles([box_id for box_id, _ in rows])
-    return [(box_id, titles.get(box_id) or f"changed {_local(changed)}") for box_id, changed in rows]
-
-
-def _local(moment: datetime) -> str:
-    return unbounded(moment) or f"{moment.astimezone():%Y-%m-%d %H:%M}"
+    return [(box_id, titles.get(box_id) or f"changed {format_time(changed)}") for box_id, changed in rows]
 
 
 def recent_cards(database: Database, project_id: str) -> Pairs:
@@ -65,7 +60,7 @@ def agent_ids(database: Database, project_id: str, beginning: str) -> Pairs:
 def chat_keys(database: Database, project_id: str, beginning: str) -> Pairs:
     """The chats whose keys have this beginning, those last used first, each with when that was."""
     chats = ChatStore(database, project_id).beginning(beginning, limit=RECENT)
-    return [(chat.chat_key, f"changed {_local(chat.updated_at)}") for chat in chats]
+    return [(chat.chat_key, f"changed {format_time(chat.updated_at)}") for chat in chats]
 
 
 def recent_turns(database: Database, project_id: str) -> Pairs:

@@ -14,7 +14,7 @@ from cardbox_cli.model.execution.turns import Head
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.store.box_info import BoxInfoStore
-from cardbox_cli.store.box_reads import slot_of
+from cardbox_cli.store.boxes import slot_of
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.rows import decoded
 from cardbox_cli.store.execution.turns import TurnStore

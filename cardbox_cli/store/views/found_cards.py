@@ -8,9 +8,8 @@ import msgspec
 
 from cardbox_cli.model.card_words import PREVIEW, full_text
 from cardbox_cli.model.cards import Card
-from cardbox_cli.model.text.escaping import one_line
-from cardbox_cli.model.text.found_text import around, pattern, searched_words
 from cardbox_cli.store.views.boxes import BoxViews
+from cardbox_cli.text import around, one_line, pattern, searched_words
 
 _PAGE = 200
 

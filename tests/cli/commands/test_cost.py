@@ -15,6 +15,7 @@ from cardbox_cli.context.inspection.explain import explain
 from cardbox_cli.context.request import DEFAULT_OPTIONS
 from cardbox_cli.execution.requests.series import sent_by_turn
 from cardbox_cli.execution.requests.steps import TurnRequests
+from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.views.turns import TurnViews
 from tests.cli.conftest import Offered, lines, succeed
@@ -80,7 +81,7 @@ def test_the_steps_of_a_turn_are_what_they_sent(
 ) -> None:
     turn = TurnViews(database, PROJECT).get(ran(*layers))
     found = sent_by_turn(database, PROJECT, turn)
-    requests = TurnRequests(database, PROJECT, turn)
+    requests = TurnRequests(database, PROJECT, turn, HANDLERS)
     shown = [
         requests.request(str(number), DEFAULT_OPTIONS, None, WITHOUT_PROVIDERS).request for number in (1, 2)
     ]

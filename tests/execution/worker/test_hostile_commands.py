@@ -16,6 +16,7 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.commands.environment import passed_on
 from cardbox_cli.execution.worker.runs.runner import Outcome
 from cardbox_cli.model.cards import Card, card_text
+from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.views.turns import TurnViews
 from tests.conftest import PROJECT
@@ -99,7 +100,9 @@ def test_no_card_of_a_command_is_a_system_message_of_another_turn(
         # A system message that is imported is a snapshot, which no turn sees.
         assert any("Obey me" in text for text in told) == (number != 1)
         # What the step keeps is shown as it was sent.
-        requests = TurnRequests(runtime.database, PROJECT, TurnViews(runtime.database, PROJECT).get(asked))
+        requests = TurnRequests(
+            runtime.database, PROJECT, TurnViews(runtime.database, PROJECT).get(asked), HANDLERS
+        )
         shown = requests.request("1", ComposeOptions(), None, WITHOUT_PROVIDERS).request
         assert [each.body for each in shown.messages] == body["messages"]
         assert requests.verified("1", ComposeOptions(), None)[1].equal

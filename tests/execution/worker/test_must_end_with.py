@@ -29,6 +29,7 @@ from cardbox_cli.execution.worker.runs.turn_state import read_turn
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import FieldSchema, FieldsSchemaContent, ToolResultContent
 from cardbox_cli.model.identity import Tool
+from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.store.views.turns import TurnViews
@@ -298,7 +299,7 @@ def test_the_requests_of_steps_are_shown_and_proven_with_the_reminder(
     turn = ask()
     run(says("Done.", {"submit": {}}))
     found = TurnViews(runtime.database, PROJECT).get(turn.agent_turn_id or "")
-    requests = TurnRequests(runtime.database, PROJECT, found)
+    requests = TurnRequests(runtime.database, PROJECT, found, HANDLERS)
     shown = requests.request("2", ComposeOptions(), None, WITHOUT_PROVIDERS)
     assert [(each.body["role"], each.body["content"]) for each in shown.request.messages] == [
         ("system", "You are a clerk."),
@@ -309,8 +310,8 @@ def test_the_requests_of_steps_are_shown_and_proven_with_the_reminder(
     for step in ("1", "2"):
         _, verified = requests.verified(step, ComposeOptions(), None)
         assert (verified.equal, verified.compared_by, verified.reasons) == (True, "sha256", [])
-    context = read_context(runtime.database, PROJECT, found.agent_turn_id, found)
-    told: list[LintFinding] = lint_turn(runtime.database, PROJECT, context.boxes, {})
+    context = read_context(runtime.database, PROJECT, found.agent_turn_id, found, handlers=HANDLERS)
+    told: list[LintFinding] = lint_turn(runtime.database, PROJECT, context.boxes, {}, HANDLERS)
     assert [each.rule for each in told if each.rule == "system-in-history"] == []
 
 
@@ -426,7 +427,7 @@ def test_whoever_waits_for_a_partial_turn_gets_it_as_partial(
     profile(require_result_fields=True)
     turn = asked_for("total")
     run("printf nothing")
-    found = Diagnoser(runtime.database, PROJECT, runtime.settings).turn(turn.agent_turn_id or "")
+    found = Diagnoser(runtime.database, PROJECT, runtime.settings, HANDLERS).turn(turn.agent_turn_id or "")
     assert found.verdict == "ended"
     assert found.evidence[0].shows.endswith("the deliverable lacks the field 'total'")
     assert "asks anew" in (found.next_actor or "")

@@ -6,8 +6,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.execution.following import Ended
-from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.runtime import Ended, Runtime
 from cardbox_cli.model.execution.turns import END_STATUSES
 from cardbox_cli.orchestration.batches.children import apply_end
 from cardbox_cli.orchestration.batches.decisions import batch_end

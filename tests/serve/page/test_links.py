@@ -3,7 +3,7 @@
 import pytest
 
 from cardbox_cli.execution.views.timeline import Event
-from cardbox_cli.model.moments import LATEST
+from cardbox_cli.limits import LATEST
 from cardbox_cli.serve.page.links import COMMAND, Links
 
 TURN = "turn_01a207dbe700785ea06692ff34b9ffad"

@@ -11,7 +11,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import Head
 from cardbox_cli.model.identity import RosterEntry
-from cardbox_cli.model.text.quantities import age, time
+from cardbox_cli.text import format_age, format_time
 
 AgentId = Annotated[str, Argument(click_type=AGENT, help="The agent's id.")]
 
@@ -43,7 +43,7 @@ def _print_text(entry: RosterEntry) -> None:
         ("tags", ", ".join(map(str, entry.tags)) or None),
         ("owner", entry.owner_agent_id),
         ("roster", entry.status),
-        ("created", time(entry.created_at)),
+        ("created", format_time(entry.created_at)),
         ("metadata", exact_json.encode(others).decode() if others else None),
     )
     output.print_text()
@@ -55,11 +55,11 @@ def _print_text(entry: RosterEntry) -> None:
 
 def _print_head(head: Head) -> None:
     output.facts(
-        ("status", f"{head.status}, since {age(head.updated_at)}"),
+        ("status", f"{head.status}, since {format_age(head.updated_at)}"),
         ("turn", head.active_agent_turn_id),
         ("epoch", str(head.turn_epoch)),
         ("context box", head.context_box_id),
         ("output box", head.output_box_id),
         ("waits for", f"{head.waiting_tool_count} tools" if head.waiting_tool_count else None),
-        ("resumes by", time(head.resume_deadline)),
+        ("resumes by", format_time(head.resume_deadline)),
     )

@@ -17,8 +17,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import ServiceUnavailable, UsageError
 from cardbox_cli.limits import RESULT_SIZE
 from cardbox_cli.model.cards import OPERATOR
-from cardbox_cli.model.text.quantities import count
-from cardbox_cli.model.text.visible_text import one_entry
+from cardbox_cli.text import format_count, one_entry
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.worker.commands.command import Ran
@@ -94,7 +93,7 @@ def command(
         )
         notes = tell_turns(database, made.box_id, made.from_box_id, "box compress")
         session().made(card_id=made.summary_card_id, box_id=made.box_id)
-    saved = f"~{made.tokens_covered} tokens of {count(len(covering.cards), 'message')}"
+    saved = f"~{made.tokens_covered} tokens of {format_count(len(covering.cards), 'message')}"
     emit_mended(made, dry_run=dry_run, facts=[("summary", f"~{made.tokens_summary} tokens for {saved}")])
     for note in notes:
         announce(note)

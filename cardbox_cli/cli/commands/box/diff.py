@@ -21,7 +21,7 @@ from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.diff.boxes import BoxDiff, Change
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.escaping import flat
+from cardbox_cli.text import flat
 
 # kind -> the mark before a line, and its colour.
 _LOOKS = {"removed": ("-", "red"), "added": ("+", "green"), "moved": (">", "cyan"), "changed": ("~", "bold")}

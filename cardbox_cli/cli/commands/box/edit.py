@@ -23,8 +23,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, BoxView, Slot
 from cardbox_cli.model.card_words import preview
 from cardbox_cli.model.ids import hash_ids, short_id
-from cardbox_cli.model.text.escaping import flat, printable
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import flat, format_count, printable
 
 if TYPE_CHECKING:
     from cardbox_cli.store.cards import CardStore
@@ -91,7 +90,7 @@ def _list_text(view: BoxView, in_place: bool) -> str:
     effect = "The box itself is changed." if in_place else "This makes a new box; the old one stays as it is."
     title = f": {box.title}" if box.title else ""
     notes = [
-        f"Box {box.box_id}{title}, {count(len(box.card_ids), 'card')}",
+        f"Box {box.box_id}{title}, {format_count(len(box.card_ids), 'card')}",
         f"{_HASH} {hash_ids(box.card_ids)}",
         "",
         "A line is a place of the box. Its first word is the card: an id, or 4 or more characters of",

@@ -15,7 +15,7 @@ from cardbox_cli.cli.terminal.tables.shown import chosen
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.boxes import BOX_KINDS, INTERNAL_KINDS, BoxKind
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count
 
 
 @verb(
@@ -78,5 +78,5 @@ def _is_for_people() -> bool:
 
 def _print_hidden(numbers: Mapping[str, int]) -> None:
     if numbers:
-        told = " and ".join(count(number, f"{kind} box") for kind, number in numbers.items())
+        told = " and ".join(format_count(number, f"{kind} box") for kind, number in numbers.items())
         announce(f"without {told}; --kind shows them, -o json all")

@@ -7,7 +7,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.command_lines import command_line
+from cardbox_cli.text import command_line
 
 if TYPE_CHECKING:
     from cardbox_cli.mending.mend import Mended

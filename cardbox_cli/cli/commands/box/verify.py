@@ -6,8 +6,8 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings
-from cardbox_cli.model.text.quantities import count
 from cardbox_cli.model.verify import verify as findings_in
+from cardbox_cli.text import format_count
 
 
 @verb("cbx box verify 8b1f22c0 || echo 'not as it was packed'", reads=True, simple=True)
@@ -29,7 +29,7 @@ def command(box: BoxId) -> None:
 
     output.emit(answer, table=table, ids=[view.box.box_id])
     if findings:
-        raise Findings(f"{count(len(findings), 'finding')} in box {view.box.box_id}")
+        raise Findings(f"{format_count(len(findings), 'finding')} in box {view.box.box_id}")
 
 
 _FINDING = (

@@ -29,8 +29,8 @@ from cardbox_cli.model.cards import (
     written_by,
 )
 from cardbox_cli.model.content import Content, TextContent, parse_content
-from cardbox_cli.model.handwritten.wording import json_kind
 from cardbox_cli.model.ids import check_new_id
+from cardbox_cli.text import json_kind
 
 if TYPE_CHECKING:
     from cardbox_cli.store.cards import CardStore

@@ -12,8 +12,7 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.ids import short_id, unique
-from cardbox_cli.model.text.escaping import spelled
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count, spelled
 
 
 @verb("cbx card delete 5f0c2a91 --yes")
@@ -31,7 +30,9 @@ def command(
     with session().stores() as (cards, _):
         wanted = unique(map(cards.resolve, card_ids))
         if not dry_run:
-            confirm(f"Delete {count(len(wanted), 'card')} ({', '.join(map(short_id, wanted))})?", yes=yes)
+            confirm(
+                f"Delete {format_count(len(wanted), 'card')} ({', '.join(map(short_id, wanted))})?", yes=yes
+            )
         database = cards.database
         with database.aside() if dry_run else database.transaction():
             deleted = cards.delete(wanted, force=forced(force, database))

@@ -23,8 +23,7 @@ from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import OPERATOR, Card, written_by
 from cardbox_cli.model.content import Content, TextContent
 from cardbox_cli.model.ids import hash_ids, short_id, unique
-from cardbox_cli.model.text.command_lines import argument
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import argument, format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.store.cards import CardStore
@@ -153,7 +152,7 @@ def _still_held(card: Card, holding: int) -> list[str]:
     verb = "holds" if holding == 1 else "hold"
     refs = f"cbx card refs {argument(card.card_id)}"
     return [
-        f"{count(holding, 'box')} still {verb} the old card: `{refs}` lists them, "
+        f"{format_count(holding, 'box')} still {verb} the old card: `{refs}` lists them, "
         "and --box makes a new one with the new card"
     ]
 

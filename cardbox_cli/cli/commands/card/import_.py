@@ -33,8 +33,7 @@ from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.conversations.json_files.window import Source
 from cardbox_cli.errors import InvalidCard, InvalidConversation, UsageError
 from cardbox_cli.model.ids import unique
-from cardbox_cli.model.text.escaping import flat
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import flat, format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.conversations.importing import Imported, ImportedBox
@@ -139,12 +138,12 @@ def _import_all(files: Sequence[str], options: _Options, *, keep_going: bool) ->
         _tell_rest(len(files), boxes, refused[0].file)
         raise refused[0].error
     if refused:
-        announce(f"{count(len(refused), 'file')} of {len(files)} refused, and not imported")
+        announce(f"{format_count(len(refused), 'file')} of {len(files)} refused, and not imported")
         raise Exit(refused[0].error.exit_code)
 
 
 def _tell_rest(total: int, boxes: Sequence["ImportedBox"], refused: str) -> None:
-    imported = f"; {count(len(boxes), 'conversation')} before it imported" if boxes else ""
+    imported = f"; {format_count(len(boxes), 'conversation')} before it imported" if boxes else ""
     announce(
         f"{source_name(refused)} is refused{imported}; --keep-going goes on with the rest of {total} files"
     )
@@ -260,10 +259,12 @@ class _Import:
             announce(f"{lead}taken as {self._taken_as}")
         boxes = imported.boxes
         total, new = sum(box.cards for box in boxes), sum(box.new_cards for box in boxes)
-        announce(f"{lead}{count(len(boxes), 'conversation')}, {count(total, 'card')}, {new} new")
+        announce(
+            f"{lead}{format_count(len(boxes), 'conversation')}, {format_count(total, 'card')}, {new} new"
+        )
         tell_left_out(imported.left_out, lead)
         if imported.replaced_characters:
-            announce(f"{count(imported.replaced_characters, 'character')} replaced by U+FFFD")
+            announce(f"{format_count(imported.replaced_characters, 'character')} replaced by U+FFFD")
 
 
 def _show(boxes: "Sequence[ImportedBox]", refused: Sequence[Refused] = ()) -> None:

@@ -29,7 +29,7 @@ from cardbox_cli.conversations.formats.registry import choose_format, format_nam
 from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.conversations.json_files.window import Source
 from cardbox_cli.errors import InvalidInput, NoMessages, NotFound
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count
 
 
 @verb(
@@ -107,7 +107,7 @@ def _lint_all(files: Sequence[str], folders: Sequence[Refused], asked: _Asked) -
     # Worse than findings: nobody knows what is in these.
     kind = NotFound if all(isinstance(each.error, NotFound) for each in unread) else InvalidInput
     raise kind(
-        f"{len(unread)} of {count(total, 'file')} could not be read, and not checked",
+        f"{len(unread)} of {format_count(total, 'file')} could not be read, and not checked",
         details={"failed": [each.shown for each in unread]},
     )
 

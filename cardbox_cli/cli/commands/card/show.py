@@ -14,8 +14,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_words import answers, full_text
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import unique
-from cardbox_cli.model.text.quantities import time
-from cardbox_cli.model.text.visible_text import indented
+from cardbox_cli.text import format_time, indented
 
 
 @verb(
@@ -65,9 +64,9 @@ def _print_card(card: Card) -> None:
         ("type", card.type),
         ("role", card.role),
         ("author", card.author_id),
-        ("created", time(card.created_at)),
-        ("expires", time(card.expires_at)),
-        ("deleted", time(card.deleted_at)),
+        ("created", format_time(card.created_at)),
+        ("expires", format_time(card.expires_at)),
+        ("deleted", format_time(card.deleted_at)),
         ("calls", answers(card) or None),
         ("metadata", exact_json.encode(metadata).decode() if metadata else None),
     )

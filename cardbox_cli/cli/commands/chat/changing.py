@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.contexts import Changed
@@ -30,4 +30,4 @@ def _print_text(changed: "Changed") -> None:
 def _active(changed: "Changed") -> str:
     if changed.loaded is None:
         return "empty"
-    return f"{changed.loaded}, {count(changed.messages, 'message')}"
+    return f"{changed.loaded}, {format_count(changed.messages, 'message')}"

@@ -6,8 +6,7 @@ from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import ChatKey, Yes
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.model.text.escaping import spelled
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count, spelled
 
 
 @verb("cbx chat clear telegram-chat-42", "cbx chat clear telegram-chat-42 --yes")
@@ -23,6 +22,6 @@ def command(key: ChatKey, yes: Yes = False) -> None:
         with database.snapshot():
             held = len(messages_of(room, room.chats.get(key)))
         if held:
-            confirm(f"Forget {count(held, 'message')} of chat {spelled(key)}?", yes=yes)
+            confirm(f"Forget {format_count(held, 'message')} of chat {spelled(key)}?", yes=yes)
         changed = clear(room, key)
     emit_changed(changed)

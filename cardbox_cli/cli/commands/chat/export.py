@@ -14,7 +14,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.model.text.escaping import spelled
+from cardbox_cli.text import spelled
 
 
 @verb(

@@ -16,8 +16,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, NotFound
-from cardbox_cli.model.text.escaping import spelled
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count, spelled
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.exchange.importing import ImportedChat
@@ -163,12 +162,12 @@ def _sum_up(done: ImportedChats) -> None:
     for chat in done.chats:
         _tell_of_others(chat)
     if done.ignored:
-        announce(f"{count(len(done.ignored), 'file')} of no chat left alone; -o json lists them")
+        announce(f"{format_count(len(done.ignored), 'file')} of no chat left alone; -o json lists them")
     entries = sum(chat.entries for chat in done.chats)
     new = sum(chat.new_entries for chat in done.chats)
     announce(
-        f"{count(len(done.chats), 'chat')}, {count(entries, 'line')} of transcripts, {new} new; "
-        f"{len(done.skipped)} skipped"
+        f"{format_count(len(done.chats), 'chat')}, {format_count(entries, 'line')} of transcripts, "
+        f"{new} new; {len(done.skipped)} skipped"
     )
 
 

@@ -13,8 +13,7 @@ from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
 from cardbox_cli.cli.terminal.tables.shown import chosen
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.card_words import PREVIEW
-from cardbox_cli.model.text.escaping import one_line, spelled
-from cardbox_cli.model.text.quantities import age
+from cardbox_cli.text import format_age, one_line, spelled
 
 
 @verb(
@@ -60,12 +59,12 @@ _ARCHIVE = (
     Column("TITLE", lambda archive: one_line(archive.title or NOTHING, PREVIEW)),
     Column("REASON", lambda archive: one_line(archive.reason or NOTHING, PREVIEW), spare=1),
     Column("MESSAGES", lambda archive: str(archive.messages), right=True),
-    Column("AGE", lambda archive: age(archive.archived_at), right=True),
+    Column("AGE", lambda archive: format_age(archive.archived_at), right=True),
     Column("LAST ANSWER", lambda archive: one_line(archive.checkpoint_preview or NOTHING, PREVIEW)),
 )
 _CHAT = (
     Column("CHAT", lambda chat: spelled(chat.chat_key)),
     Column("ENTRIES", lambda chat: str(chat.entries), right=True),
     Column("CONTEXT", lambda chat: chat.context_id or NOTHING),
-    Column("USED", lambda chat: age(chat.updated_at), right=True),
+    Column("USED", lambda chat: format_age(chat.updated_at), right=True),
 )

@@ -10,7 +10,7 @@ from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
-from cardbox_cli.model.text.command_lines import argument
+from cardbox_cli.text import argument
 
 
 @verb(

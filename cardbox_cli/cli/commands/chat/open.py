@@ -21,7 +21,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.chats import check_key
-from cardbox_cli.model.text.escaping import one_line, spelled
+from cardbox_cli.text import one_line, spelled
 
 
 @verb(
@@ -192,7 +192,7 @@ def _help_lines() -> Iterator[str]:
 
 
 def _unknown(name: str) -> UsageError:
-    from cardbox_cli.model.handwritten.wording import did_you_mean
+    from cardbox_cli.text import did_you_mean
 
     known = [*_SLASHES, *_OWN]
     return UsageError(

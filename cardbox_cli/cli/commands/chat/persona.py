@@ -13,7 +13,7 @@ from cardbox_cli.cli.terminal.tables.shown import Shown
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.escaping import flat, spelled
+from cardbox_cli.text import flat, spelled
 
 
 @verb(

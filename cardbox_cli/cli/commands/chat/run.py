@@ -19,9 +19,9 @@ from cardbox_cli.cli.stopping import stopped_by_signals
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.streaming import Streaming
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.errors import Busy, Findings, UsageError
-from cardbox_cli.model.text.command_lines import argument
+from cardbox_cli.errors import ChatBusy, Findings, UsageError
 from cardbox_cli.settings import Settings, settings_from
+from cardbox_cli.text import argument
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.runs.run import Answered, ChatRunner
@@ -92,13 +92,13 @@ def command(
     try:
         with _runner(program, settings, data) as runner, stopped_by_signals(runner.cancel) as received:
             answered = runner.answer(key, wait=wait)
-    except Busy as busy:
+    except ChatBusy as busy:
         raise busy if text is None else _sent_already(busy) from None
     return _tell(answered, streaming, interrupted=bool(received))
 
 
-def _sent_already(busy: Busy) -> Busy:
-    return Busy(
+def _sent_already(busy: ChatBusy) -> ChatBusy:
+    return ChatBusy(
         busy.message,
         hint="the message was sent, and waits for a run; without --text it is not sent again",
         details=busy.details,

@@ -9,8 +9,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.escaping import flat, one_line, spelled
-from cardbox_cli.model.text.quantities import count, time
+from cardbox_cli.text import flat, format_count, format_time, one_line, spelled
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.views import ChatView, Kept
@@ -38,8 +37,8 @@ def _print_text(seen: "ChatView") -> None:
         ("chat", spelled(seen.chat_key)),
         ("context", _context(seen)),
         ("box", seen.context_box_id),
-        ("reset", None if seen.reset_by is None else f"{seen.reset_by}, {time(seen.reset_at)}"),
-        ("archived", count(seen.archives, "context")),
+        ("reset", None if seen.reset_by is None else f"{seen.reset_by}, {format_time(seen.reset_at)}"),
+        ("archived", format_count(seen.archives, "context")),
         ("transcript", _transcript(seen.transcript)),
         ("window", _window(seen.transcript)),
         ("running", _running(seen)),
@@ -53,19 +52,20 @@ def _context(seen: "ChatView") -> str:
     if seen.context_id is None:
         return "empty"
     loaded = "" if seen.loaded_from in (None, seen.context_id) else f", loaded from {seen.loaded_from}"
-    return f"{seen.context_id}, {count(len(seen.messages), 'message')}{loaded}"
+    return f"{seen.context_id}, {format_count(len(seen.messages), 'message')}{loaded}"
 
 
 def _running(seen: "ChatView") -> str | None:
     if seen.running is None:
         return None
-    return f"{seen.running}, by {spelled(seen.owner or 'nobody')}, lease until {time(seen.lease_expires_at)}"
+    owner = spelled(seen.owner or "nobody")
+    return f"{seen.running}, by {owner}, lease until {format_time(seen.lease_expires_at)}"
 
 
 def _transcript(kept: "Kept") -> str:
-    boxes = f" in {count(kept.boxes, 'box')}, kept for good" if kept.entries else ""
+    boxes = f" in {format_count(kept.boxes, 'box')}, kept for good" if kept.entries else ""
     unanswered = f"; {kept.unanswered} unanswered" if kept.unanswered else ""
-    return f"{count(kept.entries, 'entry')}{boxes}{unanswered}"
+    return f"{format_count(kept.entries, 'entry')}{boxes}{unanswered}"
 
 
 def _window(kept: "Kept") -> str:
@@ -91,8 +91,8 @@ _MESSAGE = (
 _RUN = (
     Column("RUN", lambda run: run.run_id),
     Column("STATUS", lambda run: run.status),
-    Column("BEGAN", lambda run: time(run.started_at) or NOTHING),
-    Column("ENDED", lambda run: time(run.ended_at) or NOTHING, spare=1),
+    Column("BEGAN", lambda run: format_time(run.started_at) or NOTHING),
+    Column("ENDED", lambda run: format_time(run.ended_at) or NOTHING, spare=1),
     Column("ERROR", lambda run: one_line(run.error or NOTHING, 200)),
 )
 _STEP = (
@@ -100,5 +100,5 @@ _STEP = (
     Column("STEP", lambda step: step.step_id),
     Column("RUN", lambda step: short_id(step.run_id)),
     Column("STATUS", lambda step: step.status),
-    Column("BEGAN", lambda step: time(step.started_at) or NOTHING, spare=1),
+    Column("BEGAN", lambda step: format_time(step.started_at) or NOTHING, spare=1),
 )

@@ -9,8 +9,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
 from cardbox_cli.cli.terminal.tables.shown import chosen
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.model.text.escaping import flat, spelled
-from cardbox_cli.model.text.quantities import time
+from cardbox_cli.text import flat, format_time, spelled
 
 if TYPE_CHECKING:
     from cardbox_cli.model.chats import Entry
@@ -55,7 +54,7 @@ def _as_json(entry: "Entry") -> dict[str, Any]:
 
 _ENTRY = (
     Column("#", lambda entry: str(entry["position"]), right=True),
-    Column("SAID", lambda entry: time(entry["said_at"]) or NOTHING, spare=1),
+    Column("SAID", lambda entry: format_time(entry["said_at"]) or NOTHING, spare=1),
     Column("ROLE", lambda entry: entry["role"] or NOTHING),
     Column("TEXT", lambda entry: flat(entry["text"]) if entry["state"] == "present" else "(card is gone)"),
 )

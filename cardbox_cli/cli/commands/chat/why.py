@@ -9,8 +9,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, NotFound
-from cardbox_cli.model.text.escaping import spelled
-from cardbox_cli.model.text.quantities import age
+from cardbox_cli.text import format_age, spelled
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.why import Explained
@@ -55,5 +54,5 @@ _NEAR = (
     Column("NEAR KEY", lambda near: spelled(near.chat_key)),
     Column("ENTRIES", lambda near: str(near.entries), right=True),
     Column("CONTEXT", lambda near: "active" if near.has_context else NOTHING),
-    Column("USED", lambda near: age(near.updated_at), right=True),
+    Column("USED", lambda near: format_age(near.updated_at), right=True),
 )

@@ -8,7 +8,7 @@ import click
 from cardbox_cli.context.cost.account import Account, StepCost
 from cardbox_cli.context.providers.registry import window
 from cardbox_cli.errors import Findings, InvalidInput, UsageError
-from cardbox_cli.model.text.quantities import token_count
+from cardbox_cli.text import format_tokens
 
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%")
 
@@ -24,7 +24,7 @@ class Budget(NamedTuple):
         over = [step for step in account.steps if step.tokens > self._most(step)]
         if over:
             step = max(over, key=lambda step: step.tokens)
-            tokens = token_count(step.tokens, exact=not step.estimated)
+            tokens = format_tokens(step.tokens, exact=not step.estimated)
             raise Findings(
                 f"request {step.number} has {tokens} tokens: over the budget of {self._said(step)}"
             )

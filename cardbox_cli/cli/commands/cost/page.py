@@ -16,8 +16,7 @@ from cardbox_cli.context.cost.prices import Money, Prices
 from cardbox_cli.context.inspection.diff import piece_name
 from cardbox_cli.context.providers.registry import window
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.escaping import flat, one_line
-from cardbox_cli.model.text.quantities import count, token_count
+from cardbox_cli.text import flat, format_count, format_tokens, one_line
 
 # How a number of tokens is told.
 Say = Callable[..., str]
@@ -76,7 +75,7 @@ def _print_text(costed: Costed, found: Costs, page: Page) -> None:
         announce(f"{len(found.findings) - page.top} more findings; --top {len(found.findings)} shows all")
 
 
-def _facts(found: Costs, say: Say = token_count) -> list[tuple[str, str | None]]:
+def _facts(found: Costs, say: Say = format_tokens) -> list[tuple[str, str | None]]:
     account, steps = found.account, found.account.steps
     greatest = max(steps, key=lambda step: step.tokens, default=None)
     return [
@@ -112,7 +111,7 @@ def _cache(found: Costs, exact: bool, say: Say) -> str:
     share = account.kept / account.tokens if account.tokens else 0
     broken = sum(step.breaks for step in account.steps)
     return f"keeps {say(account.kept, exact=exact)} tokens, {share:.1%}; " + (
-        "never broken" if not broken else f"broken {count(broken, 'time')}"
+        "never broken" if not broken else f"broken {format_count(broken, 'time')}"
     )
 
 
@@ -139,7 +138,7 @@ _STEP = (
     Column("#", _of_step(lambda step: str(step.number)), right=True),
     Column("STEP", _of_step(lambda step: short_id(step.step_id) if step.step_id else NOTHING), spare=2),
     Column("MESSAGES", _of_step(lambda step: str(step.messages)), right=True, spare=3),
-    Column("TOKENS", _of_step(lambda step: token_count(step.tokens, exact=not step.estimated)), right=True),
+    Column("TOKENS", _of_step(lambda step: format_tokens(step.tokens, exact=not step.estimated)), right=True),
     Column("GREW", _grew, right=True, spare=1),
     Column("KEPT", _of_step(lambda step: str(step.kept)), right=True),
     Column("NEW", _of_step(lambda step: str(step.new)), right=True),
@@ -149,9 +148,9 @@ _CARD = (
     Column("CARD", lambda card: short_id(card.card_id) if card.card_id else NOTHING),
     Column("TYPE", lambda card: card.type),
     Column("TOOL", lambda card: flat(card.tool), spare=2),
-    Column("TOKENS", lambda card: token_count(card.tokens, exact=card.tokens_exact), right=True),
+    Column("TOKENS", lambda card: format_tokens(card.tokens, exact=card.tokens_exact), right=True),
     Column("SENT", lambda card: str(card.sends), right=True),
-    Column("IN ALL", lambda card: token_count(card.total, exact=card.tokens_exact), right=True),
+    Column("IN ALL", lambda card: format_tokens(card.total, exact=card.tokens_exact), right=True),
     Column("SHARE", lambda card: f"{card.share:.1%}", right=True, spare=1),
     Column("PREVIEW", lambda card: one_line(card.preview, 60), overflow="cut"),
 )
@@ -159,7 +158,7 @@ _CARD = (
 
 def _share_columns(by: Grouping, exact: bool) -> Sequence[Column]:
     def number(tokens: Callable[[Share], int]) -> Callable[[Share], str]:
-        return lambda share: token_count(tokens(share), exact=exact)
+        return lambda share: format_tokens(tokens(share), exact=exact)
 
     return (
         Column(by.upper(), lambda share: flat(share.name)),
@@ -178,7 +177,7 @@ def _print_break(broken: Break, exact: bool) -> None:
     output.print_text(
         flat(
             f"the cache breaks first from step {broken.a_step} to {broken.b_step}, at {place}{character}: "
-            f"{token_count(broken.lost, exact=exact)} tokens are read anew"
+            f"{format_tokens(broken.lost, exact=exact)} tokens are read anew"
         )
     )
     for sign, text in (("-", broken.a), ("+", broken.b)):
@@ -193,7 +192,7 @@ def _print_break(broken: Break, exact: bool) -> None:
 def _print_findings(findings: Sequence[CostFinding], exact: bool) -> None:
     for each in findings:
         output.print_text()
-        tokens = token_count(each.tokens, exact=exact)
+        tokens = format_tokens(each.tokens, exact=exact)
         output.print_painted([("bold", flat(f"{each.code}: {each.message}"))])
         cards = " ".join(short_id(one.card_id) for one in each.evidence[:8] if one.card_id)
         output.facts(

@@ -19,10 +19,9 @@ from cardbox_cli.execution.requests.recorded import RecordedRequests
 from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.execution.requests.series import sent_by_turn
 from cardbox_cli.execution.requests.steps import no_turn
-from cardbox_cli.model.text.command_lines import command_line
-from cardbox_cli.model.text.quantities import count
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.views.turns import TurnFilter, TurnRow
+from cardbox_cli.text import command_line, format_count
 
 # Turns of an agent, or runs of a chat, that are looked at where nobody says since when.
 _LAST = 20
@@ -91,7 +90,7 @@ def costed_agent(
     found = list(turns.newest(where, limit=None if since else _LAST))[::-1]
     if not found:
         raise no_turn(turns, agent, "" if since is None else f" since {since}")
-    announce(f"note: agent {agent!r}: {count(len(found), 'turn')}")
+    announce(f"note: agent {agent!r}: {format_count(len(found), 'turn')}")
     series = [sent for turn in found for sent in _of_turn(database, requests, turn, options)]
     return Costed(kind="agent", id=agent, series=series, profile=_profile_of(database, found[-1]))
 
@@ -111,7 +110,7 @@ def costed_chat(
             f"chat {key!r} has no run since {since} in project {session().project_id!r}",
             hint=f"`{command_line(['chat', 'show', key])}` shows the last ones",
         )
-    announce(f"note: chat {key!r}: {count(found.runs, 'run')}")
+    announce(f"note: chat {key!r}: {format_count(found.runs, 'run')}")
     requests = Requests(database, session().project_id, options=options, format=None)
     series = _for_model(found.series, options) or _next(requests.chat(key), requests)
     return Costed(kind="chat", id=key, series=series, chat=found.chat)
@@ -156,7 +155,8 @@ def costed_box(database: Database, given: str, options: ComposeOptions, profile:
     series = conversation(shown.request, provider_of(shown.format))
     if len(series) > 1:
         announce(
-            f"note: {count(len(series), 'request')}: one for each answer in the box, as cbx would compose it"
+            f"note: {format_count(len(series), 'request')}: one for each answer in the box, "
+            "as cbx would compose it"
         )
     return Costed(kind="box", id=shown.name.removeprefix("box "), series=series, profile=profile)
 

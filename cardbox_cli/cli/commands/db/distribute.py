@@ -9,7 +9,7 @@ from cardbox_cli.cli.parameters.options import Yes
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count
 
 MEANING = (
     "card ids are unique per project from then on, no more across projects: card-box clients, which upsert on"
@@ -36,13 +36,14 @@ def command(
         if plan.steps and not dry_run:
             announce(f"the index {GLOBAL_IDS} goes: {MEANING}")
             confirm(
-                f"Distribute {count(len(distribution.distributed_by(plan)), 'table')} by project?", yes=yes
+                f"Distribute {format_count(len(distribution.distributed_by(plan)), 'table')} by project?",
+                yes=yes,
             )
             plan = distribution.distribute(database, announce)
     names = distribution.distributed_by(plan)
     answer = {"dry_run": dry_run, "tables": names, "sql": plan.script}
     text = (
-        f"distributed {count(len(names), 'table')}"
+        f"distributed {format_count(len(names), 'table')}"
         if plan.steps
         else "every table of projects is distributed already"
     )

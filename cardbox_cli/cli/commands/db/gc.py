@@ -15,7 +15,7 @@ from cardbox_cli.cli.terminal.progress import bar
 from cardbox_cli.cli.terminal.tables.layout import Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.limits import BOXES_LOOKED_INTO
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.store.gc import Dangling, Rubbish
@@ -79,7 +79,7 @@ def command(
         places = sum(box.count for box in dangling)
         lead = "would lead" if dry_run else "leads" if places == 1 else "lead"
         announce(
-            f"{count(places, 'reference')} in {count(len(dangling), 'box')} {lead} to no card;"
+            f"{format_count(places, 'reference')} in {format_count(len(dangling), 'box')} {lead} to no card;"
             " `cbx box verify BOX` shows where"
         )
     if is_cut:
@@ -100,13 +100,13 @@ _DANGLING = (
 
 
 def _counted(rubbish: "Rubbish", *, deleted: bool) -> str:
-    parts = [count(rubbish.expired, "expired card")]
+    parts = [format_count(rubbish.expired, "expired card")]
     if deleted:
-        parts.append(count(rubbish.deleted, "deleted card"))
+        parts.append(format_count(rubbish.deleted, "deleted card"))
     if rubbish.logs:
-        parts.append(f"what {count(rubbish.logs, 'command')} of old turns wrote on stderr")
+        parts.append(f"what {format_count(rubbish.logs, 'command')} of old turns wrote on stderr")
     if rubbish.box_info:
-        parts.append(f"what is known of {count(rubbish.box_info, 'box')} that is gone")
+        parts.append(f"what is known of {format_count(rubbish.box_info, 'box')} that is gone")
     return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]
 
 

@@ -7,7 +7,7 @@ from typer import Option
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count
 
 
 @verb("cbx --database-url postgresql://db.example.com/agents db init --yes")
@@ -31,4 +31,4 @@ def command(yes: Annotated[bool, Option("--yes", "-y", help="Add the missing tab
 
     output.emit(answer, table=table, ids=list(parts))
     if parts and not yes:
-        announce(f"{count(len(parts), 'table')} would be added; run it with --yes to add them")
+        announce(f"{format_count(len(parts), 'table')} would be added; run it with --yes to add them")

@@ -9,7 +9,7 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import Column, print_below
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.model.text.quantities import byte_size, count
+from cardbox_cli.text import format_bytes, format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.store.views.status import ProjectSize
@@ -44,15 +44,15 @@ def print_status(answer: dict[str, Any]) -> None:
 _TABLE = (
     Column("TABLE", lambda size: size.table),
     Column("ROWS", lambda size: _number(size.rows, size.exact), right=True),
-    Column("SIZE", lambda size: byte_size(size.bytes), right=True),
-    Column("INDEXES", lambda size: byte_size(size.index_bytes), right=True),
+    Column("SIZE", lambda size: format_bytes(size.bytes), right=True),
+    Column("INDEXES", lambda size: format_bytes(size.index_bytes), right=True),
 )
 
 
 def _project(size: "ProjectSize") -> str:
     hidden = "" if size.expired is None else f" ({size.expired} expired, {size.deleted} deleted)"
-    cards = ("" if size.cards_exact else "~") + count(size.cards, "card")
-    boxes = ("" if size.boxes_exact else "~") + count(size.boxes, "box")
+    cards = ("" if size.cards_exact else "~") + format_count(size.cards, "card")
+    boxes = ("" if size.boxes_exact else "~") + format_count(size.boxes, "box")
     return f"{size.project_id}: {cards}{hidden}, {boxes}"
 
 
@@ -75,14 +75,14 @@ _SHOWN: dict[str, Callable[[Any], str | None]] = {
     ),
     "unreadable_tables": lambda names: ", ".join(names) or None,
     "distributed": lambda spread: (
-        f"{count(spread.tables, 'table')} by project, over {count(spread.shards, 'shard')}"
-        f" on {count(spread.nodes, 'node')}"
+        f"{format_count(spread.tables, 'table')} by project, over {format_count(spread.shards, 'shard')}"
+        f" on {format_count(spread.nodes, 'node')}"
     ),
     "pooler": lambda there: "yes; plans are not kept, and workers hear no notifications" if there else "no",
     "keeps_plans": lambda kept: "yes, by workers" if kept else "no",
     "text_index": _index,
     "bigram_index": _index,
-    "size_bytes": byte_size,
+    "size_bytes": format_bytes,
     "project": _project,
     # They have a table of their own.
     "table_sizes": lambda _: None,

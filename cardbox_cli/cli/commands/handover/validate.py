@@ -10,7 +10,7 @@ from cardbox_cli.cli.parameters.types import RECIPE
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import CbxError, InvalidRecipe, NotFound
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count
 
 
 @verb("cbx handover validate handovers/*.yaml")
@@ -26,5 +26,5 @@ def command(
             failures.append(exc)
     if failures:
         raise all_of(failures)
-    valid = count(len(recipes), "valid recipe")
+    valid = format_count(len(recipes), "valid recipe")
     output.emit({"valid": recipes, "problems": []}, table=lambda: output.print_text(valid), ids=recipes)

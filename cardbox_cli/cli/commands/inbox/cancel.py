@@ -5,7 +5,7 @@ from cardbox_cli.cli.commands.inbox.claimed import print_row, resolve_row
 from cardbox_cli.cli.parameters.options import InboxId, OptionalReason
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.model.text.command_lines import argument
+from cardbox_cli.text import argument
 
 
 @verb("cbx inbox cancel 1d5c8f72 --reason 'asked for twice'")

@@ -6,7 +6,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import InboxRow, Lease
-from cardbox_cli.model.text.quantities import time
+from cardbox_cli.text import format_time
 
 
 @verb(
@@ -37,11 +37,11 @@ def _print_text(row: InboxRow, lease: Lease | None) -> None:
         ("correlation", row.correlation_id),
         ("channel", row.channel_id),
         ("tries", str(row.retry_count)),
-        ("created", time(row.created_at)),
-        ("due", time(row.next_retry_at)),
-        ("claimed by", None if lease is None else f"{lease.owner}, until {time(lease.expires_at)}"),
-        ("processed", time(row.processed_at)),
-        ("closed", time(row.archived_at)),
+        ("created", format_time(row.created_at)),
+        ("due", format_time(row.next_retry_at)),
+        ("claimed by", None if lease is None else f"{lease.owner}, until {format_time(lease.expires_at)}"),
+        ("processed", format_time(row.processed_at)),
+        ("closed", format_time(row.archived_at)),
         ("deferred", row.defer_reason),
         ("error", row.last_error),
         ("payload", exact_json.encode(row.payload).decode()),

@@ -26,9 +26,9 @@ def command(
 
     What a name says already is unchanged, and makes no new box.
     """
-    from cardbox_cli.execution.handlers import unknown_handlers
     from cardbox_cli.model.handwritten.profiles import doubts, parse_profile
     from cardbox_cli.model.identity import allowed_handlers
+    from cardbox_cli.orchestration.handlers import HANDLERS
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.profiles import ProfileStore
     from cardbox_cli.store.tools import ToolStore
@@ -38,7 +38,7 @@ def command(
         store = ProfileStore(database, session().project_id)
         tools = ToolStore(database, session().project_id).names()
         for profile in profiles:
-            for warning in [*doubts(profile, tools), *unknown_handlers(allowed_handlers(profile))]:
+            for warning in [*doubts(profile, tools), *HANDLERS.warnings(allowed_handlers(profile))]:
                 announce(f"warning: profile {profile['name']!r}: {warning}")
         with database.transaction():
             imported = [_save(store, profile) for profile in profiles]

@@ -11,7 +11,7 @@ from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import CbxError, InvalidInput, NotFound
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count
 
 
 @verb("cbx profile validate profiles/*.yaml")
@@ -34,19 +34,19 @@ def command(
             failures.append(exc)
     if failures:
         raise all_of(failures)
-    valid = count(len(files), "valid profile")
+    valid = format_count(len(files), "valid profile")
     output.emit({"valid": files, "problems": []}, table=lambda: output.print_text(valid), ids=files)
 
 
 def _name_of(file: str) -> str:
     """The name of the profile in a file, in one case, as it is found by; tells what is doubtful in it."""
-    from cardbox_cli.execution.handlers import unknown_handlers
     from cardbox_cli.model.handwritten.profiles import doubts, parse_profile
     from cardbox_cli.model.identity import allowed_handlers
+    from cardbox_cli.orchestration.handlers import HANDLERS
 
     profile = parse_profile(read_text(file), source_name(file))
     # Which tools there are only a project knows: those that are named count as registered.
     named = profile.get("must_end_with", [])
-    for warning in [*doubts(profile, named), *unknown_handlers(allowed_handlers(profile))]:
+    for warning in [*doubts(profile, named), *HANDLERS.warnings(allowed_handlers(profile))]:
         announce(f"warning: {source_name(file)}: {warning}")
     return str(profile["name"]).casefold()

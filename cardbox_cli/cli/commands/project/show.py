@@ -9,7 +9,7 @@ from cardbox_cli.cli.commands.project.project_record import (
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.model.text.quantities import time
+from cardbox_cli.text import format_time
 
 
 @verb("cbx project show", "cbx project show shop -o json", pages=True, reads=True, simple=True)
@@ -28,8 +28,8 @@ def command(named: ProjectId = None) -> None:
             ("title", found.title),
             ("status", found.status),
             ("owner", found.owner_id),
-            ("created", time(found.created_at)),
-            ("updated", time(found.updated_at)),
+            ("created", format_time(found.created_at)),
+            ("updated", format_time(found.updated_at)),
             ("share", _SHARING[settings.enable_share_context]),
             ("reproducible layers", ", ".join(settings.stored_layers) or "none"),
             ("incomplete contexts", "are run" if settings.allow_incomplete_context else "fail"),

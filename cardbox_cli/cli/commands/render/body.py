@@ -7,7 +7,7 @@ from cardbox_cli.context.formats import TEXT, members_of, text_sections
 from cardbox_cli.context.inspection.losses import losses
 from cardbox_cli.context.providers.registry import provider_named
 from cardbox_cli.context.request import Request
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count
 
 # So many kinds of losses of cards are named; all are by --check.
 _EXAMPLES = 3
@@ -49,8 +49,8 @@ def _tell_losses(request: Request, provider: str) -> None:
         named = list(dict.fromkeys(loss.what for loss in lost if loss.card_id is not None))[:_EXAMPLES]
         named += [loss.what for loss in lost if loss.card_id is None]
         announce(
-            f"warning: {provider} cannot say all of it ({count(len(lost), 'place')}): {', '.join(named)}; "
-            "--check names each"
+            f"warning: {provider} cannot say all of it ({format_count(len(lost), 'place')}): "
+            f"{', '.join(named)}; --check names each"
         )
 
 
@@ -58,6 +58,6 @@ def _tell_renamed(request: Request, provider: str) -> None:
     renamed = provider_named(provider).renamed_calls(request.messages)
     if renamed:
         announce(
-            f"warning: {count(len(renamed), 'tool call')} got another id, such as {renamed[0].new!r} for "
-            f"{renamed[0].old!r}; --check names each"
+            f"warning: {format_count(len(renamed), 'tool call')} got another id, such as {renamed[0].new!r} "
+            f"for {renamed[0].old!r}; --check names each"
         )

@@ -12,8 +12,7 @@ from cardbox_cli.execution.requests.step_snapshots import LOST, UNPROVED
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id, unique
-from cardbox_cli.model.text.escaping import flat, one_line
-from cardbox_cli.model.text.quantities import count, token_count
+from cardbox_cli.text import flat, format_count, format_tokens, one_line
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.parameters.requests import Shown
@@ -190,6 +189,6 @@ def _card_ids(found: RequestDiff) -> list[str]:
 
 
 def _extent(extent: Extent) -> str:
-    tokens = token_count(extent.tokens, exact=extent.tokens_exact)
-    uncounted = f" and those of {count(extent.uncounted, 'unknown text')}" if extent.uncounted else ""
-    return f"{count(extent.messages, 'message')}, {tokens} tokens{uncounted}"
+    tokens = format_tokens(extent.tokens, exact=extent.tokens_exact)
+    uncounted = f" and those of {format_count(extent.uncounted, 'unknown text')}" if extent.uncounted else ""
+    return f"{format_count(extent.messages, 'message')}, {tokens} tokens{uncounted}"

@@ -11,9 +11,8 @@ from cardbox_cli.context.inspection.explain import Explanation, LayerShare, Mess
 from cardbox_cli.context.providers.registry import window
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.ids import short_id, unique
-from cardbox_cli.model.text.escaping import one_line
-from cardbox_cli.model.text.quantities import token_count
 from cardbox_cli.settings import TERM
+from cardbox_cli.text import format_tokens, one_line
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.parameters.requests import Shown
@@ -50,7 +49,7 @@ def _print_text(request: Request, explained: Explanation) -> None:
         ("layout", explained.layout if explained.layout != "default" else None),
         ("messages", str(len(explained.messages))),
         ("tools", str(len(explained.tools)) if explained.tools else None),
-        ("tokens", token_count(explained.tokens, exact=explained.tokens_exact)),
+        ("tokens", format_tokens(explained.tokens, exact=explained.tokens_exact)),
     )
     print_below(_MESSAGE, list(enumerate(explained.messages, 1)))
     print_below(_LEFT_OUT, explained.left_out)
@@ -82,7 +81,7 @@ _MESSAGE = (
     Column("BOX", _message(lambda line: short_id(line.box_id) if line.box_id else NOTHING), spare=3),
     Column("AT", _message(lambda line: _known(line.position)), right=True, spare=4),
     Column("CHARS", _message(lambda line: str(line.characters)), right=True, spare=5),
-    Column("TOKENS", _message(lambda line: token_count(line.tokens, exact=line.tokens_exact)), right=True),
+    Column("TOKENS", _message(lambda line: format_tokens(line.tokens, exact=line.tokens_exact)), right=True),
     Column("RULE", _message(lambda line: short_rule(line.rule or NOTHING)), spare=1),
     Column("PREVIEW", _message(lambda line: one_line(line.preview, 60)), overflow="cut"),
 )
@@ -97,7 +96,7 @@ _SHARE = (
     Column("LAYER", lambda share: share.layer),
     Column("MESSAGES", lambda share: str(share.messages), right=True),
     Column("CHARS", lambda share: str(share.characters), right=True),
-    Column("TOKENS", lambda share: token_count(share.tokens, exact=share.tokens_exact), right=True),
+    Column("TOKENS", lambda share: format_tokens(share.tokens, exact=share.tokens_exact), right=True),
     Column("SHARE", lambda share: f"{share.share:.1%}", right=True),
 )
 
@@ -109,7 +108,7 @@ def _print_shares(request: Request, explained: Explanation, found: list[LayerSha
         ("model", request.model or "unknown"),
         ("window", f"{holds} tokens, {about}{explained.tokens / holds:.1%} taken" if holds else None),
         ("messages", str(len(explained.messages))),
-        ("tokens", token_count(explained.tokens, exact=explained.tokens_exact)),
+        ("tokens", format_tokens(explained.tokens, exact=explained.tokens_exact)),
     )
     if not found:
         return

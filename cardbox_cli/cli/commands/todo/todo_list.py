@@ -12,8 +12,8 @@ from cardbox_cli.cli.terminal.tables.layout import Column
 from cardbox_cli.cli.terminal.tables.shown import Shown
 from cardbox_cli.model.cards import OPERATOR, CardDraft
 from cardbox_cli.model.ids import short_id, unique
-from cardbox_cli.model.text.escaping import flat
 from cardbox_cli.model.todo import TodoItem, find_item, settled, todo_items
+from cardbox_cli.text import flat
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore

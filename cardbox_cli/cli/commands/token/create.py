@@ -12,7 +12,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
-from cardbox_cli.model.text.quantities import time
+from cardbox_cli.text import format_time
 
 
 @verb(
@@ -38,7 +38,7 @@ def command(
         tokens = ApiTokenStore(database, session().project_id)
         token, kept = tokens.create(label=label, actor=actor(database), lasts=lasts)
         audit(database, "token create", token_id=kept.token_id, label=label)
-    until = "" if kept.expires_at is None else f", until {time(kept.expires_at)}"
+    until = "" if kept.expires_at is None else f", until {format_time(kept.expires_at)}"
     announce(f"token {kept.token_id} opens project {kept.project_id!r}{until}; it is not shown again")
     output.emit(
         {"token": token, **msgspec.structs.asdict(kept)}, table=lambda: output.print_text(token), ids=[token]

@@ -18,9 +18,8 @@ from cardbox_cli.cli.terminal.word_diff import compared
 from cardbox_cli.context.request import DEFAULT_OPTIONS
 from cardbox_cli.errors import Conflict, Findings
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.command_lines import command_line
-from cardbox_cli.model.text.quantities import count
 from cardbox_cli.settings import settings_from
+from cardbox_cli.text import command_line, format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
@@ -116,7 +115,7 @@ def _stop(run: "Runtime", turn_ids: Sequence[str]) -> None:
             fixes.stop(run, turn_id, actor=actor(run.database), reason="its replay ended early")
             stopped += 1
     if stopped:
-        announce(f"note: {count(stopped, 'turn')} stopped")
+        announce(f"note: {format_count(stopped, 'turn')} stopped")
 
 
 def _tell_open(run: "Runtime", turn_ids: Sequence[str], worker_target: str) -> None:
@@ -128,8 +127,8 @@ def _tell_open(run: "Runtime", turn_ids: Sequence[str], worker_target: str) -> N
     if waiting:
         go_on = command_line(["worker", "run"], "--target", worker_target)
         announce(
-            f"note: {count(len(waiting), 'turn')} to be answered: `cbx why {waiting[0]}` says what, and then "
-            f"`{go_on} --exec CMD --drain` goes on"
+            f"note: {format_count(len(waiting), 'turn')} to be answered: `cbx why {waiting[0]}` says what, "
+            f"and then `{go_on} --exec CMD --drain` goes on"
         )
 
 

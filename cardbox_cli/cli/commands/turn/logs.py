@@ -11,10 +11,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.command_lines import argument
-from cardbox_cli.model.text.durations import duration
-from cardbox_cli.model.text.quantities import time
-from cardbox_cli.model.text.visible_text import indented
+from cardbox_cli.text import argument, format_duration, format_time, indented
 
 if TYPE_CHECKING:
     from cardbox_cli.model.execution.logs import CommandLog
@@ -75,9 +72,9 @@ def _print_text(logs: "list[CommandLog]", numbers: dict[str, int]) -> None:
 
 def _headline(log: "CommandLog", number: int | None) -> str:
     step = f"step {short_id(log.step_id) if number is None else number}"
-    took = duration(log.ended_at - log.started_at)
+    took = format_duration(log.ended_at - log.started_at)
     wrote = f"{log.stderr_bytes:,} bytes{_cut(log)}"
-    return f"{time(log.ended_at)}  {step}: {log.whose} {log.outcome} after {took}; {wrote}"
+    return f"{format_time(log.ended_at)}  {step}: {log.whose} {log.outcome} after {took}; {wrote}"
 
 
 def _cut(log: "CommandLog") -> str:

@@ -17,9 +17,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.execution.logs import LogTail, last_lines
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.durations import duration
-from cardbox_cli.model.text.escaping import one_line
-from cardbox_cli.model.text.quantities import time
+from cardbox_cli.text import format_duration, format_time, one_line
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import TurnView
@@ -60,7 +58,7 @@ def _print_text(stored: "StoredTurn", seen: "TurnView") -> None:
         ("context", seen.context_box_id),
         ("output", seen.output_box_id),
         ("deliverable", seen.deliverable_card_id),
-        *(("lease", f"{lease.owner}, until {time(lease.expires_at)}") for lease in stored.leases),
+        *(("lease", f"{lease.owner}, until {format_time(lease.expires_at)}") for lease in stored.leases),
     )
     _section("findings", _FINDING, seen.findings)
     _section("inbox", picked(INBOX, "ID", "TYPE", "STATUS", "EPOCH", "TRIES", "CREATED", "WHY"), seen.inbox)
@@ -83,13 +81,13 @@ def _section(title: str, columns: Columns, items: Sequence[Any]) -> None:
 def _status(stored: "StoredTurn", seen: "TurnView") -> str:
     state = " ".join(part for part in (seen.status, seen.end_status) if part)
     deadline, record = stored.turn.resume_deadline, stored.record
-    until = f", waits until {time(deadline)}" if deadline else ""
+    until = f", waits until {format_time(deadline)}" if deadline else ""
     error = f": {one_line(record.error, 200)}" if record and record.error else ""
     return f"{state}, epoch {seen.turn_epoch}{until}{error}"
 
 
 def _took(step: Step) -> str:
-    return duration(step.ended_at - step.started_at) if step.started_at and step.ended_at else NOTHING
+    return format_duration(step.ended_at - step.started_at) if step.started_at and step.ended_at else NOTHING
 
 
 def _last_line(log: LogTail) -> str:
@@ -105,7 +103,7 @@ _STEP = (
     Column("#", lambda numbered: str(numbered[0]), right=True),
     Column("ID", lambda numbered: short_id(numbered[1].step_id)),
     Column("STATUS", lambda numbered: numbered[1].status),
-    Column("BEGAN", lambda numbered: time(numbered[1].started_at) or NOTHING),
+    Column("BEGAN", lambda numbered: format_time(numbered[1].started_at) or NOTHING),
     Column("TOOK", lambda numbered: _took(numbered[1]), right=True),
     Column("REQUEST", lambda numbered: short_or_nothing(numbered[1].request_box_id)),
     Column("ERROR", lambda numbered: one_line(numbered[1].error or NOTHING, 200)),
@@ -115,7 +113,7 @@ _WAITING = (
     Column("TOOL", lambda tool: tool.tool_name),
     Column("STATUS", lambda tool: tool.wait_status),
     Column("EPOCH", lambda tool: str(tool.turn_epoch), right=True),
-    Column("SINCE", lambda tool: time(tool.created_at) or NOTHING),
+    Column("SINCE", lambda tool: format_time(tool.created_at) or NOTHING),
     Column("RESULT", lambda tool: short_or_nothing(tool.tool_result_card_id)),
 )
 _FINDING = (
@@ -135,5 +133,5 @@ _EDGE = (
     Column("PHASE", lambda edge: edge.edge_phase),
     Column("FROM", lambda edge: _end_of(edge.source_agent_id, edge.source_agent_turn_id)),
     Column("TO", lambda edge: _end_of(edge.target_agent_id, edge.target_agent_turn_id)),
-    Column("CREATED", lambda edge: time(edge.created_at) or NOTHING, spare=1),
+    Column("CREATED", lambda edge: format_time(edge.created_at) or NOTHING, spare=1),
 )

@@ -10,7 +10,7 @@ from cardbox_cli.cli.parameters.types import HTML, OneOf
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.model.text.escaping import flat
+from cardbox_cli.text import flat
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import Branch

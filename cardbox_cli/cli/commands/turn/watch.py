@@ -17,7 +17,7 @@ from cardbox_cli.cli.terminal.reports.turns import require_success
 from cardbox_cli.cli.terminal.tables.shown import Shown
 from cardbox_cli.cli.terminal.watch import pauses
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.model.text.escaping import flat
+from cardbox_cli.text import flat
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.timeline import Event

@@ -10,8 +10,7 @@ from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
 from cardbox_cli.cli.terminal.tables.shown import Shown
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.card_words import PREVIEW
-from cardbox_cli.model.text.escaping import one_line
-from cardbox_cli.model.text.quantities import age, count, time
+from cardbox_cli.text import format_age, format_count, format_time, one_line
 
 if TYPE_CHECKING:
     from cardbox_cli.model.execution.turns import WorkerEntry
@@ -37,7 +36,8 @@ def command(
     )
     if len(shown) < len(found):
         announce(
-            f"{count(len(found) - len(shown), 'worker')} fell silent without signing off; --all shows them"
+            f"{format_count(len(found) - len(shown), 'worker')} fell silent without signing off; "
+            "--all shows them"
         )
 
 
@@ -53,7 +53,7 @@ _WORKER = (
     Column("STATE", _state),
     Column("SLOTS", lambda worker: str(worker.concurrency), right=True),
     Column("PROJECT", lambda worker: worker.project_id or "all"),
-    Column("STARTED", lambda worker: time(worker.started_at) or NOTHING, spare=2),
-    Column("HEARD", lambda worker: age(worker.heartbeat_at), right=True),
+    Column("STARTED", lambda worker: format_time(worker.started_at) or NOTHING, spare=2),
+    Column("HEARD", lambda worker: format_age(worker.heartbeat_at), right=True),
     Column("CANNOT WORK", lambda worker: one_line(worker.last_error or NOTHING, PREVIEW)),
 )

@@ -7,8 +7,7 @@ from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
 from cardbox_cli.cli.terminal.tables.shown import Columns
 from cardbox_cli.model.card_words import PREVIEW
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.escaping import one_line
-from cardbox_cli.model.text.quantities import time
+from cardbox_cli.text import format_time, one_line
 
 if TYPE_CHECKING:
     from cardbox_cli.orchestration.batches.view import BatchResult
@@ -25,8 +24,8 @@ BATCH: Columns = (
     Column("STATUS", lambda batch: batch.status),
     Column("ENDED", _done, right=True),
     aged("created_at"),
-    Column("CREATED", lambda batch: time(batch.created_at) or NOTHING, extra=True),
-    Column("DEADLINE", lambda batch: time(batch.deadline_at) or NOTHING, spare=2),
+    Column("CREATED", lambda batch: format_time(batch.created_at) or NOTHING, extra=True),
+    Column("DEADLINE", lambda batch: format_time(batch.deadline_at) or NOTHING, spare=2),
     Column("PARENT", lambda batch: short_or_nothing(batch.parent_turn_id), spare=1),
     Column("MANAGER", lambda batch: batch.manager, spare=3),
 )

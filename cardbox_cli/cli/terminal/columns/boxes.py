@@ -5,8 +5,7 @@ from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
 from cardbox_cli.cli.terminal.tables.shown import Columns
 from cardbox_cli.model.boxes import Box, Reference
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.escaping import flat
-from cardbox_cli.model.text.quantities import time
+from cardbox_cli.text import flat, format_time
 
 
 def _parents(box: Box) -> str:
@@ -18,7 +17,7 @@ BOX: Columns = (
     Column("FULL ID", lambda box: box.box_id, extra=True),
     Column("CARDS", lambda box: str(len(box.card_ids)), right=True),
     aged("updated_at"),
-    Column("UPDATED", lambda box: time(box.updated_at) or NOTHING, extra=True),
+    Column("UPDATED", lambda box: format_time(box.updated_at) or NOTHING, extra=True),
     Column("PARENTS", _parents, spare=3),
     Column("KIND", lambda box: getattr(box, "kind", None) or NOTHING, extra=True),
     Column("TITLE", lambda box: flat(box.title or "")),
@@ -34,7 +33,7 @@ REFERENCE: Columns = (
     Column("FULL ID", lambda found: found.box_id, extra=True),
     Column("CARDS", lambda found: str(found.cards), right=True, spare=3),
     aged("updated_at"),
-    Column("UPDATED", lambda found: time(found.updated_at) or NOTHING, extra=True),
+    Column("UPDATED", lambda found: format_time(found.updated_at) or NOTHING, extra=True),
     Column("POSITIONS", lambda found: ", ".join(map(str, found.positions)), spare=1),
     Column("TURNS", _turns),
     Column("TITLE", lambda found: flat(found.title or "")),

@@ -10,9 +10,8 @@ from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_words import answers, full_text, preview
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.escaping import flat
-from cardbox_cli.model.text.quantities import size, time, token_count
 from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
+from cardbox_cli.text import flat, format_size, format_time, format_tokens
 
 
 class Place(NamedTuple):
@@ -24,7 +23,7 @@ class Place(NamedTuple):
 
 
 def _tokens(tokenizer: Tokenizer) -> Callable[[Card], str]:
-    return lambda card: token_count(card_tokens(card, tokenizer), exact=tokenizer.exact)
+    return lambda card: format_tokens(card_tokens(card, tokenizer), exact=tokenizer.exact)
 
 
 def _counted(tokenizer: Tokenizer) -> Callable[[Card], int]:
@@ -45,13 +44,13 @@ CARD: Columns = (
     Column("TYPE", lambda card: card.type),
     Column("ROLE", lambda card: card.role or NOTHING, spare=1),
     aged("created_at"),
-    Column("CREATED", lambda card: time(card.created_at) or NOTHING, extra=True),
+    Column("CREATED", lambda card: format_time(card.created_at) or NOTHING, extra=True),
     Column("AUTHOR", lambda card: card.author_id or NOTHING, extra=True),
     Column("TURN", _metadata("agent_turn_id"), extra=True),
     Column("STEP", _metadata("step_id"), extra=True),
     Column("TRACE", _metadata("trace_id"), extra=True),
     Column("CALL", lambda card: answers(card) or NOTHING, extra=True),
-    Column("SIZE", lambda card: size(full_text(card)), right=True, spare=3, key=_bytes),
+    Column("SIZE", lambda card: format_size(full_text(card)), right=True, spare=3, key=_bytes),
     Column("TOKENS", _tokens(ESTIMATE), right=True, extra=True, spare=4, key=_counted(ESTIMATE)),
     Column("PREVIEW", preview, overflow="cut"),
 )

@@ -10,8 +10,7 @@ from cardbox_cli.cli.terminal.tables.shown import Columns
 from cardbox_cli.model.api_tokens import ApiToken
 from cardbox_cli.model.identity import RosterEntry, Tool
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.escaping import flat
-from cardbox_cli.model.text.quantities import time
+from cardbox_cli.text import flat, format_time
 
 if TYPE_CHECKING:
     from cardbox_cli.store.profiles import ProfileEntry
@@ -28,7 +27,7 @@ PROFILE: Columns = (
     Column("WORKER TARGET", lambda entry: entry.worker_target),
     Column("TAGS", _tags, spare=3),
     aged("updated_at"),
-    Column("UPDATED", lambda entry: time(entry.updated_at) or NOTHING, extra=True),
+    Column("UPDATED", lambda entry: format_time(entry.updated_at) or NOTHING, extra=True),
 )
 
 
@@ -37,8 +36,8 @@ PROJECT: Columns = (
     Column("STATUS", lambda project: project.status),
     Column("OWNER", lambda project: project.owner_id, spare=3),
     aged("created_at"),
-    Column("CREATED", lambda project: time(project.created_at) or NOTHING, extra=True),
-    Column("UPDATED", lambda project: time(project.updated_at) or NOTHING, extra=True),
+    Column("CREATED", lambda project: format_time(project.created_at) or NOTHING, extra=True),
+    Column("UPDATED", lambda project: format_time(project.updated_at) or NOTHING, extra=True),
     Column("TITLE", lambda project: flat(project.title)),
 )
 
@@ -63,7 +62,7 @@ AGENT: Columns = (
     Column("OWNER", lambda entry: entry.owner_agent_id or NOTHING, extra=True),
     Column("ROSTER", lambda entry: entry.status, extra=True),
     aged("created_at"),
-    Column("CREATED", lambda entry: time(entry.created_at) or NOTHING, extra=True),
+    Column("CREATED", lambda entry: format_time(entry.created_at) or NOTHING, extra=True),
     Column("DISPLAY NAME", lambda entry: flat(entry.display_name or NOTHING), extra=True),
 )
 
@@ -93,8 +92,8 @@ TOKEN: Columns = (
     Column("ID", lambda token: token.token_id),
     Column("STATE", _state),
     aged("created_at"),
-    Column("CREATED", lambda token: time(token.created_at) or NOTHING, extra=True),
-    Column("EXPIRES", lambda token: time(token.expires_at) or NOTHING, spare=2),
+    Column("CREATED", lambda token: format_time(token.created_at) or NOTHING, extra=True),
+    Column("EXPIRES", lambda token: format_time(token.expires_at) or NOTHING, spare=2),
     Column("BY", lambda token: flat(token.created_by), extra=True),
     Column("LABEL", lambda token: flat(token.label)),
 )

@@ -4,7 +4,7 @@ from typing import Any
 
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.quantities import age
+from cardbox_cli.text import format_age
 
 
 def aged(name: str, *, spare: int = 2) -> Column:
@@ -14,7 +14,7 @@ def aged(name: str, *, spare: int = 2) -> Column:
         moment = getattr(item, name)
         return None if moment is None else -moment.timestamp()
 
-    return Column("AGE", lambda item: age(getattr(item, name)), right=True, spare=spare, key=elapsed)
+    return Column("AGE", lambda item: format_age(getattr(item, name)), right=True, spare=spare, key=elapsed)
 
 
 def short_or_nothing(full_id: str | None) -> str:

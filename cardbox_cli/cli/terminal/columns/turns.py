@@ -10,9 +10,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_words import PREVIEW
 from cardbox_cli.model.execution.turns import AuditEntry, InboxRow
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.durations import duration
-from cardbox_cli.model.text.escaping import flat, one_line
-from cardbox_cli.model.text.quantities import time, to_millisecond
+from cardbox_cli.text import flat, format_duration, format_milliseconds, format_time, one_line
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import TurnSummary
@@ -25,7 +23,7 @@ def _known(number: int | None) -> str:
 def _took(turn: "TurnSummary") -> str:
     if turn.created_at is None or turn.ended_at is None:
         return NOTHING
-    return duration(turn.ended_at - turn.created_at)
+    return format_duration(turn.ended_at - turn.created_at)
 
 
 def _length(turn: "TurnSummary") -> Any:
@@ -41,8 +39,8 @@ TURN: Columns = (
     Column("EPOCH", lambda turn: str(turn.turn_epoch), right=True, spare=4),
     aged("created_at"),
     Column("TOOK", _took, right=True, spare=3, key=_length),
-    Column("CREATED", lambda turn: time(turn.created_at) or NOTHING, extra=True),
-    Column("ENDED", lambda turn: time(turn.ended_at) or NOTHING, extra=True),
+    Column("CREATED", lambda turn: format_time(turn.created_at) or NOTHING, extra=True),
+    Column("ENDED", lambda turn: format_time(turn.ended_at) or NOTHING, extra=True),
     Column("DEPTH", lambda turn: _known(turn.recursion_depth), right=True, extra=True),
     Column("PARENT", lambda turn: short_or_nothing(turn.parent_agent_turn_id), spare=2),
     Column("CONTEXT", lambda turn: short_or_nothing(turn.context_box_id), extra=True),
@@ -53,7 +51,7 @@ TURN: Columns = (
 
 
 EVENT: Columns = (
-    Column("TIME", lambda event: to_millisecond(event.at)),
+    Column("TIME", lambda event: format_milliseconds(event.at)),
     Column("EVENT", lambda event: event.event),
     Column("DETAIL", lambda event: flat(event.text)),
 )
@@ -73,8 +71,8 @@ INBOX: Columns = (
     Column("EPOCH", lambda row: str(row.turn_epoch), right=True, extra=True),
     Column("TRIES", lambda row: str(row.retry_count), right=True, spare=3),
     aged("created_at"),
-    Column("CREATED", lambda row: time(row.created_at) or NOTHING, extra=True),
-    Column("DUE", lambda row: time(row.next_retry_at) or NOTHING, extra=True),
+    Column("CREATED", lambda row: format_time(row.created_at) or NOTHING, extra=True),
+    Column("DUE", lambda row: format_time(row.next_retry_at) or NOTHING, extra=True),
     Column("CORRELATION", lambda row: row.correlation_id or NOTHING, extra=True),
     Column("WHY", _why),
 )
@@ -104,7 +102,7 @@ AUDIT: Columns = (
     Column("ID", lambda entry: short_id(entry.audit_id), extra=True),
     Column("FULL ID", lambda entry: entry.audit_id, extra=True),
     aged("created_at", spare=0),
-    Column("CREATED", lambda entry: time(entry.created_at) or NOTHING, extra=True),
+    Column("CREATED", lambda entry: format_time(entry.created_at) or NOTHING, extra=True),
     Column("ACTION", lambda entry: flat(entry.action)),
     Column("AGENT", lambda entry: entry.agent_id or NOTHING),
     Column("TURN", lambda entry: short_or_nothing(entry.agent_turn_id)),

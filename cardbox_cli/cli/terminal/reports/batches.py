@@ -18,10 +18,8 @@ from cardbox_cli.cli.terminal.tables.shown import Shown
 from cardbox_cli.cli.terminal.watch import pauses
 from cardbox_cli.errors import Conflict, Findings
 from cardbox_cli.model.card_words import PREVIEW
-from cardbox_cli.model.text.command_lines import argument
-from cardbox_cli.model.text.escaping import flat
-from cardbox_cli.model.text.quantities import age, count, time
 from cardbox_cli.settings import TERM
+from cardbox_cli.text import argument, flat, format_age, format_count, format_time
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
@@ -68,9 +66,9 @@ def _print_facts(seen: "BatchView", foreign: bool) -> None:
         ("tasks", str(seen.task_count)),
         ("fails fast", "yes" if seen.fail_fast else None),
         ("parent", seen.parent_turn_id),
-        ("deadline", time(seen.deadline_at)),
-        ("created", time(seen.created_at)),
-        ("ended", time(seen.ended_at)),
+        ("deadline", format_time(seen.deadline_at)),
+        ("created", format_time(seen.created_at)),
+        ("ended", format_time(seen.ended_at)),
         ("join box", seen.join_box_id),
     )
     if seen.results:
@@ -89,8 +87,8 @@ def print_plan(asked: "ForkJoin", batch: "Batch") -> None:
     }
 
     def table() -> None:
-        end = f"deadline {time(batch.deadline_at)}" + (", fails fast" if asked.fail_fast else "")
-        output.print_text(f"{count(len(asked.tasks), 'task')}, {end} (dry run: nothing was written)")
+        end = f"deadline {format_time(batch.deadline_at)}" + (", fails fast" if asked.fail_fast else "")
+        output.print_text(f"{format_count(len(asked.tasks), 'task')}, {end} (dry run: nothing was written)")
         print_table(_PLANNED, tasks)
 
     output.emit(plan, table=table)
@@ -175,16 +173,18 @@ def _shown_live() -> Iterator[Callable[["Progress"], None]]:
 def lines_of(seen: "Progress") -> list[str]:
     """A line for each child: its place, state, steps and age."""
     done = sum(task.ended_at is not None for task in seen.tasks)
-    how_far = f"{done} of {len(seen.tasks)} ended, {age(seen.batch.created_at, seen.now)}"
+    how_far = f"{done} of {len(seen.tasks)} ended, {format_age(seen.batch.created_at, seen.now)}"
     return [f"batch {seen.batch.batch_id}  {how_far}", *(flat(_line(task, seen)) for task in seen.tasks)]
 
 
 def _line(task: "TaskProgress", seen: "Progress") -> str:
     until = task.ended_at or seen.now
-    took = age(task.since, until) if task.since else NOTHING
+    took = format_age(task.since, until) if task.since else NOTHING
     turn = short_or_nothing(task.agent_turn_id)
     why = f"  {task.error['message']}" if task.error else ""
-    return f"{task.task_index:4}  {task.state:10}  {count(task.steps, 'step'):9}  {took:>5}  {turn}{why}"
+    return (
+        f"{task.task_index:4}  {task.state:10}  {format_count(task.steps, 'step'):9}  {took:>5}  {turn}{why}"
+    )
 
 
 class _Events:

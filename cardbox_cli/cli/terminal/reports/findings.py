@@ -9,7 +9,7 @@ from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below,
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id, unique
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintFinding
@@ -84,7 +84,7 @@ def refuse(findings: "Sequence[LintFinding]", *, hint: str | None) -> None:
 
 def _numbers(errors: int, warnings: int) -> str:
     return ", ".join(
-        count(number, word) for number, word in ((errors, "error"), (warnings, "warning")) if number
+        format_count(number, word) for number, word in ((errors, "error"), (warnings, "warning")) if number
     )
 
 
@@ -97,7 +97,7 @@ def _place(found: "LintFinding") -> str:
 def _print_text(findings: "Sequence[LintFinding]", files_read: int | None) -> None:
     if files_read == 0:
         return
-    where = None if files_read is None else f"in the {count(files_read, 'file')} that could be read"
+    where = None if files_read is None else f"in the {format_count(files_read, 'file')} that could be read"
     if not findings:
         announce(" ".join(filter(None, ["nothing found", where])))
         return

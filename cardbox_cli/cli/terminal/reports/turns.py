@@ -7,7 +7,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import Findings, NotAccepted
 from cardbox_cli.model.card_words import full_text
 from cardbox_cli.model.execution.logs import last_lines, of_failure
-from cardbox_cli.model.text.command_lines import argument
+from cardbox_cli.text import argument
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.dispatch.request import Dispatched, DispatchResult

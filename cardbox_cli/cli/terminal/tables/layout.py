@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from cardbox_cli.cli.session import session_or_none
 from cardbox_cli.cli.terminal.colours import painted
 from cardbox_cli.cli.terminal.tables.widths import width as cell_width
-from cardbox_cli.model.text.escaping import spelled
+from cardbox_cli.text import spelled
 
 NOTHING = "-"
 

@@ -10,7 +10,7 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.tables.layout import Column
 from cardbox_cli.cli.terminal.tables.sorting import Order
 from cardbox_cli.errors import UsageError
-from cardbox_cli.model.handwritten.wording import did_you_mean
+from cardbox_cli.text import did_you_mean
 
 Columns = Sequence[Column]
 

@@ -14,7 +14,7 @@ from cardbox_cli.context.lint.tools import arguments_problem, name_problem, sche
 from cardbox_cli.context.parts import kind, text_at, texts_in, tool_name
 from cardbox_cli.context.providers.openai import model_rules, parameter_rules
 from cardbox_cli.context.providers.openai.body import runs
-from cardbox_cli.model.handwritten.wording import json_kind
+from cardbox_cli.text import json_kind
 
 _LONGEST_ID = 40
 _MOST_TOOLS = 128

@@ -5,12 +5,14 @@ Owns what becomes of a handler's failure: a result that the model reads, never t
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from cardbox_cli.errors import (
     CbxError,
     DatabaseUnavailable,
+    HandlerFailed,
     LeaseLost,
     MissingRight,
     SchemaMissing,
@@ -18,7 +20,7 @@ from cardbox_cli.errors import (
 )
 from cardbox_cli.execution.dispatch.caller import Caller, calling_turn
 from cardbox_cli.execution.dispatch.request import Parent
-from cardbox_cli.execution.handlers import Awaiting, Ending, answer_by, find_handler
+from cardbox_cli.execution.handlers import Awaiting, Ending, Handler, text_of
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import (
     Author,
@@ -33,6 +35,8 @@ from cardbox_cli.execution.worker.runs.ledger import RunState
 from cardbox_cli.execution.worker.runs.storing import add_result
 from cardbox_cli.execution.worker.runs.suspending import suspend
 from cardbox_cli.execution.worker.runs.turn_state import TurnState, author_of, read_turn
+from cardbox_cli.limits import RESULT_SIZE
+from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import DELIVERABLE
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import JsonContent
@@ -73,6 +77,44 @@ def answer_handlers(
     return waiting
 
 
+def answer_by(handler: Handler, runtime: Runtime, caller: Caller, arguments: dict[str, Any]) -> Any:
+    """What a handler answers: a JSON value that can be stored, Awaiting, or Ending where it ends its turn.
+
+    Raises what it raises of cbx's errors, and HandlerFailed for anything else, and for other answers.
+    """
+    try:
+        answer = handler.function(runtime, caller, arguments)
+        if runtime.database.spoiled:
+            raise ValueError("a statement of its failed in the database, and it did not say so")
+        _check_answer(handler, answer)
+    except (CbxError, KeyboardInterrupt):
+        raise
+    except BaseException as exc:  # a package may call sys.exit(), too
+        raise HandlerFailed(
+            f"the handler {handler.name!r} failed: {type(exc).__name__}: {text_of(exc)}",
+            hint="mend or uninstall the package that brings it",
+        ) from exc
+    return answer
+
+
+def _check_answer(handler: Handler, answer: Any) -> None:
+    """Raise ValueError unless this handler may answer so."""
+    if isinstance(answer, Ending) != handler.ends_turn:
+        declared = "is declared to end its turn" if handler.ends_turn else "is not declared to end its turn"
+        raise ValueError(f"it answers {type(answer).__name__}, and {declared}")
+    if isinstance(answer, Awaiting):
+        return
+    parts = {"result": answer}
+    if isinstance(answer, Ending):
+        parts = {"result": answer.result, "deliverable": answer.deliverable}
+        if not isinstance(answer.deliverable, dict | list):
+            raise ValueError(f"the deliverable is a {type(answer.deliverable).__name__}, no object or list")
+    for name, part in parts.items():
+        exact_json.check_storable(part, f"the {name}")
+        if len(exact_json.encode(part)) > RESULT_SIZE.value << 20:
+            raise ValueError(f"the {name} is larger than {RESULT_SIZE}")
+
+
 def ending_beside(turn: RunState) -> ToolCall | None:
     """The call among the last ones that ends the turn, and so should have been made alone."""
     calls = last_calls(turn.boxes.own)
@@ -96,7 +138,7 @@ def _answer(
         return [_failed(call, turn, "invalid_arguments", fault)]
     try:
         with runtime.transaction():
-            handler = find_handler(call.tool_name)
+            handler = runtime.handlers.find(call.tool_name)
             answer = answer_by(handler, runtime, _at(caller, turn, call), call.input or {})
             if isinstance(answer, Awaiting):
                 return answer

@@ -32,7 +32,7 @@ def read_turn(runtime: Runtime, fence: Fence) -> TurnState:
         head=head,
         steps=len(stored.answered),
         step_id=stored.answered[-1] if stored.answered else None,
-        **msgspec.structs.asdict(context_of(stored, runtime.project_id, named)),
+        **msgspec.structs.asdict(context_of(stored, runtime.project_id, named, runtime.handlers)),
     )
 
 

@@ -17,10 +17,11 @@ from cardbox_cli.orchestration.batches.view import (
     progress_of,
 )
 from cardbox_cli.pictures.page import box, svg
+from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.listing import LINES, Behind, following, mark_of
 from cardbox_cli.serve.page.errors import PageRoute
-from cardbox_cli.serve.page.look import Look, Looking
 from cardbox_cli.serve.page.templating import drawn, page
+from cardbox_cli.serve.project import Project
 from cardbox_cli.store.execution.batches import BatchFilter
 from cardbox_cli.store.views.batches import BatchViews
 from cardbox_cli.store.views.turns import FAMILY, TurnViews
@@ -84,7 +85,7 @@ def _task(result: Any, progress: TaskProgress | None, below: dict[str, list[Bran
     }
 
 
-def _below(look: Look, turn_ids: Sequence[str]) -> dict[str, list[Branch]]:
+def _below(look: Project, turn_ids: Sequence[str]) -> dict[str, list[Branch]]:
     """The turns that each of these gave work to, as trees, by turn."""
     turns = TurnViews(look.database, look.project_id)
     first = next(iter(turns.get_many(turn_ids[:1])), None)

@@ -12,10 +12,10 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import BOX_KINDS
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.content import TextContent, ToolResultContent
+from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.listing import LINES, Behind, From, following, mark_of
 from cardbox_cli.serve.page.asked import known
 from cardbox_cli.serve.page.errors import PageRoute
-from cardbox_cli.serve.page.look import Looking
 from cardbox_cli.serve.page.templating import page
 from cardbox_cli.serve.page.windows import shown
 from cardbox_cli.store.boxes import BoxStore

@@ -8,8 +8,8 @@ from fastapi.responses import HTMLResponse
 from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.views import view
 from cardbox_cli.chat.why import explain
+from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.page.errors import PageRoute
-from cardbox_cli.serve.page.look import Looking
 from cardbox_cli.serve.page.templating import page
 
 routes = APIRouter(route_class=PageRoute)

@@ -9,16 +9,16 @@ from cardbox_cli.context.cost.prefix import Break
 from cardbox_cli.context.inspection.diff import piece_name
 from cardbox_cli.context.providers.registry import window
 from cardbox_cli.model.diff.texts import Piece
-from cardbox_cli.model.text.quantities import count
 from cardbox_cli.pictures.cost import drawn_account
 from cardbox_cli.pictures.steps import colours_of, growth, heat
 from cardbox_cli.serve.costs import series_of
+from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.page.asked import About
 from cardbox_cli.serve.page.errors import PageRoute
-from cardbox_cli.serve.page.look import Looking
 from cardbox_cli.serve.page.routes.requests import swatches
 from cardbox_cli.serve.page.templating import drawn, page
 from cardbox_cli.serve.page.wording import tokens
+from cardbox_cli.text import format_count
 
 routes = APIRouter(route_class=PageRoute)
 
@@ -79,7 +79,7 @@ def _facts(account: Account) -> list[tuple[str, str]]:
     if len(account.steps) > 1:
         broken = sum(step.breaks for step in account.steps)
         kept = account.kept / account.tokens if account.tokens else 0
-        how = f"broken {count(broken, 'time')}" if broken else "never broken"
+        how = f"broken {format_count(broken, 'time')}" if broken else "never broken"
         facts.append(("cache", f"keeps {tokens(account.kept, account.exact)} tokens, {kept:.1%}; {how}"))
     return facts
 

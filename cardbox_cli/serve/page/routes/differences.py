@@ -8,15 +8,15 @@ from cardbox_cli.context.inspection.diff import Piece, diff, piece_name
 from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.model.diff.texts import abridged, text_diff
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.escaping import one_line
+from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.page.asked import About, wanted
 from cardbox_cli.serve.page.errors import PageRoute
-from cardbox_cli.serve.page.look import Looking
 from cardbox_cli.serve.page.routes.requests import step_name
 from cardbox_cli.serve.page.templating import page
 from cardbox_cli.serve.page.windows import INSIDE, PREVIEW
 from cardbox_cli.serve.page.wording import joined
 from cardbox_cli.serve.requests import Requests
+from cardbox_cli.text import one_line
 
 routes = APIRouter(route_class=PageRoute)
 

@@ -15,18 +15,18 @@ from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.providers.registry import window
 from cardbox_cli.execution.requests.recorded import RecordedRequests
 from cardbox_cli.execution.requests.request import NEXT
-from cardbox_cli.model.text.escaping import one_line
 from cardbox_cli.pictures.page import swatch
 from cardbox_cli.pictures.request import StepPicture, drawn_step, icicle, layers_bar, request_colours
 from cardbox_cli.pictures.steps import growth, heat
+from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.listing import From
 from cardbox_cli.serve.page.asked import About
 from cardbox_cli.serve.page.errors import PageRoute
-from cardbox_cli.serve.page.look import Looking
 from cardbox_cli.serve.page.templating import drawn, page
 from cardbox_cli.serve.page.windows import INSIDE, PREVIEW
 from cardbox_cli.serve.page.wording import cut
 from cardbox_cli.serve.requests import Asked, Requests
+from cardbox_cli.text import one_line
 
 routes = APIRouter(route_class=PageRoute)
 

@@ -11,19 +11,19 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from cardbox_cli.errors import AmbiguousId, CbxError, NotFound
 from cardbox_cli.model.card_words import full_text
 from cardbox_cli.model.cards import Card
-from cardbox_cli.model.text.escaping import one_line
-from cardbox_cli.model.text.found_text import around, pattern, searched_words
+from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.listing import Behind, following, mark_of
 from cardbox_cli.serve.page.errors import PageRoute
-from cardbox_cli.serve.page.look import Look, Looking
 from cardbox_cli.serve.page.templating import page
 from cardbox_cli.serve.page.windows import INSIDE, PREVIEW
+from cardbox_cli.serve.project import Project
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardFilter, CardStore
 from cardbox_cli.store.roster import RosterStore
 from cardbox_cli.store.views.batches import BatchViews
 from cardbox_cli.store.views.boxes import BoxViews
 from cardbox_cli.store.views.turns import TurnViews
+from cardbox_cli.text import around, one_line, pattern, searched_words
 
 routes = APIRouter(route_class=PageRoute)
 
@@ -74,7 +74,7 @@ def find(look: Looking, id: str) -> Response:
     return page(look, "search.html", asked=id, places=places, cards=[], is_cut=False, older=None)
 
 
-def places_of(look: Look, asked: str) -> Iterator[Place]:
+def places_of(look: Project, asked: str) -> Iterator[Place]:
     """What an id or a piece of one may stand for: what it is, its id, its page."""
     database, project_id, links = look.database, look.project_id, look.links
     for what, resolve, address in (

@@ -10,11 +10,12 @@ from cardbox_cli.diagnosis.verdict import Diagnosis
 from cardbox_cli.execution.views.turn_page import TurnSummary, summary
 from cardbox_cli.model.execution.turns import TURN_STATUSES
 from cardbox_cli.model.identity import RosterEntry
+from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.listing import LINES, Behind, following, mark_of
 from cardbox_cli.serve.page.asked import known
 from cardbox_cli.serve.page.errors import PageRoute
-from cardbox_cli.serve.page.look import Look, Looking
 from cardbox_cli.serve.page.templating import page
+from cardbox_cli.serve.project import Project
 from cardbox_cli.store.projects import is_known
 from cardbox_cli.store.roster import AgentFilter, RosterStore
 from cardbox_cli.store.views.turns import TurnFilter, TurnViews
@@ -108,7 +109,7 @@ def agent(look: Looking, agent_id: str, behind: Behind = None) -> HTMLResponse:
     )
 
 
-def _turns(look: Look, where: TurnFilter) -> tuple[list[TurnSummary], str | None]:
+def _turns(look: Project, where: TurnFilter) -> tuple[list[TurnSummary], str | None]:
     """A page of turns, newest first, and where the next one begins."""
     found = list(TurnViews(look.database, look.project_id).newest(where, limit=LINES + 1))
     return [summary(turn) for turn in found[:LINES]], following(found, "inbox_id")

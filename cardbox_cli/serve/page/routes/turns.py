@@ -9,12 +9,13 @@ from fastapi.responses import HTMLResponse
 from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.views.turn_page import Branch, summary, tree, view
 from cardbox_cli.pictures.trace import timeline
+from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.page.errors import PageRoute
-from cardbox_cli.serve.page.look import Look, Looking
 from cardbox_cli.serve.page.routes.boxes import readable
 from cardbox_cli.serve.page.templating import drawn, page
 from cardbox_cli.serve.page.windows import ShownSlot, shown
 from cardbox_cli.serve.page.wording import cut
+from cardbox_cli.serve.project import Project
 from cardbox_cli.store.views.batches import BatchViews
 from cardbox_cli.store.views.boxes import BoxInShort, BoxViews
 from cardbox_cli.store.views.turns import FAMILY, StoredTurn, TurnViews
@@ -90,7 +91,7 @@ def _lines(tops: Sequence[Branch]) -> Iterator[tuple[int, Branch]]:
         waiting += [(depth + 1, child) for child in reversed(branch.children)]
 
 
-def _last_cards(look: Look, box_id: str | None) -> LastCards | None:
+def _last_cards(look: Project, box_id: str | None) -> LastCards | None:
     if box_id is None:
         return None
     boxes = BoxViews(look.database, look.project_id)

@@ -21,7 +21,7 @@ from cardbox_cli.cli.terminal.watch import between_looks, follow, keep_showing, 
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.errors import NotFound, UsageError
-from cardbox_cli.model.text.quantities import count
+from cardbox_cli.text import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
@@ -152,4 +152,4 @@ def _announce_missing(box_ids: Sequence[str]) -> None:
 
 def _be_strict(asked: Asked, missing: Sequence[str], lost: int) -> None:
     if asked.strict and (missing or lost):
-        raise NotFound(f"missing: {count(len(missing), 'box')} and {count(lost, 'card')}")
+        raise NotFound(f"missing: {format_count(len(missing), 'box')} and {format_count(lost, 'card')}")

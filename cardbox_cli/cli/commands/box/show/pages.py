@@ -11,9 +11,7 @@ from cardbox_cli.cli.terminal.columns.cards import Place
 from cardbox_cli.cli.terminal.tables.layout import Rows, print_rows, rows_of
 from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.model.card_words import full_text
-from cardbox_cli.model.text.escaping import flat
-from cardbox_cli.model.text.quantities import time, token_count
-from cardbox_cli.model.text.visible_text import indented
+from cardbox_cli.text import flat, format_time, format_tokens, indented
 
 Facts = tuple[tuple[str, str | None], ...]
 
@@ -68,7 +66,7 @@ def _facts(reading: Reading, seen: Look, asked: Asked, totals: Totals, shown: in
     """What is known of a box. One that was read in part has no digest, and the tokens of that part."""
     box, provenance = reading.box, reading.provenance
     whole = reading.window() is None
-    tokens = token_count(totals.tokens, exact=tokenizer_for(asked.model).exact)
+    tokens = format_tokens(totals.tokens, exact=tokenizer_for(asked.model).exact)
     cards = len(box.card_ids)
     return (
         ("box", box.box_id),
@@ -76,7 +74,7 @@ def _facts(reading: Reading, seen: Look, asked: Asked, totals: Totals, shown: in
         ("cards", f"{cards}{'' if whole else f'; {shown} of them shown'}, {tokens} tokens"),
         ("parents", ", ".join(box.parent_ids) or None),
         ("packed by", None if provenance is None else f"recipe {provenance.recipe}"),
-        ("updated", time(box.updated_at)),
+        ("updated", format_time(box.updated_at)),
         ("digest", totals.digest if whole else None),
     )
 

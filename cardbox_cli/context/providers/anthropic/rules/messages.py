@@ -27,7 +27,7 @@ from cardbox_cli.context.providers.anthropic.tool_ids import is_allowed
 from cardbox_cli.context.providers.provider import RenamedCall
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.context.tool_calls import RAW, arguments_of
-from cardbox_cli.model.handwritten.wording import json_kind
+from cardbox_cli.text import json_kind
 
 _MOST_BREAKPOINTS = 4
 _LONG_LIFETIME = "1h"

@@ -1,0 +1,323 @@
+"""Formatting of text, for all layers: escaping, lines, quantities, command lines, values, suggestions. Pure.
+
+Nothing that a card says may drive the terminal, pass for another line or hide. Every surface and every error
+formats a quantity, a command or a value that a person wrote by these functions. Decides nothing else.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+from cardbox_cli.limits import EARLIEST, LATEST
+
+# --- characters that act on a terminal or hide
+
+# C0 but newline and tab, DEL, C1; the characters that reorder or hide what is read: bidi controls, line
+# separators, all that Unicode calls default-ignorable (zero-width and filling ones, variation selectors,
+# tags); and lone surrogates, which no terminal can encode.
+UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff\ud800-\udfff]"
+)
+_BREAKS = re.compile("[\t\n]")
+_CREDENTIALS = re.compile(r"(?<=://)[^\s\"]*@")
+
+
+def is_visible(text: str) -> bool:
+    """Return whether `text` is one line of characters that can be seen, and are what they look like."""
+    return text.isprintable() and UNSEEN.search(text) is None
+
+
+def unseen(text: str) -> str | None:
+    """Return the first character of `text` that cannot be seen, or is not what it looks like."""
+    return next((character for character in text if not is_visible(character)), None)
+
+
+def printable(text: str) -> str:
+    """Return `text` with every character that could act on a terminal as an escape, for example `\\x1b`."""
+    return UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def spelled(text: str) -> str:
+    """Escape line breaks and tabs, too, so that two ids never look the same."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def json_safe(text: str) -> str:
+    """Return JSON with the same characters as JSON escapes: it means the same."""
+    return UNSEEN.sub(_json_escape, text)
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    code = match[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{code[place : place + 4]}" for place in range(0, len(code), 4))
+
+
+def without_credentials(text: str) -> str:
+    """Replace the user and password of each address in `text` by `…@`."""
+    return _CREDENTIALS.sub("…@", text)
+
+
+# --- lines
+
+# Whatever ends a line, for a terminal, an editor or Python.
+_ENDS = "\n\v\f\r\x1c-\x1e\x85\u2028\u2029"
+_LINE_END = re.compile(f"\r\n|[{_ENDS}]")
+_BEFORE_TEXT = re.compile(rf"(?:\A|\r\n|[{_ENDS}])(?=[^{_ENDS}])")
+_AT_MARGIN = re.compile(rf"(?:\r\n|[{_ENDS}])(?=[^{_ENDS} ])")
+INDENT = "  "
+
+
+def breaks_line(text: str) -> bool:
+    """Return whether `text` takes more than a line."""
+    return _LINE_END.search(text) is not None
+
+
+def on_one_line(text: str) -> str:
+    """Return `text` with a space for each end of a line."""
+    return _LINE_END.sub(" ", text)
+
+
+def flat(text: str) -> str:
+    """Return `text` with a space for each newline or tab."""
+    return _BREAKS.sub(" ", text)
+
+
+def one_line(text: str, width: int) -> str:
+    """Return the beginning of `text` on one line of `width` characters at most, cut with an ellipsis."""
+    line = printable(" ".join(text[: width * 8].split()))
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def indented(text: str, indent: str = INDENT) -> str:
+    """Put `indent` before each line, so that none passes for one that begins at the margin."""
+    return _BEFORE_TEXT.sub(lambda end: end[0] + indent, text)
+
+
+def one_entry(text: str) -> str:
+    """Put two spaces before each further line that begins at the margin."""
+    return _AT_MARGIN.sub(lambda end: end[0] + INDENT, text)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return `text`; if it has more than `most` characters, the first ones and a note that there are more."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}… [the first {most} of {len(text)} characters]"
+
+
+# --- quantities
+
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60))
+# From this number on a unit says more than one or two of the next.
+_LEAST = {"d": 2, "h": 2, "m": 10}
+
+
+def format_duration(length: timedelta) -> str:
+    """Format a length of time in the one unit that fits: 93s, 12m, 5h, 3d. Less than nothing is 0s."""
+    seconds = max(0, int(length.total_seconds()))
+    for unit, size in _UNITS:
+        if seconds >= _LEAST[unit] * size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def unbounded(moment: datetime) -> str | None:
+    """Return `infinity` or `-infinity` for an instant that stands for it, or is as far away; else None."""
+    if moment >= LATEST:
+        return "infinity"
+    return "-infinity" if moment <= EARLIEST else None
+
+
+def format_age(moment: datetime | None, now: datetime | None = None) -> str:
+    """Format the time since `moment` as `format_duration` does; "-" for None."""
+    if moment is None:
+        return "-"
+    return unbounded(moment) or format_duration((now or datetime.now(UTC)) - moment)
+
+
+def format_time(moment: datetime | None) -> str | None:
+    """Format an instant in UTC, to the second."""
+    if moment is None:
+        return None
+    return unbounded(moment) or moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def format_milliseconds(moment: datetime) -> str:
+    """Format an instant in UTC, to the millisecond."""
+    formatted = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03}Z"
+    return unbounded(moment) or formatted
+
+
+def format_count(number: int, noun: str) -> str:
+    """Format a number and its noun: "1 card", "2 boxes", "3 entries"."""
+    plural = noun + ("es" if noun.endswith(("s", "x")) else "s")
+    if noun.endswith("try"):
+        plural = f"{noun[:-1]}ies"
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def format_tokens(tokens: int, *, exact: bool) -> str:
+    """Format a number of tokens, with a `~` unless it is exact."""
+    return f"{'' if exact else '~'}{tokens}"
+
+
+def format_size(text: str) -> str:
+    """Format the size of `text` in UTF-8, as `format_bytes` does."""
+    return format_bytes(len(text.encode("utf-8", "surrogatepass")))
+
+
+def format_bytes(number: int) -> str:
+    """Format a number of bytes in the one unit that fits: 12B, 3.4kB, 5.6MB, 7.8GB."""
+    for unit, length in (("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)):
+        if number >= length:
+            return f"{number / length:.1f}{unit}"
+    return f"{number}B"
+
+
+# --- commands that are printed to be copied; the names in them may be of other programs, and hold anything
+
+
+def quoted(word: str) -> str:
+    """Quote a word for a shell, on one line and without characters that cannot be seen."""
+    import shlex  # most commands print no command
+
+    if is_visible(word):
+        return shlex.quote(word)
+    return "$'" + "".join(map(_shell_escape, word)) + "'"
+
+
+def _shell_escape(character: str) -> str:
+    if character in "'\\":
+        return "\\" + character
+    return character if is_visible(character) else f"\\U{ord(character):08x}"
+
+
+def argument(name: str) -> str:
+    """Quote the last argument of a command, behind `--` if it would be parsed as an option."""
+    return f"-- {quoted(name)}" if name.startswith("-") else quoted(name)
+
+
+def command_line(words: Sequence[str], *options: str) -> str:
+    """Return the line of `cbx` and these words: noun, verb, the one argument of the verb, its options.
+
+    `options` come after those. An argument that would be parsed as an option is the last.
+    """
+    noun_and_verb, name, own = words[:2], words[2:3], words[3:]
+    is_option_like = any(each.startswith("-") for each in name)
+    plain = [*noun_and_verb, *([] if is_option_like else name), *own, *options]
+    line = " ".join(map(quoted, ["cbx", *plain]))
+    return f"{line} {argument(name[0])}" if is_option_like else line
+
+
+# --- the words of a search in a text; what a search finds is for the database to decide
+
+# How much of the text is shown before the first match.
+_BEFORE_MATCH = 24
+
+
+def searched_words(query: str) -> list[str]:
+    """Return the words that a search looks for: not those that it excludes, nor `or`."""
+    wanted = re.sub(r'(?<!\S)-("[^"]*"|\S+)', " ", query).replace('"', " ")
+    return [word for word in wanted.split() if word.casefold() != "or"]
+
+
+def pattern(words: Sequence[str]) -> re.Pattern[str] | None:
+    """Return a pattern of these words in any case: whole ones, if a script puts spaces between words."""
+    if not words:
+        return None
+    return re.compile("|".join(map(_word, sorted(words, key=len, reverse=True))), re.IGNORECASE)
+
+
+def _word(word: str) -> str:
+    before = r"(?<![^\W_])" if _is_spaced(word[0]) else ""
+    behind = r"(?![^\W_])" if _is_spaced(word[-1]) else ""
+    return before + re.escape(word) + behind
+
+
+def _is_spaced(character: str) -> bool:
+    """Return whether spaces separate words of this letter or digit: not in the scripts of East Asia."""
+    return character.isalnum() and not "\u1100" <= character <= "\uffff"
+
+
+def around(text: str, wanted: re.Pattern[str] | None) -> str:
+    """Return the text from shortly before the first match; all of it if there is none."""
+    place = wanted.search(text) if wanted else None
+    if place is None or place.start() <= _BEFORE_MATCH:
+        return text
+    start = place.start() - _BEFORE_MATCH
+    space = text.find(" ", start, place.start())
+    return "…" + text[space + 1 if space >= 0 else start :]
+
+
+# --- values that people wrote: what one is, where it is, and what was meant
+
+Where: TypeAlias = tuple[str | int, ...]
+"""The path from the top of a value to one of its parts: keys and list positions."""
+
+_WIDTH = 60
+_BARE_KEY = re.compile(r"[\w-]+")
+
+
+def shown(text: str) -> str:
+    """Return `repr(text)`, with its middle left out if it is long."""
+    whole = repr(text)
+    return whole if len(whole) <= _WIDTH else f"{whole[: _WIDTH - 20]}…{whole[-19:]}"
+
+
+def found(value: object) -> str:
+    """Name a value, to be read after "found": "the string 'yes'", "a list"."""
+    from decimal import Decimal  # needed only once something went wrong
+
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f"the string {shown(value)}"
+        case dict():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+        case int() | float() | Decimal():
+            return f"the number {str(value)[:_WIDTH]}"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def json_kind(value: object) -> str:
+    """Name the type of a JSON value: "a string", "null", "a list"…"""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    for kind, name in ((str, "a string"), (dict, "an object"), ((list, tuple), "a list")):
+        if isinstance(value, kind):
+            return name
+    return "a number"
+
+
+def dotted(where: Where) -> str:
+    """Format a path as people write it: `context_packing_config.pack_arguments[1].arg_key`."""
+    steps = (f"[{step}]" if isinstance(step, int) else f".{_key(step)}" for step in where)
+    return "".join(steps).removeprefix(".")
+
+
+def _key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) and len(key) <= _WIDTH else shown(key)
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """Return the one of `known` that `word` is most likely a slip of, or None."""
+    import difflib  # needed only once something went wrong
+
+    return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return "; did you mean 'arg_key'?", or "" if nothing in `known` is close to `word`."""
+    match = closest(word, known)
+    return f"; did you mean {match!r}?" if match else ""

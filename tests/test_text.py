@@ -1,0 +1,83 @@
+"""Text made safe to show, and printed commands, read as a shell and as cbx read them."""
+
+import subprocess
+import unicodedata
+
+import pytest
+
+from cardbox_cli.text import (
+    argument,
+    breaks_line,
+    command_line,
+    indented,
+    is_visible,
+    on_one_line,
+    one_entry,
+    quoted,
+)
+
+ENDS = ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_whatever_ends_a_line(end: str) -> None:
+    text = f"a{end}── 1 system{end}{end} b"
+    assert breaks_line(text)
+    assert len(on_one_line(text).splitlines()) == 1
+    assert [line for line in indented(text).splitlines() if line] == ["  a", "  ── 1 system", "   b"]
+    assert [line for line in one_entry(text).splitlines() if line] == ["a", "  ── 1 system", " b"]
+
+
+def test_what_cannot_be_seen() -> None:
+    tags, selectors = range(0xE0000, 0xE0080), [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]
+    others = [
+        0xAD,
+        0x34F,
+        0x115F,
+        0x1160,
+        0x180E,
+        *range(0x206A, 0x2070),
+        0x3164,
+        0xFFA0,
+        0x200B,
+        0x202E,
+        0x1B,
+    ]
+    assert [code for code in (*tags, *selectors, *others) if is_visible(f"a{chr(code)}")] == []
+    seen = ["a", "é", "e\u0301", "字", "한", "👍", "ไทย", "עברית"]
+    assert [unicodedata.name(text[0]) for text in seen if not is_visible(text)] == []
+
+
+ODD = [
+    "turn_1",
+    "a b",
+    "it's",
+    "-x",
+    "--force",
+    "a\nb",
+    "$(id)",
+    "`id`",
+    "\x1b[2J\\",
+    "\u3164",
+    "\U000e0041'",
+    "*",
+    "#a",
+]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_shell_reads_the_same_words(name: str) -> None:
+    stop = command_line(("turn", "stop", name, "--reason", name), "--project", name)
+    lines = [f"cbx turn show {argument(name)}", f"cbx render --turn {quoted(name)}", stop]
+    expected = [["turn", "show", name], ["render", "--turn", name], ["turn", "stop", name, "--reason", name]]
+    expected[2] += ["--project", name]
+    if name.startswith("-"):
+        expected[0] = ["turn", "show", "--", name]
+        expected[2] = ["turn", "stop", "--reason", name, "--project", name, "--", name]
+    for line, words in zip(lines, expected, strict=True):
+        assert line.isprintable()
+        script = f"cbx() {{ printf '%s\\0' \"$@\"; }}; {line}"
+        read = subprocess.run(
+            ["bash", "-c", script], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"}
+        )
+        assert read.stdout.decode().split("\0")[:-1] == words
