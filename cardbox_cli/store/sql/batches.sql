@@ -1,46 +1,8 @@
 -- fragment: batch_json
-json_build_object(
-    'batch_id', b.batch_id,
-    'status', b.status,
-    'error_code', b.error_code,
-    'error', b.error,
-    'fail_fast', b.fail_fast,
-    'task_count', b.task_count,
-    'request_sha256', b.request_sha256,
-    'source_agent_id', b.source_agent_id,
-    'parent_turn_id', b.parent_turn_id,
-    'parent_step_id', b.parent_step_id,
-    'parent_tool_call_id', b.parent_tool_call_id,
-    'channel_id', b.channel_id,
-    'recursion_depth', b.recursion_depth,
-    'trace_id', b.trace_id,
-    'deadline_at', {instant(b.deadline_at)},
-    'report_due', b.report_due,
-    'join_box_id', b.join_box_id,
-    'created_at', {instant(b.created_at)},
-    'ended_at', {instant(b.ended_at)}
-)::text
+json_build_object({fields:Batch b})::text
 
 -- fragment: batch_task_json
-json_build_object(
-    'batch_id', k.batch_id,
-    'task_index', k.task_index,
-    'status', k.status,
-    'target_strategy', k.target_strategy,
-    'target_ref', k.target_ref,
-    'agent_id', k.agent_id,
-    'context_box_id', k.context_box_id,
-    'output_box_id', k.output_box_id,
-    'agent_turn_id', k.agent_turn_id,
-    'deliverable_card_id', k.deliverable_card_id,
-    'error_code', k.error_code,
-    'error', k.error,
-    'attempts', k.attempts,
-    'next_try_at', {instant(k.next_try_at)},
-    'stop_due', k.stop_due,
-    'dispatched_at', {instant(k.dispatched_at)},
-    'ended_at', {instant(k.ended_at)}
-)::text
+json_build_object({fields:BatchTask k})::text
 
 -- name: batches_are_writable
 -- Whether this role may read and write batches.
