@@ -17,28 +17,28 @@ UNION
 SELECT k.project_id FROM cbx.batch_tasks AS k WHERE k.stop_due
 
 -- name: insert_batch
--- A batch, unless its id is taken; no row means that.
+-- Writes a batch unless its id is taken; no row then.
 WITH made AS (
     INSERT INTO cbx.batches AS b
         (project_id, batch_id, status, fail_fast, task_count, request_sha256, source_agent_id, parent_turn_id,
          parent_step_id, parent_tool_call_id, channel_id, recursion_depth, trace_id, deadline_at, created_at)
-    VALUES (%(project_id)s, %(batch_id)s, 'running', %(fail_fast)s, %(task_count)s, %(request_sha256)s,
+    VALUES (%(project_id)s, %(batch_id)s, %(status)s, %(fail_fast)s, %(task_count)s, %(request_sha256)s,
         %(source_agent_id)s, %(parent_turn_id)s, %(parent_step_id)s, %(parent_tool_call_id)s, %(channel_id)s,
-        %(recursion_depth)s, %(trace_id)s, %(deadline_at)s, %(now)s)
+        %(recursion_depth)s, %(trace_id)s, %(deadline_at)s, %(created_at)s)
     ON CONFLICT DO NOTHING
     RETURNING b.*
 )
 SELECT {batch_json} FROM made AS b
 
 -- name: insert_batch_tasks
--- The tasks of a batch, each the object of its columns, due at once.
+-- Writes the tasks of a batch, each given as an object of its columns.
 INSERT INTO cbx.batch_tasks
     (project_id, batch_id, task_index, status, target_strategy, target_ref, agent_id, context_box_id,
      output_box_id, next_try_at)
-SELECT %(project_id)s, %(batch_id)s, k.task_index, 'pending', k.target_strategy, k.target_ref, k.agent_id,
-    k.context_box_id, k.output_box_id, %(now)s
-FROM jsonb_to_recordset(%(tasks)s::jsonb) AS k (task_index integer, target_strategy text, target_ref text,
-    agent_id text, context_box_id uuid, output_box_id uuid)
+SELECT %(project_id)s, k.batch_id, k.task_index, k.status, k.target_strategy, k.target_ref, k.agent_id,
+    k.context_box_id, k.output_box_id, k.next_try_at
+FROM jsonb_to_recordset(%(tasks)s::jsonb) AS k (batch_id text, task_index integer, status text, target_strategy text,
+    target_ref text, agent_id text, context_box_id uuid, output_box_id uuid, next_try_at timestamptz)
 
 -- name: batch
 -- The batch of this id.
