@@ -37,7 +37,7 @@ WITH waiting AS MATERIALIZED (
     FROM state.turn_waiting_tools AS w
     WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
         AND w.turn_epoch = %(turn_epoch)s AND w.tool_call_id = %(tool_call_id)s
-), {cards_of_turn((SELECT count(*) FROM waiting) > 0; waiting)}, written AS (
+), {cards_of_turn(waiting; waiting)}, written AS (
     INSERT INTO state.agent_inbox AS i
         (project_id, inbox_id, agent_id, channel_id, message_type, enqueue_mode, correlation_id, agent_turn_id,
          turn_epoch, context_headers, payload, status, next_retry_at, created_at)
