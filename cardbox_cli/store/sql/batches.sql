@@ -270,6 +270,20 @@ ORDER BY b.created_at DESC, b.batch_id DESC LIMIT %(limit)s
 -- How many rows there are after a place, up to a limit.
 SELECT count(*) FROM (SELECT b.batch_id FROM cbx.batches AS b WHERE {batch_matches} LIMIT %(limit)s) AS further
 
+-- name: running_batches_in_short
+-- How the batches stand that run, and the newest others.
+SELECT json_build_object(
+    'batch_id', b.batch_id,
+    'status', b.status,
+    'ended', (SELECT count(*) FROM cbx.batch_tasks AS t
+              WHERE t.project_id = %(project_id)s AND t.batch_id = b.batch_id AND t.ended_at IS NOT NULL),
+    'tasks', b.task_count
+)::text
+FROM cbx.batches AS b
+WHERE b.project_id = %(project_id)s AND (b.status = 'running' OR b.batch_id IN (
+    SELECT n.batch_id FROM cbx.batches AS n WHERE n.project_id = %(project_id)s
+    ORDER BY n.created_at DESC, n.batch_id DESC LIMIT 20))
+
 -- name: count_tasks_of_batches
 -- How many tasks of each of these batches are in each state.
 SELECT k.batch_id, k.status, count(*)

@@ -57,15 +57,6 @@ LIMIT %(limit)s
 -- across-projects: it looks for the project in which somebody has talked
 SELECT h.project_id FROM cbx.chats AS h WHERE h.chat_key = %(chat_key)s ORDER BY h.project_id LIMIT %(limit)s
 
--- name: slice_of_box
--- The ids of a box in order, from a place to before another.
-SELECT coalesce(b.card_ids ->> at.place, 'null')
-FROM public.card_boxes AS b
-CROSS JOIN LATERAL generate_series(%(start)s::integer, least(%(end)s::integer, jsonb_array_length({ids})) - 1)
-    AS at (place)
-WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
-ORDER BY at.place
-
 -- fragment: archive_json
 json_build_object({fields:Archive a})::text
 

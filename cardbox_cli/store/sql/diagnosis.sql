@@ -1,6 +1,3 @@
--- fragment: open_statuses
-('queued', 'pending', 'deferred', 'processing')
-
 -- fragment: known_statuses
 ('queued', 'pending', 'deferred', 'processing', 'consumed', 'error', 'skipped')
 

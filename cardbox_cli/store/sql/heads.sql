@@ -1,3 +1,11 @@
+-- fragment: head_json
+-- Other programs leave these null in the head of an agent that was never at a turn.
+json_build_object({fields:Head h},
+    'status', coalesce(h.status, 'idle'),
+    'turn_epoch', coalesce(h.turn_epoch, 0),
+    'active_recursion_depth', coalesce(h.active_recursion_depth, 0)
+)::text
+
 -- name: ensure_head
 -- An idle head for an agent that has none.
 INSERT INTO state.agent_state_head (project_id, agent_id, status, turn_epoch, updated_at)
@@ -23,6 +31,18 @@ SELECT {head_json}
 FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
 FOR UPDATE SKIP LOCKED
+
+-- name: heads_in_short
+-- How the agents of the project stand.
+SELECT json_build_object(
+    'agent_id', h.agent_id,
+    'agent_turn_id', h.active_agent_turn_id,
+    'status', h.status,
+    'turn_epoch', coalesce(h.turn_epoch, 0),
+    'updated_at', {instant(h.updated_at)}
+)::text
+FROM state.agent_state_head AS h
+WHERE h.project_id = %(project_id)s
 
 -- name: assign_head
 -- Assigns an idle agent to a turn; its new epoch, or no row where it is not idle.

@@ -1,3 +1,16 @@
+-- fragment: workers
+cbx.workers AS w
+    CROSS JOIN LATERAL (
+        SELECT to_jsonb(w) ->> 'last_error' AS last_error,
+            (to_jsonb(w) ->> 'last_error_at')::timestamptz AS last_error_at) AS e
+
+-- fragment: worker_json
+json_build_object({fields:WorkerEntry w},
+    'live', w.expires_at > {now},
+    'last_error', e.last_error,
+    'last_error_at', {instant(e.last_error_at)}
+)::text
+
 -- name: announce_worker
 -- A worker says that it lives, and for how long that may be believed.
 INSERT INTO cbx.workers AS w
