@@ -204,7 +204,7 @@ WHERE k.project_id = %(project_id)s AND k.status = 'dispatched'
         AND NOT EXISTS (
             SELECT FROM state.agent_inbox AS i
             WHERE i.project_id = %(project_id)s AND i.agent_turn_id = k.agent_turn_id AND i.message_type = 'turn'
-                AND i.status IN ('queued', 'pending', 'deferred', 'processing')))
+                AND i.status IN {open_statuses}))
 ORDER BY k.batch_id, k.task_index
 LIMIT %(limit)s
 

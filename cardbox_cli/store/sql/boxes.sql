@@ -1,6 +1,10 @@
 -- fragment: ids
 CASE WHEN jsonb_typeof(b.card_ids) = 'array' THEN b.card_ids ELSE '[]' END
 
+-- fragment: uuid_pattern
+-- A payload of another program may hold anything, and a cast would fail. (Braces would include a fragment.)
+('^' || repeat('[0-9a-f]', 8) || repeat('-' || repeat('[0-9a-f]', 4), 3) || '-' || repeat('[0-9a-f]', 12) || '$')
+
 -- fragment: card_of_slot
 -- The card of a place of a box. OFFSET has each looked up: the planner takes the places of any box for a hundred, and
 -- would read all cards of the project before it looks up so many.
@@ -138,9 +142,10 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 RETURNING b.box_id
 
 -- fragment: card_state
+-- The time is a subquery because shards evaluate nothing volatile in CASE.
 CASE WHEN c.card_id IS NULL THEN 'dangling'
      WHEN c.deleted_at IS NOT NULL THEN 'deleted'
-     WHEN NOT ({visible}) THEN 'expired'
+     WHEN c.expires_at <= (SELECT {now}) THEN 'expired'
      ELSE 'present' END
 
 -- fragment: places
@@ -186,11 +191,7 @@ coalesce(octet_length(c.content::text), 0) + coalesce(octet_length(c.tool_calls:
 -- Places `first` to `last` of a box in order, from 0: the id, what became of its card, how many bytes of JSON that
 -- is, and the card; of one with more bytes than `whole` its type, its role and the beginning of its content.
 SELECT (%(first)s + slot.place - 1)::integer, coalesce(slot.card_id, 'null'),
-    CASE WHEN c.card_id IS NULL THEN 'dangling'
-         WHEN c.deleted_at IS NOT NULL THEN 'deleted'
-         WHEN c.expires_at <= %(now)s THEN 'expired'
-         ELSE 'present' END,
-    {card_size},
+    {card_state}, {card_size},
     (SELECT {card_json} WHERE c.card_id IS NOT NULL AND {card_size} <= %(whole)s),
     {card_type}, c.metadata ->> 'role', left(coalesce(c.content ->> 'text', c.content::text), %(beginning)s)
 FROM public.card_boxes AS b

@@ -146,13 +146,7 @@ free AS MATERIALIZED (
         AND (NOT %(assigns)s OR coalesce(h.status, 'idle') = 'idle' AND NOT EXISTS (SELECT FROM {queued_of_agent}))
         AND (%(makes_box)s OR NOT EXISTS ({output_user}))
 ), written AS (
-    INSERT INTO state.agent_inbox AS i
-        (project_id, inbox_id, agent_id, channel_id, message_type, enqueue_mode, correlation_id, agent_turn_id,
-         turn_epoch, context_headers, payload, status, next_retry_at, created_at)
-    SELECT %(project_id)s, %(inbox_id)s, %(agent_id)s, %(channel_id)s, %(message_type)s, %(enqueue_mode)s,
-        %(correlation_id)s, %(agent_turn_id)s, %(turn_epoch)s, %(context_headers)s, %(payload)s, %(status)s,
-        %(now)s::timestamptz, %(now)s::timestamptz
-    FROM free
+    {new_row} FROM free
     ON CONFLICT DO NOTHING
     RETURNING i.inbox_id
 ), box AS (
@@ -165,18 +159,7 @@ free AS MATERIALIZED (
     SET {assigned_head}
     FROM written
     WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND %(assigns)s
-), edge AS (
-    INSERT INTO state.execution_edges
-        (project_id, edge_id, channel_id, primitive, edge_phase, source_agent_id, source_agent_turn_id,
-         source_step_id, target_agent_id, target_agent_turn_id, correlation_id, enqueue_mode, recursion_depth,
-         trace_id, parent_step_id, metadata, created_at)
-    SELECT %(project_id)s, %(edge_id)s, %(channel_id)s, %(primitive)s, %(edge_phase)s, %(source_agent_id)s,
-        %(source_agent_turn_id)s, %(source_step_id)s, %(agent_id)s, %(agent_turn_id)s, %(correlation_id)s,
-        %(enqueue_mode)s, %(depth)s, %(edge_trace_id)s, %(edge_parent_step_id)s, %(metadata)s,
-        %(now)s::timestamptz
-    FROM written
-    ON CONFLICT DO NOTHING
-)
+), {edge_of_row}
 
 -- fragment: turn_written
 SELECT EXISTS (SELECT FROM free), EXISTS (SELECT FROM written),
@@ -190,8 +173,7 @@ WITH {turn_rows}, record AS (
     INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, report_to, created_at)
     SELECT %(project_id)s, %(agent_turn_id)s, %(agent_id)s, %(output_start)s, %(report_to)s, %(now)s::timestamptz
     FROM written
-    ON CONFLICT (project_id, agent_turn_id) DO UPDATE
-    SET output_start = coalesce(t.output_start, excluded.output_start)
+    {or_complete_record}
 )
 {turn_written}
 
@@ -302,8 +284,7 @@ WITH {promoted_rows}, record AS (
     INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, created_at)
     SELECT %(project_id)s, %(agent_turn_id)s, %(agent_id)s, %(output_start)s, %(now)s::timestamptz
     FROM promoted
-    ON CONFLICT (project_id, agent_turn_id) DO UPDATE
-    SET output_start = coalesce(t.output_start, excluded.output_start)
+    {or_complete_record}
 )
 SELECT {inbox_json} FROM promoted AS i
 

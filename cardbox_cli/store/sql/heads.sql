@@ -64,13 +64,17 @@ SET status = %(target)s, turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {no
 WHERE {head_is_at}
 RETURNING h.turn_epoch
 
--- name: free_head
--- Gives the agent free by compare-and-set; epoch and profile stay as the other systems leave them.
-UPDATE state.agent_state_head AS h
-SET status = 'idle', turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {now},
+-- fragment: freed_head
+-- The epoch and the profile stay, as other programs leave them.
+status = 'idle', turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {now},
     active_agent_turn_id = NULL, active_channel_id = NULL, active_recursion_depth = 0, parent_step_id = NULL,
     trace_id = NULL, context_box_id = NULL, output_box_id = NULL, expecting_correlation_id = NULL,
     waiting_tool_count = 0, resume_deadline = NULL
+
+-- name: free_head
+-- Frees the agent by compare-and-set. Returns the epoch after it.
+UPDATE state.agent_state_head AS h
+SET {freed_head}
 WHERE {head_is_at}
 RETURNING h.turn_epoch
 

@@ -20,7 +20,7 @@ SELECT pointer.box_id, pointer.use, {turn_of_row}, i.agent_id, false
 FROM state.agent_inbox AS i
 {box_pointers}
 WHERE i.project_id = %(project_id)s AND i.message_type = 'turn'
-    AND i.status IN ('queued', 'pending', 'deferred', 'processing') AND pointer.box_id = ANY(%(box_ids)s::text[])
+    AND i.status IN {open_statuses} AND pointer.box_id = ANY(%(box_ids)s::text[])
 ORDER BY active DESC
 
 -- name: agents_using_box

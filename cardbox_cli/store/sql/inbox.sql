@@ -13,6 +13,29 @@ json_build_object({fields:InboxRow i})::text
 -- fragment: lease_json
 json_build_object({fields:Lease l})::text
 
+-- fragment: new_row
+-- Inserts a row that is due at once, if the relation that the query adds has a row.
+INSERT INTO state.agent_inbox AS i
+    (project_id, inbox_id, agent_id, channel_id, message_type, enqueue_mode, correlation_id, agent_turn_id,
+     turn_epoch, context_headers, payload, status, next_retry_at, created_at)
+SELECT %(project_id)s, %(inbox_id)s, %(agent_id)s, %(channel_id)s, %(message_type)s, %(enqueue_mode)s,
+    %(correlation_id)s, %(agent_turn_id)s, %(turn_epoch)s, %(context_headers)s, %(payload)s, %(status)s,
+    {now}, {now}
+
+-- fragment: edge_of_row
+-- Records who sent the row that `written` has.
+edge AS (
+    INSERT INTO state.execution_edges
+        (project_id, edge_id, channel_id, primitive, edge_phase, source_agent_id, source_agent_turn_id,
+         source_step_id, target_agent_id, target_agent_turn_id, correlation_id, enqueue_mode, recursion_depth,
+         trace_id, parent_step_id, metadata, created_at)
+    SELECT %(project_id)s, %(edge_id)s, %(channel_id)s, %(primitive)s, %(edge_phase)s, %(source_agent_id)s,
+        %(source_agent_turn_id)s, %(source_step_id)s, %(agent_id)s, %(agent_turn_id)s, %(correlation_id)s,
+        %(enqueue_mode)s, %(depth)s, %(edge_trace_id)s, %(edge_parent_step_id)s, %(metadata)s, {now}
+    FROM written
+    ON CONFLICT DO NOTHING
+)
+
 -- name: insert_inbox
 -- Writes a row unless its id or its correlation id is taken; no row means that.
 INSERT INTO state.agent_inbox AS i
@@ -231,7 +254,7 @@ WITH RECURSIVE asked AS (
     SELECT (
         SELECT i.agent_id
         FROM state.agent_inbox AS i
-        WHERE i.project_id = %(project_id)s AND i.status IN ('queued', 'pending', 'deferred', 'processing')
+        WHERE i.project_id = %(project_id)s AND i.status IN {open_statuses}
             AND i.agent_id >= (
                 SELECT a.agent_id
                 FROM resource.project_agents AS a
@@ -314,7 +337,7 @@ WHERE i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now} AND a.wor
 SELECT i.project_id
 FROM state.agent_inbox AS i
 JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
-WHERE i.status IN ('queued', 'pending', 'deferred', 'processing') AND a.worker_target = %(target)s
+WHERE i.status IN {open_statuses} AND a.worker_target = %(target)s
 UNION
 SELECT h.project_id
 FROM state.agent_state_head AS h
@@ -453,7 +476,7 @@ SELECT {inbox_json} FROM i
 SELECT {inbox_json}
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s
-    AND i.status IN ('queued', 'pending', 'deferred', 'processing')
+    AND i.status IN {open_statuses}
 ORDER BY i.created_at, i.inbox_id
 
 -- fragment: inbox_matches
@@ -464,9 +487,6 @@ ORDER BY i.created_at, i.inbox_id
     AND (%(after_time)s::timestamptz IS NULL
          OR (i.created_at, i.inbox_id) < (%(after_time)s::timestamptz, %(after_id)s::text))
 
--- fragment: inbox_is_open
-i.status IN ('queued', 'pending', 'deferred', 'processing')
-
 -- name: list_inbox
 -- A page of the project's inbox rows, newest first, after the place (created_at, inbox_id) if one is given.
 SELECT {inbox_json} FROM state.agent_inbox AS i WHERE {inbox_matches}
@@ -474,7 +494,7 @@ ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 
 -- name: list_open_inbox
 -- `list_inbox` of a status that few rows have.
-SELECT {inbox_json} FROM state.agent_inbox AS i WHERE {inbox_is_open} AND {inbox_matches}
+SELECT {inbox_json} FROM state.agent_inbox AS i WHERE i.status IN {open_statuses} AND {inbox_matches}
 ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 
 -- name: list_dead_inbox

@@ -106,7 +106,7 @@ SELECT {agent_json} FROM r
 NOT EXISTS (
     SELECT FROM state.agent_inbox AS i
     WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s
-        AND i.status IN ('queued', 'pending', 'deferred', 'processing'))
+        AND i.status IN {open_statuses})
 AND NOT EXISTS (
     SELECT FROM state.agent_steps AS s
     WHERE s.project_id = %(project_id)s AND s.agent_id = %(agent_id)s)

@@ -56,8 +56,7 @@ entered AS (
     INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, created_at)
     SELECT %(project_id)s, %(agent_turn_id)s, %(agent_id)s, %(output_start)s, {now}
     FROM entered
-    ON CONFLICT (project_id, agent_turn_id) DO UPDATE
-    SET output_start = coalesce(t.output_start, excluded.output_start)
+    {or_complete_record}
 ), lost AS (
     UPDATE state.agent_steps AS s
     SET status = 'failed', error = coalesce(s.error, %(lost)s), ended_at = {moment}
@@ -68,7 +67,7 @@ entered AS (
 
 -- name: enter_turn
 -- Lets the turn run from now on, if it is at its fence. Returns whether it is.
-WITH {held_head}, ready AS (SELECT FROM head), {entered}
+WITH {held_head}, ready AS (SELECT h.agent_id FROM head AS h), {entered}
 SELECT EXISTS (SELECT FROM head)
 
 -- fragment: begun_step
@@ -128,11 +127,7 @@ SELECT -1 AS place, NULL AS card_id, CASE WHEN EXISTS (SELECT FROM output) THEN 
 FROM head AS h
 UNION ALL
 SELECT (slot.place - 1)::integer, coalesce(slot.card_id, 'null'),
-    CASE WHEN c.card_id IS NULL THEN 'dangling'
-         WHEN c.deleted_at IS NOT NULL THEN 'deleted'
-         WHEN c.expires_at <= (SELECT {now}) THEN 'expired'
-         ELSE 'present' END,
-    {card_json}
+    {card_state}, {card_json}
 FROM output AS b
 CROSS JOIN LATERAL jsonb_array_elements_text({own_ids}) WITH ORDINALITY AS slot (card_id, place)
 LEFT JOIN {card_of_slot} ON true
