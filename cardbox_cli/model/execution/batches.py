@@ -4,7 +4,7 @@ Owns the names of the states. How a batch ends is `orchestration/batches/decisio
 """
 
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -12,7 +12,7 @@ from cardbox_cli.model.execution.turns import END_STATUSES
 
 BatchStatus = Literal["running", "success", "failed", "timeout", "partial"]
 BatchEndStatus = Literal["success", "failed", "timeout", "partial"]
-IN_PROGRESS = "running"
+IN_PROGRESS: Final = "running"
 BATCH_STATUSES: tuple[BatchStatus, ...] = ("running", "success", "failed", "timeout", "partial")
 
 TASK_PENDING, TASK_DISPATCHED = "pending", "dispatched"
@@ -35,9 +35,9 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     batch_id: str
-    status: BatchStatus
-    error_code: str | None
-    error: str | None
+    status: BatchStatus = IN_PROGRESS
+    error_code: str | None = None
+    error: str | None = None
     fail_fast: bool
     task_count: int
     request_sha256: str
@@ -49,10 +49,10 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     recursion_depth: int
     trace_id: str
     deadline_at: datetime
-    report_due: bool
-    join_box_id: str | None
+    report_due: bool = False
+    join_box_id: str | None = None
     created_at: datetime
-    ended_at: datetime | None
+    ended_at: datetime | None = None
 
     @property
     def is_running(self) -> bool:
@@ -69,21 +69,21 @@ class BatchTask(msgspec.Struct, frozen=True, kw_only=True):
 
     batch_id: str
     task_index: int
-    status: str
+    status: str = TASK_PENDING
     target_strategy: str
     target_ref: str
     agent_id: str
     context_box_id: str
     output_box_id: str | None
-    agent_turn_id: str | None
-    deliverable_card_id: str | None
-    error_code: str | None
-    error: str | None
-    attempts: int
+    agent_turn_id: str | None = None
+    deliverable_card_id: str | None = None
+    error_code: str | None = None
+    error: str | None = None
+    attempts: int = 0
     next_try_at: datetime
-    stop_due: bool
-    dispatched_at: datetime | None
-    ended_at: datetime | None
+    stop_due: bool = False
+    dispatched_at: datetime | None = None
+    ended_at: datetime | None = None
 
     @property
     def is_open(self) -> bool:

@@ -3,7 +3,7 @@ all; then its children are dispatched, each in a transaction of its own.
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ import msgspec
 from cardbox_cli.errors import BadRequest, CorrelationConflict
 from cardbox_cli.execution.dispatch.caller import Caller
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.batches import Batch, new_batch_id
+from cardbox_cli.model.execution.batches import Batch, BatchTask, new_batch_id
 from cardbox_cli.model.execution.headers import Lineage, new_trace_id
 from cardbox_cli.model.execution.turns import MAX_DEPTH
 from cardbox_cli.model.ids import derived_id
@@ -20,7 +20,6 @@ from cardbox_cli.orchestration.batches.ending import join_edge
 from cardbox_cli.orchestration.batches.manager import dispatch_quietly
 from cardbox_cli.orchestration.delegation import Delegation, digest_of, prepare
 from cardbox_cli.settings import MAX_TASKS
-from cardbox_cli.store.execution.batches import NewBatch, NewTask
 
 if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.batches import ForkJoin
@@ -57,8 +56,9 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> Created
         delegations = prepare(runtime, caller, asked.tasks, tool_suffix=NAME, within=("tasks",))
         seconds = asked.deadline_seconds or runtime.settings.batch_deadline
         parent = caller.parent
+        now = runtime.database.now()
         batch = runtime.batches.add(
-            NewBatch(
+            Batch(
                 batch_id=batch_id,
                 fail_fast=asked.fail_fast,
                 task_count=len(delegations),
@@ -70,10 +70,11 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> Created
                 channel_id=caller.channel_id,
                 recursion_depth=lineage.depth,
                 trace_id=lineage.trace_id or new_trace_id(),
-                deadline_at=runtime.database.now() + timedelta(seconds=seconds),
+                deadline_at=now + timedelta(seconds=seconds),
+                created_at=now,
             ),
             [
-                _task(index, each, task)
+                _task(batch_id, index, each, task, now)
                 for index, (each, task) in enumerate(zip(delegations, asked.tasks, strict=True))
             ],
         )
@@ -143,12 +144,14 @@ def _lineage(runtime: Runtime, caller: Caller) -> Lineage:
     return row.lineage
 
 
-def _task(index: int, delegation: Delegation, task: "Task") -> NewTask:
-    return NewTask(
+def _task(batch_id: str, index: int, delegation: Delegation, task: "Task", now: datetime) -> BatchTask:
+    return BatchTask(
+        batch_id=batch_id,
         task_index=index,
         target_strategy=task.target_strategy,
         target_ref=task.target_ref,
         agent_id=delegation.agent_id,
         context_box_id=delegation.context_box_id,
         output_box_id=delegation.output_box_id,
+        next_try_at=now,
     )

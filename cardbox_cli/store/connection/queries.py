@@ -1,16 +1,25 @@
 """The named queries of `sql/*.sql`.
 
-A file holds parts that begin with `-- name: NAME` (a query) or `-- fragment: NAME` (text that queries take
-in by writing `{NAME}`, or `{NAME(SQL; SQL)}` where the text says `{1}` and `{2}`). Parameters are written as
-psycopg has them, `%(name)s`, and numbered here, as the server has them: the driver would look for those of a
-query beyond 4,096 characters each time that it is sent. This module reads them, once, and nothing more.
-Indentation and comments stay here.
+A file holds parts. `-- name: NAME` begins a query, `-- fragment: NAME` a text that queries include:
+
+- `{NAME}` includes a fragment; `{NAME(SQL; SQL)}` also replaces `{1}` and `{2}` in its text.
+- `{fields:STRUCT ALIAS}` lists the fields of a struct that the model reads, as pairs for `json_build_object`:
+  `'field', ALIAS.field`, and instants as the fragment `instant` formats them. It leaves out every field whose
+  pair begins a line of the same part.
+
+Parameters have the form that psycopg has, `%(name)s`. This module numbers them, as the server has them:
+psycopg would search the text of a query beyond 4,096 characters each time that it is sent. Every query is
+expanded once, when it is first used. Indentation and comments stay here.
 """
 
 import re
+from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import LiteralString, NamedTuple
+from types import ModuleType
+from typing import LiteralString, NamedTuple, get_args
+
+import msgspec
 
 _FOLDER = Path(__file__).parents[1] / "sql"
 _PART = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
@@ -20,6 +29,8 @@ _INDENTATION = re.compile(r"\s*\n\s*")
 _BREAK = re.compile(r"(?<=[(,])\n|\n(?=\))")
 _PARAMETER = re.compile(r"%(?:\((\w+)\)s|%)")
 _INCLUDE = re.compile(r"\{(\w+)(?:\((.*?)\))?\}")
+_FIELDS = re.compile(r"\{fields:(\w+) (\w+)\}")
+_PAIR = re.compile(r"^\s*'(\w+)', ", re.MULTILINE)
 
 
 class Sent(NamedTuple):
@@ -39,10 +50,55 @@ def _parts() -> dict[str, dict[str, str]]:
     return parts
 
 
+def _part(kind: str, name: str) -> str:
+    """Return a part with the pairs of the structs that it names."""
+    text = _parts()[kind][name]
+    return _FIELDS.sub(lambda found: _pairs(found[1], found[2], without=_PAIR.findall(text)), text)
+
+
+def _pairs(struct: str, alias: str, *, without: list[str]) -> str:
+    fields = msgspec.structs.fields(getattr(_home(struct), struct))
+    values = {each.name: _value(f"{alias}.{each.name}", each.type) for each in fields}
+    return ",\n".join(f"'{name}', {value}" for name, value in values.items() if name not in without)
+
+
+def _value(column: str, kind: object) -> str:
+    return f"{{instant({column})}}" if datetime in (kind, *get_args(kind)) else column
+
+
+def _home(struct: str) -> ModuleType:
+    """Return the module of a struct. Only a query that is used imports it, so that commands start fast."""
+    match struct:
+        case "ApiToken":
+            from cardbox_cli.model import api_tokens
+
+            return api_tokens
+        case "Archive" | "Chat" | "ChatRun" | "Findable":
+            from cardbox_cli.model import chats
+
+            return chats
+        case "Agent" | "Project" | "Tool":
+            from cardbox_cli.model import identity
+
+            return identity
+        case "Batch" | "BatchTask":
+            from cardbox_cli.model.execution import batches
+
+            return batches
+        case "CommandLog" | "LogTail":
+            from cardbox_cli.model.execution import logs
+
+            return logs
+        case _:
+            from cardbox_cli.model.execution import turns
+
+            return turns
+
+
 @cache
 def query(name: str) -> LiteralString:
     """The text of the query `name`, its fragments taken in. It is ours alone: no value is ever part of it."""
-    text = _parts()["name"][name]
+    text = _part("name", name)
     while _INCLUDE.search(text):
         text = _INCLUDE.sub(_included, text)
     text = _INDENTATION.sub("\n", _COMMENT.sub("\n", text)).strip()
@@ -65,7 +121,7 @@ def query_by_server(name: str, times: frozenset[str]) -> LiteralString:
     """
     text = query(name)
     for time in times:
-        spelled = _INCLUDE.sub(_included, _parts()["fragment"][f"server_{time}"])
+        spelled = _INCLUDE.sub(_included, _part("fragment", f"server_{time}"))
         spelled = _INDENTATION.sub(" ", _COMMENT.sub("\n", spelled))
         text = text.replace(f"%({time})s::timestamptz", spelled)
     return text
@@ -81,7 +137,7 @@ def sent(name: str, times: frozenset[str] = frozenset()) -> Sent:
 
 
 def _included(found: re.Match[str]) -> str:
-    text = _parts()["fragment"][found[1]]
+    text = _part("fragment", found[1])
     for number, sql in enumerate((found[2] or "").split(";"), 1):
         text = text.replace(f"{{{number}}}", sql.strip())
     return text

@@ -31,34 +31,6 @@ class BatchFilter(Dated, frozen=True, kw_only=True):
     parent_turn_id: str | None = None
 
 
-class NewBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch to be written, which begins as running. Fields as in `Batch`."""
-
-    batch_id: str
-    fail_fast: bool
-    task_count: int
-    request_sha256: str
-    source_agent_id: str
-    parent_turn_id: str | None
-    parent_step_id: str | None
-    parent_tool_call_id: str | None
-    channel_id: str
-    recursion_depth: int
-    trace_id: str
-    deadline_at: datetime
-
-
-class NewTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A task to be written, which begins as pending. Fields as in `BatchTask`."""
-
-    task_index: int
-    target_strategy: str
-    target_ref: str
-    agent_id: str
-    context_box_id: str
-    output_box_id: str | None
-
-
 class BatchStore(ProjectStore):
     """The batches of one project."""
 
@@ -72,13 +44,12 @@ class BatchStore(ProjectStore):
 
     # --- beginning
 
-    def add(self, batch: NewBatch, tasks: Sequence[NewTask]) -> Batch | None:
-        """Write a batch and its tasks; None where its id is taken."""
-        now = self.database.now()
-        made = self._one(Batch, "insert_batch", **msgspec.structs.asdict(batch), now=now)
+    def add(self, batch: Batch, tasks: Sequence[BatchTask]) -> Batch | None:
+        """Write a batch that begins and its tasks; return it as stored, or None if its id is taken."""
+        made = self._one(Batch, "insert_batch", **msgspec.structs.asdict(batch))
         if made is not None:
             rows = jsonb([msgspec.structs.asdict(task) for task in tasks])
-            self._run("insert_batch_tasks", batch_id=batch.batch_id, tasks=rows, now=now)
+            self._run("insert_batch_tasks", tasks=rows)
         return made
 
     def hold_due(self, task: BatchTask) -> datetime | None:

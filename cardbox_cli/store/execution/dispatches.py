@@ -15,6 +15,7 @@ from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.rows import decoded
 from cardbox_cli.store.execution.heads import assignment_of
+from cardbox_cli.store.execution.inbox import new_row
 
 _PROJECTS = "public.projects"
 
@@ -81,28 +82,9 @@ class DispatchStore(ProjectStore):
 
     def write(self, turn: NewTurn) -> Written:
         """Write every row of a turn, or none."""
-        row, edge = turn.row, turn.edge
         found = self._row(
             "write_turn" if self.database.keeps_turns else "write_turn_without_record",
-            **assignment_of(row),
-            now=row.created_at,
-            inbox_id=row.inbox_id,
-            message_type=row.message_type,
-            enqueue_mode=row.enqueue_mode,
-            correlation_id=row.correlation_id,
-            turn_epoch=row.turn_epoch,
-            context_headers=jsonb(row.context_headers),
-            payload=jsonb(row.payload),
-            status=row.status,
-            edge_id=edge.edge_id,
-            primitive=edge.primitive,
-            edge_phase=edge.edge_phase,
-            source_agent_id=edge.source_agent_id,
-            source_agent_turn_id=edge.source_agent_turn_id,
-            source_step_id=edge.source_step_id,
-            edge_trace_id=edge.trace_id,
-            edge_parent_step_id=edge.parent_step_id,
-            metadata=jsonb(edge.metadata),
+            **(new_row(turn.row, turn.edge) | assignment_of(turn.row)),
             output_start=turn.output_start,
             report_to=None if turn.report_to is None else jsonb(turn.report_to),
             assigns=turn.assigns,

@@ -13,7 +13,7 @@ import msgspec
 from cardbox_cli.model.cards import decode_card
 from cardbox_cli.model.execution.dispatching import ClaimedSituation
 from cardbox_cli.model.execution.lifecycle import HEAD_MOVES, INBOX_MOVES
-from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, DEFERRED, Fence, InboxRow, Lease
+from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, DEFERRED, Edge, Fence, InboxRow, Lease
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.rows import decoded
@@ -51,6 +51,34 @@ class NewRow(msgspec.Struct, frozen=True, kw_only=True):
             archived_at=None,
             created_at=now,
         )
+
+
+def new_row(row: InboxRow, edge: Edge) -> dict[str, Any]:
+    """Return the parameters of the fragments `new_row` and `edge_of_row`."""
+    return {
+        "inbox_id": row.inbox_id,
+        "agent_id": row.agent_id,
+        "channel_id": row.channel_id,
+        "message_type": row.message_type,
+        "enqueue_mode": row.enqueue_mode,
+        "correlation_id": row.correlation_id,
+        "agent_turn_id": row.agent_turn_id,
+        "turn_epoch": row.turn_epoch,
+        "context_headers": jsonb(row.context_headers),
+        "payload": jsonb(row.payload),
+        "status": row.status,
+        "now": row.created_at,
+        "edge_id": edge.edge_id,
+        "primitive": edge.primitive,
+        "edge_phase": edge.edge_phase,
+        "source_agent_id": edge.source_agent_id,
+        "source_agent_turn_id": edge.source_agent_turn_id,
+        "source_step_id": edge.source_step_id,
+        "depth": edge.recursion_depth,
+        "edge_trace_id": edge.trace_id,
+        "edge_parent_step_id": edge.parent_step_id,
+        "metadata": jsonb(edge.metadata),
+    }
 
 
 class Unfinished(msgspec.Struct, frozen=True, kw_only=True):

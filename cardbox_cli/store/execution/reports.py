@@ -16,6 +16,7 @@ from cardbox_cli.model.execution.turns import SUSPENDED, Edge, Head, InboxRow, W
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.rows import decoded, decoded_or_none
+from cardbox_cli.store.execution.inbox import new_row
 from cardbox_cli.store.execution.steps import card_columns
 
 
@@ -58,27 +59,8 @@ class ReportStore(ProjectStore):
         """Write the row and the edge of a report that brings the card of this id, and `cards` of its."""
         found = self._row(
             "write_report",
-            now=row.created_at,
-            agent_id=row.agent_id,
-            agent_turn_id=row.agent_turn_id,
-            turn_epoch=row.turn_epoch,
+            **new_row(row, edge),
             tool_call_id=row.correlation_id,
-            inbox_id=row.inbox_id,
-            channel_id=row.channel_id,
-            message_type=row.message_type,
-            enqueue_mode=row.enqueue_mode,
-            correlation_id=row.correlation_id,
-            context_headers=jsonb(row.context_headers),
-            payload=jsonb(row.payload),
-            status=row.status,
-            edge_id=edge.edge_id,
-            primitive=edge.primitive,
-            edge_phase=edge.edge_phase,
-            source_agent_id=edge.source_agent_id,
-            recursion_depth=edge.recursion_depth,
-            trace_id=edge.trace_id,
-            parent_step_id=edge.parent_step_id,
-            metadata=jsonb(edge.metadata),
             cards=card_columns(cards),
             card_id=card_id,
         )

@@ -1,13 +1,5 @@
 -- fragment: api_token_json
-json_build_object(
-    'token_id', t.token_id,
-    'project_id', t.project_id,
-    'label', t.label,
-    'created_by', t.created_by,
-    'created_at', {instant(t.created_at)},
-    'expires_at', {instant(t.expires_at)},
-    'revoked_at', {instant(t.revoked_at)}
-)::text
+json_build_object({fields:ApiToken t})::text
 
 -- name: insert_api_token
 -- Writes the token unless its id is taken; answers it if it was written.

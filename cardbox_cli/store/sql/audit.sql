@@ -1,15 +1,6 @@
 -- fragment: audit_json
-json_build_object(
-    'audit_id', a.audit_id,
-    'agent_id', nullif(a.agent_id, ''),
-    'agent_turn_id', a.agent_turn_id,
-    'action', a.action,
-    'actor', a.actor,
-    'reason', a.reason,
-    'epoch_before', a.epoch_before,
-    'epoch_after', a.epoch_after,
-    'detail', a.detail,
-    'created_at', {instant(a.created_at)}
+json_build_object({fields:AuditEntry a},
+    'agent_id', nullif(a.agent_id, '')
 )::text
 
 -- name: write_audit

@@ -1,46 +1,8 @@
 -- fragment: batch_json
-json_build_object(
-    'batch_id', b.batch_id,
-    'status', b.status,
-    'error_code', b.error_code,
-    'error', b.error,
-    'fail_fast', b.fail_fast,
-    'task_count', b.task_count,
-    'request_sha256', b.request_sha256,
-    'source_agent_id', b.source_agent_id,
-    'parent_turn_id', b.parent_turn_id,
-    'parent_step_id', b.parent_step_id,
-    'parent_tool_call_id', b.parent_tool_call_id,
-    'channel_id', b.channel_id,
-    'recursion_depth', b.recursion_depth,
-    'trace_id', b.trace_id,
-    'deadline_at', {instant(b.deadline_at)},
-    'report_due', b.report_due,
-    'join_box_id', b.join_box_id,
-    'created_at', {instant(b.created_at)},
-    'ended_at', {instant(b.ended_at)}
-)::text
+json_build_object({fields:Batch b})::text
 
 -- fragment: batch_task_json
-json_build_object(
-    'batch_id', k.batch_id,
-    'task_index', k.task_index,
-    'status', k.status,
-    'target_strategy', k.target_strategy,
-    'target_ref', k.target_ref,
-    'agent_id', k.agent_id,
-    'context_box_id', k.context_box_id,
-    'output_box_id', k.output_box_id,
-    'agent_turn_id', k.agent_turn_id,
-    'deliverable_card_id', k.deliverable_card_id,
-    'error_code', k.error_code,
-    'error', k.error,
-    'attempts', k.attempts,
-    'next_try_at', {instant(k.next_try_at)},
-    'stop_due', k.stop_due,
-    'dispatched_at', {instant(k.dispatched_at)},
-    'ended_at', {instant(k.ended_at)}
-)::text
+json_build_object({fields:BatchTask k})::text
 
 -- name: batches_are_writable
 -- Whether this role may read and write batches.
@@ -55,28 +17,28 @@ UNION
 SELECT k.project_id FROM cbx.batch_tasks AS k WHERE k.stop_due
 
 -- name: insert_batch
--- A batch, unless its id is taken; no row means that.
+-- Writes a batch unless its id is taken; no row then.
 WITH made AS (
     INSERT INTO cbx.batches AS b
         (project_id, batch_id, status, fail_fast, task_count, request_sha256, source_agent_id, parent_turn_id,
          parent_step_id, parent_tool_call_id, channel_id, recursion_depth, trace_id, deadline_at, created_at)
-    VALUES (%(project_id)s, %(batch_id)s, 'running', %(fail_fast)s, %(task_count)s, %(request_sha256)s,
+    VALUES (%(project_id)s, %(batch_id)s, %(status)s, %(fail_fast)s, %(task_count)s, %(request_sha256)s,
         %(source_agent_id)s, %(parent_turn_id)s, %(parent_step_id)s, %(parent_tool_call_id)s, %(channel_id)s,
-        %(recursion_depth)s, %(trace_id)s, %(deadline_at)s, %(now)s)
+        %(recursion_depth)s, %(trace_id)s, %(deadline_at)s, %(created_at)s)
     ON CONFLICT DO NOTHING
     RETURNING b.*
 )
 SELECT {batch_json} FROM made AS b
 
 -- name: insert_batch_tasks
--- The tasks of a batch, each the object of its columns, due at once.
+-- Writes the tasks of a batch, each given as an object of its columns.
 INSERT INTO cbx.batch_tasks
     (project_id, batch_id, task_index, status, target_strategy, target_ref, agent_id, context_box_id,
      output_box_id, next_try_at)
-SELECT %(project_id)s, %(batch_id)s, k.task_index, 'pending', k.target_strategy, k.target_ref, k.agent_id,
-    k.context_box_id, k.output_box_id, %(now)s
-FROM jsonb_to_recordset(%(tasks)s::jsonb) AS k (task_index integer, target_strategy text, target_ref text,
-    agent_id text, context_box_id uuid, output_box_id uuid)
+SELECT %(project_id)s, k.batch_id, k.task_index, k.status, k.target_strategy, k.target_ref, k.agent_id,
+    k.context_box_id, k.output_box_id, k.next_try_at
+FROM jsonb_to_recordset(%(tasks)s::jsonb) AS k (batch_id text, task_index integer, status text, target_strategy text,
+    target_ref text, agent_id text, context_box_id uuid, output_box_id uuid, next_try_at timestamptz)
 
 -- name: batch
 -- The batch of this id.
@@ -242,7 +204,7 @@ WHERE k.project_id = %(project_id)s AND k.status = 'dispatched'
         AND NOT EXISTS (
             SELECT FROM state.agent_inbox AS i
             WHERE i.project_id = %(project_id)s AND i.agent_turn_id = k.agent_turn_id AND i.message_type = 'turn'
-                AND i.status IN ('queued', 'pending', 'deferred', 'processing')))
+                AND i.status IN {open_statuses}))
 ORDER BY k.batch_id, k.task_index
 LIMIT %(limit)s
 
@@ -307,6 +269,20 @@ ORDER BY b.created_at DESC, b.batch_id DESC LIMIT %(limit)s
 -- name: count_further_batches
 -- How many rows there are after a place, up to a limit.
 SELECT count(*) FROM (SELECT b.batch_id FROM cbx.batches AS b WHERE {batch_matches} LIMIT %(limit)s) AS further
+
+-- name: running_batches_in_short
+-- How the batches stand that run, and the newest others.
+SELECT json_build_object(
+    'batch_id', b.batch_id,
+    'status', b.status,
+    'ended', (SELECT count(*) FROM cbx.batch_tasks AS t
+              WHERE t.project_id = %(project_id)s AND t.batch_id = b.batch_id AND t.ended_at IS NOT NULL),
+    'tasks', b.task_count
+)::text
+FROM cbx.batches AS b
+WHERE b.project_id = %(project_id)s AND (b.status = 'running' OR b.batch_id IN (
+    SELECT n.batch_id FROM cbx.batches AS n WHERE n.project_id = %(project_id)s
+    ORDER BY n.created_at DESC, n.batch_id DESC LIMIT 20))
 
 -- name: count_tasks_of_batches
 -- How many tasks of each of these batches are in each state.

@@ -1,6 +1,10 @@
 -- fragment: ids
 CASE WHEN jsonb_typeof(b.card_ids) = 'array' THEN b.card_ids ELSE '[]' END
 
+-- fragment: uuid_pattern
+-- A payload of another program may hold anything, and a cast would fail. (Braces would include a fragment.)
+('^' || repeat('[0-9a-f]', 8) || repeat('-' || repeat('[0-9a-f]', 4), 3) || '-' || repeat('[0-9a-f]', 12) || '$')
+
 -- fragment: card_of_slot
 -- The card of a place of a box. OFFSET has each looked up: the planner takes the places of any box for a hundred, and
 -- would read all cards of the project before it looks up so many.
@@ -31,6 +35,12 @@ SELECT {box_json}
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
 
+-- name: api_boxes
+-- The boxes of these ids, in no order: the id, and the list of ids as JSON.
+SELECT b.box_id::text, {ids}::text
+FROM public.card_boxes AS b
+WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
+
 -- name: existing_boxes
 -- Those of the given ids that are boxes of the project.
 SELECT b.box_id::text
@@ -42,6 +52,15 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
 SELECT b.box_id::text, ({ids})::text
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
+
+-- name: slice_of_box
+-- The ids of a box in order, from a place to before another.
+SELECT coalesce(b.card_ids ->> at.place, 'null')
+FROM public.card_boxes AS b
+CROSS JOIN LATERAL generate_series(%(start)s::integer, least(%(end)s::integer, jsonb_array_length({ids})) - 1)
+    AS at (place)
+WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
+ORDER BY at.place
 
 -- name: lock_box
 -- The box, locked until the end of the transaction.
@@ -74,6 +93,14 @@ SELECT count(*)
 FROM (SELECT 1 FROM public.card_boxes AS b
       WHERE b.tenant_id = %(project_id)s AND {box_is_in_range}
       LIMIT %(limit)s) AS further
+
+-- name: recent_boxes
+-- The project's boxes, the last changed first, without what is in them.
+SELECT b.box_id::text, b.updated_at
+FROM public.card_boxes AS b
+WHERE b.tenant_id = %(project_id)s
+ORDER BY b.updated_at DESC, b.box_id DESC
+LIMIT %(limit)s
 
 -- name: append_to_box
 -- Appends ids, if dangling ones are allowed or all are cards; concurrent appends wait for the row and come one
@@ -115,9 +142,10 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 RETURNING b.box_id
 
 -- fragment: card_state
+-- The time is a subquery because shards evaluate nothing volatile in CASE.
 CASE WHEN c.card_id IS NULL THEN 'dangling'
      WHEN c.deleted_at IS NOT NULL THEN 'deleted'
-     WHEN NOT ({visible}) THEN 'expired'
+     WHEN c.expires_at <= (SELECT {now}) THEN 'expired'
      ELSE 'present' END
 
 -- fragment: places
@@ -163,11 +191,7 @@ coalesce(octet_length(c.content::text), 0) + coalesce(octet_length(c.tool_calls:
 -- Places `first` to `last` of a box in order, from 0: the id, what became of its card, how many bytes of JSON that
 -- is, and the card; of one with more bytes than `whole` its type, its role and the beginning of its content.
 SELECT (%(first)s + slot.place - 1)::integer, coalesce(slot.card_id, 'null'),
-    CASE WHEN c.card_id IS NULL THEN 'dangling'
-         WHEN c.deleted_at IS NOT NULL THEN 'deleted'
-         WHEN c.expires_at <= %(now)s THEN 'expired'
-         ELSE 'present' END,
-    {card_size},
+    {card_state}, {card_size},
     (SELECT {card_json} WHERE c.card_id IS NOT NULL AND {card_size} <= %(whole)s),
     {card_type}, c.metadata ->> 'role', left(coalesce(c.content ->> 'text', c.content::text), %(beginning)s)
 FROM public.card_boxes AS b
@@ -254,3 +278,85 @@ UNION
 -- The profile names that point to a box.
 SELECT p.name FROM resource.profiles AS p
 WHERE p.project_id = %(project_id)s AND p.profile_box_id = %(box_id)s
+
+-- fragment: first_card
+LEFT JOIN LATERAL (
+    SELECT c.metadata ->> 'type' AS type, c.metadata ->> 'author_id' AS author, c.metadata ->> 'agent_turn_id' AS turn
+    FROM public.cards AS c
+    WHERE c.tenant_id = %(project_id)s AND c.card_id = b.card_ids ->> 0) AS first ON true
+
+-- fragment: kept_info
+LEFT JOIN cbx.box_info AS i ON i.project_id = %(project_id)s AND i.box_id = b.box_id
+
+-- fragment: no_info
+CROSS JOIN (SELECT NULL::text AS title, NULL::jsonb AS provenance) AS i
+
+-- fragment: box_kind
+CROSS JOIN LATERAL (SELECT
+    CASE WHEN i.title LIKE 'request of step\_%%' THEN 'request'
+         WHEN i.provenance IS NOT NULL THEN 'context'
+         WHEN first.author = %(importer)s THEN 'conversation'
+         WHEN first.type = ANY(%(snapshots)s) THEN 'request'
+         WHEN first.type = %(profile)s THEN 'profile'
+         WHEN first.turn IS NOT NULL THEN 'output'
+         ELSE '' END) AS kind (name)
+
+-- name: list_boxes_by_kind
+-- A page of the ids and kinds of the boxes of these kinds, the last changed first; '' is that of boxes which do
+-- not tell.
+SELECT b.box_id::text, kind.name
+FROM public.card_boxes AS b {first_card} {kept_info} {box_kind}
+WHERE b.tenant_id = %(project_id)s AND kind.name = ANY(%(kinds)s) AND {box_is_in_range}
+ORDER BY b.updated_at DESC, b.box_id DESC
+LIMIT %(limit)s
+
+-- name: list_boxes_by_kind_without_info
+-- The same in a database that keeps no info of boxes.
+SELECT b.box_id::text, kind.name
+FROM public.card_boxes AS b {first_card} {no_info} {box_kind}
+WHERE b.tenant_id = %(project_id)s AND kind.name = ANY(%(kinds)s) AND {box_is_in_range}
+ORDER BY b.updated_at DESC, b.box_id DESC
+LIMIT %(limit)s
+
+-- fragment: next_boxes
+(SELECT * FROM public.card_boxes AS b
+ WHERE b.tenant_id = %(project_id)s AND {box_is_in_range}
+ ORDER BY b.updated_at DESC, b.box_id DESC
+ LIMIT %(limit)s) AS b
+
+-- name: count_boxes_by_kind
+-- How many of the next so many boxes after a place are of each kind.
+SELECT kind.name, count(*) FROM {next_boxes} {first_card} {kept_info} {box_kind} GROUP BY kind.name
+
+-- name: count_boxes_by_kind_without_info
+-- The same in a database that keeps no info of boxes.
+SELECT kind.name, count(*) FROM {next_boxes} {first_card} {no_info} {box_kind} GROUP BY kind.name
+
+-- name: insert_box_info
+-- What card_boxes has no column for.
+INSERT INTO cbx.box_info (project_id, box_id, title, provenance, created_at)
+VALUES (%(project_id)s, %(box_id)s, %(title)s, %(provenance)s, {now})
+ON CONFLICT (project_id, box_id) DO UPDATE SET title = EXCLUDED.title, provenance = EXCLUDED.provenance
+
+-- name: insert_box_titles
+-- The titles of new boxes.
+INSERT INTO cbx.box_info (project_id, box_id, title, created_at)
+SELECT %(project_id)s, t.box_id, t.title, {now}
+FROM unnest(%(box_ids)s::uuid[], %(titles)s::text[]) AS t (box_id, title)
+ON CONFLICT (project_id, box_id) DO UPDATE SET title = EXCLUDED.title, provenance = NULL
+
+-- name: box_titles
+-- The titles of these boxes.
+SELECT i.box_id::text, i.title
+FROM cbx.box_info AS i
+WHERE i.project_id = %(project_id)s AND i.box_id = ANY(%(box_ids)s::uuid[]) AND i.title IS NOT NULL
+
+-- name: provenance_of_box
+-- How the box was packed, if it was.
+SELECT i.provenance::text
+FROM cbx.box_info AS i
+WHERE i.project_id = %(project_id)s AND i.box_id = %(box_id)s AND i.provenance IS NOT NULL
+
+-- name: delete_box_info
+-- Goes with its box.
+DELETE FROM cbx.box_info AS i WHERE i.project_id = %(project_id)s AND i.box_id = %(box_id)s

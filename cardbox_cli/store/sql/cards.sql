@@ -145,6 +145,42 @@ FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s)
     AND (%(include_deleted)s OR {visible})
 
+-- fragment: api_card
+json_build_object(
+    'card_id', c.card_id,
+    'project_id', c.tenant_id,
+    'type', {card_type},
+    'content', CASE WHEN jsonb_typeof(c.content) = 'object' THEN c.content - '__type__' ELSE c.content END,
+    'created_at', c.metadata -> 'created_at',
+    'author_id', coalesce(c.metadata ->> 'author_id', c.metadata #>> '{producer,id}'),
+    'metadata', c.metadata,
+    'tool_calls', c.tool_calls,
+    'tool_call_id', c.tool_call_id,
+    'ttl_seconds', c.ttl_seconds
+)::text
+
+-- name: api_cards
+-- The cards of these ids that a reader sees, in no order: the id, and the card's JSON. Once they are more than so
+-- many bytes together, no further ones.
+SELECT n.card_id, n.card
+FROM (
+    SELECT f.card_id, f.card, sum(octet_length(f.card)) OVER (ROWS UNBOUNDED PRECEDING) - octet_length(f.card) AS before
+    FROM (
+        SELECT c.card_id, {api_card} AS card
+        FROM public.cards AS c
+        WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s::text[]) AND {visible}
+        OFFSET 0
+    ) AS f
+) AS n
+WHERE n.before <= %(most)s
+
+-- name: api_card_sizes
+-- How many bytes the cards of these ids take where they are stored, which needs no look into them.
+SELECT c.card_id, greatest(pg_column_size(c.content), 0) + greatest(pg_column_size(c.metadata), 0)
+    + greatest(pg_column_size(c.tool_calls), 0)
+FROM public.cards AS c
+WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s::text[])
+
 -- name: absent_card_ids
 -- Those of the given ids that are no card of the project, in the order given. NOT IN is hashed, where NOT EXISTS
 -- becomes a nested loop over cards that nobody has analyzed since they came: 5 s for 10,000.
@@ -313,3 +349,12 @@ UPDATE public.cards AS c
 SET deleted_at = {now}
 WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s) AND c.deleted_at IS NULL
 RETURNING c.card_id
+
+-- name: recent_cards
+-- The project's cards, newest first: id, type and the beginning of a text.
+SELECT c.card_id, coalesce(c.metadata ->> 'type', c.metadata ->> 'semantic_type', 'unknown'),
+    left(coalesce(c.content ->> 'text', ''), 200)
+FROM public.cards AS c
+WHERE c.tenant_id = %(project_id)s AND {visible}
+ORDER BY c.created_at DESC, c.card_id DESC
+LIMIT %(limit)s

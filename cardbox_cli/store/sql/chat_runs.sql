@@ -6,25 +6,9 @@ ARRAY(SELECT coalesce(each.id, 'null')
       ORDER BY each.place)
 
 -- fragment: run_json
-json_build_object(
-    'run_id', r.run_id,
-    'chat_key', r.chat_key,
-    'epoch', r.epoch,
-    'owner', r.owner,
-    'status', r.status,
-    'position', r.position,
-    'merged', r.merged,
-    'version', r.version,
+json_build_object({fields:ChatRun r},
     'user_card_ids', {texts_of(r.user_card_ids)},
-    'reply_card_ids', {texts_of(r.reply_card_ids)},
-    'answer_card_id', r.answer_card_id,
-    'profile_box_id', r.profile_box_id,
-    'context_box_id', r.context_box_id,
-    'output_box_id', r.output_box_id,
-    'error_code', r.error_code,
-    'error', r.error,
-    'started_at', {instant(r.started_at)},
-    'ended_at', {instant(r.ended_at)}
+    'reply_card_ids', {texts_of(r.reply_card_ids)}
 )::text
 
 -- name: insert_chat_run
@@ -61,22 +45,12 @@ ORDER BY r.epoch DESC
 LIMIT %(limit)s
 
 -- fragment: chat_step_json
-json_build_object(
-    'step_id', s.step_id,
+-- A step of a chat's run is read as a step of a turn.
+json_build_object({fields:Step s},
     'agent_id', s.chat_key,
     'agent_turn_id', s.run_id,
-    'status', s.status,
     'trace_id', NULL,
-    'parent_step_id', NULL,
-    'profile_box_id', s.profile_box_id,
-    'context_box_id', s.context_box_id,
-    'output_box_id', s.output_box_id,
-    'request_box_id', s.request_box_id,
-    'tool_call_ids', s.tool_call_ids,
-    'error', s.error,
-    'metadata', s.metadata,
-    'started_at', {instant(s.started_at)},
-    'ended_at', {instant(s.ended_at)}
+    'parent_step_id', NULL
 )::text
 
 -- name: insert_chat_step

@@ -1,24 +1,5 @@
 -- fragment: chat_json
-json_build_object(
-    'chat_key', h.chat_key,
-    'entries', h.entries,
-    'transcript_box_id', h.transcript_box_id,
-    'window_start', h.window_start,
-    'answered', h.answered,
-    'context_id', h.context_id,
-    'context_box_id', h.context_box_id,
-    'context_created_at', {instant(h.context_created_at)},
-    'loaded_from', h.loaded_from,
-    'version', h.version,
-    'reset_by', h.reset_by,
-    'reset_at', {instant(h.reset_at)},
-    'epoch', h.epoch,
-    'run_id', h.run_id,
-    'owner', h.owner,
-    'lease_expires_at', {instant(h.lease_expires_at)},
-    'created_at', {instant(h.created_at)},
-    'updated_at', {instant(h.updated_at)}
-)::text
+json_build_object({fields:Chat h})::text
 
 -- name: ensure_chat
 -- The head of a chat that has none yet.
@@ -76,28 +57,8 @@ LIMIT %(limit)s
 -- across-projects: it looks for the project in which somebody has talked
 SELECT h.project_id FROM cbx.chats AS h WHERE h.chat_key = %(chat_key)s ORDER BY h.project_id LIMIT %(limit)s
 
--- name: slice_of_box
--- The ids of a box in order, from a place to before another.
-SELECT coalesce(b.card_ids ->> at.place, 'null')
-FROM public.card_boxes AS b
-CROSS JOIN LATERAL generate_series(%(start)s::integer, least(%(end)s::integer, jsonb_array_length({ids})) - 1)
-    AS at (place)
-WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
-ORDER BY at.place
-
 -- fragment: archive_json
-json_build_object(
-    'context_id', a.context_id,
-    'chat_key', a.chat_key,
-    'box_id', a.box_id,
-    'title', a.title,
-    'reason', a.reason,
-    'checkpoint_index', a.checkpoint_index,
-    'checkpoint_preview', a.checkpoint_preview,
-    'messages', a.messages,
-    'created_at', {instant(a.created_at)},
-    'archived_at', {instant(a.archived_at)}
-)::text
+json_build_object({fields:Archive a})::text
 
 -- name: insert_chat_context
 -- An archived context, unless it is there already.
@@ -149,13 +110,7 @@ LIMIT %(limit)s
 
 -- name: findable_chat_contexts
 -- What a search ranks these archived contexts by.
-SELECT json_build_object(
-    'context_id', a.context_id,
-    'title', a.title,
-    'reason', a.reason,
-    'search_text', a.search_text,
-    'archived_at', {instant(a.archived_at)}
-)::text
+SELECT json_build_object({fields:Findable a})::text
 FROM cbx.chat_contexts AS a
 WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s AND a.context_id = ANY(%(context_ids)s)
 ORDER BY a.archived_at DESC, a.context_id DESC

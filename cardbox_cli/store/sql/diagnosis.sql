@@ -1,11 +1,5 @@
--- fragment: open_statuses
-('queued', 'pending', 'deferred', 'processing')
-
 -- fragment: known_statuses
 ('queued', 'pending', 'deferred', 'processing', 'consumed', 'error', 'skipped')
-
--- fragment: uuid_pattern
-('^' || repeat('[0-9a-f]', 8) || repeat('-' || repeat('[0-9a-f]', 4), 3) || '-' || repeat('[0-9a-f]', 12) || '$')
 
 -- name: why_lock_timeout
 -- How long the reads of this transaction wait for a table that somebody has locked.
@@ -254,12 +248,6 @@ FROM state.execution_edges AS e
 WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = ANY(%(turns)s) AND e.primitive = 'enqueue'
 ORDER BY e.created_at, e.edge_id
 
--- name: why_records
--- What cbx keeps of these turns.
-SELECT {record_json}
-FROM cbx.turns AS t
-WHERE t.project_id = %(project_id)s AND t.agent_turn_id = ANY(%(turns)s)
-
 -- name: why_audit
 -- The last thing that was done to each of these turns from outside its run.
 SELECT DISTINCT ON (a.agent_turn_id) {audit_json}
@@ -293,12 +281,6 @@ SELECT l.owner, count(*)
 FROM cbx.leases AS l
 WHERE l.owner = ANY(%(workers)s) AND l.expires_at > {now}
 GROUP BY l.owner
-
--- name: why_boxes
--- Which of these boxes exist.
-SELECT b.box_id::text
-FROM public.card_boxes AS b
-WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(boxes)s::uuid[])
 
 -- name: why_lost_cards
 -- The references of these boxes to cards that no reader sees, each once, in order.

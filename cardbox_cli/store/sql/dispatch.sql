@@ -1,23 +1,23 @@
--- fragment: active_output_user
--- The turn that another agent is at and that writes to this box.
+-- fragment: active_turn_of_other
+-- The active turns of other agents; the query adds whose output box it means.
 SELECT h.active_agent_turn_id AS agent_turn_id, h.agent_id
 FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.agent_id <> %(agent_id)s
-    AND h.output_box_id = {1}
 
 -- fragment: output_user
--- A turn of another agent, active or to come, that writes to the box; none for no box.
-{active_output_user(%(output_box_id)s::uuid)} AND %(output_box_id)s::uuid IS NOT NULL
+-- A turn of another agent, active or to come, that writes to the box. Without a box there is none.
+{active_turn_of_other}
+    AND h.output_box_id = %(output_box_id)s::uuid AND %(output_box_id)s::uuid IS NOT NULL
 UNION
 SELECT i.agent_turn_id, i.agent_id
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_id <> %(agent_id)s AND i.message_type = 'turn'
-    AND i.status IN ('queued', 'pending', 'deferred', 'processing')
+    AND i.status IN {open_statuses}
     AND i.payload ->> 'output_box_id' = %(output_box_id)s::uuid::text AND %(output_box_id)s::uuid IS NOT NULL
 LIMIT 1
 
 -- name: output_user
--- The same, by itself.
+-- Returns that turn and its agent.
 {output_user}
 
 -- fragment: queued_of_agent
@@ -25,34 +25,38 @@ state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.status = 'queued'
     AND i.message_type = 'turn'
 
--- fragment: turn_of_row
-coalesce(nullif(i.agent_turn_id, ''), nullif(i.correlation_id, ''), i.inbox_id)
+-- fragment: dispatched_head
+SELECT coalesce(h.status, 'idle') AS status, coalesce(h.turn_epoch, 0) AS turn_epoch, h.active_agent_turn_id
+FROM state.agent_state_head AS h
+WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
+
+-- fragment: dispatched_context
+SELECT b.box_id
+FROM public.card_boxes AS b
+WHERE b.tenant_id = %(project_id)s AND b.box_id = %(context_box_id)s::uuid AND (SELECT count(*) FROM head) >= 0
+
+-- fragment: dispatched_output
+SELECT b.box_id, b.card_ids
+FROM public.card_boxes AS b
+WHERE b.tenant_id = %(project_id)s AND b.box_id = %(output_box_id)s::uuid AND (SELECT count(*) FROM context) >= 0
+
+-- fragment: held_rows
+-- Locks the head, then the context box, then the output box. The statement does not see what other transactions
+-- committed while it waited for a lock, so the statement that writes checks that all of it still holds.
+head AS MATERIALIZED ({dispatched_head} FOR UPDATE),
+context AS MATERIALIZED ({dispatched_context} FOR SHARE),
+output AS MATERIALIZED ({dispatched_output} FOR UPDATE)
+
+-- fragment: seen_rows
+head AS MATERIALIZED ({dispatched_head}),
+context AS MATERIALIZED ({dispatched_context}),
+output AS MATERIALIZED ({dispatched_output})
 
 -- fragment: dispatch_facts
--- Locks the head, then the context box, then the output box: {1} is the lock of what may be written, {2} of what is
--- read. What other transactions committed while this one waited for a lock is not seen: whoever writes looks whether
--- it still holds.
 agent AS (
     SELECT r.worker_target, r.profile_box_id
     FROM resource.project_agents AS r
     WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
-), head AS MATERIALIZED (
-    SELECT coalesce(h.status, 'idle') AS status, coalesce(h.turn_epoch, 0) AS turn_epoch, h.active_agent_turn_id
-    FROM state.agent_state_head AS h
-    WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
-    {1}
-), context AS MATERIALIZED (
-    SELECT b.box_id
-    FROM public.card_boxes AS b
-    WHERE b.tenant_id = %(project_id)s AND b.box_id = %(context_box_id)s::uuid
-        AND (SELECT count(*) FROM head) >= 0
-    {2}
-), output AS MATERIALIZED (
-    SELECT b.box_id, b.card_ids
-    FROM public.card_boxes AS b
-    WHERE b.tenant_id = %(project_id)s AND b.box_id = %(output_box_id)s::uuid
-        AND (SELECT count(*) FROM context) >= 0
-    {1}
 ), profile AS (
     SELECT b.box_id, b.card_ids
     FROM public.card_boxes AS b
@@ -104,24 +108,25 @@ project AS (
 )
 
 -- fragment: no_project
--- Where nothing is kept of projects.
 project AS (
     SELECT NULL::text AS status
 )
 
 -- name: dispatch_situation
--- All that decides on a request for a turn, and the time when the locks were had; no row for an unknown agent.
-WITH {known_project}, {dispatch_facts(FOR UPDATE; FOR SHARE)}
+-- Returns the time when all locks were held, and all that decides on a request for a turn; no row for an unknown agent.
+WITH {known_project}, {held_rows}, {dispatch_facts}
 
 -- name: dispatch_situation_without_projects
-WITH {no_project}, {dispatch_facts(FOR UPDATE; FOR SHARE)}
+-- The same if the database has no table of projects.
+WITH {no_project}, {held_rows}, {dispatch_facts}
 
 -- name: dispatch_outlook
--- The same without any lock, which a replica answers, too.
-WITH {known_project}, {dispatch_facts(;)}
+-- The same without locks: a replica can answer it.
+WITH {known_project}, {seen_rows}, {dispatch_facts}
 
 -- name: dispatch_outlook_without_projects
-WITH {no_project}, {dispatch_facts(;)}
+-- The same if the database has no table of projects.
+WITH {no_project}, {seen_rows}, {dispatch_facts}
 
 -- fragment: assigned_head
 status = 'dispatched', active_agent_turn_id = %(agent_turn_id)s, turn_epoch = coalesce(h.turn_epoch, 0) + 1,
@@ -141,13 +146,7 @@ free AS MATERIALIZED (
         AND (NOT %(assigns)s OR coalesce(h.status, 'idle') = 'idle' AND NOT EXISTS (SELECT FROM {queued_of_agent}))
         AND (%(makes_box)s OR NOT EXISTS ({output_user}))
 ), written AS (
-    INSERT INTO state.agent_inbox AS i
-        (project_id, inbox_id, agent_id, channel_id, message_type, enqueue_mode, correlation_id, agent_turn_id,
-         turn_epoch, context_headers, payload, status, next_retry_at, created_at)
-    SELECT %(project_id)s, %(inbox_id)s, %(agent_id)s, %(channel_id)s, %(message_type)s, %(enqueue_mode)s,
-        %(correlation_id)s, %(agent_turn_id)s, %(turn_epoch)s, %(context_headers)s, %(payload)s, %(status)s,
-        %(now)s::timestamptz, %(now)s::timestamptz
-    FROM free
+    {new_row} FROM free
     ON CONFLICT DO NOTHING
     RETURNING i.inbox_id
 ), box AS (
@@ -160,18 +159,7 @@ free AS MATERIALIZED (
     SET {assigned_head}
     FROM written
     WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND %(assigns)s
-), edge AS (
-    INSERT INTO state.execution_edges
-        (project_id, edge_id, channel_id, primitive, edge_phase, source_agent_id, source_agent_turn_id,
-         source_step_id, target_agent_id, target_agent_turn_id, correlation_id, enqueue_mode, recursion_depth,
-         trace_id, parent_step_id, metadata, created_at)
-    SELECT %(project_id)s, %(edge_id)s, %(channel_id)s, %(primitive)s, %(edge_phase)s, %(source_agent_id)s,
-        %(source_agent_turn_id)s, %(source_step_id)s, %(agent_id)s, %(agent_turn_id)s, %(correlation_id)s,
-        %(enqueue_mode)s, %(depth)s, %(edge_trace_id)s, %(edge_parent_step_id)s, %(metadata)s,
-        %(now)s::timestamptz
-    FROM written
-    ON CONFLICT DO NOTHING
-)
+), {edge_of_row}
 
 -- fragment: turn_written
 SELECT EXISTS (SELECT FROM free), EXISTS (SELECT FROM written),
@@ -185,8 +173,7 @@ WITH {turn_rows}, record AS (
     INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, report_to, created_at)
     SELECT %(project_id)s, %(agent_turn_id)s, %(agent_id)s, %(output_start)s, %(report_to)s, %(now)s::timestamptz
     FROM written
-    ON CONFLICT (project_id, agent_turn_id) DO UPDATE
-    SET output_start = coalesce(t.output_start, excluded.output_start)
+    {or_complete_record}
 )
 {turn_written}
 
@@ -237,7 +224,9 @@ found AS MATERIALIZED (
         'has_output_box', EXISTS (SELECT FROM output),
         'output_user', (
             SELECT json_build_array(used.agent_turn_id, used.agent_id)
-            FROM ({active_output_user((SELECT q.output_box_id FROM queued AS q))} LIMIT 1) AS used),
+            FROM (
+                {active_turn_of_other} AND h.output_box_id = (SELECT q.output_box_id FROM queued AS q) LIMIT 1
+            ) AS used),
         'output_start', (
             SELECT coalesce(min(slot.place) FILTER (WHERE slot.card_id IN (
                 SELECT c.card_id
@@ -277,7 +266,7 @@ box AS (
     SET {assigned_head}
     WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND coalesce(h.status, 'idle') = 'idle'
         AND (NOT %(makes_box)s OR EXISTS (SELECT FROM box))
-        AND NOT EXISTS ({active_output_user(%(output_box_id)s::uuid)})
+        AND NOT EXISTS ({active_turn_of_other} AND h.output_box_id = %(output_box_id)s::uuid)
     RETURNING h.turn_epoch
 ), promoted AS (
     UPDATE state.agent_inbox AS i
@@ -295,8 +284,7 @@ WITH {promoted_rows}, record AS (
     INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, created_at)
     SELECT %(project_id)s, %(agent_turn_id)s, %(agent_id)s, %(output_start)s, %(now)s::timestamptz
     FROM promoted
-    ON CONFLICT (project_id, agent_turn_id) DO UPDATE
-    SET output_start = coalesce(t.output_start, excluded.output_start)
+    {or_complete_record}
 )
 SELECT {inbox_json} FROM promoted AS i
 

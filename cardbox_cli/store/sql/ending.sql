@@ -34,10 +34,7 @@ SELECT {moment}, found.situation FROM found
 -- end keeps it. The epoch after it; no row where the turn is elsewhere.
 WITH freed AS (
     UPDATE state.agent_state_head AS h
-    SET status = 'idle', turn_epoch = h.turn_epoch + %(epoch)s, updated_at = %(now)s::timestamptz,
-        active_agent_turn_id = NULL, active_channel_id = NULL, active_recursion_depth = 0, parent_step_id = NULL,
-        trace_id = NULL, context_box_id = NULL, output_box_id = NULL, expecting_correlation_id = NULL,
-        waiting_tool_count = 0, resume_deadline = NULL
+    SET {freed_head}
     WHERE {head_is_at}
     RETURNING h.turn_epoch
 ), dropped AS (

@@ -7,15 +7,11 @@
     AND c.metadata ->> 'type' = 'sys.profile'
  LIMIT 1)
 
--- fragment: box_id_pattern
--- Payloads of other programs may hold anything, and a cast would fail. (Braces would be a fragment's here.)
-('^' || repeat('[0-9a-f]', 8) || repeat('-' || repeat('[0-9a-f]', 4), 3) || '-' || repeat('[0-9a-f]', 12) || '$')
-
 -- fragment: turns_of_profile
 -- The turns that have ended among the last inbox rows, each once: those with a profile of that name, newest first.
 latest AS MATERIALIZED (
     SELECT DISTINCT ON (i.agent_turn_id) i.agent_turn_id, i.status AS row_status, i.created_at, i.inbox_id,
-        CASE WHEN i.payload ->> 'profile_box_id' ~ {box_id_pattern}
+        CASE WHEN i.payload ->> 'profile_box_id' ~ {uuid_pattern}
              THEN (i.payload ->> 'profile_box_id')::uuid END AS box_id
     FROM (SELECT * FROM state.agent_inbox AS i
           WHERE i.project_id = %(project_id)s

@@ -1,3 +1,11 @@
+-- fragment: head_json
+-- Other programs leave these null in the head of an agent that was never at a turn.
+json_build_object({fields:Head h},
+    'status', coalesce(h.status, 'idle'),
+    'turn_epoch', coalesce(h.turn_epoch, 0),
+    'active_recursion_depth', coalesce(h.active_recursion_depth, 0)
+)::text
+
 -- name: ensure_head
 -- An idle head for an agent that has none.
 INSERT INTO state.agent_state_head (project_id, agent_id, status, turn_epoch, updated_at)
@@ -24,6 +32,18 @@ FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
 FOR UPDATE SKIP LOCKED
 
+-- name: heads_in_short
+-- How the agents of the project stand.
+SELECT json_build_object(
+    'agent_id', h.agent_id,
+    'agent_turn_id', h.active_agent_turn_id,
+    'status', h.status,
+    'turn_epoch', coalesce(h.turn_epoch, 0),
+    'updated_at', {instant(h.updated_at)}
+)::text
+FROM state.agent_state_head AS h
+WHERE h.project_id = %(project_id)s
+
 -- name: assign_head
 -- Assigns an idle agent to a turn; its new epoch, or no row where it is not idle.
 UPDATE state.agent_state_head AS h
@@ -44,13 +64,17 @@ SET status = %(target)s, turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {no
 WHERE {head_is_at}
 RETURNING h.turn_epoch
 
--- name: free_head
--- Gives the agent free by compare-and-set; epoch and profile stay as the other systems leave them.
-UPDATE state.agent_state_head AS h
-SET status = 'idle', turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {now},
+-- fragment: freed_head
+-- The epoch and the profile stay, as other programs leave them.
+status = 'idle', turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {now},
     active_agent_turn_id = NULL, active_channel_id = NULL, active_recursion_depth = 0, parent_step_id = NULL,
     trace_id = NULL, context_box_id = NULL, output_box_id = NULL, expecting_correlation_id = NULL,
     waiting_tool_count = 0, resume_deadline = NULL
+
+-- name: free_head
+-- Frees the agent by compare-and-set. Returns the epoch after it.
+UPDATE state.agent_state_head AS h
+SET {freed_head}
 WHERE {head_is_at}
 RETURNING h.turn_epoch
 

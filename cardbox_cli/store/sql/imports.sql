@@ -1,3 +1,7 @@
+-- name: lock_import
+-- One import into a project at a time, until the end of the transaction: two would deadlock on common cards.
+SELECT pg_advisory_xact_lock(hashtext('cbx import'), hashtext(%(project_id)s))
+
 -- name: make_import_ids
 -- What the conversations of an import list, as their cards come in.
 CREATE TEMP TABLE IF NOT EXISTS cbx_import_ids (label integer, place bigint, card_id text COLLATE "C")

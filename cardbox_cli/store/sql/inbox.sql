@@ -1,3 +1,41 @@
+-- fragment: known_types
+('turn', 'tool_result', 'timeout', 'stop')
+
+-- fragment: report_types
+('tool_result', 'timeout')
+
+-- fragment: open_statuses
+('queued', 'pending', 'deferred', 'processing')
+
+-- fragment: inbox_json
+json_build_object({fields:InboxRow i})::text
+
+-- fragment: lease_json
+json_build_object({fields:Lease l})::text
+
+-- fragment: new_row
+-- Inserts a row that is due at once, if the relation that the query adds has a row.
+INSERT INTO state.agent_inbox AS i
+    (project_id, inbox_id, agent_id, channel_id, message_type, enqueue_mode, correlation_id, agent_turn_id,
+     turn_epoch, context_headers, payload, status, next_retry_at, created_at)
+SELECT %(project_id)s, %(inbox_id)s, %(agent_id)s, %(channel_id)s, %(message_type)s, %(enqueue_mode)s,
+    %(correlation_id)s, %(agent_turn_id)s, %(turn_epoch)s, %(context_headers)s, %(payload)s, %(status)s,
+    {now}, {now}
+
+-- fragment: edge_of_row
+-- Records who sent the row that `written` has.
+edge AS (
+    INSERT INTO state.execution_edges
+        (project_id, edge_id, channel_id, primitive, edge_phase, source_agent_id, source_agent_turn_id,
+         source_step_id, target_agent_id, target_agent_turn_id, correlation_id, enqueue_mode, recursion_depth,
+         trace_id, parent_step_id, metadata, created_at)
+    SELECT %(project_id)s, %(edge_id)s, %(channel_id)s, %(primitive)s, %(edge_phase)s, %(source_agent_id)s,
+        %(source_agent_turn_id)s, %(source_step_id)s, %(agent_id)s, %(agent_turn_id)s, %(correlation_id)s,
+        %(enqueue_mode)s, %(depth)s, %(edge_trace_id)s, %(edge_parent_step_id)s, %(metadata)s, {now}
+    FROM written
+    ON CONFLICT DO NOTHING
+)
+
 -- name: insert_inbox
 -- Writes a row unless its id or its correlation id is taken; no row means that.
 INSERT INTO state.agent_inbox AS i
@@ -216,7 +254,7 @@ WITH RECURSIVE asked AS (
     SELECT (
         SELECT i.agent_id
         FROM state.agent_inbox AS i
-        WHERE i.project_id = %(project_id)s AND i.status IN ('queued', 'pending', 'deferred', 'processing')
+        WHERE i.project_id = %(project_id)s AND i.status IN {open_statuses}
             AND i.agent_id >= (
                 SELECT a.agent_id
                 FROM resource.project_agents AS a
@@ -299,7 +337,7 @@ WHERE i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now} AND a.wor
 SELECT i.project_id
 FROM state.agent_inbox AS i
 JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
-WHERE i.status IN ('queued', 'pending', 'deferred', 'processing') AND a.worker_target = %(target)s
+WHERE i.status IN {open_statuses} AND a.worker_target = %(target)s
 UNION
 SELECT h.project_id
 FROM state.agent_state_head AS h
@@ -438,5 +476,59 @@ SELECT {inbox_json} FROM i
 SELECT {inbox_json}
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s
-    AND i.status IN ('queued', 'pending', 'deferred', 'processing')
+    AND i.status IN {open_statuses}
 ORDER BY i.created_at, i.inbox_id
+
+-- fragment: inbox_matches
+    i.project_id = %(project_id)s
+    AND (%(agent_id)s::text IS NULL OR i.agent_id = %(agent_id)s)
+    AND (%(status)s::text IS NULL OR i.status = %(status)s)
+    AND (%(message_type)s::text IS NULL OR i.message_type = %(message_type)s)
+    AND (%(after_time)s::timestamptz IS NULL
+         OR (i.created_at, i.inbox_id) < (%(after_time)s::timestamptz, %(after_id)s::text))
+
+-- name: list_inbox
+-- A page of the project's inbox rows, newest first, after the place (created_at, inbox_id) if one is given.
+SELECT {inbox_json} FROM state.agent_inbox AS i WHERE {inbox_matches}
+ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
+
+-- name: list_open_inbox
+-- `list_inbox` of a status that few rows have.
+SELECT {inbox_json} FROM state.agent_inbox AS i WHERE i.status IN {open_statuses} AND {inbox_matches}
+ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
+
+-- name: list_dead_inbox
+-- `list_inbox` of the dead letters.
+SELECT {inbox_json} FROM state.agent_inbox AS i WHERE i.status = 'error' AND {inbox_matches}
+ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
+
+-- name: list_skipped_inbox
+-- `list_inbox` of what was skipped.
+SELECT {inbox_json} FROM state.agent_inbox AS i WHERE i.status = 'skipped' AND {inbox_matches}
+ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
+
+-- name: count_further_inbox
+-- How many rows there are after a place, up to a limit.
+SELECT count(*) FROM (SELECT 1 FROM state.agent_inbox AS i WHERE {inbox_matches} LIMIT %(limit)s) AS further
+
+-- name: inbox_id_exists
+-- Whether there is a row of this id.
+SELECT true FROM state.agent_inbox AS i WHERE i.project_id = %(project_id)s AND i.inbox_id = %(wanted)s
+
+-- name: find_inbox_ids
+-- Up to six ids of each kind: that begin with what was typed, with or without their first word, or end with it;
+-- and whose last 8 characters begin with it.
+(SELECT i.inbox_id FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND i.inbox_id LIKE %(beginning)s LIMIT 6)
+UNION
+(SELECT i.inbox_id FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND i.inbox_id LIKE 'inbox\_' || %(beginning)s LIMIT 6)
+UNION
+(SELECT i.inbox_id FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND i.inbox_id LIKE 'turn\_' || %(beginning)s LIMIT 6)
+UNION
+(SELECT i.inbox_id FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND i.inbox_id LIKE %(end)s LIMIT 6)
+UNION
+(SELECT i.inbox_id FROM state.agent_inbox AS i
+ WHERE i.project_id = %(project_id)s AND right(i.inbox_id, 8) LIKE %(beginning)s LIMIT 6)

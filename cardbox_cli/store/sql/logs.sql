@@ -1,15 +1,7 @@
--- fragment: log_columns
-'log_id', l.log_id,
-'agent_turn_id', l.agent_turn_id,
-'step_id', l.step_id,
-'tool_call_id', l.tool_call_id,
-'tool_name', l.tool_name,
-'turn_epoch', l.turn_epoch,
-'worker_id', l.worker_id,
-'exit_code', l.exit_code,
-'stderr_bytes', l.stderr_bytes,
-'started_at', {instant(l.started_at)},
-'ended_at', {instant(l.ended_at)}
+-- fragment: log_tail_json
+json_build_object({fields:LogTail l},
+    'stderr_tail', right(l.stderr, 2000)
+)::text
 
 -- name: logs_are_readable
 -- Whether this role may read the logs of turns.
@@ -44,7 +36,7 @@ WHERE l.project_id = %(project_id)s AND l.agent_turn_id = %(agent_turn_id)s
 
 -- name: logs_of_turn
 -- The logs of a turn, or of one step of it, in order.
-SELECT json_build_object({log_columns}, 'stderr', l.stderr)::text
+SELECT json_build_object({fields:CommandLog l})::text
 FROM cbx.logs AS l
 WHERE l.project_id = %(project_id)s AND l.agent_turn_id = %(agent_turn_id)s
     AND (%(step_id)s::text IS NULL OR l.step_id = %(step_id)s)
@@ -52,14 +44,14 @@ ORDER BY l.log_id
 
 -- name: log_tails
 -- The logs of a turn in order, with the last 2,000 characters of each.
-SELECT json_build_object({log_columns}, 'stderr_tail', right(l.stderr, 2000))::text
+SELECT {log_tail_json}
 FROM cbx.logs AS l
 WHERE l.project_id = %(project_id)s AND l.agent_turn_id = %(agent_turn_id)s
 ORDER BY l.log_id
 
 -- name: why_failure_logs
 -- Of each of these turns the last log of the model's command, or of one that failed, with the last characters.
-SELECT DISTINCT ON (l.agent_turn_id) json_build_object({log_columns}, 'stderr_tail', right(l.stderr, 2000))::text
+SELECT DISTINCT ON (l.agent_turn_id) {log_tail_json}
 FROM cbx.logs AS l
 WHERE l.project_id = %(project_id)s AND l.agent_turn_id = ANY(%(turns)s)
     AND (l.tool_name IS NULL OR l.exit_code IS DISTINCT FROM 0)

@@ -1,12 +1,5 @@
 -- fragment: project_json
-json_build_object(
-    'project_id', p.project_id,
-    'title', p.title,
-    'status', p.status,
-    'owner_id', p.owner_id,
-    'created_at', {instant(p.created_at)},
-    'updated_at', {instant(p.updated_at)}
-)::text
+json_build_object({fields:Project p})::text
 
 -- name: insert_project
 -- Writes the project unless it is there; answers it if it was written.

@@ -1,13 +1,7 @@
 -- fragment: agent_pairs
-    'agent_id', r.agent_id,
-    'profile_box_id', r.profile_box_id,
-    'worker_target', r.worker_target,
+{fields:Agent r},
     'tags', CASE WHEN jsonb_typeof(r.tags) = 'array' THEN r.tags ELSE '[]' END,
-    'display_name', r.display_name,
-    'owner_agent_id', r.owner_agent_id,
-    'status', r.status,
-    'metadata', CASE WHEN jsonb_typeof(r.metadata) = 'object' THEN r.metadata ELSE '{}' END,
-    'created_at', {instant(r.created_at)}
+    'metadata', CASE WHEN jsonb_typeof(r.metadata) = 'object' THEN r.metadata ELSE '{}' END
 
 -- fragment: agent_json
 json_build_object({agent_pairs})::text
@@ -112,7 +106,7 @@ SELECT {agent_json} FROM r
 NOT EXISTS (
     SELECT FROM state.agent_inbox AS i
     WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s
-        AND i.status IN ('queued', 'pending', 'deferred', 'processing'))
+        AND i.status IN {open_statuses})
 AND NOT EXISTS (
     SELECT FROM state.agent_steps AS s
     WHERE s.project_id = %(project_id)s AND s.agent_id = %(agent_id)s)

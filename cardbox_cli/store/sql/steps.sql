@@ -3,9 +3,9 @@ h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
     AND h.active_agent_turn_id = %(agent_turn_id)s AND coalesce(h.turn_epoch, 0) = %(turn_epoch)s
 
 -- fragment: cards_of_turn
--- New cards, which nobody writes unless {1} holds: those that the project has already, and those that are written
--- now. `stored` are the ids of all that are there then; one is missing where another card has its id, or where
--- somebody else wrote it just now, whom this does not see. `ready` is {2}, if none is missing.
+-- Writes new cards if {1} has a row. `stored` has the ids of all cards that exist then: a card is missing if another
+-- card has its id, or if another transaction wrote it just now, which this statement does not see. `ready` is {2} if
+-- no card is missing.
 wanted AS MATERIALIZED (
     SELECT n.card_id, n.content, n.tool_calls, n.tool_call_id, n.ttl_seconds, n.metadata
     FROM jsonb_to_recordset(%(cards)s::jsonb) AS n (card_id text, content jsonb, tool_calls jsonb,
@@ -26,7 +26,7 @@ wanted AS MATERIALIZED (
     SELECT %(project_id)s::text, n.card_id, n.content, n.tool_calls, n.tool_call_id, n.ttl_seconds,
         {now} + make_interval(secs => n.ttl_seconds), {stored_metadata}, {now}
     FROM wanted AS n
-    WHERE {1}
+    WHERE (SELECT count(*) FROM {1}) > 0
     ON CONFLICT DO NOTHING
     RETURNING c.card_id
 ), stored AS MATERIALIZED (
@@ -45,19 +45,18 @@ head AS MATERIALIZED (
 )
 
 -- fragment: entered
--- A claimed turn runs from now on, where it did not yet: steps that others left open have failed.
+-- The head of `ready` runs from now on. If it did not run before, the steps that were left open have failed.
 entered AS (
     UPDATE state.agent_state_head AS h
     SET status = %(entered_target)s, updated_at = {now}, waiting_tool_count = 0, resume_deadline = NULL
-    FROM {1} AS held
+    FROM ready
     WHERE {at_fence} AND h.status = ANY(%(entered_sources)s)
     RETURNING h.agent_id
 ), record AS (
     INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, created_at)
     SELECT %(project_id)s, %(agent_turn_id)s, %(agent_id)s, %(output_start)s, {now}
     FROM entered
-    ON CONFLICT (project_id, agent_turn_id) DO UPDATE
-    SET output_start = coalesce(t.output_start, excluded.output_start)
+    {or_complete_record}
 ), lost AS (
     UPDATE state.agent_steps AS s
     SET status = 'failed', error = coalesce(s.error, %(lost)s), ended_at = {moment}
@@ -67,12 +66,12 @@ entered AS (
 )
 
 -- name: enter_turn
--- Whether the turn is at its fence; it runs from now on.
-WITH {held_head}, {entered(head)}
+-- Lets the turn run from now on, if it is at its fence. Returns whether it is.
+WITH {held_head}, ready AS (SELECT h.agent_id FROM head AS h), {entered}
 SELECT EXISTS (SELECT FROM head)
 
 -- fragment: begun_step
-{held_head}, {cards_of_turn((SELECT count(*) FROM head) > 0; head)}, {entered(ready)}, box AS (
+{held_head}, {cards_of_turn(head; head)}, {entered}, box AS (
     INSERT INTO public.card_boxes (tenant_id, box_id, card_ids, parent_ids, updated_at)
     SELECT %(project_id)s, %(request_box_id)s::uuid, %(box_card_ids)s::jsonb, NULL, {moment}
     FROM ready
@@ -128,18 +127,14 @@ SELECT -1 AS place, NULL AS card_id, CASE WHEN EXISTS (SELECT FROM output) THEN 
 FROM head AS h
 UNION ALL
 SELECT (slot.place - 1)::integer, coalesce(slot.card_id, 'null'),
-    CASE WHEN c.card_id IS NULL THEN 'dangling'
-         WHEN c.deleted_at IS NOT NULL THEN 'deleted'
-         WHEN c.expires_at <= (SELECT {now}) THEN 'expired'
-         ELSE 'present' END,
-    {card_json}
+    {card_state}, {card_json}
 FROM output AS b
 CROSS JOIN LATERAL jsonb_array_elements_text({own_ids}) WITH ORDINALITY AS slot (card_id, place)
 LEFT JOIN {card_of_slot} ON true
 ORDER BY place
 
 -- fragment: own_cards_written
-{held_head}, {held_output}, {cards_of_turn((SELECT count(*) FROM output) > 0; head)}, appended AS (
+{held_head}, {held_output}, {cards_of_turn(output; head)}, appended AS (
     UPDATE public.card_boxes AS b
     SET card_ids = ({ids}) || %(card_ids)s::jsonb, updated_at = {moment}
     WHERE b.tenant_id = %(project_id)s AND b.box_id = (SELECT h.output_box_id FROM ready AS h)

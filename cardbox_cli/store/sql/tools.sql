@@ -1,10 +1,6 @@
 -- fragment: tool_json
-json_build_object(
-    'tool_name', o.tool_name,
-    'description', o.description,
+json_build_object({fields:Tool o},
     'parameters', CASE WHEN jsonb_typeof(o.parameters) = 'object' THEN o.parameters ELSE '{}' END,
-    'target_subject', o.target_subject,
-    'after_execution', o.after_execution,
     'options', CASE WHEN jsonb_typeof(o.options) = 'object' THEN o.options ELSE '{}' END
 )::text
 

@@ -26,11 +26,7 @@ head AS (
 -- The places of these boxes in order: the id, what became of its card, and the card, empty where it dangles. As an
 -- array the ids are looked up together, where a join would read all cards of the project.
 SELECT slot.pointer, (slot.place - 1)::integer AS place, coalesce(slot.card_id, 'null'),
-    CASE WHEN c.card_id IS NULL THEN 'dangling'
-         WHEN c.deleted_at IS NOT NULL THEN 'deleted'
-         WHEN c.expires_at <= (SELECT {now}) THEN 'expired'
-         ELSE 'present' END,
-    {card_json}
+    {card_state}, {card_json}
 FROM slots AS slot
 LEFT JOIN placed AS c ON c.card_id = slot.card_id
 

@@ -71,7 +71,7 @@ i.inbox_id IN ({unfinished_rows}) AND s.status <> 'ended' AND s.status = coalesc
 
 -- fragment: unfinished_rows
     SELECT o.inbox_id FROM state.agent_inbox AS o
-    WHERE o.project_id = %(project_id)s AND o.status IN ('queued', 'pending', 'deferred', 'processing')
+    WHERE o.project_id = %(project_id)s AND o.status IN {open_statuses}
     UNION ALL
     SELECT o.inbox_id FROM state.agent_state_head AS a
     JOIN state.agent_inbox AS o ON o.project_id = a.project_id AND o.agent_turn_id = a.active_agent_turn_id

@@ -1,9 +1,29 @@
+-- fragment: record_json
+json_build_object({fields:TurnRecord t},
+    'report_to', CASE
+        WHEN jsonb_typeof(t.report_to) = 'object'
+            AND NOT jsonb_path_exists(t.report_to, 'strict $.* ? (@.type() != "string")')
+        THEN t.report_to END
+)::text
+
+-- fragment: step_json
+json_build_object({fields:Step s})::text
+
+-- fragment: waiting_json
+json_build_object({fields:WaitingTool w})::text
+
+-- fragment: edge_json
+json_build_object({fields:Edge e})::text
+
+-- fragment: or_complete_record
+ON CONFLICT (project_id, agent_turn_id) DO UPDATE
+SET output_start = coalesce(t.output_start, excluded.output_start)
+
 -- name: insert_turn_record
 -- What cbx keeps of a turn, unless it is kept already.
 INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, report_to, created_at)
 VALUES (%(project_id)s, %(agent_turn_id)s, %(agent_id)s, %(output_start)s, %(report_to)s, {now})
-ON CONFLICT (project_id, agent_turn_id) DO UPDATE
-SET output_start = coalesce(t.output_start, excluded.output_start)
+{or_complete_record}
 
 -- name: turn_record
 -- What cbx keeps of a turn.

@@ -1,3 +1,10 @@
+-- fragment: worker_json
+json_build_object({fields:WorkerEntry w},
+    'live', w.expires_at > {now},
+    'last_error', w.last_error,
+    'last_error_at', {instant(w.last_error_at)}
+)::text
+
 -- name: announce_worker
 -- A worker says that it lives, and for how long that may be believed.
 INSERT INTO cbx.workers AS w

@@ -87,7 +87,7 @@ class BoxViews(ProjectStore):
     def window(self, box_id: str, first: int, count: int) -> list[WindowSlot]:
         """The places of a box, by its canonical id, from `first` on, up to `count` of them."""
         bounds = {"first": first, "last": first + count - 1, "whole": _WHOLE, "beginning": _BEGINNING}
-        rows = self._rows("window_of_box", box_id=box_id, now=self.database.now(), **bounds)
+        rows = self._rows("window_of_box", box_id=box_id, **bounds)
         return [_window_slot(*row) for row in rows]
 
     def newest(self, where: BoxKindFilter, *, limit: int | None = None) -> Iterator[ListedBox]:

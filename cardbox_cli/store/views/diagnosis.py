@@ -147,8 +147,8 @@ class DiagnosisStore(ProjectStore):
 
     def records(self, turns: Collection[str]) -> dict[str, model.TurnRecord]:
         """What cbx keeps of turns."""
-        records = all_decoded(model.TurnRecord, self._own("cbx.turns", "why_records", turns=list(turns)))
-        return {record.agent_turn_id: record for record in records}
+        rows = self._own("cbx.turns", "records_of_turns", turn_ids=list(turns))
+        return {record.agent_turn_id: record for record in all_decoded(model.TurnRecord, rows)}
 
     def audit(self, turns: Collection[str]) -> dict[str, model.AuditEntry]:
         """The last thing that was done to turns from outside their runs."""
@@ -206,7 +206,7 @@ class DiagnosisStore(ProjectStore):
 
     def existing_boxes(self, boxes: Collection[str]) -> frozenset[str]:
         """Which of these boxes exist."""
-        return frozenset(self._column("why_boxes", boxes=list(boxes)))
+        return frozenset(self._column("existing_boxes", box_ids=list(boxes)))
 
     def lost_cards(self, boxes: Collection[str]) -> dict[str, list[facts.LostCard]]:
         """The references of boxes that lead to no card that is seen."""

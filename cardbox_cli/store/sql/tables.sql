@@ -1,13 +1,3 @@
--- name: limit_pause
--- How long a transaction may lie idle: this one once, or every one of the session.
-SELECT set_config('idle_in_transaction_session_timeout',
-    ceil(extract(epoch FROM %(pause)s::interval) * 1000)::bigint::text, %(once)s)
-
--- name: limit_statement
--- How long a statement may take: each of this transaction, or of the session.
-SELECT set_config('statement_timeout',
-    ceil(extract(epoch FROM %(longest)s::interval) * 1000)::bigint::text, %(once)s)
-
 -- fragment: named_tables
 -- By the index of their names, whatever else is in the database. (to_regclass would fail in a schema that is closed.)
 pg_catalog.unnest(%(names)s::pg_catalog.text[]) AS named (name)
@@ -35,14 +25,6 @@ WHERE pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_table_p
 SELECT named.name
 FROM {named_tables}
 WHERE NOT (has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'))
-
--- name: our_role
--- Whose rights this session has.
-SELECT current_user
-
--- name: login_role
--- Who logged in here, whatever role was set since.
-SELECT session_user
 
 -- name: table_makers
 -- Those of these tables that exist, and whether cbx made them: only cbx declares that a project sorts by code point.
@@ -75,22 +57,32 @@ SELECT pg_try_advisory_lock(hashtext('cbx'), hashtext('schema'))
 -- Its end.
 SELECT pg_advisory_unlock(hashtext('cbx'), hashtext('schema'))
 
--- name: give_way
--- Writers queue up behind who waits for a table; and no deadlock lasts until Postgres ends one of its parties.
-SELECT set_config('lock_timeout', '200ms', true)
-
--- name: lock_import
--- One import into a project at a time, until the end of the transaction: two would deadlock on common cards.
-SELECT pg_advisory_xact_lock(hashtext('cbx import'), hashtext(%(project_id)s))
-
 -- name: unique_tool_results
 -- Whether this database allows one tool result per tool-call id only, as card-box libraries do.
 SELECT to_regclass('public.uniq_cards_tool_result_call') IS NOT NULL
 
--- name: keep_plans
--- What is prepared is planned once, whatever its parameters are.
-SET plan_cache_mode = 'force_generic_plan'
+-- name: distributed_tables
+-- Those of these tables that the extension has, and whether they are spread over shards, not copied to every node.
+SELECT n.nspname || '.' || c.relname, p.partmethod = 'h'
+FROM pg_catalog.pg_dist_partition AS p
+JOIN pg_class AS c ON c.oid = p.logicalrelid::oid
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname || '.' || c.relname = ANY(%(names)s)
 
--- name: only_read
--- Every transaction of the session can only read, unless it says otherwise.
-SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY
+-- name: distributed_sizes
+-- Each of these tables, which are spread over shards: bytes of its rows and of its indexes on all nodes.
+SELECT named.name, citus_table_size(to_regclass(named.name)),
+    citus_total_relation_size(to_regclass(named.name)) - citus_table_size(to_regclass(named.name))
+FROM unnest(%(names)s::text[]) AS named (name)
+ORDER BY named.name
+
+-- name: shards_and_nodes
+-- Over how many shards a table is spread, and how many nodes hold them.
+SELECT count(DISTINCT s.shardid), count(DISTINCT p.groupid)
+FROM pg_catalog.pg_dist_shard AS s
+JOIN pg_catalog.pg_dist_placement AS p ON p.shardid = s.shardid
+WHERE s.logicalrelid = to_regclass(%(table)s)
+
+-- name: change_shards_one_by_one
+-- What changes tables in this transaction reaches their shards over one connection to each node.
+SELECT set_config('citus.multi_shard_modify_mode', 'sequential', true)
