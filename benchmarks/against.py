@@ -1,23 +1,23 @@
 """Comparison of rows with another commit: our side of a row in both trees, in turn, and how the two compare.
 
-`git archive` puts the commit into a temporary folder. A process of each tree (`side.py`) then prepares the row as the
-`benchmarks` of that tree defines it, on a server and a database of its own, and runs our side of it when it is asked
-to. So modules, options and tables may change between the two commits. The clock, the rounds, their order, and the
-interpreter with its packages are this tree's.
+`git archive` puts the commit into a temporary folder. A process of each tree (`side.py`) then prepares the
+row as the `benchmarks` of that tree defines it, on a server and a database of its own, and runs our side of
+it when it is asked to. So modules, options and tables may change between the two commits. The clock, the
+rounds, their order, and the interpreter with its packages are this tree's.
 
-The other commit needs `ROWS` in `benchmarks/__main__.py`, whose rows have `name` and `prepare`; `Workbench.open()` and
-`environment()`; and the fields of `Side`. A row whose work changes gets a new name, so that the same name means the
-same work.
+The other commit needs `ROWS` in `benchmarks/__main__.py`, whose rows have `name` and `prepare`;
+`Workbench.open()` and `environment()`; and the fields of `Side`. A row whose work changes gets a new name,
+so that the same name means the same work.
 """
 
 import io
-import json
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import msgspec
@@ -59,13 +59,13 @@ class Tree:
         yield Side(run=lambda: self._ask("run")["seconds"], tells=True), answer["units"]
         self._write("end")
 
-    def _ask(self, line: str) -> dict[str, int]:
+    def _ask(self, line: str) -> dict[str, Any]:
         self._write(line)
         assert self._process.stdout is not None
         answer = self._process.stdout.readline()
         if not answer:
             raise RuntimeError(f"{self._name}: its process ended with exit code {self._process.wait()}")
-        return msgspec.json.decode(answer)
+        return msgspec.json.decode(answer, type=dict[str, Any])
 
     def _write(self, line: str) -> None:
         assert self._process.stdin is not None

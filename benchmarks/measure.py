@@ -1,7 +1,7 @@
 """Measuring two things side by side: interleaved runs, their medians, and a ratio with its target.
 
-Owns the order of the runs; the clock is `side.py`'s, and what is run is the rows' business. From one minute to the
-next times differ by more than most targets allow; ratios of runs that stand side by side hold.
+Owns the order of the runs; the clock is `side.py`'s, and what is run is the rows' business. From one minute
+to the next times differ by more than most targets allow; ratios of runs that stand side by side hold.
 """
 
 import gc

@@ -1,9 +1,9 @@
 """The clock of one side, and, as a script, a process that runs our side of the rows of a tree of its own.
 
-`python side.py` reads the name of a row on stdin, prepares it, and prints `{"units": …}`. After that it runs our
-side of the row for each line `run`, and prints `{"seconds": …}`, until a line `end`. Each answer is a line of JSON.
-It imports `cardbox_cli` and `benchmarks` from the current directory, and nothing of the tree that it is from
-itself: of that tree is only the clock.
+`python side.py` reads the name of a row on stdin, prepares it, and prints `{"units": …}`. After that it
+runs our side of the row for each line `run` and prints `{"seconds": …}`, until a line `end`. Each answer is
+a line of JSON. It imports `cardbox_cli` and `benchmarks` from the current directory, and nothing from its
+own tree.
 """
 
 import gc
