@@ -63,6 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(parser: ArgumentParser, options: Namespace) -> int:
     rows = _chosen(parser, options.rows)
+    if options.write_results and options.rows:
+        parser.error("argument --write-results: the page has all rows, so it cannot be combined with ROW")
     if options.list:
         print("\n".join(map(report.listed, rows)))
         return DONE

@@ -116,5 +116,5 @@ def _check_commands(tree: Path, environment: dict[str, str]) -> None:
 if __name__ == "__main__":
     try:
         main(Path.cwd())
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BrokenPipeError):
         sys.exit(INTERRUPTED)
