@@ -42,6 +42,11 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
         """Here divided by there, of each round."""
         return [here / there for here, there in zip(self.here, self.there, strict=True)]
 
+    @property
+    def fastest(self) -> float:
+        """The ratio of the fastest runs of both, which a busy machine changes least."""
+        return min(self.here) / min(self.there)
+
 
 class Tree:
     """A tree whose rows a process of its own prepares and runs."""
@@ -56,7 +61,11 @@ class Tree:
         answer = self._ask(row.name)
         if "missing" in answer:
             raise Missing(f"{self._name}: {answer['missing']}")
-        yield Side(run=lambda: self._ask("run")["seconds"], tells=True), answer["units"]
+        try:
+            yield Side(run=lambda: self._ask("run")["seconds"], tells=True), answer["units"]
+        except Missing:  # in the other tree
+            self._write("end")
+            raise
         self._write("end")
 
     def _ask(self, line: str) -> dict[str, Any]:
