@@ -48,9 +48,10 @@ docs/lint.md: $(wildcard cardbox_cli/context/lint/*.py cardbox_cli/context/provi
 	cardbox_cli/context/providers/*/rules/*.py) scripts/rules-table .venv/installed
 	$(BIN)/python scripts/rules-table
 
-# How fast cbx is beside floors and peers measured in the same minutes. Fails, with 8, where a target is missed.
+# How fast cbx is beside floors and peers measured in the same minutes. Fails, with 8, if a target is missed.
+# `AGAINST=COMMIT` compares with a commit instead, and `ROWS="startup-* show-json"` measures these rows only.
 bench: .venv/installed-bench
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(if $(AGAINST),--against $(AGAINST)) $(foreach row,$(ROWS),'$(row)')
 
 # Every command on 1,000,000 cards beside the same on 10,000; some ten minutes, 3 GB of disk for that time.
 scale: .venv/installed

@@ -1,13 +1,18 @@
-"""`python -m benchmarks`: run the rows, and report each beside its target.
+"""`python -m benchmarks`: run the rows, and report each beside its target, or beside another commit.
 
-Exits with 0 when every target is met, with 8 when one is missed, and with 130 on Ctrl-C.
+Exits with 0 when every target is met, with 8 when one is missed, and with 130 on Ctrl-C. A comparison with
+another commit has no targets, and exits with 0.
 """
 
 import signal
+import subprocess
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterable, Sequence
-from statistics import median
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -18,56 +23,73 @@ from benchmarks import (
     clients,
     commands,
     cost,
-    delegate,
     fork_join,
     formats,
     growth,
     ingest,
     load,
-    pack,
     reading,
-    reading_rate,
     render,
+    report,
     startup,
-    tokens,
 )
-from benchmarks.machine import Machine, describe_machine
-from benchmarks.measure import Measured, Missing, Row, Target, measure
+from benchmarks.against import Compared, UnknownCommit, compare
+from benchmarks.machine import describe_machine
+from benchmarks.measure import ROOT, Missing, Row, measure
 from benchmarks.workbench import Workbench
 
 ROWS = [
     row
     for family in (
-        *(startup, commands, ingest, append, load, pack, render, formats, cost, tokens),
-        *(reading, reading_rate, claim, clients, delegate, fork_join, growth),
+        *(startup, commands, ingest, append, load, render, formats, cost),
+        *(reading, claim, clients, fork_join, growth),
     )
     for row in family.ROWS
 ]
+RESULTS = Path(__file__).parent / "RESULTS.md"
 
 DONE, MISSED, INTERRUPTED, TERMINATED = 0, 8, 130, 143
-
-_LINE = "{:<22} {:>9} {:>9} {:>8}   {:<9} {:<7} {}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what `arguments` (default: the command line's) ask for; the exit code."""
-    options = _parse(arguments)
-    rows = [row for row in ROWS if not options.row or row.name in options.row]
-    if options.list:
-        _list(rows)
-        return DONE
+    parser = _parser()
+    options = parser.parse_args(arguments)
     try:
-        return run(rows, rounds=options.rounds, as_json=options.json)
+        return _run(parser, options)
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def run(rows: Iterable[Row], *, rounds: int | None = None, as_json: bool = False) -> int:
-    """Measure `rows`, each in so many rounds instead of its own, and report on stdout; the exit code."""
+def _run(parser: ArgumentParser, options: Namespace) -> int:
+    rows = _chosen(parser, options.rows)
+    if options.write_results and options.rows:
+        parser.error("argument --write-results: the page has all rows, so it cannot be combined with ROW")
+    if options.list:
+        print("\n".join(map(report.listed, rows)))
+        return DONE
+    if options.against:
+        try:
+            return run_against(rows, options.against, rounds=options.rounds, as_json=options.json)
+        except UnknownCommit as exc:
+            parser.error(f"argument --against: {exc}")
+    return run(
+        rows, rounds=options.rounds, as_json=options.json, page=RESULTS if options.write_results else None
+    )
+
+
+def run(
+    rows: Iterable[Row], *, rounds: int | None = None, as_json: bool = False, page: Path | None = None
+) -> int:
+    """Measure `rows`, each in so many rounds instead of its own; the exit code.
+
+    Reports on stdout, and in the file `page`.
+    """
+    begun = monotonic()
     with Workbench.open() as bench:
         machine = describe_machine(bench.server_version)
         if not as_json:
-            _say_machine(machine)
+            print("\n".join([*report.machine_lines(machine), "", report.heading()]), flush=True)
         found = []
         for row in rows:
             try:
@@ -76,29 +98,63 @@ def run(rows: Iterable[Row], *, rounds: int | None = None, as_json: bool = False
                 print(f"{row.name} was not measured: {exc}", file=sys.stderr)
                 continue
             if not as_json:
-                _say(found[-1])
+                print(report.measured_lines(found[-1]), flush=True)
     if as_json:
-        answer = {"machine": machine, "rows": [_as_json(measured) for measured in found]}
-        print(msgspec.json.format(msgspec.json.encode(answer)).decode())
+        _print_json({"machine": machine, "rows": list(map(report.measured_json, found))})
+    else:
+        print(f"\n{len(found)} rows in {(monotonic() - begun) / 60:.1f} minutes")
+    if page is not None:
+        date = f"{datetime.now(UTC):%Y-%m-%d}"
+        page.write_text(report.results_page(found, machine, date=date, commit=_commit()), encoding="utf-8")
     missed = [measured.row.name for measured in found if not measured.met]
     if missed:
         print(f"{len(missed)} of {len(found)} targets missed: {', '.join(missed)}", file=sys.stderr)
     return MISSED if missed else DONE
 
 
-def _parse(arguments: Sequence[str] | None) -> Namespace:
-    parser = ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").strip().split("\n")[0])
-    parser.add_argument("--json", action="store_true", help="print everything, each run too, as JSON")
-    parser.add_argument("--list", action="store_true", help="print what is measured, and measure nothing")
-    parser.add_argument("--rounds", type=_rounds, metavar="N", help="so many rounds of every row")
-    parser.add_argument(
-        "--row",
-        nargs="+",
-        metavar="NAME",
-        choices=[row.name for row in ROWS],
-        help="only these rows; --list shows their names",
+def run_against(rows: Iterable[Row], commit: str, *, rounds: int | None = None, as_json: bool = False) -> int:
+    """Compare `rows` with `commit`, and report on stdout; the exit code. Raises UnknownCommit."""
+    found: list[Compared] = []
+    for compared in compare(rows, commit, rounds=rounds):
+        if not as_json:
+            if not found:
+                print(report.against_heading())
+            print(report.against_line(compared), flush=True)
+        found.append(compared)
+    if as_json:
+        _print_json({"commit": commit, "rows": list(map(report.compared_json, found))})
+    return DONE
+
+
+def _print_json(answer: Any) -> None:
+    print(msgspec.json.format(msgspec.json.encode(answer)).decode())
+
+
+def _commit() -> str:
+    """This commit, and whether files differ from it."""
+    described = subprocess.run(
+        ["git", "describe", "--always", "--dirty= with changes"], cwd=ROOT, capture_output=True, text=True
     )
-    return parser.parse_args(arguments)
+    return described.stdout.strip() or "unknown"
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").strip().split("\n")[0])
+    parser.add_argument(
+        "rows",
+        nargs="*",
+        metavar="ROW",
+        help="only these rows, also as 'startup-*'; --list shows their names",
+    )
+    parser.add_argument("--json", action="store_true", help="print everything, each run too, as JSON")
+    parser.add_argument("--rounds", type=_rounds, metavar="N", help="so many rounds of every row")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--list", action="store_true", help="print the rows, and measure nothing")
+    instead.add_argument(
+        "--against", metavar="COMMIT", help="compare with another commit instead of the peers"
+    )
+    instead.add_argument("--write-results", action="store_true", help=f"write benchmarks/{RESULTS.name}, too")
+    return parser
 
 
 def _rounds(text: str) -> int:
@@ -107,67 +163,14 @@ def _rounds(text: str) -> int:
     return int(text)
 
 
-def _list(rows: Iterable[Row]) -> None:
-    for row in rows:
-        print(f"{row.name:<22} {_target(row.target):<9} {row.what} : {row.against}")
-
-
-def _say_machine(machine: Machine) -> None:
-    packages = ", ".join(f"{name} {number}" for name, number in machine.packages.items())
-    print(f"cpu       {machine.cpu}, {machine.cores} cores, {machine.memory / 2**30:.1f} GiB")
-    print(f"system    {machine.system}")
-    print(f"versions  {machine.python}, PostgreSQL {machine.postgres}, {packages}")
-    print("load      " + " ".join(f"{load:.2f}" for load in machine.load))
-    print()
-    print(_LINE.format("ROW", "CBX", "PEER", "RATIO", "TARGET", "", "CBX : PEER"), flush=True)
-
-
-def _say(measured: Measured) -> None:
-    row = measured.row
-    print(
-        _LINE.format(
-            row.name,
-            _amount(median(measured.ours), row.unit),
-            _amount(median(measured.peer), row.unit),
-            f"{measured.ratio:.2f} ×",
-            _target(row.target),
-            "" if measured.met else "MISSED",
-            f"{row.what} : {row.against}",
-        ).rstrip(),
-        flush=True,
-    )
-
-
-def _target(target: Target | None) -> str:
-    if target is None:
-        return "-"
-    return f"{'≤' if target.kind == 'at most' else '≥'} {target.limit:g} ×"
-
-
-def _amount(number: float, unit: str) -> str:
-    return _time(number) if unit == "s" else f"{number:.1f} {unit}"
-
-
-def _time(seconds: float) -> str:
-    if seconds >= 1:
-        return f"{seconds:.2f} s"
-    return f"{seconds * 1e3:.1f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} µs"
-
-
-def _as_json(measured: Measured) -> dict[str, Any]:
-    """Times in seconds, per unit where the row compares unequal amounts; memory in MB, of a million bytes."""
-    row = measured.row
-    return {
-        "name": row.name,
-        "what": row.what,
-        "against": row.against,
-        "unit": row.unit,
-        "target": row.target,
-        "ratio": measured.ratio,
-        "met": measured.met,
-        "cbx": {"median": median(measured.ours), "samples": measured.ours},
-        "peer": {"median": median(measured.peer), "samples": measured.peer},
-    }
+def _chosen(parser: ArgumentParser, patterns: Sequence[str]) -> list[Row]:
+    """The rows that the patterns name, or all, in their usual order."""
+    for pattern in patterns:
+        if not any(fnmatchcase(row.name, pattern) for row in ROWS):
+            parser.error(f"no row is named {pattern!r}; --list shows their names")
+    return [
+        row for row in ROWS if not patterns or any(fnmatchcase(row.name, pattern) for pattern in patterns)
+    ]
 
 
 if __name__ == "__main__":

@@ -64,6 +64,7 @@ ROWS = [
         name="turns-serve",
         what=f"worker run --serve: {_TURNS} turns of one step by a client that stays",
         against="worker run --exec: the same by the same client, started for each",
+        felt_by="a person whose agents answer faster than a client starts",
         target=at_least(2.5),
         rounds=5,
         prepare=_prepare,

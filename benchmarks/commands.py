@@ -1,6 +1,5 @@
 """Commands with a query or a few, on a server that runs: whole processes against a bare script with one."""
 
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -18,28 +17,21 @@ _CARDS = 20
 Command = Callable[[str], list[str]]
 
 
-# What a script does, and the file of the one that does it plainly, or as soon as it can.
-_DOES = f"import psycopg, connect, select {_CARDS} cards, print"
-_BARE = ("show_cards", f"a bare script, not tuned: {_DOES}")
-_TUNED = ("show_cards_tuned", f"the same script, tuned to begin and end as cbx does: {_DOES}")
-
-
-def _row(
-    name: str, what: str, command: Command, *, target: Target | None, script: tuple[str, str] = _BARE
-) -> Row:
-    file, against = script
+def _row(name: str, what: str, felt_by: str, command: Command, target: Target) -> Row:
     return Row(
         name=name,
         what=what,
-        against=against,
+        against=f"a bare script, not tuned: import psycopg, connect, select {_CARDS} cards, print",
+        felt_by=felt_by,
         target=target,
         rounds=20,
-        prepare=partial(_prepare, command=command, script=file),
+        prepare=partial(_prepare, command=command),
     )
 
 
 @contextmanager
-def _prepare(bench: Workbench, command: Command, script: str) -> Iterator[tuple[Side, Side]]:
+def _filled(bench: Workbench) -> Iterator[tuple[str, dict[str, str]]]:
+    """The id of a box, and the environment in which commands find it."""
     with bench.database() as database:
         cards = drafts(_CARDS)
         CardStore(database, PROJECT).add_many(cards)
@@ -47,39 +39,14 @@ def _prepare(bench: Workbench, command: Command, script: str) -> Iterator[tuple[
         profile = {"name": "writer", "worker_target": "any", "tags": []}
         ProfileStore(database, PROJECT).save(profile, author_id="bench")
         settle(database)
-        environment = bench.environment(database)
-        bare = peer(script, environment["CBX_DATABASE_URL"], box_id)
-        yield process(cbx(*command(box_id)), environment), process(bare, environment)
-
-
-_LOOP = 100
-_CARDS_OF_BOX = (
-    "SELECT c.* FROM card_boxes AS b, jsonb_array_elements_text(b.card_ids) AS i (card_id)"
-    " JOIN cards AS c USING (card_id) WHERE b.box_id = 'BOX'"
-)
+        yield box_id, bench.environment(database)
 
 
 @contextmanager
-def _prepare_hook(bench: Workbench) -> Iterator[tuple[Side, Side]]:
-    """A loop of bash on each side: the hook's start and end are part of ours."""
-    with bench.database() as database:
-        cards = drafts(_CARDS)
-        CardStore(database, PROJECT).add_many(cards)
-        box_id = BoxStore(database, PROJECT).create([card.card_id for card in cards]).box_id
-        settle(database)
-        environment = bench.environment(database)
-        query = _CARDS_OF_BOX.replace("BOX", box_id)
-        start = shlex.join(cbx("shell", "--hook", "bash"))
-        hooked = f'eval "$({start})"; for i in {{1..{_LOOP}}}; do cbx box show {box_id} -o json; done'
-        psql = shlex.join(
-            [str(bench.server.program("psql")), "-XAt", environment["CBX_DATABASE_URL"], "-c", query]
-        )
-        plain = f"for i in {{1..{_LOOP}}}; do {psql}; done"
-        yield process(["bash", "-ec", hooked], environment), process(["bash", "-ec", plain], environment)
-
-
-def _show_json(box_id: str) -> list[str]:
-    return ["box", "show", box_id, "-o", "json"]
+def _prepare(bench: Workbench, command: Command) -> Iterator[tuple[Side, Side]]:
+    box_id, environment = bench.shared(_filled)
+    bare = peer("show_cards", environment["CBX_DATABASE_URL"], box_id)
+    yield process(cbx(*command(box_id)), environment), process(bare, environment)
 
 
 def _pack(box_id: str) -> list[str]:
@@ -91,34 +58,22 @@ ROWS = [
     _row(
         "show-json",
         f"cbx box show BOX -o json, {_CARDS} cards",
-        _show_json,
-        target=at_most(1.1),
-    ),
-    _row(
-        "show-json-tuned",
-        f"cbx box show BOX -o json, {_CARDS} cards",
-        _show_json,
-        target=None,
-        script=_TUNED,
+        "scripts that read one box after another, with a process for each",
+        lambda box_id: ["box", "show", box_id, "-o", "json"],
+        at_most(1.25),
     ),
     _row(
         "show-table",
         f"cbx box show BOX, {_CARDS} cards, as a table",
+        "a person who reads one box after another",
         lambda box_id: ["box", "show", box_id, "-o", "table"],
-        target=at_most(1.25),
+        at_most(1.25),
     ),
     _row(
         "pack-command",
         f"cbx pack --handover delegate, inheriting a box of {_CARDS} cards",
+        "scripts that pack a context for each of many tasks",
         _pack,
-        target=at_most(1.7),
-    ),
-    Row(
-        name="hooked-show",
-        what=f"{_LOOP} × cbx box show BOX -o json, {_CARDS} cards, in bash with its hook",
-        against=f"{_LOOP} × psql -c of the query, in bash",
-        target=at_most(2),
-        rounds=5,
-        prepare=_prepare_hook,
+        at_most(2),
     ),
 ]

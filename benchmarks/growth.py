@@ -32,17 +32,18 @@ class Filled(msgspec.Struct, frozen=True):
 
 
 class Grown(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that is looked at: how a row says it, and its words for a box of so many cards.
+    """A command on boxes: its name in a row, its words for a box of a size, and who feels its time.
 
-    `by_card`: it looks at every card; others should hardly take longer. `holds`: it holds them, too, as rules
-    of the lint look from one card to others: then there is no target for its memory.
+    `by_card`: it reads every card; the others should hardly take longer on a long box. `streams`: it holds
+    few cards at once, and its memory is measured too.
     """
 
     name: str
     says: str
     words: Callable[[Filled, int], list[str]]
+    felt_by: str
     by_card: bool = True
-    holds: bool = False
+    streams: bool = False
 
 
 @contextmanager
@@ -101,58 +102,76 @@ def _pack(filled: Filled, size: int) -> list[str]:
     return ["pack", "--handover", "delegate", *(word for each in arguments for word in ("--arg", each))]
 
 
-def _pack_check(filled: Filled, size: int) -> list[str]:
-    return [*_pack(filled, size), "--check", "--dry-run", "-o", "id"]
-
-
 def _on_box(*words: str) -> Callable[[Filled, int], list[str]]:
     """Words in which BOX stands for the box of a size."""
     return lambda filled, size: [filled.boxes[size] if word == "BOX" else word for word in words]
 
 
 _COMMANDS = (
-    Grown(name="show", says="box show -o json", words=_on_box("box", "show", "BOX", "-o", "json")),
-    Grown(name="table", says="box show", words=_on_box("box", "show", "BOX", "-o", "table")),
+    Grown(
+        name="show",
+        says="box show -o json",
+        words=_on_box("box", "show", "BOX", "-o", "json"),
+        felt_by="a person who exports a box of 100,000 cards",
+        streams=True,
+    ),
     Grown(
         name="tail",
         says="box show --tail 5",
         words=_on_box("box", "show", "BOX", "--tail", "5"),
+        felt_by="a person who looks at what an agent did last",
         by_card=False,
     ),
-    Grown(name="render", says="render", words=_on_box("render", "--box", "BOX")),
     Grown(
-        name="check", says="render --check", words=_on_box("render", "--box", "BOX", "--check"), holds=True
+        name="render",
+        says="render",
+        words=_on_box("render", "--box", "BOX"),
+        felt_by="a person who renders a box of 100,000 cards",
+        streams=True,
     ),
-    Grown(name="pack", says="pack, inheriting a box", words=_pack),
-    Grown(name="pack-check", says="pack --check, inheriting a box", words=_pack_check, holds=True),
+    Grown(
+        name="check",
+        says="render --check",
+        words=_on_box("render", "--box", "BOX", "--check"),
+        felt_by="a person who checks a box of 100,000 cards",
+    ),
+    Grown(
+        name="pack",
+        says="pack, inheriting a box",
+        words=_pack,
+        felt_by="a person who hands a box of 100,000 cards on",
+    ),
     Grown(
         name="why",
         says="why, of a turn whose context is a box",
         words=lambda filled, size: ["why", filled.turns[size]],
-        holds=True,  # it checks what the turn asks next
+        felt_by="a person who asks why a turn with a context of 100,000 cards waits",
     ),
 )
 
 
 def _rows(grown: Grown) -> Iterator[Row]:
-    what = f"cbx {grown.says}, {_MOST:,} cards"
+    what, per_card = f"cbx {grown.says}, {_MOST:,} cards", ", per card" if grown.by_card else ""
     yield Row(
         name=f"{grown.name}-growth",
-        what=f"{what}{', per card' if grown.by_card else ''}",
-        against=f"{_MORE:,} cards{', per card' if grown.by_card else ''}",
+        what=f"{what}{per_card}",
+        against=f"{_MORE:,} cards{per_card}",
+        felt_by=grown.felt_by,
         target=at_most(1.3 if grown.by_card else 2),
-        rounds=3,
+        rounds=2,
         prepare=partial(_time, grown=grown),
     )
-    yield Row(
-        name=f"{grown.name}-memory",
-        what=f"{what}, the most memory that it had",
-        against=f"{_FEW:,} cards",
-        target=None if grown.holds else at_most(_MEMORY),
-        rounds=1,
-        unit="MB",
-        prepare=partial(_memory, grown=grown),
-    )
+    if grown.streams:
+        yield Row(
+            name=f"{grown.name}-memory",
+            what=f"{what}, the most memory that it had",
+            against=f"{_FEW:,} cards",
+            felt_by=f"{grown.felt_by} on a small machine",
+            target=at_most(_MEMORY),
+            rounds=1,
+            unit="MB",
+            prepare=partial(_memory, grown=grown),
+        )
 
 
 ROWS = [row for grown in _COMMANDS for row in _rows(grown)]

@@ -1,22 +1,22 @@
 """Measuring two things side by side: interleaved runs, their medians, and a ratio with its target.
 
-Owns the clock and the order of the runs; what is run is the rows' business. From one minute to the next times
-differ by more than most targets allow; ratios of runs that stand side by side hold.
+Owns the order of the runs; the clock is `side.py`'s, and what is run is the rows' business. From one minute
+to the next times differ by more than most targets allow; ratios of runs that stand side by side hold.
 """
 
 import gc
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Literal
 
 import msgspec
 
+from benchmarks.side import seconds
 from benchmarks.workbench import Workbench
 
 ROOT = Path(__file__).parents[1]
@@ -61,16 +61,18 @@ at_least = partial(Target, "at least")
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A comparison: what is measured, against what, in how many rounds, and the target.
+    """A comparison: what is measured, against what, who feels it, in how many rounds, and the target.
 
-    Without a target it is there to be known, as a ratio of the times. `prepare` makes both sides, ours
-    first, and removes afterwards what they needed. Sides that tell another `unit` than seconds compare that.
+    `felt_by` names in one line the person or program that a missed target makes wait. `prepare` makes both
+    sides, ours first, and removes afterwards what they needed. Sides that tell another `unit` than seconds
+    compare that.
     """
 
     name: str
     what: str
     against: str
-    target: Target | None
+    felt_by: str
+    target: Target
     rounds: int
     unit: Literal["s", "MB"] = "s"
     prepare: Callable[[Workbench], AbstractContextManager[tuple[Side, Side]]]
@@ -86,13 +88,12 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ratio(self) -> float:
         """How the two compare in the median round: a machine that changes its pace in between changes few."""
-        target = self.row.target or at_most(0)
-        return median(map(target.ratio, self.ours, self.peer))
+        return median(map(self.row.target.ratio, self.ours, self.peer))
 
     @property
     def met(self) -> bool:
-        """Whether the row met its target, if it has one."""
-        return self.row.target is None or self.row.target.met(self.ratio)
+        """Whether the row met its target."""
+        return self.row.target.met(self.ratio)
 
 
 def measure(row: Row, bench: Workbench, *, rounds: int | None = None) -> Measured:
@@ -116,28 +117,8 @@ def interleaved(ours: Side, peer: Side, *, rounds: int) -> tuple[list[float], li
 
 def _run_both(first: Side, second: Side, times: tuple[list[float], list[float]]) -> None:
     gc.collect()
-    for side, seconds in zip((first, second), times, strict=True):
-        seconds.append(_seconds(side))
-
-
-def _seconds(side: Side) -> float:
-    side.before()
-    with _collector_off():
-        begun = perf_counter()
-        told = side.run()
-        if side.tells:
-            return float(str(told))
-        del told  # to let go of what was made is a part of the work
-        return (perf_counter() - begun) / side.units
-
-
-@contextmanager
-def _collector_off() -> Iterator[None]:
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+    for side, taken in zip((first, second), times, strict=True):
+        taken.append(seconds(side))
 
 
 def process(words: Sequence[str], environment: Mapping[str, str]) -> Side:

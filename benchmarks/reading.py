@@ -1,14 +1,15 @@
 """Batches of 100 ids, asked of a server over a connection that stays, against the same SQL; and a page."""
 
 import json
-import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from functools import partial
 from http.client import HTTPConnection
 from typing import Any, LiteralString
 from urllib.parse import urlsplit
+
+import msgspec
+import psycopg
 
 from benchmarks.material import drafts
 from benchmarks.measure import Row, Side, at_most
@@ -21,35 +22,43 @@ from cardbox_cli.store.connection.queries import clocks, query_by_server
 
 _CARDS = 10_000
 _IDS = 100
-_ROUNDS = 200
+_ROUNDS = 100
 _SHORT = 100
 
 
+class Served(msgspec.Struct, frozen=True):
+    """A database with cards, a connection to it, and a connection to the server of its read API."""
+
+    database: Database
+    ids: list[str]
+    plain: psycopg.Connection[Any]
+    asking: HTTPConnection
+
+
 @contextmanager
-def served(bench: Workbench, database: Database, *, cores: Sequence[int] = ()) -> Iterator[str]:
-    """Where a server of its own process answers, on these cores, or on any."""
+def _served(bench: Workbench) -> Iterator[Served]:
+    with bench.database() as database, bench.connect(database) as plain:
+        cards = drafts(_CARDS)
+        CardStore(database, PROJECT).add_many(cards)
+        settle(database)
+        with _serving(bench, database) as address, closing(HTTPConnection(address)) as asking:
+            asking.connect()
+            yield Served(database, [card.card_id for card in cards], plain, asking)
+
+
+@contextmanager
+def _serving(bench: Workbench, database: Database) -> Iterator[str]:
+    """The host and port of a server, which is a process of its own."""
     process = subprocess.Popen(
-        cbx("serve", "--port", "0"),
-        stdout=subprocess.PIPE,
-        text=True,
-        env=bench.environment(database),
-        preexec_fn=partial(os.sched_setaffinity, 0, cores) if cores else None,
+        cbx("serve", "--port", "0"), stdout=subprocess.PIPE, text=True, env=bench.environment(database)
     )
     with process:
         assert process.stdout is not None
         address = urlsplit(process.stdout.readline().strip())
         try:
-            yield f"http://{address.netloc}"
+            yield address.netloc
         finally:
             process.terminate()
-
-
-@contextmanager
-def _asking(bench: Workbench, database: Database) -> Iterator[HTTPConnection]:
-    """A connection to a server that stays."""
-    with served(bench, database) as address, closing(HTTPConnection(urlsplit(address).netloc)) as asking:
-        asking.connect()
-        yield asking
 
 
 def _ask(asking: HTTPConnection, what: str, body: bytes) -> bytes:
@@ -72,62 +81,35 @@ def _sql(name: str) -> LiteralString:
 
 @contextmanager
 def _cards(bench: Workbench) -> Iterator[tuple[Side, Side]]:
-    with bench.database() as database, bench.connect(database) as other:
-        ids = [card.card_id for card in stored(database)][:: _CARDS // _IDS]
-        body = json.dumps({"card_ids": ids}).encode()
-        asked = {"project_id": PROJECT, "card_ids": ids, "most": MOST_BYTES}
-        with _asking(bench, database) as asking:
-            yield (
-                Side(run=lambda: _ask(asking, "cards", body)),
-                Side(run=lambda: other.execute(_sql("api_cards"), asked).fetchall()),
-            )
+    served = bench.shared(_served)
+    ids = served.ids[:: _CARDS // _IDS]
+    body = json.dumps({"card_ids": ids}).encode()
+    asked = {"project_id": PROJECT, "card_ids": ids, "most": MOST_BYTES}
+    yield (
+        Side(run=lambda: _ask(served.asking, "cards", body)),
+        Side(run=lambda: served.plain.execute(_sql("api_cards"), asked).fetchall()),
+    )
 
 
 @contextmanager
 def _boxes(bench: Workbench) -> Iterator[tuple[Side, Side]]:
-    with bench.database() as database, bench.connect(database) as other:
-        cards = [card.card_id for card in stored(database)]
-        store = BoxStore(database, PROJECT)
-        ids = [store.create(cards[first : first + 20]).box_id for first in range(0, 20 * _IDS, 20)]
-        body, asked = json.dumps({"box_ids": ids}).encode(), {"project_id": PROJECT, "box_ids": ids}
-        with _asking(bench, database) as asking:
-            yield (
-                Side(run=lambda: _ask(asking, "boxes", body)),
-                Side(run=lambda: other.execute(_sql("api_boxes"), asked).fetchall()),
-            )
-
-
-@contextmanager
-def _one_by_one(bench: Workbench) -> Iterator[tuple[Side, Side]]:
-    with bench.database() as database, bench.connect(database) as other:
-        ids = [card.card_id for card in stored(database)][:: _CARDS // _IDS]
-        body = json.dumps({"card_ids": ids}).encode()
-
-        def each() -> None:
-            for card_id in ids:
-                other.execute("SELECT * FROM public.cards WHERE card_id = %s", [card_id]).fetchone()
-
-        with _asking(bench, database) as asking:
-            yield Side(run=lambda: _ask(asking, "cards", body)), Side(run=each)
-
-
-def stored(database: Database) -> list[Any]:
-    """The cards that are read, as they were written."""
-    cards = drafts(_CARDS)
-    CardStore(database, PROJECT).add_many(cards)
-    settle(database)
-    return cards
+    served = bench.shared(_served)
+    store = BoxStore(served.database, PROJECT)
+    ids = [store.create(served.ids[first : first + 20]).box_id for first in range(0, 20 * _IDS, 20)]
+    body, asked = json.dumps({"box_ids": ids}).encode(), {"project_id": PROJECT, "box_ids": ids}
+    yield (
+        Side(run=lambda: _ask(served.asking, "boxes", body)),
+        Side(run=lambda: served.plain.execute(_sql("api_boxes"), asked).fetchall()),
+    )
 
 
 @contextmanager
 def _pages(bench: Workbench) -> Iterator[tuple[Side, Side]]:
-    with bench.database() as database:
-        cards = [card.card_id for card in stored(database)]
-        store = BoxStore(database, PROJECT)
-        long, short = (store.create(cards[:size]).box_id for size in (_CARDS, _SHORT))
-        settle(database)
-        with _asking(bench, database) as asking:
-            yield Side(run=lambda: _open(asking, long)), Side(run=lambda: _open(asking, short))
+    served = bench.shared(_served)
+    store = BoxStore(served.database, PROJECT)
+    long, short = (store.create(served.ids[:size]).box_id for size in (_CARDS, _SHORT))
+    settle(served.database)
+    yield Side(run=lambda: _open(served.asking, long)), Side(run=lambda: _open(served.asking, short))
 
 
 def _open(asking: HTTPConnection, box_id: str) -> bytes:
@@ -140,6 +122,7 @@ ROWS = [
         name="read-cards",
         what="100 cards by POST to the read API",
         against="the same SQL, run bare",
+        felt_by="a program that loads contexts by the read API",
         prepare=_cards,
         target=at_most(2),
         rounds=_ROUNDS,
@@ -148,24 +131,18 @@ ROWS = [
         name="read-boxes",
         what="100 boxes of 20 ids by POST to the read API",
         against="the same SQL, run bare",
+        felt_by="a program that loads contexts by the read API",
         prepare=_boxes,
-        target=at_most(2),
-        rounds=_ROUNDS,
-    ),
-    Row(
-        name="read-one-by-one",
-        what="100 cards by POST to the read API",
-        against="each card by a SELECT of its own, as the card-box library reads them",
-        prepare=_one_by_one,
-        target=None,
+        target=at_most(3),
         rounds=_ROUNDS,
     ),
     Row(
         name="inspect-long-box",
         what=f"the page of a box of {_CARDS:,} cards",
         against=f"that of a box of {_SHORT}",
+        felt_by="a person who opens a long box in the inspector",
+        prepare=_pages,
         target=at_most(2),
         rounds=40,
-        prepare=_pages,
     ),
 ]

@@ -1,9 +1,10 @@
-"""The harness of `make bench`: it lists, measures both sides, tells a missed target, and leaves nothing behind.
+"""The harness of `make bench`: it lists, measures both sides, reports missed targets, and leaves nothing behind.
 
 How fast anything is, no test asserts.
 """
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,7 @@ import msgspec
 import psutil
 import pytest
 
-from benchmarks.__main__ import ROWS, main, run
+from benchmarks.__main__ import ROWS, main, run, run_against
 from benchmarks.measure import Missing, Row, Side, Target, at_least, at_most, interleaved
 from benchmarks.workbench import Workbench, peer
 
@@ -50,21 +51,42 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_list_names_every_row_once() -> None:
+def test_the_list_names_every_row_once_and_who_feels_it() -> None:
     listed = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--list"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    names = [line.split()[0] for line in listed.stdout.splitlines()]
+    lines = listed.stdout.splitlines()
+    names = [line.split()[0] for line in lines[::2]]
     assert names == [row.name for row in ROWS]
     assert len(set(names)) == len(names)
+    assert [line.strip() for line in lines[1::2]] == [f"felt by {row.felt_by}" for row in ROWS]
+
+
+def test_each_row_says_in_one_line_who_feels_it() -> None:
+    said = {row.name: row.felt_by for row in ROWS if len(row.felt_by.split()) < 3 or "\n" in row.felt_by}
+    assert said == {}
+
+
+def test_rows_are_chosen_by_patterns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list", "show-*", "startup-v*"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[::2]]
+    assert names == [
+        "startup-version",
+        "startup-validate",
+        "show-json",
+        "show-table",
+        "show-growth",
+        "show-memory",
+    ]
 
 
 def test_json_holds_the_machine_and_every_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["--row", CHEAP.name, "--rounds", "2", "--json"])
+    code = main([CHEAP.name, "--rounds", "2", "--json"])
     answer = json.loads(capsys.readouterr().out)
     (row,) = answer["rows"]
     assert code == (0 if row["met"] else 8)
     assert (row["name"], row["target"]) == (CHEAP.name, {"kind": "at most", "limit": 1.1})
+    assert row["felt_by"] == CHEAP.felt_by
     for side in (row["cbx"], row["peer"]):
         assert len(side["samples"]) == 2
         assert side["median"] == median(side["samples"]) > 0
@@ -91,6 +113,72 @@ def test_a_missed_target_is_told_and_is_the_exit_code(
     assert captured.err == said
     assert ("MISSED" in captured.out) == bool(code)
     assert f"{CHEAP.what} : {CHEAP.against}" in captured.out
+    assert f"felt by {CHEAP.felt_by}\n" in captured.out
+
+
+@pytest.mark.usefixtures("workbench")
+def test_a_page_shows_the_results(tmp_path: Path) -> None:
+    page = tmp_path / "RESULTS.md"
+    missed = msgspec.structs.replace(CHEAP, target=at_most(0))
+    assert run([CHEAP, missed], rounds=1, page=page) == 8
+    written = page.read_text(encoding="utf-8")
+    first, second = [line for line in written.splitlines() if line.startswith(f"| {CHEAP.name} | ")]
+    assert first.endswith(f"| {CHEAP.felt_by} | {CHEAP.what} : {CHEAP.against} |")
+    assert "| ≤ 0 × | MISSED |" in second
+    assert re.search(r"^- \d{4}-\d\d-\d\d, commit [0-9a-f]{7,}", written, re.MULTILINE)
+    assert re.search(r"^- cpu .+ cores", written, re.MULTILINE)
+
+
+@pytest.fixture
+def slow_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A commit whose package takes half a second to import, and which has no row `startup-help`.
+
+    Its objects are outside the repository.
+    """
+    (tmp_path / "git" / "objects").mkdir(parents=True)
+    monkeypatch.setenv(
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES", str(ROOT / git("rev-parse", "--git-path", "objects"))
+    )
+    monkeypatch.setenv("GIT_OBJECT_DIRECTORY", str(tmp_path / "git" / "objects"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "git" / "index"))
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "bench")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "bench@example.org")
+    git("read-tree", "HEAD")
+    package, rows = "cardbox_cli/__init__.py", "benchmarks/startup.py"
+    stage(package, git("show", f"HEAD:{package}") + "\nimport time\n\ntime.sleep(0.5)\n")
+    stage(rows, git("show", f"HEAD:{rows}").replace('"startup-help"', '"startup-of-help"'))
+    return git("commit-tree", "-m", "Sleep", git("write-tree"))
+
+
+def stage(path: str, text: str) -> None:
+    blob = git("hash-object", "-w", "--stdin", text=text)
+    git("update-index", "--cacheinfo", f"100644,{blob},{path}")
+
+
+def git(*words: str, text: str = "") -> str:
+    return subprocess.run(
+        ["git", *words], cwd=ROOT, input=text, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def test_rows_are_compared_with_another_commit(
+    slow_commit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    names = ("startup-version", "startup-help", "export-openai")
+    assert run_against([row for row in ROWS if row.name in names], slow_commit, rounds=2, as_json=True) == 0
+    captured = capsys.readouterr()
+    command, function = json.loads(captured.out)["rows"]
+    assert [command["name"], function["name"]] == ["startup-version", "export-openai"]
+    assert min(command["there"]["samples"]) > 0.5
+    assert command["ratio"]["min"] <= command["ratio"]["median"] <= command["ratio"]["max"] < 1
+    assert len(function["here"]["samples"]) == len(function["there"]["samples"]) == 2
+    assert captured.err == f"startup-help was not measured: {slow_commit}: it has no such row\n"
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.usefixtures("workbench")
@@ -169,7 +257,7 @@ def test_to_let_go_of_what_was_made_is_timed_too(monkeypatch: pytest.MonkeyPatch
         happened.append("clock")
         return float(len(happened))
 
-    monkeypatch.setattr("benchmarks.measure.perf_counter", clock)
+    monkeypatch.setattr("benchmarks.side.perf_counter", clock)
     interleaved(Side(run=Made), Side(run=Made), rounds=1)
     assert happened == ["clock", "let go", "clock"] * 4
 
@@ -194,7 +282,9 @@ def test_ctrl_c_leaves_no_server_and_no_folder(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--row", "nothing"], "argument --row: invalid choice: 'nothing'"),
+        (["nothing-*"], "no row is named 'nothing-*'; --list shows their names"),
+        (["--against", "nothing"], "argument --against: fatal: not a valid object name: nothing"),
+        (["--write-results", "show-json"], "argument --write-results: the page has all rows"),
         (["--rounds", "0"], "argument --rounds: '0' is no whole number above 0"),
         (["--rounds", "x"], "argument --rounds: 'x' is no whole number above 0"),
     ],
