@@ -18,8 +18,7 @@ from cardbox_cli.serve.following import Following
 from cardbox_cli.serve.http.access_log import AccessLog
 from cardbox_cli.serve.http.addresses import Slashes
 from cardbox_cli.serve.http.bounds import Bounds
-from cardbox_cli.serve.http.errors import answer_errors
-from cardbox_cli.serve.http.outages import Outages
+from cardbox_cli.serve.http.errors import OutageLog, answer_errors
 from cardbox_cli.serve.http.streams import Streams
 from cardbox_cli.serve.options import ServeOptions, is_loopback
 from cardbox_cli.serve.page.routes import routes as pages
@@ -48,7 +47,7 @@ def make_app(options: ServeOptions) -> FastAPI:
     )
     app.state.options = options
     app.state.streams = Streams(options.streams)
-    app.state.outages = Outages()
+    app.state.outages = OutageLog()
     app.state.following = Following(find_listen_target(options.target), pause=options.pause)
     app.state.doorkeeper = Doorkeeper(
         Cookies(is_secure=options.behind_tls), asks_for_tokens=options.asks_for_tokens

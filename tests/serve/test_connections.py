@@ -89,7 +89,9 @@ def test_a_stream_has_its_place_before_it_is_answered(start: Start) -> None:
     ask = f"GET /projects/{PROJECT}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     with ExitStack() as stack:
         asking = [
-            stack.enter_context(closing(socket.create_connection((place.hostname or "", place.port or 0), 30)))
+            stack.enter_context(
+                closing(socket.create_connection((place.hostname or "", place.port or 0), 30))
+            )
             for _ in range(12)
         ]
         for each in asking:

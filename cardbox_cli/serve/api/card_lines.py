@@ -18,10 +18,10 @@ from cardbox_cli.serve.api.answers import MOST, size_of
 from cardbox_cli.serve.api.boxes import ids_of_box
 from cardbox_cli.serve.api.cards import ApiCard
 from cardbox_cli.serve.api.document import lines
-from cardbox_cli.serve.http.errors import Refused, logged
+from cardbox_cli.serve.http.errors import BrokenOff, Refused, logged
 from cardbox_cli.serve.http.reading import Asker
 from cardbox_cli.serve.http.routing import ReadingRoute
-from cardbox_cli.serve.http.streams import BrokenOff, StreamAnswer
+from cardbox_cli.serve.http.streams import StreamAnswer
 from cardbox_cli.store.views.api import ApiViews
 
 routes = APIRouter(tags=["boxes"], route_class=ReadingRoute)

@@ -10,10 +10,6 @@ from starlette.types import Receive, Scope, Send
 from cardbox_cli.serve.http.errors import Refused
 
 
-class BrokenOff(Exception):
-    """An answer that has begun and cannot go on, which was logged. The client sees no end of it."""
-
-
 class Streams:
     """The places for streams of one app. Belongs to its event loop."""
 
