@@ -17,7 +17,7 @@ from cardbox_cli.model.ids import unique
 from cardbox_cli.serve.api.answers import MOST, size_of
 from cardbox_cli.serve.api.boxes import ids_of_box
 from cardbox_cli.serve.api.cards import ApiCard
-from cardbox_cli.serve.api.document import lines
+from cardbox_cli.serve.api.document import line_answers
 from cardbox_cli.serve.http.errors import BrokenOff, Refused, logged
 from cardbox_cli.serve.http.reading import Asker
 from cardbox_cli.serve.http.routing import ReadingRoute
@@ -36,7 +36,7 @@ _SENT_AT_ONCE = 1 << 18
 _HEADERS = {"Cache-Control": "no-store"}
 
 
-@routes.get("/boxes/{box_id}/cards.jsonl", response_class=StreamingResponse, responses=lines(ApiCard))
+@routes.get("/boxes/{box_id}/cards.jsonl", response_class=StreamingResponse, responses=line_answers(ApiCard))
 async def lines_of_box(request: Request, project: str, box_id: str, tail: Tail = None) -> StreamingResponse:
     """The cards of a box in order, or the last ones, a line each. Ids that lead to none are left out.
 

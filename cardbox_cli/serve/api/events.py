@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 
 from cardbox_cli.errors import CbxError
 from cardbox_cli.model import exact_json
-from cardbox_cli.serve.api import document
+from cardbox_cli.serve.api.document import event_answers
 from cardbox_cli.serve.following import SILENT, Following
 from cardbox_cli.serve.http.errors import Refused
 from cardbox_cli.serve.http.reading import Asker
@@ -23,7 +23,7 @@ from cardbox_cli.store.views.changes import Standing
 routes = APIRouter(tags=["events"], route_class=ReadingRoute)
 
 
-@routes.get("/events", response_class=StreamingResponse, responses=document.events())
+@routes.get("/events", response_class=StreamingResponse, responses=event_answers())
 async def events(request: Request, project: str) -> StreamingResponse:
     """What changes in the project, until the asker goes away or may not look any more, or the server ends."""
     asker = Asker(request, project)
