@@ -47,11 +47,6 @@ NUMBER_GROWTH = Limit(
     "digits",
     "What the numbers of one value grow by in all, written out as `1e999` is when stored.",
 )
-ZERO_PLACES = Limit(
-    1_000_000,
-    "characters",
-    "The places of the negative zeros in one value, which are stored beside it, in all.",
-)
 FOLDER_FILES = Limit(200_000, "files", "What a folder of conversations may hold, in its folders too.")
 YAML_SIZE = Limit(1, "MiB", "A recipe, a profile, or another file that people write.")
 RECURSION_DEPTH = Limit(20, "turns", "How deep turns may ask for turns.")
@@ -72,7 +67,6 @@ LIMITS = (
         FOLDER_FILES,
         BOXES_LOOKED_INTO,
         NUMBER_GROWTH,
-        ZERO_PLACES,
         YAML_SIZE,
         RECURSION_DEPTH,
         POISON,

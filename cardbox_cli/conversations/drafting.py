@@ -251,7 +251,7 @@ class Reading:
         if exact_json.is_simple(entry.value):
             return _StoredEntry(entry, exact_json.canonical_of_simple(entry.value), is_simple=True)
         value, replaced = self._storable(entry.value, entry.place)
-        text = exact_json.canonical(exact_json.encode(value), signed=True)
+        text = exact_json.canonical(exact_json.encode(value))
         return _StoredEntry(msgspec.structs.replace(entry, value=value), text, replaced)
 
     def _storable(self, value: Any, place: str) -> tuple[Any, int]:

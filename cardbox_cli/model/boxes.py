@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import CIRCUMSTANCES, Card, CardDraft, with_signs
+from cardbox_cli.model.cards import CIRCUMSTANCES, Card, CardDraft
 
 CardState = Literal["present", "dangling", "deleted", "expired"]
 
@@ -163,7 +163,6 @@ def digest(cards: Iterable[Card | CardDraft | None]) -> str:
 
 def digest_line(card: Card | CardDraft) -> bytes:
     """What the digest takes of a card: one line of canonical JSON. Equal for a draft and its stored card."""
-    card = with_signs(card) if isinstance(card, CardDraft) else card
     metadata = card.metadata
     parts: list[Any] = [
         metadata.get("type"),

@@ -23,7 +23,6 @@ from cardbox_cli.model.content import (
     ToolResultContent,
     parse_content,
 )
-from cardbox_cli.model.exact_json import negative_zeros
 from cardbox_cli.model.ids import new_card_id
 
 # The agent that a person at a command line is: the author of their cards, the parent of what they pack.
@@ -82,27 +81,20 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     deleted_at: datetime | None
 
 
-# The key in the metadata of a stored card under which stand the places of the zeros in it that have a sign,
-# which JSONB does not hold: each the way from the card's content, tool_calls or metadata to a number.
-NEGATIVE_ZEROS = "negative_zeros"
-
 _decoder = msgspec.json.Decoder(Card, float_hook=exact_json.exact_number)
 
 
 def decode_card(row: str | bytes) -> Card:
     """The card that a row's JSON projection (query `card_json`) is."""
     try:
-        card = _decoder.decode(row)
+        return _decoder.decode(row)
     except exact_json.ODD:
         return _decode_patiently(row)
-    return _decode_patiently(row) if NEGATIVE_ZEROS in card.metadata else card
 
 
 def _decode_patiently(row: str | bytes) -> Card:
-    """Decode what the fast way does not: an unknown type, role or content, odd JSON, zeros with a sign."""
+    """Decode what the fast way does not: an unknown type, role or content, odd JSON."""
     values = exact_json.decode_stored(row)
-    if isinstance(found := values["metadata"].get(NEGATIVE_ZEROS), list):
-        negative_zeros.restore(values, found)
     moments = msgspec.convert(values, _Moments)
     return Card(**{**values, "content": _content_of(values), **msgspec.structs.asdict(moments)})
 
@@ -277,17 +269,6 @@ def shown_draft(draft: CardDraft, project_id: str) -> dict[str, Any]:
 
 def check_draft(draft: CardDraft) -> None:
     """Raise InvalidCard, naming the card and the place, for what the database could not hold."""
-    _is_simple(draft)
-
-
-def stored_draft(draft: CardDraft) -> CardDraft:
-    """A draft as it is stored. Raises InvalidCard as `check_draft` does."""
-    is_simple = _is_simple(draft)
-    return draft if is_simple and NEGATIVE_ZEROS not in draft.metadata else with_signs(draft)
-
-
-def _is_simple(draft: CardDraft) -> bool:
-    """Whether it is a text with nothing beside it that JSONB would print otherwise. Raises InvalidCard."""
     if not draft.card_id or len(draft.card_id) > 255:
         raise InvalidCard(f"the card id {draft.card_id[:40]!r} must have 1 to 255 characters")
     if draft.ttl_seconds is not None and not 0 <= draft.ttl_seconds <= 2**31 - 1:
@@ -296,7 +277,7 @@ def _is_simple(draft: CardDraft) -> bool:
     if type(content) is TextContent and exact_json.is_simple(
         [draft.card_id, content.text, draft.metadata, draft.tool_calls, draft.tool_call_id]
     ):
-        return True
+        return
     try:
         exact_json.check_storable(draft.card_id, "card_id")
         exact_json.check_storable(draft.content, "content")
@@ -307,19 +288,6 @@ def _is_simple(draft: CardDraft) -> bool:
         raise InvalidCard(
             f"card {draft.card_id!r}: {exc}", hint="remove or replace that value; nothing was written"
         ) from exc
-    return False
-
-
-def with_signs(draft: CardDraft) -> CardDraft:
-    """A draft as it is stored: with the places of its negative zeros."""
-    is_marked = isinstance(draft.metadata.get(NEGATIVE_ZEROS), list)
-    others = {key: value for key, value in draft.metadata.items() if key != NEGATIVE_ZEROS or not is_marked}
-    parts = {"content": draft.content, "tool_calls": draft.tool_calls, "metadata": others}
-    places = negative_zeros.places(parts)
-    if not places and not is_marked:
-        return draft
-    signs = {NEGATIVE_ZEROS: places} if places else {}
-    return msgspec.structs.replace(draft, metadata={**others, **signs})
 
 
 def card_text(content: StoredContent) -> str:

@@ -18,11 +18,17 @@ from cardbox_cli.serve.following import Following
 from cardbox_cli.serve.http.access_log import AccessLog
 from cardbox_cli.serve.http.addresses import Slashes
 from cardbox_cli.serve.http.bounds import Bounds
-from cardbox_cli.serve.http.errors import answer_errors
-from cardbox_cli.serve.http.outages import Outages
+from cardbox_cli.serve.http.errors import OutageLog, answer_errors
 from cardbox_cli.serve.http.streams import Streams
 from cardbox_cli.serve.options import ServeOptions, is_loopback
-from cardbox_cli.serve.page.routes import routes as pages
+from cardbox_cli.serve.page.links import PREFIX
+from cardbox_cli.serve.page.routes import around, costs, differences, start
+from cardbox_cli.serve.page.routes import batches as batch_pages
+from cardbox_cli.serve.page.routes import boxes as box_pages
+from cardbox_cli.serve.page.routes import chats as chat_pages
+from cardbox_cli.serve.page.routes import requests as request_pages
+from cardbox_cli.serve.page.routes import search as search_pages
+from cardbox_cli.serve.page.routes import turns as turn_pages
 from cardbox_cli.store.connection.lending import Lending
 from cardbox_cli.store.connection.target import find_listen_target
 
@@ -30,6 +36,11 @@ _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 API = (boxes, cards, card_lines, turns, requests, batches, chats, search, events)
 """The modules of the API, in the order of the document."""
+PAGES = (
+    *(start, turn_pages, box_pages, request_pages, differences, costs),
+    *(batch_pages, chat_pages, search_pages),
+)
+"""The pages of a project."""
 
 
 def make_app(options: ServeOptions) -> FastAPI:
@@ -48,7 +59,7 @@ def make_app(options: ServeOptions) -> FastAPI:
     )
     app.state.options = options
     app.state.streams = Streams(options.streams)
-    app.state.outages = Outages()
+    app.state.outages = OutageLog()
     app.state.following = Following(find_listen_target(options.target), pause=options.pause)
     app.state.doorkeeper = Doorkeeper(
         Cookies(is_secure=options.behind_tls), asks_for_tokens=options.asks_for_tokens
@@ -62,7 +73,10 @@ def make_app(options: ServeOptions) -> FastAPI:
     app.include_router(login.routes)
     for each in API:
         app.include_router(each.routes, prefix="/projects/{project}")
-    app.include_router(pages)
+    for page in PAGES:
+        app.include_router(page.routes, prefix=f"{PREFIX}/{{project}}", include_in_schema=False)
+    # Behind all others: what no other route takes is no page.
+    app.include_router(around.routes, include_in_schema=False)
     answer_errors(app)
     app.openapi = _document(app, options)  # type: ignore[method-assign]  # so FastAPI's documentation says
     _guard(app, options)

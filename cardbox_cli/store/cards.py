@@ -12,7 +12,7 @@ import msgspec
 
 from cardbox_cli.errors import CardConflict, CbxError
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import Card, CardDraft, decode_card, stored_draft
+from cardbox_cli.model.cards import Card, CardDraft, check_draft, decode_card
 from cardbox_cli.model.ids import as_box_id, unique
 from cardbox_cli.store.card_search import FINDERS, finder, text_search
 from cardbox_cli.store.connection.database import Database, jsonb
@@ -95,7 +95,7 @@ class CardStore(ProjectStore):
         without `force` when a card would be overwritten that an unfinished turn sees; InvalidCard when the
         card cannot be stored. Nothing is written then.
         """
-        draft = stored_draft(draft)
+        check_draft(draft)
         # What a repair overwrote may have to be taken back; nothing else is written before it is refused.
         with self.database.transaction(savepoint=repair):
             check_first_write(self.database, self.project_id)
@@ -276,8 +276,8 @@ def _columns(draft: CardDraft) -> dict[str, Any]:
 def _incoming_rows(
     drafts: Iterable[tuple[int, CardDraft]], streamed: dict[int, int]
 ) -> Iterator[tuple[Any, ...]]:
-    for label, given in drafts:
-        draft = stored_draft(given)
+    for label, draft in drafts:
+        check_draft(draft)
         streamed[label] = streamed.get(label, 0) + 1
         yield (
             label,

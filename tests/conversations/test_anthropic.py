@@ -41,7 +41,7 @@ PROPERTY = settings(
 
 
 def canonical(value: Any) -> bytes:
-    return exact_json.canonical(exact_json.encode(value), signed=True)
+    return exact_json.canonical(exact_json.encode(value))
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 
-from cardbox_cli.limits import NUMBER_GROWTH, ZERO_PLACES
+from cardbox_cli.limits import NUMBER_GROWTH
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.exact_json import negative_zeros
 from tests import jsonb_values
 
 TOO_LONG = "is a number of more than 1000 digits, written out without an exponent"
@@ -20,43 +19,14 @@ def test_a_number_comes_out_as_it_went_in(text: str) -> None:
         assert Decimal(exact_json.encode(read(text)).decode()) == Decimal(text)
 
 
-@pytest.mark.parametrize("text", ["-0", "-0.0", "-0.00", "0", "0.0", '[-0,{"a":-0.0}]'])
-def test_zeros_are_read_with_their_sign(text: str) -> None:
-    for read in (exact_json.read, exact_json.read_soon):
-        assert exact_json.encode(read(text)).decode() == text
-        assert exact_json.canonical_text(read(text)) == text
-    assert exact_json.canonical(text.encode()).decode() == text.replace("-", "")
-
-
-def test_the_places_of_negative_zeros_give_them_back() -> None:
-    text = b'{"a":[0,-0,[-0.0,0.0]],"b":{"c~/":-0.00,"d":"-0"},"e":-0.5}'
-    places = negative_zeros.places(exact_json.read(text.decode()))
-    assert places == [["a", 1], ["a", 2, 0], ["b", "c~/"]]
-    stored = exact_json.read(
-        text.decode().replace("-0.00", "0.00").replace("-0.0", "0.0").replace("-0,", "0,")
-    )
-    negative_zeros.restore(stored, places)
-    assert exact_json.encode(stored) == text
-
-
-def test_places_where_there_is_no_zero_change_nothing() -> None:
-    value = {"a": [1, "0", False, None], "b": {}}
-    odd = [
-        ["a", 0],
-        ["a", 1],
-        ["a", 2],
-        ["a", 3],
-        ["a", 9],
-        ["a", -1],
-        ["b", "x"],
-        ["a", "0"],
-        [0],
-        [],
-        "a",
-        None,
-    ]
-    negative_zeros.restore(value, odd)
-    assert value == {"a": [1, "0", False, None], "b": {}}
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [("-0", "0"), ("-0.0", "0.0"), ("-0.00", "0.00"), ("-0e3", "0"), ("0", "0"), ("[-0.5,-0]", "[-0.5,0]")],
+)
+def test_the_canonical_form_has_no_negative_zero(text: str, plain: str) -> None:
+    for read in (exact_json.read, exact_json.read_soon, exact_json.decode):
+        assert exact_json.canonical_text(read(text)) == plain
+        assert exact_json.are_same(read(text), read(plain))
 
 
 @pytest.mark.parametrize(
@@ -146,18 +116,6 @@ def test_numbers_of_a_value_may_not_grow_beyond_a_bound_in_all(number: Decimal) 
         exact_json.check_storable({"a": [[number] * most, {"b": number}]}, "x")
     longer = f"become more than {NUMBER_GROWTH} longer, written out without exponents"
     assert str(raised.value) == f"x.a[1].b: is where the numbers of one value {longer}"
-
-
-def test_places_of_zeros_may_not_be_much_longer_than_the_value() -> None:
-    """They are stored beside it: of 150 kB, zeros in lists of lists, cbx made a card of 138 MB."""
-    key = "k" * (ZERO_PLACES.value // 10 - 3)  # and with an index and what parts them a tenth
-    exact_json.check_storable({key: [-0.0] * 10})
-    with pytest.raises(exact_json.Unstorable) as raised:
-        exact_json.check_storable({key: [-0.0] * 11}, "x")
-    assert raised.value.path == f"x.{key[:200]}[10]"
-    assert raised.value.what == (
-        f"is where the places of the negative zeros of one value take more than {ZERO_PLACES} to tell"
-    )
 
 
 def test_numbers_that_are_as_long_as_they_are_spelled_have_no_bound_in_all() -> None:
@@ -269,5 +227,5 @@ _NEAR = [
 def test_two_values_are_the_same_where_their_canonical_forms_are(one: object) -> None:
     for other in (*_NEAR, Decimal(2**70)):
         for a, b in ((one, other), ([one], [other]), ({"k": one, "l": 2}, {"l": 2, "k": other})):
-            forms = [exact_json.canonical(exact_json.encode(each), signed=True) for each in (a, b)]
+            forms = [exact_json.canonical(exact_json.encode(each)) for each in (a, b)]
             assert exact_json.are_same(a, b) == (forms[0] == forms[1])

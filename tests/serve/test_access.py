@@ -412,6 +412,7 @@ def test_a_line_for_each_request_has_no_query_and_no_token(serve: Serve, token: 
     asked(client, "GET", "/projects/a%0Ab%22/agents?x", None)
     client.get("/health", headers={"Host": "evil.example"})
     client.post("/login", data={"token": token}, follow_redirects=False)
+    client.get("/" + "x" * 50_000)
     shape = r'testclient - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d \+0000\] "(.*)" (\d+) \d+ \d+\.\d{3}'
     found = [re.fullmatch(shape, line) for line in lines]
     assert [each and each.groups() for each in found] == [
@@ -419,6 +420,7 @@ def test_a_line_for_each_request_has_no_query_and_no_token(serve: Serve, token: 
         ("GET /projects/a%0Ab%22/agents HTTP/1.1", "401"),
         ("GET /health HTTP/1.1", "400"),
         ("POST /login HTTP/1.1", "303"),
+        (f"GET /{'x' * 999}… HTTP/1.1", "404"),
     ]
     assert all("secret" not in line and token.rpartition(".")[2] not in line for line in lines)
 

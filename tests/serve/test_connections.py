@@ -1,19 +1,16 @@
-"""Connections that are there to keep others out, or to fill the memory, by real sockets."""
+"""What bounds connections, heads and streams, by real sockets."""
 
 import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from threading import Event
 from urllib.parse import urlsplit
 
 import pytest
 
-from cardbox_cli.model.cards import draft_card
-from cardbox_cli.serve.http.connections import Connection
-from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.connection.database import Database
+from cardbox_cli.serve.http import server
 from tests.conftest import PROJECT
+from tests.crash.processes import until
 
 Start = Callable[..., str]
 Open = Callable[[], socket.socket]
@@ -32,12 +29,6 @@ def connect(start: Start) -> Iterator[Open]:
             return stack.enter_context(closing(made))
 
         yield connect
-
-
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cardbox_cli.serve.http.connections.PATIENCE", 0.2)
-    monkeypatch.setattr("cardbox_cli.serve.http.connections._LOOK", 0.05)
 
 
 def said(connection: socket.socket) -> bytes:
@@ -61,32 +52,52 @@ def is_ended(connection: socket.socket, data: bytes, *, times: int) -> bool:
     return False
 
 
-def test_those_that_ask_nothing_keep_nobody_out(
-    monkeypatch: pytest.MonkeyPatch, start: Start, request: pytest.FixtureRequest
+def test_one_that_asks_nothing_more_is_ended(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    for place in ("connections", "server"):
-        monkeypatch.setattr(f"cardbox_cli.serve.http.{place}.MOST", 4)
+    monkeypatch.setattr(server, "KEEP_ALIVE_SECONDS", 0.1)
     connect: Open = request.getfixturevalue("connect")
-    idle = [connect() for _ in range(8)]
-    for each in idle[4:]:
-        each.sendall(b"GET / HTTP/1.1\r\nX: ")
-    asking = connect()
-    asking.sendall(ASK + b"Connection: close\r\n\r\n")
-    assert said(asking).startswith(b"HTTP/1.1 200 ")
-    # The oldest ones have made room.
-    assert said(idle[0]) == b""
-
-
-@pytest.mark.parametrize(
-    "begun",
-    [b"", b"GET /health HTTP/1.1\r\nX: y", ASK + b"\r\n" + ASK],
-    ids=["nothing", "a part", "one and a part"],
-)
-@pytest.mark.usefixtures("hasty")
-def test_one_that_asks_nothing_more_is_ended(connect: Open, begun: bytes) -> None:
     quiet = connect()
-    quiet.sendall(begun)
-    assert said(quiet).count(b"HTTP/1.1 200 ") == (ASK + b"\r\n" in begun)
+    quiet.sendall(ASK + b"\r\n")
+    assert said(quiet).count(b"HTTP/1.1 200 ") == 1
+
+
+def test_a_request_beyond_the_limit_is_refused_before_it_is_answered(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
+    connect: Open = request.getfixturevalue("connect")
+    held = [connect(), connect()]
+    for each in held:
+        each.sendall(ASK + b"\r\n")
+        assert each.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+    refused = connect()
+    refused.sendall(ASK + b"\r\n")
+    assert said(refused).startswith(b"HTTP/1.1 503 ")
+    held[0].close()
+    until(lambda: is_answered(connect()))
+
+
+def is_answered(connection: socket.socket) -> bool:
+    connection.sendall(ASK + b"Connection: close\r\n\r\n")
+    return said(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_stream_has_its_place_before_it_is_answered(start: Start) -> None:
+    """However many ask in one moment."""
+    place = urlsplit(start(streams=2))
+    ask = f"GET /projects/{PROJECT}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    with ExitStack() as stack:
+        asking = [
+            stack.enter_context(
+                closing(socket.create_connection((place.hostname or "", place.port or 0), 30))
+            )
+            for _ in range(12)
+        ]
+        for each in asking:
+            each.sendall(ask)
+        answers = [each.recv(12) for each in asking]
+    assert sorted(answers) == [b"HTTP/1.1 200"] * 2 + [b"HTTP/1.1 503"] * 10
 
 
 @pytest.mark.parametrize(
@@ -108,35 +119,12 @@ def test_a_head_without_end_is_refused(connect: Open, begun: bytes, more: bytes)
     assert is_ended(sending, more * 20, times=1000)
 
 
-def test_requests_that_wait_without_end_are_refused(connect: Open) -> None:
-    sending = connect()
-    assert is_ended(sending, (ASK + b"\r\n") * 1000, times=2000)
-
-
 def test_a_few_requests_at_once_are_answered_in_order(connect: Open) -> None:
     asking = connect()
     asking.sendall((ASK + b"\r\n") * 8 + ASK.replace(b"/health", b"/none") + b"Connection: close\r\n\r\n")
     heard = said(asking)
     assert heard.count(b"HTTP/1.1 200 ") == 8
     assert b"HTTP/1.1 404 " in heard.rpartition(b"HTTP/1.1 200 ")[2]
-
-
-@pytest.mark.usefixtures("hasty")
-def test_an_answer_that_nobody_reads_is_given_up(
-    connect: Open, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lost, connection_lost = Event(), Connection.connection_lost
-
-    def tell(self: Connection, exc: Exception | None) -> None:
-        connection_lost(self, exc)
-        lost.set()
-
-    monkeypatch.setattr(Connection, "connection_lost", tell)
-    CardStore(database, PROJECT).add(draft_card("agent.thought", "x" * 12_000_000, card_id="large"))
-    asking = connect()
-    asking.sendall(f"GET /projects/{PROJECT}/cards/large HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 2)
-    assert lost.wait(30)
-    assert len(said(asking)) < 24_000_000
 
 
 def test_a_body_may_be_as_long_as_it_may(connect: Open) -> None:

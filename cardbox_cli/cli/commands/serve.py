@@ -104,7 +104,7 @@ def _require_packages() -> None:
 
     missing = [
         name
-        for name in ("fastapi", "httptools", "jinja2", "python_multipart", "uvicorn", "uvloop")
+        for name in ("fastapi", "jinja2", "python_multipart", "uvicorn", "uvloop")
         if find_spec(name) is None
     ]
     if missing:

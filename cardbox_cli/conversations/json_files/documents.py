@@ -14,7 +14,6 @@ import msgspec
 
 from cardbox_cli.conversations.json_files.window import Cursor, Mark, Source
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.exact_json import negative_zeros
 
 _BOM = b"\xef\xbb\xbf"
 # So many bytes tell of most files whether they are blank, and whether their first line is a value.
@@ -120,8 +119,8 @@ class Documents:
 
     def _document(self, line: bytes, number: int) -> Document:
         place = f"{self.name}:{number}"
-        # What the first pass let in can be read faster, but for what that would not read the same.
-        if self._is_checked and not negative_zeros.may_be_in(line):
+        # What the first pass let in can be read faster.
+        if self._is_checked:
             with suppress(msgspec.DecodeError, ValueError, RecursionError):
                 return Document(place, exact_json.decode(line))
         return Document(place, self._strictly(line, place))

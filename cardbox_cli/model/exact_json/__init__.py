@@ -2,8 +2,8 @@
 
 A number that a float cannot hold exactly (1.10, 1e400) becomes a Decimal, so what is read is what is
 written. The modules: `numbers`, `reading`, `writing` (which has the canonical form that digests and ids are
-made of), `storable` (the refusal of what JSONB cannot hold), `bad_text` (what is put in the place of such
-text) and `negative_zeros`, whose sign JSONB does not hold. None of them knows anything of cards.
+made of), `storable` (the refusal of what JSONB cannot hold) and `bad_text` (the replacement of such text).
+None of them knows anything of cards. The one loss: JSONB has no negative zero, so `-0.0` comes back as `0.0`.
 """
 
 from cardbox_cli.model.exact_json.bad_text import is_storable_text, replace_bad_text, storable_text

@@ -22,17 +22,11 @@ def exact_number(text: str) -> float | Decimal:
 
 
 def exact_integer(text: str) -> int | Decimal:
-    """The integer that `text` is: a Decimal where it has more digits than Python reads as an int, and for the
-    negative zero, which no int is."""
-    return int(text) if len(text) <= _INT_DIGITS and text != "-0" else Decimal(text)
+    """The integer that `text` is: a Decimal where it has more digits than Python reads as an int."""
+    return int(text) if len(text) <= _INT_DIGITS else Decimal(text)
 
 
 def printed(text: str) -> str:
     """A number as JSONB prints it: without an exponent, zero without a sign."""
     number = Decimal(text)
     return format(abs(number) if number.is_zero() else number, "f")
-
-
-def printed_with_sign(text: str) -> str:
-    """The same, zero with the sign that it has."""
-    return format(Decimal(text), "f")

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.limits import NUMBER_GROWTH, ZERO_PLACES
+from cardbox_cli.limits import NUMBER_GROWTH
 from cardbox_cli.model.exact_json.numbers import MAX_DIGITS
 
 _TOO_LONG = f"is a number of more than {MAX_DIGITS} digits, written out without an exponent"
@@ -31,8 +31,7 @@ class BadText(Unstorable):
 def check_storable(value: Any, path: str = "") -> None:
     """Raise `Unstorable` for the first value in `value`, JSON or a struct, that JSONB cannot hold.
 
-    Or where its numbers are together much longer there than as they are spelled, or the places of its zeros
-    with a sign, which are stored beside it, are too long.
+    Or where its numbers are together much longer there than as they are spelled.
     """
     if not is_simple(value):
         _Check().value(value, (None, path), 0)
@@ -95,11 +94,10 @@ _EXPONENT_OR_NONE = re.compile("[en]")
 
 
 class _Check:
-    """One check of a value; it counts what its numbers grow by, and the places of its negative zeros."""
+    """One check of a value; it counts what its numbers grow by."""
 
     def __init__(self) -> None:
         self._growth = 0
-        self._zero_places = 0
 
     def value(self, value: Any, way: _Way, depth: int) -> None:
         if depth > MAX_DEPTH:
@@ -139,18 +137,6 @@ class _Check:
         if growth and self._growth > NUMBER_GROWTH.value:
             what = f"more than {NUMBER_GROWTH} longer, written out without exponents"
             raise Unstorable(_spelled(way), f"is where the numbers of one value become {what}")
-        if number == 0 and str(number).startswith("-"):
-            self._negative_zero(way)
-
-    def _negative_zero(self, way: _Way) -> None:
-        """Count the steps to it: a value may be all zeros, below a key that is as long as a book."""
-        before, step = way
-        while before is not None and self._zero_places <= ZERO_PLACES.value:
-            self._zero_places += len(str(step)) + 1
-            before, step = before
-        if self._zero_places > ZERO_PLACES.value:
-            what = f"take more than {ZERO_PLACES} to tell"
-            raise Unstorable(_spelled(way), f"is where the places of the negative zeros of one value {what}")
 
 
 def _spelled(way: _Way, key: str | None = None) -> str:

@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.model.exact_json.negative_zeros import may_be_in
-from cardbox_cli.model.exact_json.numbers import printed, printed_with_sign
+from cardbox_cli.model.exact_json.numbers import printed
 from cardbox_cli.model.exact_json.storable import is_simple
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
@@ -19,17 +18,15 @@ def encode(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
-def canonical(text: bytes, *, signed: bool = False) -> bytes:
+def canonical(text: bytes) -> bytes:
     """The one form of a JSON text: keys sorted by code point, no spaces, numbers as JSONB prints them.
 
-    Equal for a text and for what JSONB makes of it; `signed` for such that differ in the sign of a zero.
+    Equal for a text and for what JSONB makes of it.
     """
-    if signed and may_be_in(text):
-        return _sorted_encoder.encode(json.loads(text, parse_float=_with_sign, parse_int=_with_sign))
     try:
         value = _canonical_decoder.decode(text)
     except msgspec.ValidationError:
-        value = json.loads(text, parse_float=_without_sign, parse_int=_without_sign)
+        value = json.loads(text, parse_float=_printed, parse_int=_printed)
     return _sorted_encoder.encode(value)
 
 
@@ -39,16 +36,16 @@ def canonical_of_simple(value: Any) -> bytes:
 
 
 def canonical_text(value: Any) -> str:
-    """The canonical form of a value that can be stored, as text, zeros with their sign."""
+    """The canonical form of a value that can be stored, as text."""
     if is_simple(value):
         return _sorted_encoder.encode(value).decode()
-    return canonical(_encoder.encode(value), signed=True).decode()
+    return canonical(_encoder.encode(value)).decode()
 
 
 def are_same(one: Any, other: Any) -> bool:
-    """Whether two values that can be stored are the same JSON: of one canonical form, zeros with their sign.
+    """Whether two values that can be stored are the same JSON: of one canonical form.
 
-    Python's `==` takes True for 1, and -0.0 for 0.0.
+    Python's `==` takes True for 1, and 1.0 for 1.
     """
     # What is spelled alike is the same, which most values that are compared are.
     if _sorted_encoder.encode(one) == _sorted_encoder.encode(other):
@@ -72,18 +69,14 @@ def _are_same(one: Any, other: Any) -> bool:
 
 
 def _spelled(number: Any) -> bytes:
-    return canonical(_encoder.encode(number), signed=True)
+    return canonical(_encoder.encode(number))
 
 
 _NUMBERS = (int, float, Decimal)
 
 
-def _without_sign(text: str) -> msgspec.Raw:
+def _printed(text: str) -> msgspec.Raw:
     return msgspec.Raw(printed(text).encode())
 
 
-def _with_sign(text: str) -> msgspec.Raw:
-    return msgspec.Raw(printed_with_sign(text).encode())
-
-
-_canonical_decoder = msgspec.json.Decoder(float_hook=_without_sign)
+_canonical_decoder = msgspec.json.Decoder(float_hook=_printed)

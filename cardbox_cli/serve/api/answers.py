@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -14,7 +14,6 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import unique
 
 _JSON = "application/json"
-_ENCODER = msgspec.json.Encoder()
 
 MOST = 100
 """Ids of one request."""
@@ -24,15 +23,13 @@ MOST_BYTES = 64 << 20
 _COMMAND = "ask for less, or use the command, which has no such bound"
 
 
-def answered(
-    request: Request, body: bytes | str, *, narrower: str = _COMMAND, of_one: bool = False
-) -> Response:
-    """JSON, or 304 where the asker has it already.
+def encoded(request: Request, value: Any, *, narrower: str = _COMMAND, of_one: bool = False) -> Response:
+    """A value as JSON, or 304 where the asker has it already.
 
     Raises InvalidInput where it is too long, and says by `narrower` what to ask instead; `of_one` card it may
     have any length.
     """
-    data = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
+    data = exact_json.encode(value)
     if not of_one:
         check_size(len(data), narrower)
     if request.method != "GET":
@@ -44,9 +41,18 @@ def answered(
     return Response(data, media_type=_JSON, headers=headers)
 
 
-def encoded(request: Request, value: Any, *, narrower: str = _COMMAND) -> Response:
-    """A value as JSON. Raises as `answered` does."""
-    return answered(request, exact_json.encode(value), narrower=narrower)
+def stored(text: str) -> Any:
+    """JSON that the database has written, as a part of an answer: embedded as it is, without decoding it."""
+    return msgspec.Raw(text)
+
+
+def given(ids: list[str]) -> Any:
+    """Ids of the request, as a part of its answer. Half a surrogate pair in one is encoded as an escape."""
+    try:
+        "".join(ids).encode()
+    except UnicodeEncodeError:
+        return msgspec.Raw(json.dumps(ids))
+    return ids
 
 
 def check_size(size: int, narrower: str) -> None:
@@ -68,27 +74,6 @@ def size_of(texts: Iterable[str]) -> int:
 def _is_known(given: str, tag: str) -> bool:
     known = [each.strip().removeprefix("W/") for each in given.split(",")]
     return tag in known or "*" in known
-
-
-def array(texts: Iterable[str]) -> str:
-    """A JSON array of what is JSON already."""
-    return f"[{','.join(texts)}]"
-
-
-def quoted(values: Any) -> str:
-    """A value as JSON text; half a surrogate pair, which whoever asks may name, is spelled as an escape."""
-    try:
-        return msgspec.json.encode(values).decode()
-    except UnicodeEncodeError:
-        return json.dumps(values)
-
-
-def each_quoted(texts: Sequence[str]) -> list[str]:
-    """Texts, each as JSON: `quoted` of all of them takes as long as of ten."""
-    try:
-        return _ENCODER.encode_lines(texts).decode().split("\n")[:-1]
-    except UnicodeEncodeError:
-        return [quoted(text) for text in texts]
 
 
 def at_most(ids: Iterable[str], name: str) -> list[str]:

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.ids import unique
-from cardbox_cli.serve.api.answers import answered, array, at_most, each_quoted, quoted
-from cardbox_cli.serve.api.cards import FEWER, ApiCard, cards_by_id
+from cardbox_cli.serve.api.answers import at_most, encoded, given, stored
+from cardbox_cli.serve.api.cards import FEWER, ApiCard, cards_by_id, cards_of
 from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.http.reading import Read
 from cardbox_cli.serve.http.routing import ReadingRoute
@@ -61,21 +61,24 @@ def boxes(request: Request, read: Read, asked: AskedBoxes) -> Response:
     views = ApiViews(read.database, read.project_id)
     if not asked.hydrate:
         lists = views.boxes(wanted)
-        return _found(request, _boxes(lists), missing=[each for each in wanted if each not in lists])
+        found_boxes = [HydratedBox(box_id, stored(ids)) for box_id, ids in lists.items()]
+        return _found(request, found_boxes, missing=[each for each in wanted if each not in lists])
     with read.database.snapshot():
         lists = views.boxes(wanted)
         tails = {box_id: _ids(text)[-asked.limit :] for box_id, text in lists.items()}
         tailing = unique(card_id for tail in tails.values() for card_id in tail)
         found = cards_by_id(views, tailing)
-    texts = [_hydrated(box, tail, found) for box, tail in zip(_boxes(lists), tails.values(), strict=True)]
+    found_boxes = [
+        HydratedBox(box_id, stored(ids), cards_of(tails[box_id], found)) for box_id, ids in lists.items()
+    ]
     lost = [card_id for card_id in tailing if card_id not in found]
-    return _found(request, texts, missing=[each for each in wanted if each not in lists], lost=lost)
+    return _found(request, found_boxes, missing=[each for each in wanted if each not in lists], lost=lost)
 
 
 @routes.get("/boxes/{box_id}", responses=answers(ApiBox))
 def box(request: Request, read: Read, box_id: str) -> Response:
     """A box."""
-    return answered(request, *_boxes({box_id: _listed(read, box_id)}))
+    return encoded(request, ApiBox(box_id, stored(_listed(read, box_id))))
 
 
 @routes.get("/boxes/{box_id}/cards", responses=answers(list[ApiCard]))
@@ -83,8 +86,7 @@ def cards_of_box(request: Request, read: Read, box_id: str, limit: Limit = 200) 
     """The last cards of a box, in order. Ids that lead to none are left out."""
     wanted = ids_of_box(read, box_id)[-limit:]
     found = cards_by_id(ApiViews(read.database, read.project_id), unique(wanted))
-    texts = array(found[card_id] for card_id in wanted if card_id in found)
-    return answered(request, texts, narrower=FEWER)
+    return encoded(request, cards_of(wanted, found), narrower=FEWER)
 
 
 def ids_of_box(read: Project, box_id: str) -> list[str]:
@@ -93,11 +95,10 @@ def ids_of_box(read: Project, box_id: str) -> list[str]:
 
 
 def _found(
-    request: Request, boxes: list[str], *, missing: Sequence[str], lost: Sequence[str] = ()
+    request: Request, boxes: list[HydratedBox], *, missing: list[str], lost: Sequence[str] = ()
 ) -> Response:
-    """The answer of these boxes, which are JSON, and of the ids of boxes and cards that there are not."""
-    absent = f'"missing_box_ids":{quoted(missing)},"missing_card_ids":{quoted(lost)}'
-    return answered(request, f'{{"boxes":{array(boxes)},{absent}}}', narrower=FEWER)
+    """The answer of these boxes, and of the ids of boxes and cards that there are not."""
+    return encoded(request, FoundBoxes(boxes, given(missing), list(lost)), narrower=FEWER)
 
 
 def _listed(read: Project, box_id: str) -> str:
@@ -110,14 +111,3 @@ def _listed(read: Project, box_id: str) -> str:
 
 def _ids(text: str) -> list[str]:
     return msgspec.json.decode(text, type=list[str])
-
-
-def _boxes(lists: dict[str, str]) -> list[str]:
-    """Boxes as JSON, of the lists of their ids, which are JSON."""
-    names = each_quoted(list(lists))
-    return [f'{{"box_id":{name},"card_ids":{ids}}}' for name, ids in zip(names, lists.values(), strict=True)]
-
-
-def _hydrated(box: str, tail: list[str], found: dict[str, str]) -> str:
-    """A box with its last cards."""
-    return f'{box[:-1]},"hydrated_cards":{array(found[card_id] for card_id in tail if card_id in found)}}}'

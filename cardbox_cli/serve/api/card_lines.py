@@ -17,11 +17,11 @@ from cardbox_cli.model.ids import unique
 from cardbox_cli.serve.api.answers import MOST, size_of
 from cardbox_cli.serve.api.boxes import ids_of_box
 from cardbox_cli.serve.api.cards import ApiCard
-from cardbox_cli.serve.api.document import lines
-from cardbox_cli.serve.http.errors import Refused, logged
+from cardbox_cli.serve.api.document import line_answers
+from cardbox_cli.serve.http.errors import BrokenOff, Refused, logged
 from cardbox_cli.serve.http.reading import Asker
 from cardbox_cli.serve.http.routing import ReadingRoute
-from cardbox_cli.serve.http.streams import BrokenOff, streams_of
+from cardbox_cli.serve.http.streams import StreamAnswer
 from cardbox_cli.store.views.api import ApiViews
 
 routes = APIRouter(tags=["boxes"], route_class=ReadingRoute)
@@ -36,17 +36,16 @@ _SENT_AT_ONCE = 1 << 18
 _HEADERS = {"Cache-Control": "no-store"}
 
 
-@routes.get("/boxes/{box_id}/cards.jsonl", response_class=StreamingResponse, responses=lines(ApiCard))
+@routes.get("/boxes/{box_id}/cards.jsonl", response_class=StreamingResponse, responses=line_answers(ApiCard))
 async def lines_of_box(request: Request, project: str, box_id: str, tail: Tail = None) -> StreamingResponse:
     """The cards of a box in order, or the last ones, a line each. Ids that lead to none are left out.
 
     An answer that breaks off, without the end that HTTP has for it, is not whole.
     """
-    streams_of(request).check()
     asker = Asker(request, project)
     listed = await to_thread.run_sync(_listed, asker, box_id)
     wanted = listed if tail is None else listed[-tail:]
-    return StreamingResponse(_stream(asker, wanted), media_type="application/x-ndjson", headers=_HEADERS)
+    return StreamAnswer(request, _stream(asker, wanted), media_type="application/x-ndjson", headers=_HEADERS)
 
 
 def _listed(asker: Asker, box_id: str) -> list[str]:
@@ -56,9 +55,8 @@ def _listed(asker: Asker, box_id: str) -> list[str]:
 
 async def _stream(asker: Asker, card_ids: Sequence[str]) -> AsyncIterator[str]:
     try:
-        with streams_of(asker.request).place():
-            async for text in iterate_in_threadpool(_joined(_lines(asker, card_ids))):
-                yield text
+        async for text in iterate_in_threadpool(_joined(_lines(asker, card_ids))):
+            yield text
     except (CbxError, Refused) as exc:
         logged(asker.request.scope, exc)
         raise BrokenOff from None

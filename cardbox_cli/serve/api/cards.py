@@ -1,5 +1,6 @@
 """Cards, as clients of existing deployments read them: without the mark of their content's type."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -10,13 +11,13 @@ from pydantic import BaseModel, ConfigDict
 from cardbox_cli.errors import NotFound
 from cardbox_cli.serve.api.answers import (
     MOST,
-    answered,
-    array,
     at_most,
     check_size,
-    quoted,
+    encoded,
+    given,
     room_beside,
     size_of,
+    stored,
 )
 from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.http.reading import Read
@@ -64,9 +65,8 @@ def cards(request: Request, read: Read, asked: AskedCards) -> Response:
     """Cards by their ids, each once, in the order of the request."""
     wanted = at_most(asked.card_ids, "card_ids")
     found = cards_by_id(ApiViews(read.database, read.project_id), wanted)
-    texts = array(found[card_id] for card_id in wanted if card_id in found)
-    missing = quoted([card_id for card_id in wanted if card_id not in found])
-    return answered(request, f'{{"cards":{texts},"missing_ids":{missing}}}', narrower=FEWER)
+    missing = given([card_id for card_id in wanted if card_id not in found])
+    return encoded(request, FoundCards(cards_of(wanted, found), missing), narrower=FEWER)
 
 
 @routes.get("/cards/{card_id}", responses=answers(ApiCard))
@@ -75,7 +75,12 @@ def card(request: Request, read: Read, card_id: str) -> Response:
     found = ApiViews(read.database, read.project_id).cards([card_id], most=room_beside(0))
     if card_id not in found:
         raise NotFound("card not found")
-    return answered(request, found[card_id], of_one=True)
+    return encoded(request, stored(found[card_id]), of_one=True)
+
+
+def cards_of(card_ids: Iterable[str], found: dict[str, str]) -> list[ApiCard]:
+    """The cards of these ids that were found, of which JSON is given, in the order of the ids."""
+    return [stored(found[card_id]) for card_id in card_ids if card_id in found]
 
 
 def cards_by_id(views: ApiViews, card_ids: list[str]) -> dict[str, str]:

@@ -47,13 +47,13 @@ def answers(kind: Any, *, tagged: bool = True) -> Said:
     return {200: {"description": "The answer.", "content": _json(kind)}, **errors(), **same}
 
 
-def events() -> Said:
+def event_answers() -> Said:
     """What a route says that answers with server-sent events, or an error."""
     content = {"text/event-stream": {"schema": {"type": "string"}}}
     return {200: {"description": "Events, as they happen.", "content": content}, **errors()}
 
 
-def lines(kind: Any) -> Said:
+def line_answers(kind: Any) -> Said:
     """What a route says that answers with a value of this type on each line, or an error."""
     _known.append(kind)
     content = {"application/x-ndjson": _schema(kind)}

@@ -12,34 +12,32 @@ from fastapi.responses import StreamingResponse
 
 from cardbox_cli.errors import CbxError
 from cardbox_cli.model import exact_json
-from cardbox_cli.serve.api import document
+from cardbox_cli.serve.api.document import event_answers
 from cardbox_cli.serve.following import SILENT, Following
 from cardbox_cli.serve.http.errors import Refused
 from cardbox_cli.serve.http.reading import Asker
 from cardbox_cli.serve.http.routing import ReadingRoute
-from cardbox_cli.serve.http.streams import streams_of
+from cardbox_cli.serve.http.streams import StreamAnswer
 from cardbox_cli.store.views.changes import Standing
 
 routes = APIRouter(tags=["events"], route_class=ReadingRoute)
 
 
-@routes.get("/events", response_class=StreamingResponse, responses=document.events())
+@routes.get("/events", response_class=StreamingResponse, responses=event_answers())
 async def events(request: Request, project: str) -> StreamingResponse:
     """What changes in the project, until the asker goes away or may not look any more, or the server ends."""
-    streams_of(request).check()
     asker = Asker(request, project)
     async with _following(request).follow(asker) as follower:
         first = await follower.look()
     news = _stream(asker, first)
-    return StreamingResponse(news, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+    return StreamAnswer(request, news, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
 async def _stream(asker: Asker, seen: Standing) -> AsyncIterator[str]:
     yield "retry: 3000\n\n"
     try:
-        with streams_of(asker.request).place():
-            async for text in _news(asker, seen):
-                yield text
+        async for text in _news(asker, seen):
+            yield text
     except (CbxError, Refused):
         # It has begun, so that nothing else can be said: the asker comes back, and is told why.
         return

@@ -5,13 +5,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlencode
 
+import msgspec
 from fastapi import Query, Request
 from fastapi.responses import Response
 
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.batches import BATCH_STATUSES
 from cardbox_cli.model.execution.turns import INBOX_STATUSES, TURN_STATUSES
-from cardbox_cli.serve.api.answers import answered, array, check_size, size_of
+from cardbox_cli.serve.api.answers import check_size, encoded
 from cardbox_cli.serve.http.addresses import path_of
 from cardbox_cli.serve.listing import following
 
@@ -43,22 +44,19 @@ def paged(
     Raises InvalidInput where they are too long for one answer.
     """
     found: list[Any] = []
-    texts: list[str] = []
+    texts: list[msgspec.Raw] = []
     size = 0
     for each in islice(items, most + 1):
         found.append(each)
         if len(found) <= most:
-            texts.append(_text(each))
-            size += size_of(texts[-1:])
+            text = exact_json.encode(each)
+            texts.append(msgspec.Raw(text))
+            size += len(text)
             check_size(size, _LESS)
-    response = answered(request, array(texts), narrower=_LESS)
+    response = encoded(request, texts, narrower=_LESS)
     behind = following(found, key, time, size=most)
     if behind is not None:
         known = {name: value for name, value in request.query_params.items() if name != "behind"}
         address = f"{path_of(request.scope)}?{urlencode({**known, 'behind': behind})}"
         response.headers["Link"] = f'<{address}>; rel="next"'
     return response
-
-
-def _text(value: Any) -> str:
-    return exact_json.encode(value).decode("utf-8", "surrogatepass")

@@ -11,7 +11,7 @@ from time import monotonic
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cardbox_cli.serve.http.addresses import path_of
+from cardbox_cli.serve.http.addresses import logged_path
 
 # Behind a proxy it is the word of a header. Of IPv6 an address may name its interface, after a %.
 _ADDRESS = re.compile(r"[\w.:%-]{1,64}", re.ASCII)
@@ -51,5 +51,5 @@ def _line(scope: Scope, status: int | str, size: int, took: float) -> str:
     client = client if _ADDRESS.fullmatch(client) else "-"
     at = datetime.now(UTC).strftime("%d/%b/%Y:%H:%M:%S %z")
     method = scope["method"] if scope["method"] in _METHODS else "-"
-    asked = f"{method} {path_of(scope)} HTTP/{scope.get('http_version', '1.1')}"
+    asked = f"{method} {logged_path(scope)} HTTP/{scope.get('http_version', '1.1')}"
     return f'{client} - - [{at}] "{asked}" {status} {size} {took:.3f}'

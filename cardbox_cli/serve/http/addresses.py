@@ -13,6 +13,8 @@ from urllib.parse import unquote
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _STANDS_IN = "\udc2f"
+# Characters of a path in a log.
+_MAX_LOGGED = 1000
 _QUOTED = re.compile(b"%2f", re.IGNORECASE)
 
 
@@ -42,6 +44,12 @@ def path_of(scope: Scope) -> str:
     """The path of an address as it was asked for, quoted: nothing in it acts on a terminal or ends a line."""
     raw: bytes = scope.get("raw_path") or b""
     return "".join(chr(byte) if 0x20 < byte < 0x7F and byte != 0x22 else f"%{byte:02X}" for byte in raw)
+
+
+def logged_path(scope: Scope) -> str:
+    """The same for a line of a log, in which a path of any length has a bound."""
+    path = path_of(scope)
+    return path if len(path) <= _MAX_LOGGED else f"{path[:_MAX_LOGGED]}…"
 
 
 def address_of(scope: Scope) -> str:

@@ -5,8 +5,7 @@ server fails.
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cardbox_cli.serve.http.errors import answer, headers_for, logged, told
-from cardbox_cli.serve.http.streams import BrokenOff
+from cardbox_cli.serve.http.errors import BrokenOff, answer, headers_for, logged, told
 
 MOST = 1 << 20
 """Bytes of a request's body."""

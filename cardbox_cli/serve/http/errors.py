@@ -1,8 +1,10 @@
 """What goes wrong, as it is told over HTTP: `{"detail": {"error_code", "error_message"}}`, never a stack."""
 
 import logging
+import time
 from collections.abc import Mapping
 from http import HTTPStatus
+from threading import Lock
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -13,8 +15,8 @@ from starlette.types import Scope
 
 from cardbox_cli import errors
 from cardbox_cli.errors import CbxError
-from cardbox_cli.serve.http.addresses import path_of
-from cardbox_cli.serve.http.outages import Outages
+from cardbox_cli.model.text.escaping import one_line
+from cardbox_cli.serve.http.addresses import logged_path
 from cardbox_cli.store.connection.driver_errors import is_cancelled
 
 _LOG = logging.getLogger("cbx.serve")
@@ -40,6 +42,9 @@ _OUTAGES: tuple[tuple[type[CbxError], str], ...] = (
     (errors.ServiceUnavailable, "a service cannot be reached"),
 )
 _TOO_LONG = "reading this takes longer than a statement may"
+# Seconds without a cause of an outage, after which it is logged again; characters of a line of the log.
+_QUIET_SECONDS = 60.0
+_MAX_LINE = 1000
 # Seconds.
 _LATER = {"Retry-After": "10"}
 _CODES = {400: "bad_request", 401: "auth_required", 403: "auth_failed", 422: "invalid_request"}
@@ -53,6 +58,29 @@ class Refused(Exception):
         self.status = status
         self.message = message
         self.headers = headers
+
+
+class BrokenOff(Exception):
+    """An answer that has begun and cannot go on, which was logged. The client sees no end of it."""
+
+
+class OutageLog:
+    """Logs what keeps the server from reading: each cause once. May be used by many threads at once."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._seen: dict[str, float] = {}
+
+    def log(self, exc: CbxError) -> None:
+        """Log a cause that was not met in the last minute, and its hint."""
+        text = one_line(f"{exc.message}: {exc.hint}" if exc.hint else exc.message, _MAX_LINE)
+        now = time.monotonic()
+        with self._lock:
+            self._seen = {cause: at for cause, at in self._seen.items() if now - at < _QUIET_SECONDS}
+            is_new = text not in self._seen
+            self._seen[text] = now
+        if is_new:
+            _LOG.error("%s (said once, until it was well for a minute)", text)
 
 
 def answer(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -83,10 +111,10 @@ def logged(scope: Scope, exc: Exception) -> None:
     """Log a failure that whoever runs the server must know of: what nobody expected each time, what keeps the
     database from answering once."""
     if isinstance(exc, CbxError) and _is_outage(exc):
-        outages: Outages = scope["app"].state.outages
+        outages: OutageLog = scope["app"].state.outages
         outages.log(exc)
     elif told(exc)[0] == 500:
-        _LOG.error("%s %s failed", scope["method"], path_of(scope), exc_info=exc)
+        _LOG.error("%s %s failed", scope["method"], logged_path(scope), exc_info=exc)
 
 
 def _is_outage(exc: Exception) -> bool:

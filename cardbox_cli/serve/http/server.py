@@ -8,8 +8,14 @@ import uvicorn
 from fastapi import FastAPI
 
 from cardbox_cli.errors import UsageError
-from cardbox_cli.serve.http.connections import MOST, PATIENCE, Connection
 from cardbox_cli.serve.options import ServeOptions
+
+MAX_CONNECTIONS = 512
+"""Connections, and requests, at one time. uvicorn answers a request beyond them with 503, before the app."""
+MAX_HEAD = 1 << 16
+"""Bytes of a request besides its body: the address, headers, trailers."""
+KEEP_ALIVE_SECONDS = 30
+"""Seconds from the end of an answer to the next request on its connection."""
 
 # What it says of an answer that was broken off: why that was, has been logged.
 _BROKEN_OFF = "ASGI callable returned without completing response."
@@ -69,7 +75,9 @@ class _Server(uvicorn.Server):
 def _configured(app: FastAPI, options: ServeOptions) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=Connection,
+        # Unlike httptools it bounds heads.
+        http="h11",
+        h11_max_incomplete_event_size=MAX_HEAD,
         ws="none",
         # Its warnings are about what is asked, a line for each request: whoever asks would fill the log.
         log_level="error",
@@ -78,6 +86,6 @@ def _configured(app: FastAPI, options: ServeOptions) -> uvicorn.Config:
         date_header=True,
         proxy_headers=options.behind_tls,
         timeout_graceful_shutdown=_GRACE,
-        timeout_keep_alive=int(PATIENCE),
-        limit_concurrency=MOST,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        limit_concurrency=MAX_CONNECTIONS,
     )

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.model.boxes import Slot
-from cardbox_cli.model.cards import CardDraft, decode_card, stored_draft
+from cardbox_cli.model.cards import CardDraft, check_draft, decode_card
 from cardbox_cli.model.execution.lifecycle import HEAD_MOVES, INBOX_MOVES
 from cardbox_cli.model.execution.turns import Fence, Head
 from cardbox_cli.store.connection.database import jsonb
@@ -169,7 +169,9 @@ def _entered(entering: Entering) -> dict[str, Any]:
 
 
 def card_columns(drafts: Sequence[CardDraft]) -> Any:
-    """New cards as a parameter, each the object of its columns."""
+    """New cards as a parameter, each the object of its columns. Raises InvalidCard."""
+    for draft in drafts:
+        check_draft(draft)
     return jsonb(
         [
             {
@@ -180,6 +182,6 @@ def card_columns(drafts: Sequence[CardDraft]) -> Any:
                 "ttl_seconds": draft.ttl_seconds,
                 "metadata": draft.metadata,
             }
-            for draft in map(stored_draft, drafts)
+            for draft in drafts
         ]
     )
