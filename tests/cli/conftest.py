@@ -20,7 +20,7 @@ from cardbox_cli.cli.main import main
 from cardbox_cli.store.connection.target import Target
 from tests.conftest import PROJECT, Cbx, Result
 
-PATIENCE = 60
+PATIENCE = 120
 
 Offered = Callable[..., dict[str, str]]
 
@@ -76,8 +76,8 @@ def box_of(cbx: Cbx) -> Callable[..., str]:
 @pytest.fixture
 def offered(cbx: Cbx, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Offered:
     """What is offered at the end of a line, in this process: value and description, files as ''."""
-    # A loaded machine may take its time; that it may not `test_completion.py` tests in processes.
-    monkeypatch.setattr(candidates, "SECONDS", 20)
+    # A busy machine may take its time, and what takes too long ends this process. `test_completion.py` tests that.
+    monkeypatch.setattr(candidates, "SECONDS", 600)
 
     def ask(line: str, shell: str = "zsh") -> dict[str, str]:
         monkeypatch.setenv(candidates.LINE, line)

@@ -237,7 +237,7 @@ class TestADatabaseThatIsNotThere:
     def test_nobody_listens(self, shell: Shell) -> None:
         result, waited = self.ask(shell, CBX_DATABASE_URL=NOWHERE)
         assert (result.out, result.err) == ("", "")
-        assert waited < 5
+        assert waited < 60
 
     def test_nobody_answers(self, shell: Shell) -> None:
         with socket.socket() as silent:
@@ -246,7 +246,7 @@ class TestADatabaseThatIsNotThere:
             url = f"host=127.0.0.1 port={silent.getsockname()[1]} sslmode=disable"
             result, waited = self.ask(shell, CBX_DATABASE_URL=url)
         assert (result.out, result.err) == ("", "")
-        assert waited < 5
+        assert waited < 60
 
     def test_the_embedded_server_is_neither_made_nor_started(self, shell: Shell, tmp_path: Path) -> None:
         home = tmp_path / "home"
@@ -259,7 +259,7 @@ class TestADatabaseThatIsNotThere:
             database.connection.execute("LOCK card_boxes")
             result, waited = self.ask(shell)
         assert (result.out, result.err) == ("", "")
-        assert waited < 5
+        assert waited < 60
 
     def test_a_malformed_address(self, shell: Shell) -> None:
         assert self.ask(shell, CBX_DATABASE_URL="postgresql://[")[0].err == ""
@@ -283,7 +283,7 @@ class TestTheScripts:
 
     def until(self, typist: Typist, keys: str, wanted: str) -> re.Match[str]:
         """Type until it is seen: a loaded machine may be too slow for the first completions."""
-        for _ in range(8):
+        for _ in range(40):
             typist.type(keys)
             found = typist.glimpse(wanted, 5)
             if found:

@@ -6,7 +6,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import Shell, succeed
 from tests.cli.typist import Typist
 from tests.conftest import Cbx
+from tests.crash.processes import until
 
 ADD = "card add --type task.instruction -o id --text"
 
@@ -231,7 +231,7 @@ class Lines:
         return [pid for (pid,) in rows]
 
     def end(self) -> tuple[int, str]:
-        _, err = self._process.communicate(timeout=60)
+        _, err = self._process.communicate(timeout=120)
         return self._process.returncode, err.decode()
 
 
@@ -272,11 +272,10 @@ class TestTheConnection:
         assert (code, re.findall(r":(\d+): exit code (\d+)", err)) == (7, [("2", "7")])
 
     def wait_for_a_lock(self, database: Database) -> None:
-        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
-        deadline = time.monotonic() + 30
-        while database.connection.execute(waiting).fetchone() == (0,):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        waiting = (
+            "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        until(lambda: database.connection.execute(waiting).fetchall())
 
     def test_tables_made_meanwhile_are_seen(self, shell: Shell, database: Database) -> None:
         database.connection.execute("DROP SCHEMA cbx CASCADE; DROP SCHEMA resource CASCADE")

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 # What terminals are told besides text: colours, cursor moves, titles.
 _CONTROL = re.compile(
     r"\x1b\[[0-9;:?<>=]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|\x1b[=>78]|[\x07\r]"

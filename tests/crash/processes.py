@@ -26,7 +26,7 @@ from cardbox_cli.cli.root import COMMANDS
 if TYPE_CHECKING:
     from tests.conftest import Result
 
-PATIENCE = 60
+PATIENCE = 120
 
 _FORKS = multiprocessing.get_context("forkserver")
 # What is loaded when it is needed costs each fork its loading: so that it is loaded before.
@@ -163,11 +163,12 @@ def _be_cbx_on(
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait closely until `condition` holds."""
-    deadline = time.monotonic() + PATIENCE
+    """Wait until `condition` holds. Looks closely at first, and ever less often."""
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.001)
+        waited = time.monotonic() - began
+        assert waited < PATIENCE, "waited too long"
+        time.sleep(min(0.05, 0.001 + waited / 20))
 
 
 def _main(arguments: Sequence[str]) -> Callable[[Sequence[str]], int]:

@@ -107,7 +107,7 @@ def waiting(world: World, connection: psycopg.Connection[Any], statement: str) -
         until(lambda: world.sql(asked, pid=pid) == [(1,)])
         yield
     finally:
-        connection.cancel_safe(timeout=5)
+        connection.cancel_safe(timeout=120)
         thread.join()
 
 

@@ -1,6 +1,5 @@
 """Provisioning: what rows it leaves, what it refuses, two at a time, and what other programs wrote before."""
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -18,6 +17,7 @@ from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.roster import RosterStore
 from tests.conftest import PROJECT
+from tests.crash.processes import until
 
 Row = tuple[Any, ...]
 Second = Callable[..., Future[Provisioned]]
@@ -280,11 +280,10 @@ class TestTwoAtATime:
 def wait_for_a_waiter(target: Target) -> None:
     """Until some connection of the database waits for a lock."""
     with psycopg.connect(target.conninfo or "", autocommit=True, prepare_threshold=None) as connection:
-        deadline = time.monotonic() + 30
-        while not connection.execute(
+        waiting = (
             "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        ).fetchall():
-            assert time.monotonic() < deadline, "nobody waits"
+        )
+        until(lambda: connection.execute(waiting).fetchall())
 
 
 class TestTheRowsOfAnotherProgram:

@@ -227,7 +227,8 @@ class TestCompress:
     ) -> None:
         old = box(ASKED, SAID, AGAIN)
         before = row_counts()
-        words = ("box", "compress", old, "--summary-cmd", command, "--keep", "1", "--timeout", "0.2")
+        timeout = "0.2" if command == "sleep 60" else "60"
+        words = ("box", "compress", old, "--summary-cmd", command, "--keep", "1", "--timeout", timeout)
         answer = cbx(*words)
         assert (answer.code, why in answer.err, "sk-ant" in answer.err) == (7, True, False), answer
         assert row_counts() == before

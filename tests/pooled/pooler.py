@@ -9,9 +9,9 @@ import psycopg
 
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
+from tests.crash.processes import until
 from tests.databases import Databases
 from tests.packages import program
-from tests.store.embedded.helpers import until
 
 EXCLUSIONS: dict[str, str] = tomllib.loads(
     Path(__file__).with_name("exclusions.toml").read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ import msgspec
 
 _FOLDER = Path(__file__).parents[1] / "sql"
 _PART = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
-# What a query says of itself to who reads it there, rather than here, stays.
+# The reason of a query across projects stays, for readers of the server's log.
 _COMMENT = re.compile(r"--(?! across-projects: ).*\n")
 _INDENTATION = re.compile(r"\s*\n\s*")
 _BREAK = re.compile(r"(?<=[(,])\n|\n(?=\))")
@@ -34,7 +34,7 @@ _PAIR = re.compile(r"^\s*'(\w+)', ", re.MULTILINE)
 
 
 class Sent(NamedTuple):
-    """A query as a server is sent it: `$1` is the first of these parameters."""
+    """A query as the server gets it: `$1` is the first of these parameters."""
 
     text: LiteralString
     parameters: tuple[str, ...]
@@ -51,7 +51,7 @@ def _parts() -> dict[str, dict[str, str]]:
 
 
 def _part(kind: str, name: str) -> str:
-    """Return a part with the pairs of the structs that it names."""
+    """Return the text of a part, with the fields of structs expanded."""
     text = _parts()[kind][name]
     return _FIELDS.sub(lambda found: _pairs(found[1], found[2], without=_PAIR.findall(text)), text)
 
@@ -97,7 +97,7 @@ def _home(struct: str) -> ModuleType:
 
 @cache
 def query(name: str) -> LiteralString:
-    """The text of the query `name`, its fragments taken in. It is ours alone: no value is ever part of it."""
+    """Return the text of the query `name`, with its fragments. No value is ever part of it."""
     text = _part("name", name)
     while _INCLUDE.search(text):
         text = _INCLUDE.sub(_included, text)
@@ -107,17 +107,17 @@ def query(name: str) -> LiteralString:
 
 @cache
 def clocks(name: str) -> frozenset[str]:
-    """Which times of `clock.sql` the query `name` takes."""
+    """Return which of the times of `sessions.sql` the query `name` takes."""
     text = query(name)
     return frozenset(clock for clock in ("now", "moment", "later") if f"%({clock})s" in text)
 
 
 @cache
 def query_by_server(name: str, times: frozenset[str]) -> LiteralString:
-    """The query `name` for one server, which spells these times itself instead of being told them.
+    """Return the query `name` for a single server, which computes these times itself.
 
-    A time that is a parameter costs a look at the clock first; one that is an expression cannot be sent to
-    shards, whose nodes have clocks of their own.
+    A time that is a parameter costs a query of the clock first. A time that is an expression cannot be sent
+    to shards, because their nodes have clocks of their own.
     """
     text = query(name)
     for time in times:
@@ -129,7 +129,7 @@ def query_by_server(name: str, times: frozenset[str]) -> LiteralString:
 
 @cache
 def sent(name: str, times: frozenset[str] = frozenset()) -> Sent:
-    """The query `name`, its parameters numbered. The server spells these times itself."""
+    """Return the query `name` with numbered parameters. The server computes these times itself."""
     text = query_by_server(name, times)
     found = dict.fromkeys(match[1] for match in _PARAMETER.finditer(text) if match[1])
     numbers = {parameter: f"${number}" for number, parameter in enumerate(found, 1)}

@@ -2,7 +2,7 @@
 json_build_object({fields:ApiToken t})::text
 
 -- name: insert_api_token
--- Writes the token unless its id is taken; answers it if it was written.
+-- Writes the token unless its id is taken. Returns it if it was written.
 WITH t AS (
     INSERT INTO cbx.api_tokens
         (project_id, token_id, label, token_sha256, created_by, created_at, expires_at)
@@ -25,7 +25,7 @@ SELECT t.token_id, t.token_sha256, t.expires_at FROM cbx.api_tokens AS t
 WHERE t.project_id = %(project_id)s AND t.revoked_at IS NULL
 
 -- name: revoke_api_token
--- Revokes a token, once; answers it.
+-- Revokes a token once. Returns it.
 WITH t AS (
     UPDATE cbx.api_tokens AS o SET revoked_at = coalesce(o.revoked_at, %(now)s)
     WHERE o.project_id = %(project_id)s AND o.token_id = %(token_id)s

@@ -4,7 +4,7 @@ json_build_object({fields:AuditEntry a},
 )::text
 
 -- name: write_audit
--- What was done, to a turn or to something else.
+-- Records an action on a turn or on something else.
 INSERT INTO cbx.audit AS a
     (project_id, audit_id, agent_id, agent_turn_id, action, actor, reason, epoch_before, epoch_after, detail,
      created_at)
@@ -12,7 +12,7 @@ VALUES (%(project_id)s, %(audit_id)s, %(agent_id)s, %(agent_turn_id)s, %(action)
     %(epoch_before)s, %(epoch_after)s, %(detail)s, {moment})
 
 -- name: audit_of_turn
--- What was done to a turn, in order.
+-- The actions on a turn, in order.
 SELECT {audit_json}
 FROM cbx.audit AS a
 WHERE a.project_id = %(project_id)s AND a.agent_turn_id = %(agent_turn_id)s
@@ -29,10 +29,10 @@ ORDER BY a.created_at, a.audit_id
          OR (a.created_at, a.audit_id) < (%(after_time)s::timestamptz, %(after_id)s::text))
 
 -- name: list_audit
--- A page of what was done in the project, newest first, after the place (created_at, audit_id) if one is given.
+-- A page of the project's actions, newest first, after the place (created_at, audit_id) if one is given.
 SELECT {audit_json} FROM cbx.audit AS a WHERE {audit_matches}
 ORDER BY a.created_at DESC, a.audit_id DESC LIMIT %(limit)s
 
 -- name: count_further_audit
--- How many rows there are after a place, up to a limit.
+-- The number of rows after a place, up to a limit.
 SELECT count(*) FROM (SELECT a.audit_id FROM cbx.audit AS a WHERE {audit_matches} LIMIT %(limit)s) AS further

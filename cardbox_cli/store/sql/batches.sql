@@ -5,12 +5,13 @@ json_build_object({fields:Batch b})::text
 json_build_object({fields:BatchTask k})::text
 
 -- name: batches_are_writable
--- Whether this role may read and write batches.
+-- Returns whether this role may read and write batches.
 SELECT bool_and(has_table_privilege(t.name, r.needed))
-FROM unnest(ARRAY['cbx.batches', 'cbx.batch_tasks']) AS t (name), unnest(ARRAY['SELECT', 'INSERT', 'UPDATE']) AS r (needed)
+FROM unnest(ARRAY['cbx.batches', 'cbx.batch_tasks']) AS t (name),
+    unnest(ARRAY['SELECT', 'INSERT', 'UPDATE']) AS r (needed)
 
 -- name: projects_with_open_batches
--- The projects where a batch runs, or something is left to do of one that has ended.
+-- The projects with a running batch, or with one that has ended and still needs a report or a stop.
 -- across-projects: it looks for projects
 SELECT b.project_id FROM cbx.batches AS b WHERE b.status = 'running' OR b.report_due
 UNION
@@ -47,14 +48,14 @@ FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.batch_id = %(batch_id)s
 
 -- name: lock_batch
--- The batch of this id, held until the end of the transaction: the last lock before that of its parent's call.
+-- The batch of this id, locked. Only the lock of its parent's call comes after this one.
 SELECT {batch_json}
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.batch_id = %(batch_id)s
 FOR UPDATE
 
 -- name: lock_batch_of_child
--- The batch of a turn whose end is news to it, held until the end of the transaction; for most turns no row.
+-- The batch that does not know yet of the end of this turn, locked. Most turns have none.
 SELECT {batch_json}
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.batch_id = (
@@ -71,15 +72,15 @@ WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s
 ORDER BY k.task_index
 
 -- name: count_batch_tasks
--- How many tasks of a batch are in each state.
+-- The number of tasks of a batch in each state.
 SELECT k.status, count(*)
 FROM cbx.batch_tasks AS k
 WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s
 GROUP BY k.status
 
 -- name: lock_batch_task
--- Locks the head of a task's agent, if it has one and no other transaction holds it: the time, whether the head is
--- ours, and when the task is to be dispatched, null where it is not pending, or its batch not running.
+-- Locks the head of a task's agent, unless the agent has none or another transaction holds it. Returns the time,
+-- whether the caller may go on, and when the task is due: null if it is not pending, or its batch is not running.
 WITH head AS MATERIALIZED (
     SELECT h.agent_id
     FROM state.agent_state_head AS h
@@ -97,7 +98,7 @@ SELECT {moment},
          AND k.status = 'pending' AND b.status = 'running')
 
 -- name: due_batch_tasks
--- Tasks of running batches, of this one (null: of any), whose dispatch is due.
+-- The tasks of running batches, or of this one, whose dispatch is due.
 SELECT {batch_task_json}
 FROM cbx.batch_tasks AS k
 JOIN cbx.batches AS b ON b.project_id = k.project_id AND b.batch_id = k.batch_id
@@ -108,7 +109,7 @@ ORDER BY k.next_try_at, k.batch_id, k.task_index
 LIMIT %(limit)s
 
 -- name: dispatch_batch_task
--- A task's turn was asked for; no row where it was not pending any more.
+-- Records that a task's turn was requested; no row if the task is no longer pending.
 UPDATE cbx.batch_tasks AS k
 SET status = 'dispatched', agent_turn_id = %(agent_turn_id)s, output_box_id = %(output_box_id)s,
     context_box_id = %(context_box_id)s, dispatched_at = %(now)s
@@ -117,21 +118,21 @@ WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.task_ind
 RETURNING k.task_index
 
 -- name: put_off_batch_task
--- A task's dispatch was refused, and is tried again later.
+-- Records that a task's dispatch was refused, and when to try again.
 UPDATE cbx.batch_tasks AS k
 SET attempts = k.attempts + 1, next_try_at = %(next_try_at)s, error_code = %(error_code)s, error = %(error)s
 WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.task_index = %(task_index)s
     AND k.status = 'pending'
 
 -- name: fail_batch_task
--- A task's dispatch was refused for good, while its batch is held.
+-- Ends a task whose dispatch was refused permanently. The caller holds its batch.
 UPDATE cbx.batch_tasks AS k
 SET status = 'failed', attempts = k.attempts + 1, error_code = %(error_code)s, error = %(error)s, ended_at = %(now)s
 WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.task_index = %(task_index)s
     AND k.status = 'pending'
 
 -- name: end_batch_task
--- The end of a child, once, while its batch is held; it need not be stopped any more.
+-- Records the end of a child once, and that nobody must stop it. The caller holds its batch.
 UPDATE cbx.batch_tasks AS k
 SET stop_due = false,
     status = CASE WHEN k.status = 'dispatched' THEN %(status)s ELSE k.status END,
@@ -143,8 +144,8 @@ WHERE k.project_id = %(project_id)s AND k.agent_turn_id = %(agent_turn_id)s
     AND (k.status = 'dispatched' OR k.stop_due)
 
 -- name: end_batch
--- The end of a batch, once: no row where it has ended already. Its open tasks are canceled for `open_code`; the turns
--- of those that run are to be stopped.
+-- Ends a batch once; no row if it has ended already. Cancels its open tasks for `open_code`, and marks the running
+-- turns of these for a stop.
 WITH ended AS (
     UPDATE cbx.batches AS b
     SET status = %(status)s, error_code = %(error_code)s, error = %(error)s, ended_at = %(now)s,
@@ -170,7 +171,7 @@ ORDER BY b.deadline_at, b.batch_id
 LIMIT %(limit)s
 
 -- name: deserted_batches
--- The running batches whose parent's turn has ended: of this turn (null: of any).
+-- The running batches, or those of this turn, whose parent's turn has ended.
 SELECT {batch_json}
 FROM cbx.batches AS b
 JOIN cbx.turns AS t ON t.project_id = b.project_id AND t.agent_turn_id = b.parent_turn_id
@@ -180,7 +181,7 @@ ORDER BY b.deadline_at, b.batch_id
 LIMIT %(limit)s
 
 -- name: settled_batches
--- The running batches, or this one, none of whose tasks is open: their end was not noticed.
+-- The running batches, or this one, without an open task: nobody noticed their end.
 SELECT b.batch_id
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.status = 'running'
@@ -192,7 +193,7 @@ ORDER BY b.batch_id
 LIMIT %(limit)s
 
 -- name: silent_children
--- Children, of this batch (null: of any), whose turn may have ended without telling their batch: its end is kept, or
+-- The children, or those of this batch, whose turn may have ended without a notice to their batch: its end is recorded, or
 -- neither its agent nor an open row is at it.
 SELECT {batch_task_json}
 FROM cbx.batch_tasks AS k
@@ -209,7 +210,7 @@ ORDER BY k.batch_id, k.task_index
 LIMIT %(limit)s
 
 -- name: children_to_stop
--- Children, of this batch (null: of any), whose batch has ended before them.
+-- The children, or those of this batch, whose batch has ended before them.
 SELECT {batch_task_json}
 FROM cbx.batch_tasks AS k
 WHERE k.project_id = %(project_id)s AND k.stop_due
@@ -218,7 +219,7 @@ ORDER BY k.batch_id, k.task_index
 LIMIT %(limit)s
 
 -- name: batches_to_report
--- The batches whose end their parent's call was not told of: those of this turn (null: of any).
+-- The batches, or those of this turn, whose end is not reported to their parent's call yet.
 SELECT {batch_json}
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.report_due
@@ -227,7 +228,7 @@ ORDER BY b.batch_id
 LIMIT %(limit)s
 
 -- name: hold_batches_of_turn
--- The batches that a turn asked for, held until the end of the transaction.
+-- The batches that a turn requested, locked.
 SELECT {batch_json}
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.parent_turn_id = %(agent_turn_id)s
@@ -235,18 +236,18 @@ ORDER BY b.batch_id
 FOR UPDATE
 
 -- name: note_batch_reported
--- Nobody need tell the parent's call of the end of a batch any more.
+-- Records that the parent's call needs no report of the end of a batch any more.
 UPDATE cbx.batches AS b SET report_due = false
 WHERE b.project_id = %(project_id)s AND b.batch_id = %(batch_id)s
 
 -- name: point_batch
--- The box of what the children of a batch delivered, unless it has one; the one that it has.
+-- Sets the box of the children's deliverables, unless the batch has one. Returns the batch's box.
 UPDATE cbx.batches AS b SET join_box_id = coalesce(b.join_box_id, %(join_box_id)s::uuid)
 WHERE b.project_id = %(project_id)s AND b.batch_id = %(batch_id)s
 RETURNING b.join_box_id::text
 
 -- name: extend_suspended
--- A suspended turn waits no shorter than until then.
+-- Lets a suspended turn wait at least until this deadline.
 UPDATE state.agent_state_head AS h
 SET resume_deadline = greatest(h.resume_deadline, %(deadline)s::timestamptz)
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND h.active_agent_turn_id = %(agent_turn_id)s
@@ -262,16 +263,16 @@ WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND h.active_a
          OR (b.created_at, b.batch_id) < (%(after_time)s::timestamptz, %(after_id)s::text))
 
 -- name: list_batches
--- A page of the batches of the project, newest first, after the place (created_at, batch_id) if one is given.
+-- A page of the project's batches, newest first, after the place (created_at, batch_id) if one is given.
 SELECT {batch_json} FROM cbx.batches AS b WHERE {batch_matches}
 ORDER BY b.created_at DESC, b.batch_id DESC LIMIT %(limit)s
 
 -- name: count_further_batches
--- How many rows there are after a place, up to a limit.
+-- The number of rows after a place, up to a limit.
 SELECT count(*) FROM (SELECT b.batch_id FROM cbx.batches AS b WHERE {batch_matches} LIMIT %(limit)s) AS further
 
 -- name: running_batches_in_short
--- How the batches stand that run, and the newest others.
+-- The state of the running batches and of the newest others.
 SELECT json_build_object(
     'batch_id', b.batch_id,
     'status', b.status,
@@ -285,14 +286,14 @@ WHERE b.project_id = %(project_id)s AND (b.status = 'running' OR b.batch_id IN (
     ORDER BY n.created_at DESC, n.batch_id DESC LIMIT 20))
 
 -- name: count_tasks_of_batches
--- How many tasks of each of these batches are in each state.
+-- The number of tasks of each of these batches in each state.
 SELECT k.batch_id, k.status, count(*)
 FROM cbx.batch_tasks AS k
 WHERE k.project_id = %(project_id)s AND k.batch_id = ANY(%(batch_ids)s)
 GROUP BY k.batch_id, k.status
 
 -- name: find_batch_ids
--- The batches that a piece of an id may stand for: a beginning, an end, or the beginning of what is shown.
+-- The batches that an abbreviated id may mean, by its beginning, its end, or the beginning of its last 8 characters.
 SELECT b.batch_id FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s
     AND (b.batch_id LIKE %(beginning)s OR b.batch_id LIKE 'batch\_' || %(beginning)s
@@ -301,13 +302,13 @@ ORDER BY b.batch_id
 LIMIT 6
 
 -- name: children_of_batches
--- The turns of the tasks of these turns' batches, with the batch and the place of each.
+-- The batch and the place of each of these turns that is a child of a batch.
 SELECT k.agent_turn_id, k.batch_id, k.task_index
 FROM cbx.batch_tasks AS k
 WHERE k.project_id = %(project_id)s AND k.agent_turn_id = ANY(%(turn_ids)s)
 
 -- name: batch_progress
--- How far the children of a batch are: where the turn of each stands, and how many steps it has begun.
+-- The state of the turn of each child of a batch, and the number of steps that it has begun.
 SELECT k.task_index, CASE WHEN h.active_agent_turn_id = k.agent_turn_id THEN h.status ELSE i.status END, s.steps
 FROM cbx.batch_tasks AS k
 LEFT JOIN state.agent_state_head AS h ON h.project_id = k.project_id AND h.agent_id = k.agent_id

@@ -6,8 +6,8 @@ CASE WHEN jsonb_typeof(b.card_ids) = 'array' THEN b.card_ids ELSE '[]' END
 ('^' || repeat('[0-9a-f]', 8) || repeat('-' || repeat('[0-9a-f]', 4), 3) || '-' || repeat('[0-9a-f]', 12) || '$')
 
 -- fragment: card_of_slot
--- The card of a place of a box. OFFSET has each looked up: the planner takes the places of any box for a hundred, and
--- would read all cards of the project before it looks up so many.
+-- The card of a place of a box. OFFSET forces one lookup per place: the planner assumes a hundred places for any box,
+-- and would read all cards of the project instead.
 LATERAL (
     SELECT c.* FROM public.cards AS c WHERE c.tenant_id = %(project_id)s AND c.card_id = slot.card_id OFFSET 0
 ) AS c
@@ -23,7 +23,7 @@ json_build_object(
 )::text
 
 -- name: insert_box
--- Writes the box unless its id is taken; answers when. Its ids are the caller's: they need not come back.
+-- Writes the box unless its id is taken. Returns the time, but not the ids, which the caller has.
 INSERT INTO public.card_boxes AS b (tenant_id, box_id, card_ids, parent_ids, updated_at)
 VALUES (%(project_id)s, %(box_id)s, %(card_ids)s, %(parent_ids)s, {moment})
 ON CONFLICT DO NOTHING
@@ -36,25 +36,25 @@ FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
 
 -- name: api_boxes
--- The boxes of these ids, in no order: the id, and the list of ids as JSON.
+-- The boxes of these ids, in no order: the id, and the list of card ids as JSON.
 SELECT b.box_id::text, {ids}::text
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
 
 -- name: existing_boxes
--- Those of the given ids that are boxes of the project.
+-- The given ids that are boxes of the project.
 SELECT b.box_id::text
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
 
 -- name: box_id_lists
--- The id lists alone of these boxes, in no order: what packing reads.
+-- Only the id lists of these boxes, in no order: packing reads nothing else.
 SELECT b.box_id::text, ({ids})::text
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
 
 -- name: slice_of_box
--- The ids of a box in order, from a place to before another.
+-- The ids of a box in order, from `start` to before `end`.
 SELECT coalesce(b.card_ids ->> at.place, 'null')
 FROM public.card_boxes AS b
 CROSS JOIN LATERAL generate_series(%(start)s::integer, least(%(end)s::integer, jsonb_array_length({ids})) - 1)
@@ -63,14 +63,14 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 ORDER BY at.place
 
 -- name: lock_box
--- The box, locked until the end of the transaction.
+-- The box, locked.
 SELECT {box_json}
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 FOR UPDATE
 
 -- name: share_box
--- Whether the box exists; nobody changes it until the end of the transaction.
+-- Returns whether the box exists. No other transaction can change it until this one ends.
 SELECT true FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s FOR SHARE
 
 -- fragment: box_is_in_range
@@ -88,14 +88,14 @@ ORDER BY b.updated_at DESC, b.box_id DESC
 LIMIT %(limit)s
 
 -- name: count_further_boxes
--- How many boxes there are after a place, up to a limit.
+-- The number of boxes after a place, up to a limit.
 SELECT count(*)
 FROM (SELECT 1 FROM public.card_boxes AS b
       WHERE b.tenant_id = %(project_id)s AND {box_is_in_range}
       LIMIT %(limit)s) AS further
 
 -- name: recent_boxes
--- The project's boxes, the last changed first, without what is in them.
+-- The ids of the project's boxes, the last changed first.
 SELECT b.box_id::text, b.updated_at
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s
@@ -103,8 +103,8 @@ ORDER BY b.updated_at DESC, b.box_id DESC
 LIMIT %(limit)s
 
 -- name: append_to_box
--- Appends ids, if dangling ones are allowed or all are cards; concurrent appends wait for the row and come one
--- after the other. Answers the new length.
+-- Appends ids, if dangling ones are allowed or all are cards. Concurrent appends wait for the row, one after the other.
+-- Returns the new length.
 UPDATE public.card_boxes AS b
 SET card_ids = ({ids}) || %(card_ids)s, updated_at = {moment}
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
@@ -116,7 +116,7 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 RETURNING jsonb_array_length(b.card_ids)
 
 -- name: put_into_box
--- Appends ids to a box unless it holds them: whether the box is there.
+-- Appends ids to a box unless it holds them. Returns whether the box exists.
 WITH put AS (
     UPDATE public.card_boxes AS b
     SET card_ids = ({ids}) || %(card_ids)s::jsonb, updated_at = {moment}
@@ -126,7 +126,7 @@ SELECT EXISTS (
     SELECT FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s::uuid)
 
 -- name: replace_box
--- Sets the id list.
+-- Replaces the id list.
 WITH b AS (
     UPDATE public.card_boxes AS b
     SET card_ids = %(card_ids)s, updated_at = {moment}
@@ -136,7 +136,7 @@ WITH b AS (
 SELECT {box_json} FROM b
 
 -- name: delete_box
--- Removes the row; the cards stay.
+-- Deletes the box. Its cards stay.
 DELETE FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 RETURNING b.box_id
@@ -149,8 +149,8 @@ CASE WHEN c.card_id IS NULL THEN 'dangling'
      ELSE 'present' END
 
 -- fragment: places
--- The ids of a box in order, those from position `first` to `last` if these are given, each with its place from
--- 1, and the rows of the cards. Ids are sorted, and not the cards, which are long: they are met in this order.
+-- The ids of a box in order, or only those from position `first` to `last`, each with its place from 1 and the row of
+-- its card. The subquery sorts ids instead of cards, which are long.
 FROM (
     SELECT slot.card_id, slot.place
     FROM public.card_boxes AS b
@@ -165,15 +165,15 @@ FROM (
 LEFT JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = slot.card_id
 
 -- name: slots_of_box
--- The places of a box in order, those from position `first` to `last` if these are given: the id, what became
--- of its card, and the card.
+-- The places of a box in order, or only those from position `first` to `last`: the id, the state of its card, and the
+-- card.
 SELECT (coalesce(%(first)s::integer, 0) + slot.place - 1)::integer, coalesce(slot.card_id, 'null'), {card_state},
     CASE WHEN c.card_id IS NOT NULL THEN {card_json} END
 {places}
 ORDER BY slot.place
 
 -- name: box_in_short
--- A box without its ids: how many it has.
+-- A box with the number of its ids instead of the ids.
 SELECT json_build_object(
     'box_id', b.box_id,
     'length', jsonb_array_length({ids}),
@@ -188,8 +188,8 @@ coalesce(octet_length(c.content::text), 0) + coalesce(octet_length(c.tool_calls:
     + coalesce(octet_length(c.metadata::text), 0)
 
 -- name: window_of_box
--- Places `first` to `last` of a box in order, from 0: the id, what became of its card, how many bytes of JSON that
--- is, and the card; of one with more bytes than `whole` its type, its role and the beginning of its content.
+-- Places `first` to `last` of a box in order, from 0: the id, the state of its card, the size of its JSON in bytes, and
+-- the card. A card of more bytes than `whole` has its type, its role and the beginning of its content instead.
 SELECT (%(first)s + slot.place - 1)::integer, coalesce(slot.card_id, 'null'),
     {card_state}, {card_size},
     (SELECT {card_json} WHERE c.card_id IS NOT NULL AND {card_size} <= %(whole)s),
@@ -203,13 +203,13 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 ORDER BY slot.place
 
 -- name: known_cards
--- What became of the cards of these ids, deleted and expired ones too, and the cards; in no order.
+-- The cards of these ids with their states, deleted and expired ones too, in no order.
 SELECT c.card_id, {card_state}, {card_json}
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s)
 
 -- fragment: latest_boxes
--- So many boxes of the project, or all, the last changed first.
+-- The boxes of the project that changed last, at most `latest` of them, the last first.
 (SELECT latest.* FROM public.card_boxes AS latest
  WHERE latest.tenant_id = %(project_id)s
  ORDER BY latest.updated_at DESC, latest.box_id DESC
@@ -217,7 +217,7 @@ WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s)
 
 -- name: boxes_of_card
 -- A page of the boxes that hold a card, among those that changed last, the last first, after the place (updated_at,
--- box_id) if one is given: the box, the card's positions in order, how long the box is, when it changed.
+-- box_id) if one is given: the box, the card's positions in order, the length of the box, and when it changed.
 SELECT json_build_object(
     'box_id', b.box_id,
     'positions', ARRAY(
@@ -235,7 +235,7 @@ ORDER BY b.updated_at DESC, b.box_id DESC
 LIMIT %(limit)s
 
 -- name: boxes_holding_cards
--- Of each of these cards the box that changed first, among the boxes of the project that changed last.
+-- For each of these cards the box that changed first, among the boxes of the project that changed last.
 SELECT DISTINCT ON (wanted.card_id) wanted.card_id, b.box_id::text
 FROM {latest_boxes} AS b
 JOIN unnest(%(card_ids)s::text[]) AS wanted (card_id) ON b.card_ids ? wanted.card_id
@@ -243,26 +243,26 @@ WHERE b.card_ids ?| %(card_ids)s
 ORDER BY wanted.card_id, b.updated_at, b.box_id
 
 -- name: count_boxes_of_card
--- How many boxes hold a card, among those that changed last.
+-- The number of boxes that hold a card, among those that changed last.
 SELECT count(*)
 FROM {latest_boxes} AS b
 WHERE b.card_ids @> jsonb_build_array(%(card_id)s::text)
 
 -- name: has_more_boxes
--- Whether the project has more than so many boxes.
+-- Returns whether the project has more boxes than `latest`.
 SELECT EXISTS (SELECT FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s OFFSET %(latest)s)
 
 -- name: json_of_box
--- The places of a box in order, those from position `first` to `last` if these are given: the id, and the card's
--- JSON where a reader sees one. Cards of other types than the given ones are left out.
+-- The places of a box in order, or only those from position `first` to `last`: the id, and the card's JSON if a reader
+-- sees the card. Leaves out cards of other types than the given ones.
 SELECT coalesce(slot.card_id, 'null'), CASE WHEN c.card_id IS NOT NULL AND {visible} THEN {card_json} END
 {places}
 WHERE %(types)s::text[] IS NULL OR c.card_id IS NULL OR NOT ({visible}) OR {card_type} = ANY(%(types)s)
 ORDER BY slot.place
 
 -- name: find_box_ids
--- Boxes of the project from `first` to `last`, those whose id ends with what was typed, its dashes left out and
--- read backwards, and those whose last 8 characters begin with it, unless `shown` is null; up to six of each.
+-- Up to six boxes each from `first` to `last`; whose id without dashes, read backwards, matches the pattern; and whose
+-- last 8 characters match `shown`, unless it is null.
 (SELECT b.box_id::text FROM public.card_boxes AS b
  WHERE b.tenant_id = %(project_id)s AND b.box_id BETWEEN %(first)s::uuid AND %(last)s::uuid LIMIT 6)
 UNION
@@ -275,7 +275,7 @@ UNION
  LIMIT 6)
 
 -- name: boxes_of_profile
--- The profile names that point to a box.
+-- The names of the profiles that point to a box.
 SELECT p.name FROM resource.profiles AS p
 WHERE p.project_id = %(project_id)s AND p.profile_box_id = %(box_id)s
 
@@ -292,6 +292,7 @@ LEFT JOIN cbx.box_info AS i ON i.project_id = %(project_id)s AND i.box_id = b.bo
 CROSS JOIN (SELECT NULL::text AS title, NULL::jsonb AS provenance) AS i
 
 -- fragment: box_kind
+-- The empty kind is that of a box whose rows do not show what it is for.
 CROSS JOIN LATERAL (SELECT
     CASE WHEN i.title LIKE 'request of step\_%%' THEN 'request'
          WHEN i.provenance IS NOT NULL THEN 'context'
@@ -302,8 +303,7 @@ CROSS JOIN LATERAL (SELECT
          ELSE '' END) AS kind (name)
 
 -- name: list_boxes_by_kind
--- A page of the ids and kinds of the boxes of these kinds, the last changed first; '' is that of boxes which do
--- not tell.
+-- A page of the boxes of these kinds, the last changed first: id and kind.
 SELECT b.box_id::text, kind.name
 FROM public.card_boxes AS b {first_card} {kept_info} {box_kind}
 WHERE b.tenant_id = %(project_id)s AND kind.name = ANY(%(kinds)s) AND {box_is_in_range}
@@ -311,7 +311,7 @@ ORDER BY b.updated_at DESC, b.box_id DESC
 LIMIT %(limit)s
 
 -- name: list_boxes_by_kind_without_info
--- The same in a database that keeps no info of boxes.
+-- The same if the database has no table of titles.
 SELECT b.box_id::text, kind.name
 FROM public.card_boxes AS b {first_card} {no_info} {box_kind}
 WHERE b.tenant_id = %(project_id)s AND kind.name = ANY(%(kinds)s) AND {box_is_in_range}
@@ -325,21 +325,21 @@ LIMIT %(limit)s
  LIMIT %(limit)s) AS b
 
 -- name: count_boxes_by_kind
--- How many of the next so many boxes after a place are of each kind.
+-- The number of boxes of each kind, among the next `limit` boxes after a place.
 SELECT kind.name, count(*) FROM {next_boxes} {first_card} {kept_info} {box_kind} GROUP BY kind.name
 
 -- name: count_boxes_by_kind_without_info
--- The same in a database that keeps no info of boxes.
+-- The same if the database has no table of titles.
 SELECT kind.name, count(*) FROM {next_boxes} {first_card} {no_info} {box_kind} GROUP BY kind.name
 
 -- name: insert_box_info
--- What card_boxes has no column for.
+-- Writes what card_boxes has no column for.
 INSERT INTO cbx.box_info (project_id, box_id, title, provenance, created_at)
 VALUES (%(project_id)s, %(box_id)s, %(title)s, %(provenance)s, {now})
 ON CONFLICT (project_id, box_id) DO UPDATE SET title = EXCLUDED.title, provenance = EXCLUDED.provenance
 
 -- name: insert_box_titles
--- The titles of new boxes.
+-- Writes the titles of new boxes.
 INSERT INTO cbx.box_info (project_id, box_id, title, created_at)
 SELECT %(project_id)s, t.box_id, t.title, {now}
 FROM unnest(%(box_ids)s::uuid[], %(titles)s::text[]) AS t (box_id, title)
@@ -352,11 +352,11 @@ FROM cbx.box_info AS i
 WHERE i.project_id = %(project_id)s AND i.box_id = ANY(%(box_ids)s::uuid[]) AND i.title IS NOT NULL
 
 -- name: provenance_of_box
--- How the box was packed, if it was.
+-- The provenance of a box, if packing made the box.
 SELECT i.provenance::text
 FROM cbx.box_info AS i
 WHERE i.project_id = %(project_id)s AND i.box_id = %(box_id)s AND i.provenance IS NOT NULL
 
 -- name: delete_box_info
--- Goes with its box.
+-- Deletes the title and the provenance of a deleted box.
 DELETE FROM cbx.box_info AS i WHERE i.project_id = %(project_id)s AND i.box_id = %(box_id)s

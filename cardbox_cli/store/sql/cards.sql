@@ -53,7 +53,7 @@ c.deleted_at IS NULL AND {same_values}
         %(metadata)s::jsonb AS metadata) AS n
 
 -- name: insert_card
--- Writes the card if nothing stands in its way; no row means that something does.
+-- Writes the card; no row if another card prevents it.
 WITH c AS (
     INSERT INTO public.cards AS c
         (tenant_id, card_id, content, tool_calls, tool_call_id, ttl_seconds, expires_at, metadata, created_at)
@@ -66,13 +66,13 @@ WITH c AS (
 SELECT {card_json} FROM c
 
 -- name: compare_card
--- The card that the project holds under this id: whether its payload is the same, the card, whether it was deleted.
+-- Compares the project's card of this id: whether the payload is the same, the card, and whether it is deleted.
 SELECT {same_values}, {card_json}, c.deleted_at IS NOT NULL
 FROM public.cards AS c, {new_card}
 WHERE c.tenant_id = %(project_id)s AND c.card_id = n.card_id
 
 -- name: repair_card
--- Overwrites the project's card of this id and brings it back if it was deleted.
+-- Overwrites the project's card of this id, and restores it if it was deleted.
 WITH c AS (
     UPDATE public.cards AS c
     SET content = n.content, tool_calls = n.tool_calls, tool_call_id = n.tool_call_id,
@@ -87,24 +87,24 @@ WITH c AS (
 SELECT {card_json} FROM c
 
 -- name: make_incoming
--- Where COPY puts cards before they are written; `label` groups them for counting.
+-- Makes the table into which COPY writes cards. `label` groups them for counting.
 CREATE TEMP TABLE IF NOT EXISTS cbx_incoming (
     place bigint GENERATED ALWAYS AS IDENTITY, label integer, card_id text COLLATE "C", content jsonb,
     tool_calls jsonb, tool_call_id text, ttl_seconds integer, metadata jsonb, created_at timestamptz
 ) ON COMMIT DROP
 
 -- name: empty_incoming
--- For a second bulk write in one transaction; places go on, so that its cards are younger.
+-- Empties the table for a second bulk write in one transaction. Places continue, so that the new cards are younger.
 TRUNCATE cbx_incoming
 
 -- name: copy_incoming
--- The stream of cards.
+-- Reads the stream of cards.
 COPY cbx_incoming (label, card_id, content, tool_calls, tool_call_id, ttl_seconds, metadata, created_at) FROM STDIN
 
 -- name: insert_incoming
--- Writes the incoming cards, in id order so that two writers of the same cards wait instead of deadlocking,
--- each a microsecond younger than the one before it so that lists keep their order, as old as its original
--- where that says so; answers rows per label.
+-- Writes the incoming cards and returns the number of rows for each label. The order by id lets two writers of the same
+-- cards wait instead of deadlocking. Each card is a microsecond younger than the one before, so that lists keep their
+-- order; a card whose original has a time is as old as that.
 WITH inserted AS (
     INSERT INTO public.cards
         (tenant_id, card_id, content, tool_calls, tool_call_id, ttl_seconds, expires_at, metadata, created_at)
@@ -122,7 +122,8 @@ FROM inserted JOIN (SELECT DISTINCT ON (card_id) card_id, label FROM cbx_incomin
 GROUP BY n.label
 
 -- name: incoming_conflict
--- The first incoming card that is not stored as it came, whether the project holds its id, and as deleted.
+-- The first incoming card that is not stored as it came, whether the project has its id, and whether it is
+-- deleted.
 SELECT n.card_id, n.tool_call_id, c.card_id IS NOT NULL, c.deleted_at IS NOT NULL
 FROM cbx_incoming AS n
 LEFT JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = n.card_id
@@ -131,7 +132,7 @@ ORDER BY n.place
 LIMIT 1
 
 -- name: result_card_of_call
--- The tool result that the project holds for a tool-call id.
+-- The project's tool result for a tool-call id.
 SELECT c.card_id
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = %(tool_call_id)s
@@ -160,8 +161,8 @@ json_build_object(
 )::text
 
 -- name: api_cards
--- The cards of these ids that a reader sees, in no order: the id, and the card's JSON. Once they are more than so
--- many bytes together, no further ones.
+-- The visible cards of these ids, in no order: the id, and the card's JSON. Stops after the card that exceeds `most`
+-- bytes in total.
 SELECT n.card_id, n.card
 FROM (
     SELECT f.card_id, f.card, sum(octet_length(f.card)) OVER (ROWS UNBOUNDED PRECEDING) - octet_length(f.card) AS before
@@ -175,15 +176,15 @@ FROM (
 WHERE n.before <= %(most)s
 
 -- name: api_card_sizes
--- How many bytes the cards of these ids take where they are stored, which needs no look into them.
+-- The stored size of each of these cards in bytes, which needs no look into them.
 SELECT c.card_id, greatest(pg_column_size(c.content), 0) + greatest(pg_column_size(c.metadata), 0)
     + greatest(pg_column_size(c.tool_calls), 0)
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s::text[])
 
 -- name: absent_card_ids
--- Those of the given ids that are no card of the project, in the order given. NOT IN is hashed, where NOT EXISTS
--- becomes a nested loop over cards that nobody has analyzed since they came: 5 s for 10,000.
+-- The given ids that are not cards of the project, in the given order. NOT IN is hashed; NOT EXISTS becomes a nested
+-- loop over cards that were never analyzed: 5 s for 10,000.
 SELECT given.card_id
 FROM unnest(%(card_ids)s::text[]) WITH ORDINALITY AS given (card_id, place)
 WHERE given.card_id NOT IN (
@@ -220,7 +221,7 @@ ORDER BY c.created_at DESC, c.card_id DESC
 LIMIT %(limit)s
 
 -- name: list_cards_of_boxes
--- The newest cards of these types in these boxes that a text is found in: the ids that the boxes hold come first.
+-- The newest cards of these types in these boxes in which a text is found. The ids of the boxes come first.
 WITH held AS MATERIALIZED (
     SELECT DISTINCT slot.card_id
     FROM public.card_boxes AS b
@@ -238,13 +239,13 @@ ORDER BY c.created_at DESC, c.card_id DESC
 LIMIT %(limit)s
 
 -- name: plan_for_few
--- For list_few_cards: a bitmap of a frequent word that still knows the rows, without which each card of a page is
--- searched again; and no workers, whose start takes longer than few cards do.
+-- Prepares list_few_cards. With this memory the bitmap of a frequent word still knows its rows, so that a page does not
+-- search each card again. Starting workers would take longer than a few cards do.
 SELECT set_config('work_mem', '64MB', true), set_config('max_parallel_workers_per_gather', '0', true)
 
 -- name: list_few_cards
--- The same page, where not more than `few` cards match, and how many do: they are all found before they are
--- sorted. The planner, which knows little of rare words and turns, would look for them newest first.
+-- The same page and the number of matches, if not more than `few` cards match. It finds all of them before it sorts:
+-- the planner knows little of rare words and turns, and would search them newest first.
 WITH found AS MATERIALIZED (
     SELECT c.created_at, c.card_id
     FROM public.cards AS c
@@ -262,7 +263,7 @@ JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = page.card
 ORDER BY c.created_at DESC, c.card_id DESC
 
 -- name: list_few_cards_by_bigrams
--- `list_few_cards` of pieces of a text without spaces: among the cards that have all their pairs of characters.
+-- `list_few_cards` for substrings of a text without spaces: among the cards that have all their pairs of characters.
 WITH found AS MATERIALIZED (
     SELECT c.created_at, c.card_id
     FROM public.cards AS c
@@ -272,7 +273,7 @@ WITH found AS MATERIALIZED (
 ), {page_of_found}
 
 -- name: count_further_cards
--- Of the next so many cards after a place: how many a list would hold, and how many there were to look at.
+-- Looks at the next `limit` cards after a place. Returns how many of them a list would hold, and how many there were.
 SELECT count(*) FILTER (WHERE {card_matches}), count(*)
 FROM (SELECT * FROM public.cards AS c
       WHERE c.tenant_id = %(project_id)s AND {card_is_in_range}
@@ -280,7 +281,7 @@ FROM (SELECT * FROM public.cards AS c
       LIMIT %(limit)s) AS c
 
 -- fragment: text_vector
--- A tsvector holds 1 MB, so of a very long text only the beginning counts: one card must not break a search.
+-- A tsvector holds 1 MB. Of a very long text only the beginning counts, so that one card cannot break a search.
 CASE WHEN jsonb_typeof(content) IS DISTINCT FROM 'object' THEN ''
      WHEN octet_length(content::text) < 300000 THEN to_tsvector('simple', content - '__type__')
      ELSE to_tsvector('simple', left(
@@ -289,7 +290,7 @@ END
 || CASE WHEN octet_length(tool_calls::text) < 300000 THEN to_tsvector('simple', tool_calls) ELSE '' END
 
 -- fragment: text_contains
--- Most cards drop out by their JSON as a text, which costs a quarter of a look at each string in it.
+-- The JSON as a text rules out most cards, at a quarter of the cost of a look at each string.
 concat(c.content, c.tool_calls) ILIKE ALL (%(json_patterns)s::text[])
 AND (SELECT bool_and(EXISTS (
     SELECT FROM jsonb_path_query(
@@ -299,7 +300,7 @@ AND (SELECT bool_and(EXISTS (
  FROM unnest(%(patterns)s::text[]) AS pattern)
 
 -- name: index_text
--- The opt-in index behind a search for words; outside any transaction, so that writers go on.
+-- Builds the opt-in index for a search by words. It runs outside a transaction, so that writers continue.
 -- across-projects: an index is of a whole table
 CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_text ON public.cards USING gin (({text_vector}));
 
@@ -307,26 +308,26 @@ CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_text ON public.cards USING gin
 cbx.bigrams(coalesce(content::text, '') || ' ' || coalesce(tool_calls::text, ''))
 
 -- name: knows_bigrams
--- Whether the function is there that the index behind a search for pieces of a text is made of.
+-- Returns whether the function exists that the index for a search by substrings needs.
 SELECT to_regprocedure('cbx.bigrams(text)') IS NOT NULL
 
 -- name: index_bigrams
--- The opt-in index behind a search in a script that is written without spaces, built likewise.
+-- Builds the opt-in index for a search in a script without spaces, in the same way.
 -- across-projects: an index is of a whole table
 CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_bigrams ON public.cards USING gin (({text_bigrams}));
 
 -- name: known_size
--- How many cards the planner knows of; -1 where it has never looked.
+-- The number of cards that the planner assumes; -1 before the first ANALYZE.
 SELECT c.reltuples FROM pg_class AS c WHERE c.oid = 'public.cards'::regclass
 
 -- name: analyze_cards
--- Has the planner look at cards and boxes. It warns, and no more, where our role may not.
+-- Updates the planner's statistics of cards and boxes. Postgres only warns if our role may not.
 -- across-projects: statistics are of whole tables
 ANALYZE public.cards, public.card_boxes
 
 -- name: find_card_ids
--- Up to six ids that are `wanted`, or else begin or end with it, or whose last 8 characters begin with it; that
--- is `shown`, unless it is null.
+-- The id that is `wanted`, or up to six ids each that begin or end with it, or whose last 8 characters match `shown`,
+-- unless it is null.
 (SELECT c.card_id, true AS whole FROM public.cards AS c
  WHERE c.tenant_id = %(project_id)s AND c.card_id = %(wanted)s)
 UNION ALL
@@ -344,14 +345,14 @@ UNION ALL
  LIMIT 6)
 
 -- name: delete_cards
--- Hides the project's cards of these ids; nothing is purged.
+-- Hides the project's cards of these ids. Nothing is purged.
 UPDATE public.cards AS c
 SET deleted_at = {now}
 WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s) AND c.deleted_at IS NULL
 RETURNING c.card_id
 
 -- name: recent_cards
--- The project's cards, newest first: id, type and the beginning of a text.
+-- The project's cards, newest first: id, type and the beginning of the text.
 SELECT c.card_id, coalesce(c.metadata ->> 'type', c.metadata ->> 'semantic_type', 'unknown'),
     left(coalesce(c.content ->> 'text', ''), 200)
 FROM public.cards AS c

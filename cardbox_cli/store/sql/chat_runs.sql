@@ -1,5 +1,5 @@
 -- fragment: texts_of
--- A list of ids, whatever somebody wrote there: what is no text is the text of its JSON.
+-- The strings of a list of ids that another program may have written. Anything else becomes the text of its JSON.
 ARRAY(SELECT coalesce(each.id, 'null')
       FROM jsonb_array_elements_text(CASE WHEN jsonb_typeof({1}) = 'array' THEN {1} ELSE '[]' END)
           WITH ORDINALITY AS each (id, place)
@@ -12,7 +12,7 @@ json_build_object({fields:ChatRun r},
 )::text
 
 -- name: insert_chat_run
--- The beginning of a run.
+-- Writes the beginning of a run.
 INSERT INTO cbx.chat_runs
     (project_id, chat_key, run_id, epoch, owner, status, position, merged, version, user_card_ids, reply_card_ids,
      profile_box_id, context_box_id, output_box_id, started_at)
@@ -21,7 +21,7 @@ VALUES (%(project_id)s, %(chat_key)s, %(run_id)s, %(epoch)s, %(owner)s, %(status
     %(started_at)s)
 
 -- name: write_chat_run
--- A run as it was decided on, by who holds the head of its chat.
+-- Writes a run. The caller holds the head of its chat.
 UPDATE cbx.chat_runs AS r
 SET status = %(status)s, merged = %(merged)s, version = %(version)s, user_card_ids = %(user_card_ids)s,
     reply_card_ids = %(reply_card_ids)s, answer_card_id = %(answer_card_id)s, context_box_id = %(context_box_id)s,
@@ -35,7 +35,7 @@ FROM cbx.chat_runs AS r
 WHERE r.project_id = %(project_id)s AND r.chat_key = %(chat_key)s AND r.run_id = %(run_id)s
 
 -- name: last_chat_runs
--- The last runs of a chat that began in a span of time, the newest first.
+-- The last runs of a chat that began in a period, newest first.
 SELECT {run_json}
 FROM cbx.chat_runs AS r
 WHERE r.project_id = %(project_id)s AND r.chat_key = %(chat_key)s
@@ -54,7 +54,7 @@ json_build_object({fields:Step s},
 )::text
 
 -- name: insert_chat_step
--- The beginning of a step, with what the model is about to see.
+-- Writes the beginning of a step, with the box of the model's request.
 INSERT INTO cbx.chat_steps
     (project_id, chat_key, step_id, run_id, status, profile_box_id, context_box_id, output_box_id, request_box_id,
      metadata, started_at)
@@ -62,14 +62,14 @@ VALUES (%(project_id)s, %(chat_key)s, %(step_id)s, %(run_id)s, %(status)s, %(pro
     %(output_box_id)s, %(request_box_id)s, %(metadata)s, %(now)s)
 
 -- name: move_chat_step
--- The next state of a step; its calls and usage where they are known.
+-- Writes the next state of a step, and its calls and usage if they are known.
 UPDATE cbx.chat_steps AS s
 SET status = %(status)s, tool_call_ids = coalesce(%(tool_call_ids)s, s.tool_call_ids),
     metadata = s.metadata || %(metadata)s, ended_at = %(ended_at)s
 WHERE s.project_id = %(project_id)s AND s.chat_key = %(chat_key)s AND s.step_id = %(step_id)s
 
 -- name: close_chat_steps
--- Steps that a run leaves open at its end.
+-- Ends the steps that a run leaves open.
 UPDATE cbx.chat_steps AS s
 SET status = %(status)s, error = coalesce(s.error, %(error)s), ended_at = %(now)s
 WHERE s.project_id = %(project_id)s AND s.chat_key = %(chat_key)s AND s.run_id = %(run_id)s
@@ -83,7 +83,7 @@ WHERE s.project_id = %(project_id)s AND s.chat_key = %(chat_key)s AND s.run_id =
 ORDER BY s.step_id
 
 -- name: find_chat_steps
--- The steps of a chat whose ids begin or end so; up to six, the newest first.
+-- Up to six steps of a chat whose ids begin or end so, newest first.
 SELECT {chat_step_json}
 FROM cbx.chat_steps AS s
 WHERE s.project_id = %(project_id)s AND s.chat_key = %(chat_key)s

@@ -2,7 +2,7 @@
 json_build_object({fields:Chat h})::text
 
 -- name: ensure_chat
--- The head of a chat that has none yet.
+-- Writes the head of a chat that has none.
 INSERT INTO cbx.chats (project_id, chat_key, created_at, updated_at)
 VALUES (%(project_id)s, %(chat_key)s, %(now)s, %(now)s)
 ON CONFLICT DO NOTHING
@@ -14,14 +14,14 @@ FROM cbx.chats AS h
 WHERE h.project_id = %(project_id)s AND h.chat_key = %(chat_key)s
 
 -- name: lock_chat
--- The head of a chat, held until the end of the transaction: the first lock that any change of a chat takes.
+-- The head of a chat, locked: the first lock of any change of a chat.
 SELECT {chat_json}
 FROM cbx.chats AS h
 WHERE h.project_id = %(project_id)s AND h.chat_key = %(chat_key)s
 FOR UPDATE
 
 -- name: write_chat
--- The head as it was decided on, by who holds it.
+-- Writes the head. The caller holds it.
 UPDATE cbx.chats AS h
 SET entries = %(entries)s, transcript_box_id = %(transcript_box_id)s, window_start = %(window_start)s,
     answered = %(answered)s, context_id = %(context_id)s, context_box_id = %(context_box_id)s,
@@ -31,13 +31,13 @@ SET entries = %(entries)s, transcript_box_id = %(transcript_box_id)s, window_sta
 WHERE h.project_id = %(project_id)s AND h.chat_key = %(chat_key)s
 
 -- name: extend_chat_lease
--- A run goes on: its lease, as long as it has one.
+-- Extends the lease of a run that still has the chat.
 UPDATE cbx.chats AS h
 SET lease_expires_at = %(expires_at)s
 WHERE h.project_id = %(project_id)s AND h.chat_key = %(chat_key)s AND h.run_id = %(run_id)s AND h.epoch = %(epoch)s
 
 -- name: list_chats
--- A page of the project's chats in the order of their keys, behind a key.
+-- A page of the project's chats in the order of their keys, after a key.
 SELECT {chat_json}
 FROM cbx.chats AS h
 WHERE h.project_id = %(project_id)s AND h.chat_key > %(after)s
@@ -45,7 +45,7 @@ ORDER BY h.chat_key
 LIMIT %(limit)s
 
 -- name: chats_between
--- The chats whose keys are from `first` to before `last`, those last used first.
+-- The chats with keys from `first` to before `last`, the last used first.
 SELECT {chat_json}
 FROM cbx.chats AS h
 WHERE h.project_id = %(project_id)s AND h.chat_key >= %(first)s AND h.chat_key < %(last)s
@@ -61,7 +61,7 @@ SELECT h.project_id FROM cbx.chats AS h WHERE h.chat_key = %(chat_key)s ORDER BY
 json_build_object({fields:Archive a})::text
 
 -- name: insert_chat_context
--- An archived context, unless it is there already.
+-- Writes an archived context unless it exists.
 INSERT INTO cbx.chat_contexts
     (project_id, chat_key, context_id, box_id, title, reason, checkpoint_index, checkpoint_preview, messages,
      search_text, terms, layout, created_at, archived_at)
@@ -76,13 +76,13 @@ FROM cbx.chat_contexts AS a
 WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s AND a.context_id = %(context_id)s
 
 -- name: chat_context_layouts
--- What the files say besides that archived contexts of a chat were imported from.
+-- The further contents of the files from which archived contexts of a chat were imported.
 SELECT a.context_id, a.layout::text
 FROM cbx.chat_contexts AS a
 WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s AND a.layout IS NOT NULL
 
 -- name: find_chat_contexts
--- The ids of archived contexts of a chat that begin or end so; up to six.
+-- Up to six ids of archived contexts of a chat that begin or end so.
 SELECT a.context_id
 FROM cbx.chat_contexts AS a
 WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s
@@ -91,7 +91,7 @@ ORDER BY a.context_id
 LIMIT 6
 
 -- name: list_chat_contexts
--- A page of the archived contexts of a chat, newest first, behind the place (archived_at, context_id) if one is given.
+-- A page of the archived contexts of a chat, newest first, after the place (archived_at, context_id) if one is given.
 SELECT {archive_json}
 FROM cbx.chat_contexts AS a
 WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s
@@ -109,14 +109,14 @@ ORDER BY a.archived_at DESC, a.context_id DESC
 LIMIT %(limit)s
 
 -- name: findable_chat_contexts
--- What a search ranks these archived contexts by.
+-- The texts by which a search ranks these archived contexts.
 SELECT json_build_object({fields:Findable a})::text
 FROM cbx.chat_contexts AS a
 WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s AND a.context_id = ANY(%(context_ids)s)
 ORDER BY a.archived_at DESC, a.context_id DESC
 
 -- name: count_chat_contexts
--- How many archived contexts a chat has, up to a limit.
+-- The number of archived contexts of a chat, up to a limit.
 SELECT count(*)
 FROM (SELECT a.context_id FROM cbx.chat_contexts AS a
       WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s

@@ -43,21 +43,21 @@ calls AS (
         FROM calls AS w)
 
 -- name: claimed_turn
--- What decides on a claimed row that is no report: it, the head of its agent, its lease, and what is kept of its turn.
--- A lease that was made while it waited is not seen.
+-- All that decides on a claimed row that is not a report: the row, the head of its agent, its lease, and where the own
+-- cards of its turn begin. The statement does not see a lease that was made while it waited.
 WITH {held_claim}
 SELECT json_build_object({claim_facts})::text
 FROM claimed AS i
 
 -- name: claimed_situation
--- The same for any row, and the calls of the turn where it is a report.
+-- The same for any row, and the calls of the turn if the row is a report.
 WITH {held_claim}, {awaited_calls}
 SELECT json_build_object({claim_facts}, {call_facts})::text
 FROM claimed AS i
 
 -- name: claimed_report
--- The same for a report that is to be applied; whether the head was changed while this waited for it, so that calls
--- may be old; and the cards that the report, and the other calls of its step, name as results.
+-- The same for a report that is to be applied. `is_old` is true if the head changed while this statement waited for it:
+-- the calls may be old then. The cards are the results that the report and the other calls of its step name.
 WITH {held_claim}, {awaited_calls}, named AS (
     SELECT i.payload ->> 'tool_result_card_id' AS card_id
     FROM claimed AS i
@@ -76,10 +76,9 @@ SELECT json_build_object({claim_facts}, {call_facts},
 FROM claimed AS i
 
 -- name: write_applied
--- Every row of a result that is applied to a suspended turn, whose head, lease and row the caller holds: its card is in
--- the output box, where the turn has one, its call is answered, and the claimed row carries the turn on, or is done
--- where it has a state to go to. The epoch of the turn and the row as they then are; no row where the turn is
--- elsewhere or its box is gone.
+-- Writes every row of a result that is applied to a suspended turn. The caller holds the head, the lease and the row.
+-- The card is in the output box, if the turn has one; its call is answered; and the claimed row carries the turn, or is
+-- done. Returns the epoch of the turn and the row; no row if the turn is elsewhere or its box is gone.
 WITH box AS MATERIALIZED (
     SELECT b.box_id
     FROM public.card_boxes AS b
@@ -127,10 +126,10 @@ WITH box AS MATERIALIZED (
 SELECT moved.turn_epoch, (SELECT {inbox_json} FROM i) FROM moved
 
 -- name: give_back
--- Every row of a claimed row that is given back, and of the turn that it carries, if it does: the turn waits for
--- another claim at its next epoch, the row for another try, and its lease is over. The row as it then is; no row where
--- the turn, or the row, is elsewhere. (A row that carries no turn has no states to move from: what is plainly false,
--- shards cannot send to one of them.)
+-- Writes every row of a claimed row that is given back, and of the turn that it carries. The turn waits for another
+-- claim at its next epoch, the row for another try, and its lease is over. Returns the row; no row if the turn, or the
+-- row, is elsewhere. A row that carries no turn has an empty list of states to move from, because shards cannot run a
+-- statement with a condition that is plainly false.
 WITH moved AS (
     UPDATE state.agent_state_head AS h
     SET status = %(target)s, turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {now}, waiting_tool_count = 0,

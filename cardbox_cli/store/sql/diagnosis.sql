@@ -2,11 +2,11 @@
 ('queued', 'pending', 'deferred', 'processing', 'consumed', 'error', 'skipped')
 
 -- name: why_lock_timeout
--- How long the reads of this transaction wait for a table that somebody has locked.
+-- Limits how long the reads of this transaction wait for a locked table.
 SELECT set_config('lock_timeout', '1s', true)
 
 -- name: why_places
--- The agents of these turns, from whichever row names them.
+-- The agents of these turns, from any row that names them.
 SELECT i.agent_turn_id, i.agent_id
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_turn_id = ANY(%(turns)s)
@@ -29,13 +29,13 @@ WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = ANY(%(turns)s) 
     AND e.target_agent_id IS NOT NULL
 
 -- name: why_places_recorded
--- The agents of these turns, from what cbx keeps of them.
+-- The agents of these turns, from the records of cbx.
 SELECT t.agent_turn_id, t.agent_id
 FROM cbx.turns AS t
 WHERE t.project_id = %(project_id)s AND t.agent_turn_id = ANY(%(turns)s)
 
 -- name: why_turn_of_agent
--- The turn that an agent is at, else the one that is next, else its last one. One row at most.
+-- The agent's active turn, or else its next one, or else its last one. One row at most.
 (SELECT coalesce(h.active_agent_turn_id, ''), 1 AS choice
  FROM state.agent_state_head AS h
  WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
@@ -57,13 +57,13 @@ ORDER BY choice
 LIMIT 1
 
 -- name: why_active
--- The turns that agents are at; '' where an agent is not idle and its head names none.
+-- The active turns of all agents; '' for an agent that is not idle and whose head names no turn.
 SELECT coalesce(h.active_agent_turn_id, ''), h.agent_id
 FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s AND h.status <> 'idle'
 
 -- name: why_open
--- Turns with an open row that no queue holds, of whatever type, though no agent is at them.
+-- The turns with an open row outside of any queue that are not the active turn of their agent.
 SELECT DISTINCT {turn_of_row}, i.agent_id
 FROM state.agent_inbox AS i
 LEFT JOIN state.agent_state_head AS h ON h.project_id = i.project_id AND h.agent_id = i.agent_id
@@ -72,7 +72,7 @@ WHERE i.project_id = %(project_id)s AND i.status IN {open_statuses}
     AND h.active_agent_turn_id IS DISTINCT FROM {turn_of_row}
 
 -- name: why_next
--- The first queued turn of each agent that is at none.
+-- The first queued turn of each agent without an active one.
 SELECT DISTINCT ON (i.agent_id) {turn_of_row}, i.agent_id
 FROM state.agent_inbox AS i
 LEFT JOIN state.agent_state_head AS h ON h.project_id = i.project_id AND h.agent_id = i.agent_id
@@ -81,7 +81,7 @@ WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type =
 ORDER BY i.agent_id, i.created_at, i.inbox_id
 
 -- name: why_queued_without_box
--- Queued turns whose context box is gone, or whose rows name no boxes at all.
+-- The queued turns whose context box is gone, or whose rows name no boxes.
 SELECT {turn_of_row}, i.agent_id
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type = 'turn'
@@ -95,7 +95,7 @@ WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type =
 LIMIT %(limit)s
 
 -- name: why_queued_boxes
--- What the first queued turns read: turn, agent and box.
+-- The boxes that the first queued turns read: turn, agent and box.
 SELECT i.turn_id, i.agent_id, box.id
 FROM (
     SELECT {turn_of_row} AS turn_id, i.agent_id, i.payload
@@ -108,7 +108,7 @@ CROSS JOIN LATERAL (VALUES (i.payload ->> 'profile_box_id'), (i.payload ->> 'con
 WHERE box.id ~* {uuid_pattern}
 
 -- name: why_dropped
--- Turns whose rows are done with, among the newest rows, that finished no step and delivered nothing.
+-- The turns whose consumed rows are among the newest, and that neither finished a step nor delivered anything.
 SELECT {turn_of_row}, i.agent_id
 FROM (
     SELECT n.project_id, n.agent_turn_id, n.correlation_id, n.inbox_id, n.agent_id, n.status, n.message_type
@@ -128,7 +128,7 @@ WHERE i.status = 'consumed' AND i.message_type = 'turn'
          LIMIT 1) IS NULL
 
 -- name: why_strange
--- The turns of rows whose status nobody knows, among the newest rows.
+-- The turns of rows with an unknown status, among the newest rows.
 SELECT DISTINCT {turn_of_row}, i.agent_id
 FROM (
     SELECT n.agent_turn_id, n.correlation_id, n.inbox_id, n.agent_id, n.status
@@ -151,8 +151,8 @@ FROM (
 ) AS dead
 
 -- name: why_unended
--- Turns without an end that no open row carries and no other system's worker finished; those too whose end somebody
--- waits for.
+-- The turns without an end that no open row carries, unless a worker of another system finished them and nobody waits
+-- for their end.
 SELECT t.agent_turn_id, t.agent_id
 FROM cbx.turns AS t
 LEFT JOIN state.agent_inbox AS i ON i.project_id = t.project_id AND i.inbox_id = t.agent_turn_id
@@ -162,13 +162,13 @@ WHERE t.project_id = %(project_id)s AND t.end_status IS NULL
 LIMIT %(limit)s
 
 -- name: why_ended
--- Those of these turns whose end is recorded.
+-- The given turns whose end is recorded.
 SELECT t.agent_turn_id
 FROM cbx.turns AS t
 WHERE t.project_id = %(project_id)s AND t.agent_turn_id = ANY(%(turns)s) AND t.end_status IS NOT NULL
 
 -- name: why_bare_edges
--- The turns of the newest requests that have no inbox row. Ids of edges sort by the time when they were made.
+-- The turns of the newest requests without an inbox row. Ids of edges sort by time.
 SELECT recent.target_agent_turn_id, recent.target_agent_id
 FROM (
     SELECT e.project_id, e.target_agent_turn_id, e.target_agent_id, e.correlation_id
@@ -195,7 +195,7 @@ WHERE l.project_id = %(project_id)s
         WHERE i.project_id = %(project_id)s AND i.inbox_id = l.inbox_id AND i.status = 'processing')
 
 -- name: why_active_count
--- How many agents are at a turn, and how many turns are queued.
+-- The number of agents with an active turn, and the number of queued turns.
 SELECT
     (SELECT count(*) FROM state.agent_state_head AS h
      WHERE h.project_id = %(project_id)s AND h.status <> 'idle'),
@@ -209,7 +209,8 @@ FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s AND h.agent_id = ANY(%(agents)s)
 
 -- name: why_rows
--- The inbox rows of these turns, the oldest first. The agents narrow it where turns have no index.
+-- The inbox rows of these turns, in no order. The agents narrow the search, because turns have no index in some
+-- databases.
 SELECT {inbox_json}
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_id = ANY(%(agents)s) AND i.agent_turn_id = ANY(%(turns)s)
@@ -220,7 +221,7 @@ WHERE i.project_id = %(project_id)s AND i.agent_id = ANY(%(agents)s) AND i.agent
     AND {turn_of_row} = ANY(%(turns)s)
 
 -- name: why_queues
--- How long the queues of these agents are.
+-- The length of the queue of each of these agents.
 SELECT i.agent_id, count(*)
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_id = ANY(%(agents)s) AND i.status = 'queued'
@@ -235,21 +236,21 @@ WHERE s.project_id = %(project_id)s AND s.agent_turn_id = ANY(%(turns)s)
 ORDER BY s.started_at, s.step_id
 
 -- name: why_waiting
--- The calls that these turns wait or waited for, of every epoch.
+-- The calls for which these turns wait or waited, of every epoch.
 SELECT {waiting_json}
 FROM state.turn_waiting_tools AS w
 WHERE w.project_id = %(project_id)s AND w.agent_id = ANY(%(agents)s) AND w.agent_turn_id = ANY(%(turns)s)
 ORDER BY w.created_at, w.tool_call_id
 
 -- name: why_edges
--- The edges by which these turns were asked for.
+-- The edges that requested these turns.
 SELECT {edge_json}
 FROM state.execution_edges AS e
 WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = ANY(%(turns)s) AND e.primitive = 'enqueue'
 ORDER BY e.created_at, e.edge_id
 
 -- name: why_audit
--- The last thing that was done to each of these turns from outside its run.
+-- The last action on each of these turns from outside its run.
 SELECT DISTINCT ON (a.agent_turn_id) {audit_json}
 FROM cbx.audit AS a
 WHERE a.project_id = %(project_id)s AND a.agent_turn_id = ANY(%(turns)s)
@@ -262,7 +263,7 @@ FROM cbx.leases AS l
 WHERE l.project_id = %(project_id)s AND l.agent_id = ANY(%(agents)s)
 
 -- name: why_roster
--- Which workers serve these agents.
+-- The worker target of each of these agents.
 SELECT r.agent_id, r.worker_target
 FROM resource.project_agents AS r
 WHERE r.project_id = %(project_id)s AND r.agent_id = ANY(%(agents)s)
@@ -275,7 +276,7 @@ WHERE (w.project_id = %(project_id)s OR w.project_id IS NULL) AND w.worker_targe
 ORDER BY w.worker_id
 
 -- name: why_loads
--- How many rows these workers have claimed.
+-- The number of rows that each of these workers has claimed.
 -- across-projects: a worker may serve all projects
 SELECT l.owner, count(*)
 FROM cbx.leases AS l
@@ -304,7 +305,7 @@ FROM (
 ORDER BY lost.box_id, lost.place
 
 -- name: why_setups
--- The profiles that these agents have by name, as they are now: name and worker target. Else by their boxes.
+-- The current profile of each of these agents, by its name, or else by its box: name and worker target.
 SELECT DISTINCT ON (r.agent_id) r.agent_id, p.name, p.worker_target
 FROM resource.project_agents AS r
 JOIN resource.profiles AS p ON p.project_id = r.project_id
@@ -313,15 +314,15 @@ WHERE r.project_id = %(project_id)s AND r.agent_id = ANY(%(agents)s)
 ORDER BY r.agent_id, p.profile_box_id = r.profile_box_id::text
 
 -- name: why_live_workers
--- The live workers of all projects, and which project each serves.
+-- The live workers of all projects, and the project that each serves.
 SELECT w.worker_id, w.worker_target, w.project_id
 FROM cbx.workers AS w
 WHERE w.expires_at > %(now)s
 ORDER BY w.worker_id
 
 -- name: why_step_pace
--- Of the last 100 ended steps of up to 50 agents with a profile, that waited for no call: how many, and their p95 in
--- seconds. Ids of steps sort by the time when they were made.
+-- The number of the last 100 ended steps of up to 50 agents with a profile, without steps that waited for calls, and
+-- their p95 in seconds. Ids of steps sort by time.
 SELECT count(*), percentile_cont(0.95) WITHIN GROUP (ORDER BY last.seconds)
 FROM (
     SELECT step.seconds
@@ -346,7 +347,7 @@ FROM (
 ) AS last
 
 -- name: why_call_paces
--- Of the last 100 answered calls of each of these tools that an agent waited for: how many, and their p95 in seconds.
+-- For each of these tools the number of the last 100 answered calls that an agent waited for, and their p95 in seconds.
 SELECT last.tool_name, count(*), percentile_cont(0.95) WITHIN GROUP (ORDER BY last.seconds)
 FROM (
     SELECT w.tool_name, extract(epoch FROM w.received_at - w.created_at)::float8 AS seconds,
@@ -359,7 +360,7 @@ WHERE last.place <= 100
 GROUP BY last.tool_name
 
 -- name: why_results
--- The results of these calls, as cards of these turns. Ids of calls repeat, in imported conversations for instance.
+-- The results of these calls that are cards of these turns. Ids of calls repeat, for example in imported conversations.
 SELECT c.metadata ->> 'agent_turn_id', c.tool_call_id, c.card_id, c.created_at
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = ANY(%(calls)s) AND c.metadata ->> 'type' = 'tool.result'
@@ -367,15 +368,16 @@ WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = ANY(%(calls)s) AND c.met
 ORDER BY c.created_at, c.card_id
 
 -- name: why_waits_for
--- The turns that the suspended ones of these turns asked to answer their calls, and that the agents of the queued
--- ones are at.
+-- The turns that should answer the calls of the suspended ones of these turns, and the active turns of the agents of
+-- the queued ones.
 SELECT e.target_agent_turn_id, e.target_agent_id
 FROM state.agent_state_head AS h
 JOIN state.turn_waiting_tools AS w ON w.project_id = h.project_id AND w.agent_id = h.agent_id
     AND w.agent_turn_id = h.active_agent_turn_id AND w.turn_epoch = h.turn_epoch AND w.wait_status = 'waiting'
 JOIN state.execution_edges AS e ON e.project_id = h.project_id AND e.source_agent_turn_id = w.agent_turn_id
     AND e.primitive = 'enqueue' AND e.edge_phase = 'request'
-    AND coalesce(e.metadata -> 'report_to' ->> 'tool_call_id', e.metadata -> 'batch' ->> 'tool_call_id') = w.tool_call_id
+    AND coalesce(e.metadata -> 'report_to' ->> 'tool_call_id', e.metadata -> 'batch' ->> 'tool_call_id')
+        = w.tool_call_id
 WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.status = 'suspended'
     AND h.active_agent_turn_id = ANY(%(turns)s)
     AND e.target_agent_turn_id IS NOT NULL AND e.target_agent_id IS NOT NULL
@@ -395,13 +397,13 @@ WHERE c.tenant_id = %(project_id)s AND c.metadata ->> 'agent_turn_id' = ANY(%(tu
 ORDER BY c.created_at, c.card_id
 
 -- name: why_freed
--- When these agents last ended a turn: no turn of theirs that was promoted since was due before.
+-- When each of these agents last ended a turn: no turn of theirs that was promoted since was due before.
 SELECT p.agent_id, p.updated_at
 FROM state.agent_state_pointers AS p
 WHERE p.project_id = %(project_id)s AND p.agent_id = ANY(%(agents)s) AND isfinite(p.updated_at)
 
 -- name: why_arguments
--- The beginnings of the arguments of these calls, as their cards of these turns have them.
+-- The beginnings of the arguments of these calls, from the cards of these turns.
 SELECT c.metadata ->> 'agent_turn_id', c.tool_call_id, left((c.content -> 'arguments')::text, %(length)s)
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = ANY(%(calls)s) AND c.metadata ->> 'type' = 'tool.call'
@@ -410,7 +412,7 @@ WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = ANY(%(calls)s) AND c.met
 ORDER BY c.created_at, c.card_id
 
 -- name: why_children
--- The turns that these turns asked for, with the call that their end answers.
+-- The turns that these turns requested, with the call that their end answers.
 SELECT e.target_agent_turn_id, e.target_agent_id, e.source_agent_turn_id,
     coalesce(e.metadata -> 'report_to' ->> 'tool_call_id', e.metadata -> 'batch' ->> 'tool_call_id'),
     e.metadata -> 'batch' IS NOT NULL
@@ -420,7 +422,7 @@ WHERE e.project_id = %(project_id)s AND e.source_agent_turn_id = ANY(%(turns)s) 
 ORDER BY e.created_at, e.edge_id
 
 -- name: why_calls
--- The state of these calls: whether their turns still wait, and the last report of each.
+-- The state of each of these calls: whether its turn still waits, and the status of its last report.
 SELECT asked.agent_id, asked.agent_turn_id, asked.tool_call_id, w.wait_status, i.status
 FROM unnest(%(agents)s::text[], %(turns)s::text[], %(calls)s::text[])
     AS asked (agent_id, agent_turn_id, tool_call_id)
@@ -449,11 +451,11 @@ WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.output_box_id =
     AND h.active_agent_turn_id IS NOT NULL
 
 -- name: why_primary
--- Whether this is a primary: the locks that count are taken there.
+-- Returns whether this is a primary: locks are taken there.
 SELECT NOT pg_is_in_recovery()
 
 -- name: why_read_only
--- What makes new transactions of all sessions read-only here, unless this is a replica.
+-- The source of the setting that makes new transactions of all sessions read-only here, unless this is a replica.
 SELECT s.source
 FROM pg_settings AS s
 WHERE s.name = 'default_transaction_read_only' AND s.setting = 'on' AND NOT pg_is_in_recovery()
@@ -464,7 +466,7 @@ JOIN pg_locks AS l ON l.locktype = 'transactionid' AND l.granted AND l.mode = 'E
     AND l.pid IS DISTINCT FROM pg_backend_pid() AND l.transactionid
 
 -- name: why_row_locks
--- Who holds the rows of these agents, inbox rows and boxes: a locked row bears the id of a transaction that runs.
+-- The holders of the rows of these agents, inbox rows and boxes: a locked row has the id of a running transaction.
 SELECT 'state.agent_state_head', h.agent_id, 'row', true, coalesce(l.pid, 0)
 FROM state.agent_state_head AS h
 {holder} = h.xmax
@@ -481,14 +483,15 @@ FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(boxes)s::uuid[])
 
 -- name: why_record_locks
--- Who holds what cbx keeps of these turns.
+-- The holders of the records of these turns.
 SELECT 'cbx.turns', t.agent_turn_id, 'row', true, coalesce(l.pid, 0)
 FROM cbx.turns AS t
 {holder} = t.xmax
 WHERE t.project_id = %(project_id)s AND t.agent_turn_id = ANY(%(turns)s)
 
 -- name: why_table_locks
--- Who keeps others from writing to a table that turns need, or waits for a lock that does. Reads the catalog alone.
+-- The sessions that keep others from writing to a table that turns need, or that wait for such a lock. Reads only the
+-- catalog.
 SELECT n.nspname || '.' || c.relname, NULL, l.mode, l.granted, coalesce(l.pid, 0)
 FROM pg_locks AS l
 JOIN pg_class AS c ON c.oid = l.relation
@@ -500,7 +503,8 @@ WHERE l.locktype = 'relation' AND l.pid IS DISTINCT FROM pg_backend_pid()
 ORDER BY NOT l.granted, 1, 5
 
 -- name: why_sessions
--- What these sessions do, and all that wait for a lock. Who waits for a row holds the place in its queue.
+-- The activity of these sessions and of all that wait for a lock. A session that waits for a row holds its place in the
+-- queue.
 WITH locks AS MATERIALIZED (
     SELECT l.pid, l.locktype, l.relation, l.granted, l.waitstart FROM pg_locks AS l WHERE l.pid IS NOT NULL
 )
@@ -517,10 +521,11 @@ SELECT a.pid, nullif(a.application_name, ''), a.state,
     extract(epoch FROM %(now)s - w.waitstart)::float8
 FROM pg_stat_activity AS a
 LEFT JOIN locks AS w ON w.pid = a.pid AND NOT w.granted
-WHERE a.pid = ANY(%(pids)s) OR w.pid IS NOT NULL OR a.pid IN (SELECT unnest(pg_blocking_pids(b.pid)) FROM locks AS b WHERE NOT b.granted)
+WHERE a.pid = ANY(%(pids)s) OR w.pid IS NOT NULL
+    OR a.pid IN (SELECT unnest(pg_blocking_pids(b.pid)) FROM locks AS b WHERE NOT b.granted)
 
 -- name: why_batches
--- The batches that these turns asked for.
+-- The batches that these turns requested.
 SELECT {batch_json}
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.parent_turn_id = ANY(%(turns)s)
@@ -534,7 +539,7 @@ WHERE k.project_id = %(project_id)s AND k.batch_id = ANY(%(batches)s)
 ORDER BY k.batch_id, k.task_index
 
 -- name: why_foreign_batches
--- The batches of another system's manager that these turns asked for.
+-- The batches of another system's manager that these turns requested.
 SELECT {foreign_batch_json}
 FROM state.pmo_batches AS f
 WHERE f.project_id = %(project_id)s AND f.parent_agent_turn_id = ANY(%(turns)s)
@@ -557,8 +562,8 @@ WHERE f.project_id = %(project_id)s AND f.status = 'running' AND f.parent_agent_
 ORDER BY g.created_at, g.batch_task_id
 
 -- name: why_batches_amiss
--- The parents of batches that somebody should have gone on with: past their deadline, ended without a report, with a
--- task that is due for so long, or a child whose end nobody told.
+-- The parents of batches that need an action which nobody took: past their deadline, ended without a report, with a
+-- task that is due for longer than `age`, or with a child whose end the batch does not know.
 SELECT b.parent_turn_id, b.source_agent_id
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.parent_turn_id IS NOT NULL AND (b.status = 'running' OR b.report_due)

@@ -137,8 +137,8 @@ status = 'dispatched', active_agent_turn_id = %(agent_turn_id)s, turn_epoch = co
     expecting_correlation_id = NULL, waiting_tool_count = 0, resume_deadline = NULL
 
 -- fragment: turn_rows
--- `free` is the head, which is held: no row where something came in between. Without a row of the inbox, whose id
--- or correlation id is taken then, nothing is written.
+-- `free` is the head, which the caller holds; no row if a condition of the decision does not hold any more. If the id
+-- or the correlation id of the row is taken, nothing is written.
 free AS MATERIALIZED (
     SELECT h.project_id
     FROM state.agent_state_head AS h
@@ -167,8 +167,8 @@ SELECT EXISTS (SELECT FROM free), EXISTS (SELECT FROM written),
         AND (i.created_at, i.inbox_id) < (%(now)s::timestamptz, %(inbox_id)s))
 
 -- name: write_turn
--- Every row of a turn that is asked for, whose agent is assigned to it if it may be: whether that was still so,
--- whether it was written, and its place in the queue.
+-- Writes every row of a requested turn, and assigns the agent if it may. Returns whether the decision still held,
+-- whether the turn was written, and its place in the queue.
 WITH {turn_rows}, record AS (
     INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, report_to, created_at)
     SELECT %(project_id)s, %(agent_turn_id)s, %(agent_id)s, %(output_start)s, %(report_to)s, %(now)s::timestamptz
@@ -178,13 +178,13 @@ WITH {turn_rows}, record AS (
 {turn_written}
 
 -- name: write_turn_without_record
--- The same where cbx keeps nothing of turns.
+-- The same if the database has no table of records.
 WITH {turn_rows}
 {turn_written}
 
 -- fragment: queued_turn
--- The caller holds the head. Locks the oldest queued row, then its output box; what was committed meanwhile is not
--- seen, as above.
+-- Locks the oldest queued row, then its output box. The caller holds the head. The statement does not see what other
+-- transactions committed while it waited for a lock.
 queued AS MATERIALIZED (
     SELECT i.*,
         CASE WHEN length(replace(i.payload ->> 'output_box_id', '-', '')) = 32
@@ -241,7 +241,8 @@ found AS MATERIALIZED (
 SELECT {moment}, found.situation FROM found
 
 -- name: promotion_situation
--- All that decides on the promotion of an idle agent's oldest queued turn, and the time; no row where there is none.
+-- Returns the time and all that decides on the promotion of an idle agent's oldest queued turn; no row if there is
+-- none.
 WITH {queued_turn}, record AS (
     SELECT t.end_status
     FROM cbx.turns AS t
@@ -249,7 +250,7 @@ WITH {queued_turn}, record AS (
 ), {promotion_facts}
 
 -- name: promotion_situation_without_records
--- The same where cbx keeps nothing of turns.
+-- The same if the database has no table of records.
 WITH {queued_turn}, record AS (
     SELECT NULL::text AS end_status
 ), {promotion_facts}
@@ -278,8 +279,8 @@ box AS (
 )
 
 -- name: promote_turn
--- Assigns an idle agent to a queued turn, whose row is pending then: that row, or none where something came in
--- between, or where the box that was to be made is another's.
+-- Assigns an idle agent to a queued turn, whose row becomes pending. Returns the row; no row if the decision does not
+-- hold any more, or if another box has the id of the new one.
 WITH {promoted_rows}, record AS (
     INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, created_at)
     SELECT %(project_id)s, %(agent_turn_id)s, %(agent_id)s, %(output_start)s, %(now)s::timestamptz
@@ -289,6 +290,6 @@ WITH {promoted_rows}, record AS (
 SELECT {inbox_json} FROM promoted AS i
 
 -- name: promote_turn_without_record
--- The same where cbx keeps nothing of turns.
+-- The same if the database has no table of records.
 WITH {promoted_rows}
 SELECT {inbox_json} FROM promoted AS i

@@ -1,6 +1,6 @@
 -- name: end_situation
--- What decides on the end of an active turn whose head the caller holds: when, what is kept of it, and the
--- deliverables of its own that its output box holds, the last first.
+-- Returns the time and all that decides on the end of an active turn whose head the caller holds: its record, and its
+-- own deliverables in its output box, the last first.
 WITH head AS MATERIALIZED (
     SELECT h.output_box_id
     FROM state.agent_state_head AS h
@@ -29,9 +29,9 @@ WITH head AS MATERIALIZED (
 SELECT {moment}, found.situation FROM found
 
 -- name: write_end
--- Every row of the end of an active turn, by compare-and-set on its head: the agent is free, nobody waits for the
--- turn's calls, its open steps are closed, its rows of the inbox done and their leases over. A record that has an
--- end keeps it. The epoch after it; no row where the turn is elsewhere.
+-- Writes every row of the end of an active turn, by compare-and-set on its head. The agent is free, nobody waits for
+-- the turn's calls, its open steps are closed, its inbox rows are done and their leases are over. A record that has an
+-- end keeps it. Returns the epoch after the end; no row if the turn is elsewhere.
 WITH freed AS (
     UPDATE state.agent_state_head AS h
     SET {freed_head}

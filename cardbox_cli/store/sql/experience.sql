@@ -8,7 +8,7 @@
  LIMIT 1)
 
 -- fragment: turns_of_profile
--- The turns that have ended among the last inbox rows, each once: those with a profile of that name, newest first.
+-- The ended turns among the last inbox rows, each once, whose profile has that name; newest first.
 latest AS MATERIALIZED (
     SELECT DISTINCT ON (i.agent_turn_id) i.agent_turn_id, i.status AS row_status, i.created_at, i.inbox_id,
         CASE WHEN i.payload ->> 'profile_box_id' ~ {uuid_pattern}
@@ -33,9 +33,9 @@ latest AS MATERIALIZED (
 )
 
 -- fragment: left_deliverable
--- Of turn l, whose end nobody kept: its newest deliverable, if nothing that it left says that it did not succeed.
--- The planner takes a turn for long: it is kept from looking for the card newest first among all, by an array, and
--- told the collation of the index.
+-- The newest deliverable of turn l, whose end nobody recorded, unless the turn left a sign that it did not succeed. The
+-- planner assumes that a turn is long. An array keeps it from searching all cards newest first, and the collation is
+-- that of the index.
 SELECT c.* FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND l.row_status NOT IN ('skipped', 'error')
     AND c.card_id = (
@@ -54,7 +54,7 @@ ORDER BY l.created_at DESC, l.inbox_id DESC
 LIMIT %(limit)s
 
 -- name: kept_deliverables
--- What the turns of a profile delivered that ended in success, the last enqueued first.
+-- The deliverables of the successful turns of a profile, the last enqueued first.
 WITH {turns_of_profile}
 SELECT {card_json}
 FROM (SELECT * FROM turns ORDER BY created_at DESC, inbox_id DESC) AS l
@@ -71,7 +71,7 @@ CROSS JOIN LATERAL (
 {newest_deliverables}
 
 -- name: left_deliverables
--- The same where no ends are kept.
+-- The same if the database has no table of records.
 WITH {turns_of_profile}
 SELECT {card_json}
 FROM (SELECT * FROM turns ORDER BY created_at DESC, inbox_id DESC) AS l

@@ -32,7 +32,7 @@ ORDER BY f.created_at DESC, f.batch_id DESC
 LIMIT %(limit)s
 
 -- name: tasks_of_foreign_batches
--- The tasks of these batches, in the order of their index where they have one.
+-- The tasks of these batches, in the order of their index if they have one.
 SELECT json_build_object(
     'batch_id', g.batch_id,
     'task_index', g.metadata -> 'task_index',
@@ -48,7 +48,7 @@ WHERE g.project_id = %(project_id)s AND g.batch_id = ANY(%(batch_ids)s)
 ORDER BY g.batch_id, g.created_at, g.batch_task_id
 
 -- name: find_foreign_batch_ids
--- The batches of another system's manager that a piece of an id may stand for.
+-- The batches of another system's manager that an abbreviated id may mean.
 SELECT f.batch_id
 FROM state.pmo_batches AS f
 WHERE f.project_id = %(project_id)s
@@ -57,7 +57,7 @@ ORDER BY f.batch_id
 LIMIT 6
 
 -- name: foreign_children
--- The batch and the place of each of these turns, where it is a child of another system's batch.
+-- The batch and the place of each of these turns that is a child of another system's batch.
 SELECT g.current_agent_turn_id, g.batch_id, g.metadata -> 'task_index'
 FROM state.pmo_batch_tasks AS g
 WHERE g.project_id = %(project_id)s AND g.current_agent_turn_id = ANY(%(turn_ids)s)

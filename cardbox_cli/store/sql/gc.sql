@@ -10,21 +10,21 @@ SELECT b.tenant_id FROM public.card_boxes AS b
 ORDER BY 1
 
 -- name: projects_with_box_info
--- Every project that has a row beside its boxes.
+-- Every project that has titles or provenance of boxes.
 -- across-projects: it looks for projects
 SELECT DISTINCT i.project_id FROM cbx.box_info AS i ORDER BY 1
 
 -- name: count_expired
--- How many cards of the project have expired and are not deleted.
+-- The number of expired cards of the project that are not deleted.
 SELECT count(*) FROM public.cards AS c WHERE c.tenant_id = %(project_id)s AND {lapsed}
 
 -- name: count_deleted
--- How many cards of the project are soft-deleted.
+-- The number of soft-deleted cards of the project.
 SELECT count(*) FROM public.cards AS c WHERE c.tenant_id = %(project_id)s AND c.deleted_at IS NOT NULL
 
 -- name: purge_expired
--- A batch of expired cards, the oldest expiry first and none before `after`; what a writer holds is passed over.
--- Answers how many went, and the last expiry among them: where the next batch begins.
+-- Purges expired cards in batches, the oldest expiry first and none before `after`. Skips cards that a writer holds.
+-- Returns the number of purged cards, and their last expiry, with which the next batch begins.
 WITH doomed AS (
     SELECT c.tenant_id, c.card_id
     FROM public.cards AS c
@@ -41,8 +41,8 @@ WITH doomed AS (
 SELECT count(*), max(expires_at)::text FROM gone
 
 -- name: purge_deleted
--- A batch of soft-deleted cards in id order, behind the id `after`; what a writer holds is passed over.
--- Answers how many went, and the last id among them: where the next batch begins.
+-- Purges soft-deleted cards in batches, in the order of their ids after `after`. Skips cards that a writer holds.
+-- Returns the number of purged cards, and their last id, with which the next batch begins.
 WITH doomed AS (
     SELECT c.tenant_id, c.card_id
     FROM public.cards AS c
@@ -59,9 +59,9 @@ WITH doomed AS (
 SELECT count(*), max(card_id) FROM gone
 
 -- name: dangling_references
--- The boxes with references that lead to no card, among those of the project that changed last, most first, and how
--- many places each has. Expired and deleted cards count as gone already where that is asked for. Each card is
--- looked up: the planner would read all cards of the project for those of a few boxes.
+-- The boxes with references to missing cards, among those of the project that changed last, and the number of such
+-- places, most first. Expired and deleted cards count as missing on request. Each card is looked up: the planner would
+-- read all cards of the project for those of a few boxes.
 SELECT b.box_id::text, count(*)
 FROM {latest_boxes} AS b
 CROSS JOIN LATERAL jsonb_array_elements_text({ids}) AS slot (card_id)
@@ -75,8 +75,8 @@ GROUP BY b.box_id
 ORDER BY count(*) DESC, b.box_id
 
 -- name: count_orphaned_box_info
--- How many rows of box_info belong to no box, among so many, or all; ids of cbx begin with their time, so that the
--- oldest come first. Each box is looked up, as above.
+-- The number of rows of box_info without a box, among the first `latest` rows, or all. Ids of cbx begin with their
+-- time, so that the oldest come first. Each box is looked up, as above.
 SELECT count(*)
 FROM (SELECT eldest.box_id FROM cbx.box_info AS eldest
       WHERE eldest.project_id = %(project_id)s
@@ -86,7 +86,7 @@ WHERE (SELECT count(*) FROM public.card_boxes AS b
        WHERE b.tenant_id = %(project_id)s AND b.box_id = i.box_id) = 0
 
 -- name: lock_orphaned_box_info
--- A batch of rows of box_info that seem to belong to no box, locked; what a writer holds is passed over.
+-- Locks a batch of rows of box_info that seem to have no box. Skips rows that a writer holds.
 SELECT i.box_id::text
 FROM cbx.box_info AS i
 WHERE i.project_id = %(project_id)s AND i.box_id > %(after)s::uuid
@@ -97,19 +97,19 @@ LIMIT %(limit)s
 FOR UPDATE SKIP LOCKED
 
 -- name: purge_box_info
--- Removes those of these rows whose box is still gone now that they are locked.
+-- Deletes the given rows whose box is still missing now that they are locked.
 DELETE FROM cbx.box_info AS i
 WHERE i.project_id = %(project_id)s AND i.box_id = ANY(%(box_ids)s::uuid[])
     AND NOT EXISTS (
         SELECT FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b.box_id = i.box_id)
 
 -- name: count_old_logs
--- How many logs of turns ended before a time.
+-- The number of logs of turns that ended before a time.
 SELECT count(*) FROM cbx.logs AS l WHERE l.project_id = %(project_id)s AND l.ended_at < %(before)s
 
 -- name: purge_old_logs
--- A batch of the logs that ended before a time, in the order of their turns, none before the turn `after`; what a
--- writer holds is passed over. Answers how many went, and the last turn among them: where the next batch begins.
+-- Deletes logs that ended before a time, in batches and in the order of their turns from `after` on. Skips logs that a
+-- writer holds. Returns the number of deleted logs, and the last turn among them, with which the next batch begins.
 WITH doomed AS (
     SELECT l.project_id, l.agent_turn_id, l.log_id
     FROM cbx.logs AS l

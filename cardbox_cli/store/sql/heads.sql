@@ -1,5 +1,5 @@
 -- fragment: head_json
--- Other programs leave these null in the head of an agent that was never at a turn.
+-- These columns may be null in rows of other programs.
 json_build_object({fields:Head h},
     'status', coalesce(h.status, 'idle'),
     'turn_epoch', coalesce(h.turn_epoch, 0),
@@ -7,7 +7,7 @@ json_build_object({fields:Head h},
 )::text
 
 -- name: ensure_head
--- An idle head for an agent that has none.
+-- Writes an idle head for an agent that has none.
 INSERT INTO state.agent_state_head (project_id, agent_id, status, turn_epoch, updated_at)
 VALUES (%(project_id)s, %(agent_id)s, 'idle', 0, {now})
 ON CONFLICT DO NOTHING
@@ -19,21 +19,21 @@ FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
 
 -- name: lock_head
--- The head of an agent, held until the end of the transaction: the first lock that any change of a turn takes.
+-- The head of an agent, locked: the first lock of any change of a turn.
 SELECT {head_json}
 FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
 FOR UPDATE
 
 -- name: try_lock_head
--- The same, or no row where another transaction holds it.
+-- The same; no row if another transaction holds it.
 SELECT {head_json}
 FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
 FOR UPDATE SKIP LOCKED
 
 -- name: heads_in_short
--- How the agents of the project stand.
+-- The state of each agent of the project.
 SELECT json_build_object(
     'agent_id', h.agent_id,
     'agent_turn_id', h.active_agent_turn_id,
@@ -45,7 +45,7 @@ FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s
 
 -- name: assign_head
--- Assigns an idle agent to a turn; its new epoch, or no row where it is not idle.
+-- Assigns an idle agent to a turn. Returns its new epoch; no row if it is not idle.
 UPDATE state.agent_state_head AS h
 SET {assigned_head}
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND coalesce(h.status, 'idle') = 'idle'
@@ -57,7 +57,7 @@ h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
     AND h.status = ANY(%(sources)s)
 
 -- name: move_head
--- Changes the state of an active turn by compare-and-set; the epoch after it.
+-- Changes the state of an active turn by compare-and-set. Returns the epoch after it.
 UPDATE state.agent_state_head AS h
 SET status = %(target)s, turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {now},
     waiting_tool_count = %(waiting)s, resume_deadline = %(deadline)s
@@ -86,14 +86,14 @@ SET context_box_id = coalesce(%(context_box_id)s, h.context_box_id),
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
 
 -- name: extend_deadline
--- The deadline of a suspended turn has been acted on: when to look at it again.
+-- Sets when to look again at a suspended turn whose deadline somebody has acted on.
 UPDATE state.agent_state_head AS h
 SET resume_deadline = {later}, updated_at = {now}
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
     AND h.active_agent_turn_id = %(agent_turn_id)s AND h.turn_epoch = %(turn_epoch)s
 
 -- name: why_fence_fell
--- What last moved a turn from outside its run, and how it ended if it did.
+-- The last action that moved a turn from outside its run, and the end of the turn if it has one.
 SELECT t.end_status, last.action, last.actor, last.reason, last.epoch_after
 FROM (SELECT 1) AS one
 LEFT JOIN cbx.turns AS t ON t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s
@@ -107,14 +107,14 @@ LEFT JOIN LATERAL (
 ) AS last ON true
 
 -- name: free_turnless_head
--- A head that is not idle and names no turn becomes idle.
+-- Makes a head idle that is not idle and names no turn.
 UPDATE state.agent_state_head AS h
 SET status = 'idle', active_agent_turn_id = NULL, waiting_tool_count = 0, resume_deadline = NULL
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND h.status <> 'idle'
     AND coalesce(h.active_agent_turn_id, '') = ''
 
 -- name: highest_epoch
--- The highest epoch of an agent that is written down anywhere.
+-- The highest epoch of an agent in any row.
 SELECT greatest(
     (SELECT h.turn_epoch FROM state.agent_state_head AS h
      WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s),
@@ -131,7 +131,7 @@ SELECT greatest(
     0)
 
 -- name: set_epoch
--- The epoch, and the profile, of a head that was made anew.
+-- Sets the epoch, and the profile, of a rebuilt head.
 UPDATE state.agent_state_head AS h
 SET turn_epoch = %(turn_epoch)s, profile_box_id = coalesce(%(profile_box_id)s, h.profile_box_id)
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND h.status = 'idle'

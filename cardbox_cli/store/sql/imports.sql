@@ -1,30 +1,30 @@
 -- name: lock_import
--- One import into a project at a time, until the end of the transaction: two would deadlock on common cards.
+-- Lets one import at a time into a project: two would deadlock on common cards.
 SELECT pg_advisory_xact_lock(hashtext('cbx import'), hashtext(%(project_id)s))
 
 -- name: make_import_ids
--- What the conversations of an import list, as their cards come in.
+-- Makes the table of the ids that the conversations of an import list.
 CREATE TEMP TABLE IF NOT EXISTS cbx_import_ids (label integer, place bigint, card_id text COLLATE "C")
 ON COMMIT DROP
 
 -- name: empty_import_ids
--- For a second import in one transaction.
+-- Empties the table for a second import in one transaction.
 TRUNCATE cbx_import_ids
 
 -- name: note_import_ids
--- The ids of the cards that came in last.
+-- Adds the ids of the last incoming cards.
 INSERT INTO cbx_import_ids SELECT n.label, n.place, n.card_id FROM cbx_incoming AS n
 
 -- name: make_import_lists
--- The id list of each conversation.
+-- Makes the table of the id list of each conversation.
 CREATE TEMP TABLE IF NOT EXISTS cbx_import_lists (label integer PRIMARY KEY, card_ids jsonb) ON COMMIT DROP
 
 -- name: empty_import_lists
--- For a second import in one transaction.
+-- Empties the table for a second import in one transaction.
 TRUNCATE cbx_import_lists
 
 -- name: fill_import_lists
--- One row per label; a conversation without cards has none.
+-- Writes one row for each label. A conversation without cards has none.
 INSERT INTO cbx_import_lists
 SELECT i.label, jsonb_agg(i.card_id ORDER BY i.place) FROM cbx_import_ids AS i GROUP BY i.label
 
@@ -49,7 +49,7 @@ ON CONFLICT DO NOTHING
 RETURNING b.box_id::text
 
 -- name: grow_import_boxes
--- Appends the tails of conversations that go on where their boxes end.
+-- Appends the new ends of conversations that continue their boxes.
 WITH {wanted_boxes}
 UPDATE public.card_boxes AS b
 SET card_ids = w.card_ids, updated_at = {moment}
@@ -59,7 +59,7 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = w.box_id
 RETURNING b.box_id::text
 
 -- name: import_boxes_in_place
--- The boxes that hold their conversations already, perhaps with more behind.
+-- The boxes that already hold their conversations, perhaps with more after them.
 WITH {wanted_boxes}
 SELECT b.box_id::text
 FROM public.card_boxes AS b

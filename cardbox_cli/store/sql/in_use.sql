@@ -24,7 +24,7 @@ WHERE i.project_id = %(project_id)s AND i.message_type = 'turn'
 ORDER BY active DESC
 
 -- name: agents_using_box
--- The agents that name a box though none of their turns may: as what, and the agent.
+-- An agent that names a box apart from its turns: the use, and the agent.
 SELECT pointer.use, p.agent_id
 FROM state.agent_state_pointers AS p
 CROSS JOIN LATERAL (VALUES
@@ -41,8 +41,8 @@ WHERE h.project_id = %(project_id)s AND h.profile_box_id = %(box_id)s
 LIMIT 1
 
 -- name: turns_of_boxes
--- The turns that name one of these boxes, newest first: those that wait or run, and those among the inbox rows
--- that were made last. Box, use, turn, agent.
+-- The turns that name one of these boxes, newest first: box, use, turn and agent. It looks at turns that wait or run,
+-- and at the newest inbox rows.
 SELECT pointer.box_id, pointer.use, {turn_of_row}, i.agent_id
 FROM state.agent_inbox AS i
 LEFT JOIN {active_head}
@@ -58,7 +58,7 @@ WHERE i.project_id = %(project_id)s AND i.message_type = 'turn' AND pointer.box_
 ORDER BY i.created_at DESC, i.inbox_id DESC, pointer.use
 
 -- name: chats_using_box
--- The chat that has a box as its active context or as a snapshot: as what, and its key.
+-- A chat that has a box as its active context or as a snapshot: the use, and the chat's key.
 SELECT 'active context' AS use, h.chat_key
 FROM cbx.chats AS h
 WHERE h.project_id = %(project_id)s AND h.context_box_id = %(box_id)s
@@ -69,7 +69,7 @@ WHERE a.project_id = %(project_id)s AND a.box_id = %(box_id)s
 LIMIT 1
 
 -- name: chat_of_first_card
--- The chat that the first card of a box says it is of, and how many entries that has.
+-- The chat that the first card of a box names, and the number of its entries.
 SELECT h.chat_key, h.entries
 FROM public.card_boxes AS b
 JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = b.card_ids ->> 0
@@ -78,7 +78,7 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 
 -- name: turns_seeing_cards
 -- The turns that wait or run and see one of these cards, the active ones first: the card, the box that has it and its
--- use (none for a result that is reported and not applied), turn, agent, epoch, and whether the turn is active.
+-- use, turn, agent, epoch, and whether the turn is active. A reported result that is not applied yet has no box.
 WITH unfinished AS MATERIALIZED (
     SELECT pointer.use, pointer.box_id, h.active_agent_turn_id AS turn_id, h.agent_id, h.turn_epoch, true AS active
     FROM state.agent_state_head AS h

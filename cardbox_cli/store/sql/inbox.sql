@@ -37,7 +37,7 @@ edge AS (
 )
 
 -- name: insert_inbox
--- Writes a row unless its id or its correlation id is taken; no row means that.
+-- Writes a row; no row if its id or its correlation id is taken.
 INSERT INTO state.agent_inbox AS i
     (project_id, inbox_id, agent_id, channel_id, message_type, enqueue_mode, correlation_id, agent_turn_id,
      turn_epoch, context_headers, payload, status, next_retry_at, created_at)
@@ -55,7 +55,7 @@ FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s
 
 -- name: lock_inbox_row
--- The row of this id, held until the end of the transaction. The head of its agent is held already.
+-- The row of this id, locked. The caller holds the head of its agent.
 SELECT {inbox_json}
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s
@@ -76,7 +76,7 @@ WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s
 ORDER BY i.created_at, i.inbox_id
 
 -- name: turn_row
--- The row that asks for a turn: the oldest one, where there are several.
+-- The row that requests a turn: the oldest one if there are several.
 SELECT {inbox_json}
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s AND i.message_type = 'turn'
@@ -91,11 +91,11 @@ WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.status =
     AND i.message_type = 'turn' AND (i.created_at, i.inbox_id) <= (%(created_at)s::timestamptz, %(inbox_id)s)
 
 -- name: count_queued
--- How many turns are queued for an agent.
+-- The number of queued turns of an agent.
 SELECT count(*) FROM {queued_of_agent}
 
 -- name: move_inbox
--- Changes the state of rows that are in one of the states that the change may come from. Finished ones are dated.
+-- Changes the state of the rows that are in one of the given states. Finished rows get a date.
 WITH i AS (
     UPDATE state.agent_inbox AS i
     SET status = %(target)s,
@@ -115,7 +115,7 @@ WITH i AS (
 SELECT {inbox_json} FROM i
 
 -- name: close_inbox_of_turn
--- What is still open of a turn that has ended is done: nobody need process it.
+-- Consumes the open rows of a turn that has ended: nobody need process them.
 UPDATE state.agent_inbox AS i
 SET status = 'consumed', processed_at = coalesce(i.processed_at, {now}), archived_at = coalesce(i.archived_at, {now})
 WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s
@@ -123,12 +123,12 @@ WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s
 RETURNING i.inbox_id
 
 -- fragment: clock
--- The time, asked for once and not of each row.
+-- The time, evaluated once instead of for each row.
 clock AS MATERIALIZED (SELECT {now} AS now)
 
 -- fragment: oldest_due
--- The row that the agent `asked` has to process next: of those that are due the one that was written first. A turn
--- is none while another one of the agent is claimed. Each state is read in the order of its index.
+-- The row that the agent `asked` must process next: the one that was written first of those that are due at {1}. A turn
+-- does not count while another one of the agent is claimed. Each state is read in the order of its index.
 SELECT due.inbox_id, due.next_retry_at, due.created_at
 FROM (
     (SELECT i.inbox_id, i.next_retry_at, i.created_at
@@ -155,7 +155,7 @@ EXISTS (
                 AND b.status = 'processing' AND b.message_type = 'turn')
 
 -- fragment: claimed
--- Takes the rows of `picked`, whose heads are held: they are in processing then.
+-- Claims the rows of `picked`. The statement holds their heads.
 claimed AS (
     UPDATE state.agent_inbox AS i
     SET status = 'processing', processed_at = clock.now
@@ -165,13 +165,13 @@ claimed AS (
 )
 
 -- fragment: new_lease
--- Whoever had the row before has lost it.
+-- The previous owner of the row has lost it.
 ON CONFLICT (project_id, inbox_id) DO UPDATE
 SET owner = excluded.owner, turn_epoch = excluded.turn_epoch, claimed_at = excluded.claimed_at,
     heartbeat_at = excluded.heartbeat_at, expires_at = excluded.expires_at
 
 -- fragment: leased
--- Their leases, where one server has them all: a transaction of two statements makes a claim of one row take half as
+-- Inserts their leases. On a single server one statement does all: a second one would make the claim of a row half as
 -- long again.
 leased AS (
     INSERT INTO cbx.leases AS l
@@ -186,13 +186,13 @@ leased AS (
 SELECT {inbox_json} FROM claimed AS i ORDER BY i.created_at, i.inbox_id
 
 -- fragment: window
--- No parameter: the planner counts on it, also in a plan that is kept.
+-- This is not a parameter, because the planner must know it in prepared statements too.
 1000
 
 -- fragment: due_picked
--- Up to `limit` due rows of agents of a target, one of each, the oldest. Agents whose row is due for the longest
--- time come first; those whose head another transaction holds are passed over. Looks at the `window` rows of the
--- project that are due for the longest time and no further, so that its cost does not grow with what waits.
+-- Picks up to `limit` due rows of agents of a target: the oldest one of each agent, and the agents that waited longest
+-- first. Skips agents whose head another transaction holds. Looks only at the `window` rows of the project that are due
+-- for the longest time, so that its cost does not grow with the number of waiting rows.
 {clock}, picked AS MATERIALIZED (
     SELECT seen.inbox_id
     FROM (
@@ -207,7 +207,10 @@ SELECT {inbox_json} FROM claimed AS i ORDER BY i.created_at, i.inbox_id
         AND (%(target)s::text IS NULL OR asked.worker_target = %(target)s)
     -- OFFSET keeps the comparison inside: it holds nearly always, which the planner does not know.
     CROSS JOIN LATERAL (
-        SELECT oldest.inbox_id FROM ({oldest_due((SELECT now FROM clock))}) AS oldest WHERE oldest.inbox_id = seen.inbox_id OFFSET 0
+        SELECT oldest.inbox_id
+        FROM ({oldest_due((SELECT now FROM clock))}) AS oldest
+        WHERE oldest.inbox_id = seen.inbox_id
+        OFFSET 0
     ) AS is_oldest
     JOIN state.agent_state_head AS h ON h.project_id = %(project_id)s AND h.agent_id = seen.agent_id
     ORDER BY seen.next_retry_at, seen.created_at, seen.inbox_id
@@ -216,17 +219,17 @@ SELECT {inbox_json} FROM claimed AS i ORDER BY i.created_at, i.inbox_id
 )
 
 -- name: claim_due
--- Takes them, and leases them to their owner.
+-- Claims these rows, and leases them to their owner.
 WITH {due_picked}, {claimed}, {leased}
 {rows_claimed}
 
 -- name: take_due
--- Takes them, on shards, which want the leases in a statement of their own.
+-- Claims these rows on shards, which need a statement of its own for the leases.
 WITH {due_picked}, {claimed}
 {rows_claimed}
 
 -- name: insert_leases
--- The leases of rows that were just taken.
+-- Inserts the leases of rows that were just claimed.
 INSERT INTO cbx.leases AS l
     (project_id, inbox_id, agent_id, agent_turn_id, turn_epoch, owner, claimed_at, heartbeat_at, expires_at)
 SELECT %(project_id)s, g.inbox_id, g.agent_id, g.agent_turn_id, g.turn_epoch, %(owner)s, {now}, {now}, {later}
@@ -235,7 +238,7 @@ FROM unnest(%(inbox_ids)s::text[], %(agent_ids)s::text[], %(agent_turn_ids)s::te
 {new_lease}
 
 -- name: more_due
--- Whether there are more due rows in the project than a claim has looked at.
+-- Returns whether the project has more due rows than a claim has looked at.
 SELECT EXISTS (
     SELECT FROM state.agent_inbox AS i
     WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred')
@@ -244,10 +247,9 @@ SELECT EXISTS (
     OFFSET {window})
 
 -- name: due_by_agent
--- The oldest due row of each agent that is not `served`, whatever waits before it, up to a limit: agent by agent.
--- Goes through two indexes at once, to the next agent of the target and from there to the next with an open row, so
--- that its cost grows with the fewer of these agents, and neither with the rows of an agent nor with those of other
--- targets.
+-- The oldest due row of each agent that is not `served`, agent by agent, up to a limit. It goes through two indexes at
+-- once, from one agent of the target to the next one with an open row. The cost grows with the smaller number of these
+-- agents, not with the rows of an agent or with those of other targets.
 WITH RECURSIVE asked AS (
     SELECT ''::text COLLATE "C" AS agent_id
     UNION ALL
@@ -277,8 +279,8 @@ ORDER BY oldest.next_retry_at, oldest.created_at, oldest.inbox_id
 LIMIT %(limit)s
 
 -- fragment: named_picked
--- Up to `limit` of these rows, as far as they are due still, those that are due for the longest time first; those
--- of agents whose head another transaction holds are passed over.
+-- Picks up to `limit` of these rows that are still due, those that waited longest first. Skips rows of agents whose
+-- head another transaction holds.
 {clock}, picked AS MATERIALIZED (
     SELECT asked.inbox_id
     FROM state.agent_inbox AS asked
@@ -292,17 +294,17 @@ LIMIT %(limit)s
 )
 
 -- name: claim_due_by_agent
--- Takes them, and leases them to their owner.
+-- Claims these rows, and leases them to their owner.
 WITH {named_picked}, {claimed}, {leased}
 {rows_claimed}
 
 -- name: take_due_by_agent
--- Takes them, on shards.
+-- Claims these rows on shards.
 WITH {named_picked}, {claimed}
 {rows_claimed}
 
 -- name: consume_claimed
--- The claimed rows of an owner are done. The heads are locked first, as by everybody, and in their order.
+-- Consumes the claimed rows of an owner. It locks the heads first and in order, as every statement does.
 WITH locked AS MATERIALIZED (
     SELECT h.agent_id
     FROM state.agent_state_head AS h
@@ -324,7 +326,7 @@ WHERE i.project_id = %(project_id)s AND i.inbox_id = mine.inbox_id AND i.status 
 RETURNING i.inbox_id
 
 -- name: due_projects
--- The projects with due work for a target; a claim then names one of them.
+-- The projects with due work for a target. A claim then names one of them.
 -- across-projects: it looks for projects
 SELECT DISTINCT i.project_id
 FROM state.agent_inbox AS i
@@ -345,8 +347,8 @@ JOIN resource.project_agents AS a ON a.project_id = h.project_id AND a.agent_id 
 WHERE h.status <> 'idle' AND a.worker_target = %(target)s
 
 -- name: unfinished
--- How many rows of a target are due or claimed, and the agents that have due ones and no head, so that nobody can
--- claim them; retries that are not due yet do not count.
+-- The number of due or claimed rows of a target, and the agents whose due rows nobody can claim because they have no
+-- head. Retries that are not due yet do not count.
 SELECT
     count(*) FILTER (WHERE i.status = 'processing' OR h.agent_id IS NOT NULL),
     array_agg(DISTINCT i.agent_id) FILTER (WHERE i.status <> 'processing' AND h.agent_id IS NULL)
@@ -357,7 +359,7 @@ WHERE i.project_id = %(project_id)s AND a.worker_target = %(target)s
     AND (i.status = 'processing' OR i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now})
 
 -- name: idle_agents_with_queued
--- Agents that are idle, or have no head, though a turn is queued for them.
+-- The agents that are idle, or have no head, although a turn is queued for them.
 SELECT DISTINCT i.agent_id
 FROM state.agent_inbox AS i
 LEFT JOIN state.agent_state_head AS h ON h.project_id = i.project_id AND h.agent_id = i.agent_id
@@ -365,7 +367,7 @@ WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type =
     AND coalesce(h.status, 'idle') = 'idle'
 
 -- name: unclaimed_since
--- Due rows that nobody claimed for so long: their notification may be lost. One per target.
+-- One row for each target that nobody claimed for at least `age`: its notification may be lost.
 SELECT DISTINCT ON (a.worker_target) {inbox_json}
 FROM state.agent_inbox AS i
 JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
@@ -380,7 +382,7 @@ FROM cbx.leases AS l
 WHERE l.project_id = %(project_id)s AND l.inbox_id = %(inbox_id)s
 
 -- name: lock_lease
--- The lease of a claimed row, held until the end of the transaction.
+-- The lease of a claimed row, locked.
 SELECT {lease_json}
 FROM cbx.leases AS l
 WHERE l.project_id = %(project_id)s AND l.inbox_id = %(inbox_id)s
@@ -394,13 +396,13 @@ WHERE l.project_id = %(project_id)s AND l.agent_id = %(agent_id)s AND l.agent_tu
 ORDER BY l.claimed_at, l.inbox_id
 
 -- name: drop_leases
--- Ends leases, whoever has them.
+-- Ends leases of any owner.
 DELETE FROM cbx.leases AS l
 WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s)
 
 -- name: extend_leases
--- The owner lives: his leases last longer. Answers those that he still has, with their epochs. The dates that
--- other systems look at are touched too. The heads are held already.
+-- Extends the leases of a live owner, and touches the dates that other programs look at. Returns the leases that it
+-- still has, with their epochs. The caller holds the heads.
 WITH held AS (
     UPDATE cbx.leases AS l
     SET heartbeat_at = {now}, expires_at = {later}
@@ -421,7 +423,7 @@ WITH held AS (
 SELECT inbox_id, turn_epoch FROM held
 
 -- name: lock_heads_of_leases
--- The heads of the agents whose rows an owner has claimed, held until the end of the transaction.
+-- The heads of the agents whose rows an owner has claimed, locked.
 SELECT h.agent_id
 FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s AND h.agent_id IN (
@@ -431,7 +433,7 @@ ORDER BY h.agent_id
 FOR UPDATE
 
 -- name: expired_leases
--- Leases whose time is over, the longest first; those of rows that nobody claims any more too.
+-- The leases that have expired, the oldest first, and those on rows that nobody claims any more.
 SELECT {lease_json}
 FROM cbx.leases AS l
 WHERE l.project_id = %(project_id)s
@@ -442,7 +444,7 @@ ORDER BY l.expires_at
 LIMIT %(limit)s
 
 -- name: carry_turn
--- A row carries its turn on at a new epoch, and so does its lease.
+-- Lets a row and its lease carry their turn at a new epoch.
 WITH i AS (
     UPDATE state.agent_inbox AS i
     SET turn_epoch = %(turn_epoch)s
@@ -456,13 +458,13 @@ WITH i AS (
 SELECT {inbox_json} FROM i
 
 -- name: point_inbox
--- Replaces box pointers of the row of a turn.
+-- Replaces box pointers in the row of a turn.
 UPDATE state.agent_inbox AS i
 SET payload = i.payload || %(pointers)s::jsonb
 WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s AND i.message_type = 'turn'
 
 -- name: point_report
--- Leads a report that can be claimed to another result; it is due at once.
+-- Points a report that can be claimed to another result, and makes it due at once.
 WITH i AS (
     UPDATE state.agent_inbox AS i
     SET payload = %(payload)s::jsonb, next_retry_at = least(i.next_retry_at, %(now)s::timestamptz)
@@ -472,7 +474,7 @@ WITH i AS (
 SELECT {inbox_json} FROM i
 
 -- name: open_inbox_of_agent
--- What an agent still has before it, the oldest first.
+-- The open rows of an agent, the oldest first.
 SELECT {inbox_json}
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s
@@ -493,31 +495,31 @@ SELECT {inbox_json} FROM state.agent_inbox AS i WHERE {inbox_matches}
 ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 
 -- name: list_open_inbox
--- `list_inbox` of a status that few rows have.
+-- `list_inbox` for a status that few rows have.
 SELECT {inbox_json} FROM state.agent_inbox AS i WHERE i.status IN {open_statuses} AND {inbox_matches}
 ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 
 -- name: list_dead_inbox
--- `list_inbox` of the dead letters.
+-- `list_inbox` for dead letters.
 SELECT {inbox_json} FROM state.agent_inbox AS i WHERE i.status = 'error' AND {inbox_matches}
 ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 
 -- name: list_skipped_inbox
--- `list_inbox` of what was skipped.
+-- `list_inbox` for skipped rows.
 SELECT {inbox_json} FROM state.agent_inbox AS i WHERE i.status = 'skipped' AND {inbox_matches}
 ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 
 -- name: count_further_inbox
--- How many rows there are after a place, up to a limit.
+-- The number of rows after a place, up to a limit.
 SELECT count(*) FROM (SELECT 1 FROM state.agent_inbox AS i WHERE {inbox_matches} LIMIT %(limit)s) AS further
 
 -- name: inbox_id_exists
--- Whether there is a row of this id.
+-- Returns whether a row of this id exists.
 SELECT true FROM state.agent_inbox AS i WHERE i.project_id = %(project_id)s AND i.inbox_id = %(wanted)s
 
 -- name: find_inbox_ids
--- Up to six ids of each kind: that begin with what was typed, with or without their first word, or end with it;
--- and whose last 8 characters begin with it.
+-- Up to six ids each that begin with the wanted text, with or without their first word; that end with it; and whose
+-- last 8 characters begin with it.
 (SELECT i.inbox_id FROM state.agent_inbox AS i
  WHERE i.project_id = %(project_id)s AND i.inbox_id LIKE %(beginning)s LIMIT 6)
 UNION

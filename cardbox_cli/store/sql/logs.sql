@@ -4,16 +4,16 @@ json_build_object({fields:LogTail l},
 )::text
 
 -- name: logs_are_readable
--- Whether this role may read the logs of turns.
+-- Returns whether this role may read the logs of turns.
 SELECT has_table_privilege('cbx.logs', 'SELECT')
 
 -- name: logs_are_writable
--- Whether this role may write logs of turns, and remove old ones.
+-- Returns whether this role may write logs of turns, and delete old ones.
 SELECT has_table_privilege('cbx.logs', 'SELECT') AND has_table_privilege('cbx.logs', 'INSERT')
     AND has_table_privilege('cbx.logs', 'UPDATE') AND has_table_privilege('cbx.logs', 'DELETE')
 
 -- name: insert_log
--- What a command wrote on stderr, unless it is kept already.
+-- Writes the stderr of a command unless it is stored already.
 INSERT INTO cbx.logs
     (project_id, agent_turn_id, log_id, step_id, tool_call_id, tool_name, turn_epoch, worker_id, exit_code, stderr,
      stderr_bytes, started_at, ended_at)
@@ -22,7 +22,7 @@ VALUES (%(project_id)s, %(agent_turn_id)s, %(log_id)s, %(step_id)s, %(tool_call_
 ON CONFLICT DO NOTHING
 
 -- name: trim_logs
--- Removes the oldest logs of a turn, as far as all of them are more than `limit` bytes. A row counts 256, too.
+-- Deletes the oldest logs of a turn that exceed `limit` bytes in total. A row counts 256 bytes more.
 DELETE FROM cbx.logs AS l
 WHERE l.project_id = %(project_id)s AND l.agent_turn_id = %(agent_turn_id)s
     AND l.log_id IN (
@@ -50,7 +50,8 @@ WHERE l.project_id = %(project_id)s AND l.agent_turn_id = %(agent_turn_id)s
 ORDER BY l.log_id
 
 -- name: why_failure_logs
--- Of each of these turns the last log of the model's command, or of one that failed, with the last characters.
+-- The last log of each of these turns that is of the model's command or of a command that failed, with its last
+-- characters.
 SELECT DISTINCT ON (l.agent_turn_id) {log_tail_json}
 FROM cbx.logs AS l
 WHERE l.project_id = %(project_id)s AND l.agent_turn_id = ANY(%(turns)s)

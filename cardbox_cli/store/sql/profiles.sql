@@ -1,15 +1,15 @@
 -- name: save_profile
--- Writes a name, or points it to a new box.
+-- Writes a name, which points to a box.
 INSERT INTO resource.profiles AS p
     (project_id, profile_box_id, name, worker_target, tags, system_prompt_compiled, updated_at)
 VALUES (%(project_id)s, %(profile_box_id)s, %(name)s, %(worker_target)s, %(tags)s, %(system_prompt)s, {now})
 
 -- name: lock_profile_name
--- One writer of a name at a time, until the end of the transaction.
+-- Lets one transaction at a time write a name.
 SELECT pg_advisory_xact_lock(hashtext(%(project_id)s), hashtext(lower(%(name)s)))
 
 -- name: drop_profile_name
--- Frees a name, whatever its case; its box stays.
+-- Deletes a name in any case. Its box stays.
 DELETE FROM resource.profiles AS p
 WHERE p.project_id = %(project_id)s AND lower(p.name) = lower(%(name)s)
 
@@ -33,7 +33,7 @@ WHERE p.project_id = %(project_id)s
 ORDER BY p.name
 
 -- name: profile_names_like
--- Names of the project's profiles that are about as long as one, those with its first letter first.
+-- The names of the project's profiles of about the same length, those with the same first letter first.
 SELECT p.name
 FROM resource.profiles AS p
 WHERE p.project_id = %(project_id)s AND abs(length(p.name) - length(%(name)s::text)) <= 4

@@ -2,7 +2,7 @@
 json_build_object({fields:Project p})::text
 
 -- name: insert_project
--- Writes the project unless it is there; answers it if it was written.
+-- Writes the project unless it exists. Returns it if it was written.
 WITH p AS (
     INSERT INTO public.projects AS p (project_id, title, status, owner_id, created_at, updated_at)
     VALUES (%(project_id)s, %(title)s, %(status)s, %(owner_id)s, {now}, {now})
@@ -16,7 +16,7 @@ SELECT {project_json} FROM p
 SELECT {project_json} FROM public.projects AS p WHERE p.project_id = %(project_id)s
 
 -- name: update_project
--- Sets what is given, if that changes something; answers the project then.
+-- Sets the given values. Returns the project if that changes anything.
 WITH p AS (
     UPDATE public.projects AS p
     SET title = coalesce(%(title)s, p.title), status = coalesce(%(status)s, p.status),
@@ -43,7 +43,7 @@ FROM cbx.project_settings AS s
 WHERE s.project_id = %(project_id)s
 
 -- name: lock_project
--- The project, unchangeable for others until the end of the transaction.
+-- Locks the project.
 SELECT true FROM public.projects AS p WHERE p.project_id = %(project_id)s FOR UPDATE
 
 -- name: save_project_settings
@@ -57,7 +57,7 @@ SET enable_share_context = EXCLUDED.enable_share_context, reproducible_layers = 
     allow_incomplete_context = EXCLUDED.allow_incomplete_context, knowledge_scope = EXCLUDED.knowledge_scope
 
 -- name: list_projects
--- A page of the projects by id, behind one if it is given.
+-- A page of the projects by id, after one if it is given.
 -- across-projects: it lists projects
 SELECT {project_json}
 FROM public.projects AS p
@@ -66,12 +66,12 @@ ORDER BY p.project_id
 LIMIT %(limit)s
 
 -- name: count_further_projects
--- How many projects there are behind one, up to a limit.
+-- The number of projects after one, up to a limit.
 -- across-projects: it counts projects
 SELECT count(*)
 FROM (SELECT 1 FROM public.projects AS p WHERE p.project_id > %(after)s LIMIT %(limit)s) AS further
 
 -- name: project_has_rows
--- Whether the project has a card or a box.
+-- Returns whether the project has a card or a box.
 SELECT EXISTS (SELECT FROM public.cards AS c WHERE c.tenant_id = %(project_id)s)
     OR EXISTS (SELECT FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s)

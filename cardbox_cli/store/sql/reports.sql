@@ -1,6 +1,6 @@
 -- name: report_situation
--- What decides on a report to a call, and the time when its lock was had: what waits for it, held; the row that asked
--- for its turn; the target of its agent. No row where the turn never waited for it.
+-- Returns the time when the lock was held, and all that decides on a report to a call: the waiting call, locked; the
+-- row that requested its turn; and the target of its agent. No row if the turn never waited for the call.
 WITH waiting AS MATERIALIZED (
     SELECT w.*
     FROM state.turn_waiting_tools AS w
@@ -29,9 +29,9 @@ WITH waiting AS MATERIALIZED (
 SELECT {moment}, found.situation FROM found
 
 -- name: write_report
--- Every row of a report to a call that is waited for, which the caller holds: its card, the row of the inbox, the
--- edge, and that its result is there. Whether the row is written, which it is not where its correlation id is taken;
--- and which cards are stored, without all of which there is none.
+-- Writes every row of a report to a waiting call, which the caller holds: the card, the inbox row, the edge, and that
+-- the result is there. Returns whether all cards are stored, without which no row is written; whether the row is
+-- written, which needs a free correlation id; and which cards are stored.
 WITH waiting AS MATERIALIZED (
     SELECT w.agent_id
     FROM state.turn_waiting_tools AS w
@@ -52,8 +52,8 @@ WITH waiting AS MATERIALIZED (
 SELECT EXISTS (SELECT FROM ready), EXISTS (SELECT FROM written), ARRAY(SELECT s.card_id FROM stored AS s)
 
 -- name: lost_reports
--- Calls of suspended turns, of this one (null: of any), that have no report although their result is stored for so
--- long; and those that the turn that was last asked for is to answer, where its agent is not at it.
+-- The calls of suspended turns, or of this one, that have no report although their result is stored for at least `age`,
+-- or although the turn that should answer them last is not active any more.
 SELECT w.agent_id, w.agent_turn_id, w.tool_call_id, c.card_id, child.agent_turn_id
 FROM state.agent_state_head AS h
 JOIN state.turn_waiting_tools AS w ON w.project_id = %(project_id)s AND w.agent_id = h.agent_id

@@ -21,14 +21,14 @@ FROM resource.project_agents AS r
 WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
 
 -- name: lock_agent
--- The agent, unchangeable for others and changeable for us until the end of the transaction.
+-- The agent, locked.
 SELECT {agent_json}
 FROM resource.project_agents AS r
 WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
 FOR UPDATE
 
 -- name: share_agent
--- The agent, unchangeable until the end of the transaction.
+-- The agent. No other transaction can change it until this one ends.
 SELECT {agent_json}
 FROM resource.project_agents AS r
 WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
@@ -41,7 +41,7 @@ FROM {roster_with_heads}
 WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
 
 -- name: agent_places
--- An agent, the turn that it is at, and the boxes that it has; those of a turn only while it is active.
+-- An agent, its active turn, and its boxes. The boxes of a turn appear only while the turn is active.
 SELECT json_build_object(
     'agent', ({agent_json})::json,
     'status', coalesce(h.status, 'idle'),
@@ -65,7 +65,7 @@ WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
     AND (%(tag)s::text IS NULL OR r.tags @> to_jsonb(%(tag)s::text))
 
 -- name: list_agents
--- A page of the project's agents and their heads by id, behind one if it is given.
+-- A page of the project's agents and their heads by id, after one if it is given.
 SELECT {roster_entry_json}
 FROM {roster_with_heads}
 WHERE {agent_is_in_range}
@@ -73,12 +73,12 @@ ORDER BY r.agent_id
 LIMIT %(limit)s
 
 -- name: count_further_agents
--- How many agents a list has behind one, up to a limit.
+-- The number of agents in a list after one, up to a limit.
 SELECT count(*)
 FROM (SELECT 1 FROM resource.project_agents AS r WHERE {agent_is_in_range} LIMIT %(limit)s) AS further
 
 -- name: insert_agent
--- Writes the agent unless it is there; answers it if it was written.
+-- Writes the agent unless it exists. Returns it if it was written.
 WITH r AS (
     INSERT INTO resource.project_agents AS r
         (project_id, agent_id, profile_box_id, worker_target, tags, display_name, owner_agent_id, status,
@@ -91,7 +91,7 @@ WITH r AS (
 SELECT {agent_json} FROM r
 
 -- name: update_agent
--- Changes a locked agent, as other programs do: its status stays, and the metadata that is not given.
+-- Changes a locked agent, as other programs do: its status and all other metadata stay.
 WITH r AS (
     UPDATE resource.project_agents AS r
     SET profile_box_id = %(profile_box_id)s, worker_target = %(worker_target)s, tags = %(tags)s,
@@ -112,11 +112,11 @@ AND NOT EXISTS (
     WHERE s.project_id = %(project_id)s AND s.agent_id = %(agent_id)s)
 
 -- name: never_did_anything
--- Whether an agent without a head never had one.
+-- Returns whether an agent without a head never had one.
 SELECT {never_did_anything}
 
 -- name: insert_first_head
--- The idle head of an agent that never did anything. One that was lost is rebuilt, not begun anew.
+-- Writes the idle head of an agent that never did anything. A lost head must be rebuilt instead.
 INSERT INTO state.agent_state_head AS h (project_id, agent_id, status, turn_epoch, profile_box_id, updated_at)
 SELECT r.project_id, r.agent_id, 'idle', 0, %(profile_box_id)s::uuid, {now}
 FROM resource.project_agents AS r
@@ -125,7 +125,7 @@ WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
 ON CONFLICT DO NOTHING
 
 -- name: insert_identity_edge
--- Records who made or changed an agent.
+-- Records the agent or person that made or changed an agent.
 INSERT INTO state.identity_edges AS e
     (edge_id, project_id, action, source_agent_id, target_agent_id, metadata, created_at)
 VALUES (%(edge_id)s, %(project_id)s, %(action)s, %(source_agent_id)s, %(agent_id)s, %(metadata)s, {now})
@@ -139,7 +139,7 @@ ORDER BY r.agent_id
 LIMIT %(limit)s
 
 -- name: agent_ids_like
--- Names of the project's agents that are about as long as one, those with its first letter first.
+-- The ids of the project's agents of about the same length, those with the same first letter first.
 SELECT r.agent_id
 FROM resource.project_agents AS r
 WHERE r.project_id = %(project_id)s AND abs(length(r.agent_id) - length(%(name)s::text)) <= 4

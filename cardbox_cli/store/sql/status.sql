@@ -1,13 +1,13 @@
 -- name: engine
--- The version of the sharding extension, where it is installed.
+-- The version of the sharding extension, if it is installed.
 SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'citus'
 
 -- name: is_replica
--- Whether the server follows another one.
+-- Returns whether the server follows another one.
 SELECT pg_is_in_recovery()
 
 -- name: replica_lag
--- How far a replica is behind, null where it cannot know; no row on a primary.
+-- The delay of a replica, null if the replica cannot know it; no row on a primary.
 SELECT CASE
     WHEN EXISTS (SELECT FROM pg_stat_wal_receiver) AND pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn()
     THEN interval '0'
@@ -16,12 +16,12 @@ END
 WHERE pg_is_in_recovery()
 
 -- name: database_size
--- The bytes of the whole database.
+-- The size of the whole database in bytes.
 SELECT pg_database_size(current_database())
 
 -- name: table_sizes
--- Each of these tables: bytes of its rows (TOAST among them) and of its indexes, and about how many rows it has:
--- as densely as the last ANALYZE saw them, on the pages of today; null before the first.
+-- The size of each of these tables in bytes, with TOAST, and of its indexes, and an estimate of its rows: the density
+-- of the last ANALYZE times the present number of pages, null before the first.
 SELECT named.name, pg_table_size(c.oid), pg_indexes_size(c.oid),
     CASE WHEN c.relpages > 0 AND c.reltuples >= 0 THEN (
         c.reltuples / c.relpages * pg_relation_size(c.oid) / current_setting('block_size')::integer)::bigint END
@@ -31,11 +31,11 @@ JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = split_part(named.na
 ORDER BY named.name
 
 -- name: index_exists
--- Whether an index is there, and whole.
+-- Returns whether an index exists and is complete.
 SELECT coalesce((SELECT i.indisvalid FROM pg_index AS i WHERE i.indexrelid = to_regclass(%(index)s)), false)
 
 -- name: count_cards
--- The project's cards: all, those that have expired, those that were deleted.
+-- The number of cards of the project: all, the expired ones and the deleted ones.
 SELECT count(*),
     count(*) FILTER (WHERE {lapsed}),
     count(*) FILTER (WHERE c.deleted_at IS NOT NULL)
@@ -43,27 +43,27 @@ FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s
 
 -- name: count_boxes
--- The project's boxes.
+-- The number of boxes of the project.
 SELECT count(*) FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s
 
 -- name: count_some_cards
--- The project's cards, counted no further than a limit; the order keeps the planner on an index.
+-- The number of cards of the project up to a limit. The order keeps the planner on an index.
 SELECT count(*)
 FROM (
     SELECT 1 FROM public.cards AS c WHERE c.tenant_id = %(project_id)s ORDER BY c.card_id LIMIT %(limit)s
 ) AS found
 
 -- name: count_some_boxes
--- The project's boxes, counted likewise.
+-- The number of boxes of the project, counted in the same way.
 SELECT count(*)
 FROM (
     SELECT 1 FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s ORDER BY b.box_id LIMIT %(limit)s
 ) AS found
 
 -- name: plan_cards
--- The planner's guess at the project's cards.
+-- The planner's estimate of the project's cards.
 EXPLAIN (FORMAT json) SELECT FROM public.cards AS c WHERE c.tenant_id = %(project_id)s
 
 -- name: plan_boxes
--- The planner's guess at the project's boxes.
+-- The planner's estimate of the project's boxes.
 EXPLAIN (FORMAT json) SELECT FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s

@@ -89,9 +89,9 @@ SELECT EXISTS (SELECT FROM head)
 SELECT EXISTS (SELECT FROM head), EXISTS (SELECT FROM ready), ARRAY(SELECT s.card_id FROM stored AS s)
 
 -- name: begin_step
--- Every row of the beginning of a step: the cards and the box of its request, the box's title, and the state of its
--- turn. Whether the turn is at its fence, whether all cards could be stored, without which no more is written than
--- the others of them, and which those are.
+-- Writes every row of the beginning of a step: the cards and the box of its request, the title of the box, and the
+-- state of its turn. Returns whether the turn is at its fence, whether all cards could be stored, and which cards are
+-- stored. If a card is missing, only the other cards are written.
 WITH {begun_step}, info AS (
     INSERT INTO cbx.box_info (project_id, box_id, title, created_at)
     SELECT %(project_id)s, %(request_box_id)s::uuid, %(title)s, {now}
@@ -100,12 +100,12 @@ WITH {begun_step}, info AS (
 {what_is_stored}
 
 -- name: begin_step_without_title
--- The same where boxes have no titles.
+-- The same if the database has no table of titles.
 WITH {begun_step}
 {what_is_stored}
 
 -- fragment: held_output
--- The output box of the turn, once its head is held.
+-- The output box of the turn, locked after its head.
 output AS MATERIALIZED (
     SELECT b.box_id, b.card_ids
     FROM public.card_boxes AS b
@@ -114,13 +114,13 @@ output AS MATERIALIZED (
 )
 
 -- fragment: own_ids
--- The ids of the output box that the turn has written.
+-- The ids of the output box from the place on at which the turn's own cards begin.
 jsonb_path_query_array({ids}, '$[$start to last]', jsonb_build_object('start', %(output_start)s::integer))
 
 -- name: hold_output
--- The head of a turn and its output box, held: a row of the head, and whether the box exists, no row where the turn
--- is elsewhere; behind it the places of the box that are the turn's own. A card that was written while this waited
--- is not seen.
+-- The head of a turn and its output box, both locked. The first row is the head, and whether the box exists; no row if
+-- the turn is elsewhere. The others are the places of the box that are the turn's own. The statement does not see a
+-- card that was written while it waited.
 WITH {held_head}, {held_output}
 SELECT -1 AS place, NULL AS card_id, CASE WHEN EXISTS (SELECT FROM output) THEN 'present' ELSE 'gone' END AS state,
     {head_json} AS found
@@ -142,13 +142,14 @@ ORDER BY place
 )
 
 -- name: write_own_cards
--- Cards of a turn, appended to its output box unless it has them all there. Whether the turn is at its fence,
--- whether it has the box and all cards could be stored, without which nothing is appended, and which are stored.
+-- Writes cards of a turn and appends them to its output box, unless the box has all of them. Returns whether the turn
+-- is at its fence, whether all cards could be stored, and which cards are stored. If a card is missing, nothing is
+-- appended.
 WITH {own_cards_written}
 {what_is_stored}
 
 -- name: write_answer
--- The same, and the state to which that brings a step.
+-- The same, and the state of the step that the answer leads to.
 WITH {own_cards_written}, step AS (
     UPDATE state.agent_steps AS s
     SET status = %(status)s, tool_call_ids = coalesce(%(tool_call_ids)s::jsonb, s.tool_call_ids),
@@ -160,8 +161,8 @@ WITH {own_cards_written}, step AS (
 {what_is_stored}
 
 -- name: suspend_turn
--- Every row of a running turn that waits for calls from now on; its claimed row is done. Until when it waits; no row
--- where the turn is elsewhere.
+-- Writes every row of a running turn that waits for calls from now on, and finishes its claimed row. Returns the
+-- deadline; no row if the turn is elsewhere.
 WITH moved AS (
     UPDATE state.agent_state_head AS h
     SET status = %(target)s, updated_at = {now}, waiting_tool_count = cardinality(%(tool_call_ids)s::text[]),

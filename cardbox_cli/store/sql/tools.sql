@@ -5,7 +5,7 @@ json_build_object({fields:Tool o},
 )::text
 
 -- name: insert_tool
--- Writes the tool unless there is one of its name; answers it if it was written.
+-- Writes the tool unless its name is taken. Returns it if it was written.
 WITH o AS (
     INSERT INTO resource.tools AS o
         (project_id, tool_name, description, parameters, target_subject, after_execution, options)
@@ -23,7 +23,7 @@ FROM resource.tools AS o
 WHERE o.project_id = %(project_id)s AND o.tool_name = %(tool_name)s
 
 -- name: lock_tool
--- The tool, locked until the end of the transaction.
+-- The tool, locked.
 SELECT {tool_json}
 FROM resource.tools AS o
 WHERE o.project_id = %(project_id)s AND o.tool_name = %(tool_name)s
@@ -41,7 +41,7 @@ WITH o AS (
 SELECT {tool_json} FROM o
 
 -- name: delete_tool
--- Removes a tool.
+-- Deletes a tool.
 DELETE FROM resource.tools AS o WHERE o.project_id = %(project_id)s AND o.tool_name = %(tool_name)s
 
 -- name: list_tools
@@ -52,7 +52,7 @@ WHERE o.project_id = %(project_id)s AND (%(names)s::text[] IS NULL OR o.tool_nam
 ORDER BY o.tool_name
 
 -- name: tool_names_like
--- Names of the project's tools that are about as long as one, those with its first letter first.
+-- The names of the project's tools of about the same length, those with the same first letter first.
 SELECT o.tool_name
 FROM resource.tools AS o
 WHERE o.project_id = %(project_id)s AND abs(length(o.tool_name) - length(%(name)s::text)) <= 4

@@ -1,5 +1,5 @@
 -- fragment: turn_boxes
--- The boxes of a turn by what it calls them: those named, else those of its agent's head.
+-- The boxes of a turn by their pointers: the given ones, or else those of its agent's head.
 head AS (
     SELECT h.*
     FROM state.agent_state_head AS h
@@ -23,8 +23,8 @@ head AS (
 )
 
 -- fragment: turn_slots
--- The places of these boxes in order: the id, what became of its card, and the card, empty where it dangles. As an
--- array the ids are looked up together, where a join would read all cards of the project.
+-- The places of these boxes in order: the id, the state of its card, and the card, which is empty if it dangles. The
+-- ids are looked up together as an array: a join would read all cards of the project.
 SELECT slot.pointer, (slot.place - 1)::integer AS place, coalesce(slot.card_id, 'null'),
     {card_state}, {card_json}
 FROM slots AS slot
@@ -49,8 +49,7 @@ LEFT JOIN placed AS c ON c.card_id = slot.card_id
         LIMIT 1)
 
 -- name: turn_context
--- All that the next request of a turn is made of, in one statement: a row of facts, and behind it the places of
--- its boxes.
+-- All that the next request of a turn needs, in one statement: a row of facts, followed by the places of its boxes.
 WITH {turn_boxes}
 SELECT '' AS pointer, 0 AS place, NULL AS card_id, NULL AS state, json_build_object(
     {turn_facts},
@@ -73,7 +72,7 @@ UNION ALL
 ORDER BY pointer, place
 
 -- name: turn_context_of_others
--- The same where some of the tables are missing that cbx itself makes.
+-- The same if some tables of cbx are missing.
 WITH {turn_boxes}
 SELECT '' AS pointer, 0 AS place, NULL AS card_id, NULL AS state, json_build_object({turn_facts})::text AS found
 UNION ALL

@@ -82,21 +82,21 @@ i.inbox_id IN ({unfinished_rows}) AND s.status <> 'ended' AND s.status = coalesc
 SELECT {turn_json} FROM {turns} WHERE {turn_matches} ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 
 -- name: count_further_turns
--- How many turns there are after a place, up to a limit.
+-- The number of turns after a place, up to a limit.
 SELECT count(*) FROM (SELECT 1 FROM state.agent_inbox AS i WHERE {turn_matches} LIMIT %(limit)s) AS further
 
 -- name: list_unfinished_turns
--- `list_turns` of those that have not ended, all or those in one state: found among what is open and active,
--- however much has ended.
+-- `list_turns` for turns that have not ended, in any state or in this one. It searches only open rows and active turns,
+-- so that the number of ended ones does not matter.
 SELECT {turn_json} FROM {turns} WHERE {is_unfinished} AND {turn_matches}
 ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 
 -- name: count_further_unfinished_turns
--- `count_further_turns` of those that have not ended, all or those in one state.
+-- `count_further_turns` for turns that have not ended, in any state or in this one.
 SELECT count(*) FROM (SELECT 1 FROM {turns} WHERE {is_unfinished} AND {turn_matches} LIMIT %(limit)s) AS further
 
 -- name: turns_by_ids
--- The turns of these ids, oldest first. One that was enqueued twice comes once, as it was enqueued last.
+-- The turns of these ids, oldest first. A turn that was enqueued twice appears once, as it was enqueued last.
 SELECT turn FROM (
     SELECT DISTINCT ON ({turn_of_row}) {turn_json} AS turn, i.created_at, i.inbox_id
     FROM {turns}
@@ -106,7 +106,7 @@ SELECT turn FROM (
 ORDER BY created_at, inbox_id
 
 -- name: turns_by_edges
--- What the audit rows say of turns whose inbox rows are gone.
+-- The turns whose inbox rows are gone, from their edges.
 SELECT DISTINCT ON (e.target_agent_turn_id) json_build_object(
     'agent_turn_id', e.target_agent_turn_id,
     'agent_id', e.target_agent_id,
@@ -133,12 +133,12 @@ WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = ANY(%(turn_ids)
 ORDER BY e.target_agent_turn_id, e.created_at
 
 -- name: records_of_turns
--- What cbx keeps of these turns.
+-- The records of these turns.
 SELECT {record_json} FROM cbx.turns AS t
 WHERE t.project_id = %(project_id)s AND t.agent_turn_id = ANY(%(turn_ids)s)
 
 -- name: turn_remains
--- What turns leave behind whose ends nobody kept: the last step, and the newest deliverable.
+-- The last step and the newest deliverable of turns whose end nobody recorded.
 SELECT json_build_object(
     'agent_turn_id', turn.id,
     'step_id', last.step_id,
@@ -161,7 +161,7 @@ LEFT JOIN LATERAL (
     ORDER BY c.created_at DESC, c.card_id DESC LIMIT 1) AS card ON true
 
 -- name: whole_turn_id
--- The turn whose id this is, or that the inbox row of this id is for.
+-- The turn of this id, or of the inbox row of this id.
 (SELECT {turn_of_row} FROM state.agent_inbox AS i
  WHERE i.project_id = %(project_id)s AND i.message_type = 'turn'
     AND (i.agent_turn_id = %(wanted)s OR i.inbox_id = %(wanted)s)
@@ -176,8 +176,8 @@ UNION ALL
  LIMIT 1)
 
 -- name: find_kept_turn_ids
--- Up to six of the turns that cbx keeps which begin with what was typed, with or without "turn_"; that end with
--- it, read backwards; and whose last 8 characters begin with it, unless `shown` is null.
+-- Up to six recorded turns each whose id begins with the wanted text, with or without "turn_"; ends with it, read
+-- backwards; and whose last 8 characters match `shown`, unless it is null.
 (SELECT t.agent_turn_id FROM cbx.turns AS t
  WHERE t.project_id = %(project_id)s AND t.agent_turn_id LIKE %(beginning)s LIMIT 6)
 UNION
@@ -191,7 +191,7 @@ UNION
  WHERE t.project_id = %(project_id)s AND right(t.agent_turn_id, 8) LIKE %(shown)s LIMIT 6)
 
 -- name: find_turn_ids
--- The same of the turns of other programs, among all inbox rows: the index has what is looked at.
+-- The same for turns of other programs, among all inbox rows. The index has all that is compared.
 (SELECT DISTINCT i.agent_turn_id FROM state.agent_inbox AS i
  WHERE i.project_id = %(project_id)s AND i.agent_turn_id LIKE %(beginning)s LIMIT 6)
 UNION
@@ -215,8 +215,8 @@ coalesce(nullif(e.source_agent_turn_id, ''), e.metadata #>> '{cg_ctx,parent_agen
     e.metadata #>> '{report_to,agent_turn_id}')
 
 -- name: turn_kin
--- The turns that gave these their work, and those that got theirs from these, as (child, parent). Where the work of a
--- turn goes through a service, other programs name the turn in the context of the request alone.
+-- The turns that gave these turns their work, and those that got work from them, as (child, parent). If the work goes
+-- through a service, other programs name the parent only in the context of the request.
 SELECT e.target_agent_turn_id, {asking_turn}
 FROM state.execution_edges AS e
 WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = ANY(%(turn_ids)s) AND e.primitive = 'enqueue'
@@ -233,7 +233,7 @@ WHERE e.project_id = %(project_id)s AND e.source_agent_turn_id = '' AND e.primit
     AND e.metadata #>> '{cg_ctx,parent_agent_turn_id}' = ANY(%(turn_ids)s) AND e.target_agent_turn_id IS NOT NULL
 
 -- name: cards_of_turn
--- The cards that say that a turn wrote them, and its deliverable, in order; of their texts the beginnings.
+-- The cards that a turn wrote, and its deliverable, in order, with the beginnings of their texts.
 SELECT json_build_object(
     'card_id', c.card_id,
     'type', {card_type},
@@ -251,7 +251,7 @@ WHERE c.tenant_id = %(project_id)s AND c.deleted_at IS NULL
 ORDER BY c.created_at, c.card_id
 
 -- name: turn_of_step
--- The turn that a step is of.
+-- The turn of a step.
 SELECT s.agent_turn_id FROM state.agent_steps AS s
 WHERE s.project_id = %(project_id)s AND s.step_id = %(step_id)s
 LIMIT 1

@@ -20,19 +20,19 @@ ON CONFLICT (project_id, agent_turn_id) DO UPDATE
 SET output_start = coalesce(t.output_start, excluded.output_start)
 
 -- name: insert_turn_record
--- What cbx keeps of a turn, unless it is kept already.
+-- Writes the record of a turn, or completes its `output_start`.
 INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, report_to, created_at)
 VALUES (%(project_id)s, %(agent_turn_id)s, %(agent_id)s, %(output_start)s, %(report_to)s, {now})
 {or_complete_record}
 
 -- name: turn_record
--- What cbx keeps of a turn.
+-- The record of a turn.
 SELECT {record_json}
 FROM cbx.turns AS t
 WHERE t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s
 
 -- name: end_turn_record
--- The end of a turn, once: no row where it has ended already.
+-- Ends a turn's record once; no row if it has ended already.
 WITH t AS (
     UPDATE cbx.turns AS t
     SET end_status = %(end_status)s, end_epoch = %(end_epoch)s, deliverable_card_id = %(deliverable_card_id)s,
@@ -43,19 +43,19 @@ WITH t AS (
 SELECT {record_json} FROM t
 
 -- name: reset_output_start
--- Where the turn's own cards begin, in a box that replaces its output box.
+-- Sets where the turn's own cards begin in its new output box.
 UPDATE cbx.turns AS t
 SET output_start = %(output_start)s
 WHERE t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s
 
 -- name: box_length
--- How many cards a box holds; no row for an unknown box.
+-- The number of cards of a box; no row for an unknown box.
 SELECT jsonb_array_length({ids})
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 
 -- name: output_start
--- At which place of a box the first card that names the turn as its own stands; behind all where none does.
+-- The first place of a box with a card that names the turn as its own; the end of the box if there is none.
 SELECT coalesce(min(slot.place) FILTER (WHERE slot.card_id IN (
     SELECT c.card_id FROM public.cards AS c
     WHERE c.tenant_id = %(project_id)s AND c.metadata ->> 'agent_turn_id' = %(agent_turn_id)s)) - 1, count(*))
@@ -64,11 +64,11 @@ CROSS JOIN LATERAL jsonb_array_elements_text({ids}) WITH ORDINALITY AS slot (car
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 
 -- name: lock_box_row
--- Whether the box exists; held until the end of the transaction.
+-- Locks the box. Returns whether it exists.
 SELECT true FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s FOR UPDATE
 
 -- name: move_step
--- The next state of a step; its calls, error and usage where they are known.
+-- Writes the next state of a step, and its calls, error and usage if they are known.
 UPDATE state.agent_steps AS s
 SET status = %(status)s, tool_call_ids = coalesce(%(tool_call_ids)s, s.tool_call_ids),
     error = coalesce(%(error)s, s.error), metadata = s.metadata || %(metadata)s,
@@ -76,7 +76,7 @@ SET status = %(status)s, tool_call_ids = coalesce(%(tool_call_ids)s, s.tool_call
 WHERE s.project_id = %(project_id)s AND s.agent_id = %(agent_id)s AND s.step_id = %(step_id)s
 
 -- name: close_steps
--- Steps that a turn leaves open at its end.
+-- Ends the steps that a turn leaves open.
 UPDATE state.agent_steps AS s
 SET status = %(status)s, error = coalesce(s.error, %(error)s), ended_at = {moment}
 WHERE s.project_id = %(project_id)s AND s.agent_turn_id = %(agent_turn_id)s
@@ -90,14 +90,14 @@ WHERE s.project_id = %(project_id)s AND s.agent_turn_id = %(agent_turn_id)s
 ORDER BY s.started_at, s.step_id
 
 -- name: waiting_tools
--- The calls that a turn waits or waited for, in order.
+-- The calls for which a turn waits or waited, in order.
 SELECT {waiting_json}
 FROM state.turn_waiting_tools AS w
 WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
 ORDER BY w.created_at, w.turn_epoch, w.tool_call_id
 
 -- name: open_waiting_of_agent
--- The calls that an agent's last turn that waits for any still waits for.
+-- The open calls of the agent's last turn that waits for any.
 SELECT {waiting_json}
 FROM state.turn_waiting_tools AS w
 WHERE w.project_id = %(project_id)s AND w.agent_id = %(agent_id)s AND w.wait_status IN ('waiting', 'received')
@@ -111,7 +111,7 @@ WHERE w.project_id = %(project_id)s AND w.agent_id = %(agent_id)s AND w.wait_sta
 ORDER BY w.created_at, w.tool_call_id
 
 -- name: receive_waiting_tool
--- The result of a call is there.
+-- Records that the result of a call is there.
 WITH w AS (
     UPDATE state.turn_waiting_tools AS w
     SET wait_status = 'received', tool_result_card_id = %(card_id)s, received_at = {now}, updated_at = {now}
@@ -122,7 +122,7 @@ WITH w AS (
 SELECT {waiting_json} FROM w
 
 -- name: drop_waiting_tools
--- Nobody waits for these calls any more.
+-- Records that nobody waits for these calls any more.
 WITH w AS (
     UPDATE state.turn_waiting_tools AS w
     SET wait_status = 'dropped', updated_at = {now}
@@ -133,7 +133,7 @@ WITH w AS (
 SELECT {waiting_json} FROM w
 
 -- name: lock_waiting_tool
--- What a turn last waited for under this call id, held until the end of the transaction.
+-- The last call of this id that a turn waited for, locked.
 SELECT {waiting_json}
 FROM state.turn_waiting_tools AS w
 WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
@@ -143,26 +143,26 @@ LIMIT 1
 FOR UPDATE
 
 -- name: move_waiting_tools
--- The calls that a suspended turn waits for, at its new epoch.
+-- Moves the calls of a suspended turn to its new epoch.
 UPDATE state.turn_waiting_tools AS w
 SET turn_epoch = %(turn_epoch)s, updated_at = {now}
 WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
     AND w.wait_status IN ('waiting', 'received')
 
 -- name: overdue_heads
--- Suspended turns whose deadline has passed.
+-- The suspended turns whose deadline has passed.
 SELECT {head_json}
 FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s AND h.status = 'suspended' AND h.resume_deadline <= {now}
 
 -- name: held_tool_call_ids
--- Those of these tool-call ids that the project holds already, as calls or as results.
+-- The given tool-call ids that the project has already, as calls or as results.
 SELECT c.tool_call_id
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = ANY(%(tool_call_ids)s)
 
 -- name: lock_tool_call_ids
--- One writer of calls of these ids at a time, until the end of the transaction; locked in one order.
+-- Lets one transaction at a time write calls of these ids. All of them lock in one order.
 SELECT pg_advisory_xact_lock(hashtext(%(project_id)s), k.lock)
 FROM (
     SELECT DISTINCT hashtext('call ' || g.tool_call_id) AS lock
@@ -171,7 +171,7 @@ FROM (
 ) AS k
 
 -- name: insert_edge
--- Who asked whom to run, or who answered whom. One for each correlation, primitive and phase.
+-- Records a request or an answer between agents. One for each correlation, primitive and phase.
 INSERT INTO state.execution_edges AS e
     (project_id, edge_id, channel_id, primitive, edge_phase, source_agent_id, source_agent_turn_id,
      source_step_id, target_agent_id, target_agent_turn_id, correlation_id, enqueue_mode, recursion_depth,
@@ -183,7 +183,7 @@ VALUES (%(project_id)s, %(edge_id)s, %(channel_id)s, %(primitive)s, %(edge_phase
 ON CONFLICT DO NOTHING
 
 -- name: enqueue_edge
--- The edge by which a turn was asked for.
+-- The edge that requested a turn.
 SELECT {edge_json}
 FROM state.execution_edges AS e
 WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = %(agent_turn_id)s
@@ -200,7 +200,7 @@ WHERE e.project_id = %(project_id)s
 ORDER BY e.created_at, e.edge_id
 
 -- name: head_of_turn
--- The head that is at this turn.
+-- The head whose active turn this is.
 SELECT {head_json}
 FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.active_agent_turn_id = %(agent_turn_id)s

@@ -6,7 +6,7 @@ json_build_object({fields:WorkerEntry w},
 )::text
 
 -- name: announce_worker
--- A worker says that it lives, and for how long that may be believed.
+-- Records that a worker lives, and until when.
 INSERT INTO cbx.workers AS w
     (worker_id, project_id, worker_target, host, pid, concurrency, started_at, heartbeat_at, expires_at)
 VALUES (%(worker_id)s, %(served_project_id)s, %(worker_target)s, %(host)s, %(pid)s, %(concurrency)s, {now}, {now},
@@ -14,20 +14,20 @@ VALUES (%(worker_id)s, %(served_project_id)s, %(worker_target)s, %(host)s, %(pid
 ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at, expires_at = excluded.expires_at
 
 -- name: note_worker_error
--- Why a worker cannot work, and since when; null where it can.
+-- Records why a worker cannot work, and since when; null if it can.
 UPDATE cbx.workers AS w SET last_error = %(error)s, last_error_at = %(now)s::timestamptz
 WHERE w.worker_id = %(worker_id)s
 
 -- name: dismiss_worker
--- A worker leaves.
+-- Deletes a worker that leaves.
 DELETE FROM cbx.workers AS w WHERE w.worker_id = %(worker_id)s
 
 -- name: forget_dead_workers
--- Workers that nobody heard of for a day.
+-- Deletes workers that were silent for a day.
 DELETE FROM cbx.workers AS w WHERE w.expires_at < {now} - interval '1 day'
 
 -- name: workers
--- The workers that serve this project, those of all projects too; of one target if it is named.
+-- The workers that serve this project, or all projects; only those of one target if it is named.
 SELECT {worker_json}
 FROM cbx.workers AS w
 WHERE (w.project_id = %(project_id)s OR w.project_id IS NULL)

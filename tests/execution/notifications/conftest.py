@@ -10,7 +10,7 @@ import pytest
 
 from tests.packages import program
 
-PATIENCE = 60
+PATIENCE = 120
 
 
 class NatsServer:

@@ -24,11 +24,11 @@ from cardbox_cli.execution.notifications.postgres import PostgresNotifier, Postg
 from cardbox_cli.execution.notifications.service import Wakeups
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
+from tests.crash.processes import until
 from tests.databases import Databases
 from tests.execution.notifications.conftest import PATIENCE, NatsServer
 from tests.execution.notifications.test_protocol import TURN, WAKEUP
 from tests.pooled.pooler import PooledDatabases
-from tests.store.embedded.helpers import until
 
 AT_ONCE = 0.0
 BLOCKED = 10  # seconds: bounded, with room for a slow machine

@@ -59,7 +59,7 @@ def test_of_commands_that_wrote_nothing_those_that_failed(
     ask: Asked, run: Run, logs: LogStore, command: str, exit_code: int | None, outcome: str | None
 ) -> None:
     turn = ask().agent_turn_id or ""
-    run(command, timeout=0.3)
+    run(command, timeout=0.3 if command == "sleep 100" else 120)
     assert [(log.exit_code, log.outcome, log.stderr) for log in logs.of_turn(turn)] == (
         [] if outcome is None else [(exit_code, outcome, "")]
     )

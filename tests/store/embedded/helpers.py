@@ -4,8 +4,6 @@ import os
 import pwd
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +39,9 @@ def spawn(home: Path, code: str, **ends: int) -> subprocess.Popen[str]:
 def run(home: Path, code: str) -> str:
     """What `code` prints in a process of its own."""
     with spawn(home, code) as child:
-        output, _ = child.communicate(timeout=60)
+        output, _ = child.communicate(timeout=120)
     assert child.returncode == 0, output
     return output
-
-
-def until(condition: Callable[[], object], seconds: float = 20) -> None:
-    """Wait closely until `condition` holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.001)
 
 
 def value(server: EmbeddedServer, query: str) -> Any:

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from cardbox_cli.store.embedded import EmbeddedServer
-from tests.store.embedded.helpers import leftovers, servers_of, spawn, until, value
+from tests.crash.processes import until
+from tests.store.embedded.helpers import leftovers, servers_of, spawn, value
 
 
 def test_four_at_once_make_one_server(home: Path) -> None:
     code = "print(server.connect().execute('SELECT pg_postmaster_start_time()').fetchone())"
     children = [spawn(home, code) for _ in range(4)]
-    outputs = [child.communicate(timeout=60)[0].splitlines() for child in children]
+    outputs = [child.communicate(timeout=120)[0].splitlines() for child in children]
     assert [child.returncode for child in children] == [0] * 4, outputs
     assert len({lines[-1] for lines in outputs}) == 1
     making = [line for lines in outputs for line in lines if "its data is in" in line or "making" in line]
@@ -55,7 +56,7 @@ DIE = "lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)"
 def test_killed_at_a_step(home: Path, step: str) -> None:
     code = f"from cardbox_cli.store.embedded import startup\n{step} = {DIE}\nserver.connect()"
     with spawn(home, code) as child:
-        assert child.wait(30) == -signal.SIGKILL
+        assert child.wait(120) == -signal.SIGKILL
     _expect_a_sound_start(home)
 
 
@@ -76,7 +77,7 @@ def test_struck_while_another_program_runs(
     with spawn(home, "server.connect()") as child:
         until(lambda: next(place.glob(sign), None))
         (os.killpg if whole_group else os.kill)(child.pid, blow)
-        child.wait(30)
+        child.wait(120)
     _expect_a_sound_start(home)
 
 
@@ -105,7 +106,7 @@ while True:
         os.write(terminal, b"\x03")
         _read_until(terminal, b"interrupted")
         os.close(terminal)
-        assert child.wait(10) == -signal.SIGHUP
+        assert child.wait(120) == -signal.SIGHUP
     assert EmbeddedServer(made_home).start() is False
 
 

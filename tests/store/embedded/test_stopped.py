@@ -15,7 +15,8 @@ from cardbox_cli.errors import DatabaseUnavailable
 from cardbox_cli.store.connection.lending import Lending
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
-from tests.store.embedded.helpers import REPOSITORY, has_kept_row, until
+from tests.crash.processes import until
+from tests.store.embedded.helpers import REPOSITORY, has_kept_row
 
 DOWN = "the embedded Postgres does not run: `cbx db start` starts it"
 
