@@ -15,9 +15,9 @@ from starlette.types import Scope
 
 from cardbox_cli import errors
 from cardbox_cli.errors import CbxError
-from cardbox_cli.text import one_line
 from cardbox_cli.serve.http.addresses import logged_path
 from cardbox_cli.store.connection.driver_errors import is_cancelled
+from cardbox_cli.text import one_line
 
 _LOG = logging.getLogger("cbx.serve")
 
