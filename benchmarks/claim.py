@@ -16,8 +16,8 @@ from psycopg.types.json import set_json_loads
 from benchmarks import queues
 from benchmarks.measure import Row, Side, Target, at_least, at_most
 from benchmarks.workbench import PROJECT, Workbench, settle
-from cardbox_cli.execution.dispatch.dispatch import dispatch
-from cardbox_cli.execution.dispatch.request import DispatchRequest
+from cardbox_cli.execution.dispatch import dispatch
+from cardbox_cli.execution.dispatch_requests import DispatchRequest
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.runtime import Runtime

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from benchmarks.measure import Row, Side, at_least, process
 from benchmarks.workbench import PROJECT, Workbench, cbx, settle
-from cardbox_cli.execution.dispatch.dispatch import dispatch
-from cardbox_cli.execution.dispatch.request import DispatchRequest
+from cardbox_cli.execution.dispatch import dispatch
+from cardbox_cli.execution.dispatch_requests import DispatchRequest
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card

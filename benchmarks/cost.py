@@ -16,15 +16,15 @@ from cardbox_cli.context.cost.prefix import first_break
 from cardbox_cli.context.cost.subject import Subject
 from cardbox_cli.context.formats import body_of
 from cardbox_cli.context.request import DEFAULT_OPTIONS
-from cardbox_cli.execution.requests.series import sent_by_turn
-from cardbox_cli.execution.requests.steps import TurnRequests
+from cardbox_cli.execution.requests.recorded_requests import TurnRequests
+from cardbox_cli.execution.requests.request_series import sent_by_turn
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.execution.standing import ENDED
+from cardbox_cli.model.execution.turns import ENDED
 from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.views.turns import TurnRow
+from cardbox_cli.store.views.turn_views import TurnRow
 
 _CARDS, _STEPS, _TIMES = 10_000, 200, 5
 _STEP = """\

@@ -10,12 +10,11 @@ from psycopg.types.json import Jsonb
 
 from benchmarks.measure import Row, Side, at_most
 from benchmarks.workbench import PROJECT, Workbench, settle
-from cardbox_cli.execution.dispatch.caller import Caller
+from cardbox_cli.execution.dispatch_requests import Caller
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.batches import new_batch_id
-from cardbox_cli.model.handwritten.batches import ForkJoin
-from cardbox_cli.model.handwritten.tasks import Task
-from cardbox_cli.orchestration.batches.creation import create_batch
+from cardbox_cli.model.handwritten.tasks import ForkJoin, Task
+from cardbox_cli.orchestration.batch_creation import create_batch
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.profiles import ProfileStore
 

@@ -16,8 +16,7 @@ from benchmarks.measure import Row, Side, at_most
 from benchmarks.workbench import PROJECT, Workbench
 from cardbox_cli.conversations.drafting import drafts_of
 from cardbox_cli.conversations.formats.registry import choose_format, exporter_named
-from cardbox_cli.conversations.json_files.documents import Documents
-from cardbox_cli.conversations.json_files.window import Source
+from cardbox_cli.conversations.json_documents import Documents, Source
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, card_of
 from cardbox_cli.model.ids import DerivedIds, derived_from

@@ -16,9 +16,9 @@ from benchmarks.scale.measuring import TARGET, Measured, measure
 from benchmarks.scale.sides import Side, Sides
 from benchmarks.scale.telling import timed
 from cardbox_cli.chat.contexts import archive_of, keep, with_round
-from cardbox_cli.chat.room import Room
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.chats import BOX_CARDS, Chat, entry_draft
+from cardbox_cli.store.chats import Room
 from cardbox_cli.store.connection.database import Database
 
 SMALL, LARGE = 1_000, 100_000

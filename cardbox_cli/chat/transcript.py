@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from cardbox_cli.chat.room import Room
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.cards import CardDraft, card_text
 from cardbox_cli.model.chats import Chat, ChatFence, Entry, check_key, entry_draft, entry_id
+from cardbox_cli.store.chats import Room
 
 # How many entries are looked at for messages that nobody has answered.
 _UNANSWERED = 1000

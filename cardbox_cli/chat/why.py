@@ -9,9 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.transcript import unanswered
 from cardbox_cli.model.chats import Archive, Chat, ChatRun
+from cardbox_cli.store.chats import Room
 from cardbox_cli.text import command_line
 
 _NEAR = 5

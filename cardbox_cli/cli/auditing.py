@@ -11,7 +11,7 @@ from cardbox_cli.cli.session import session
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database
-    from cardbox_cli.store.in_use.cards import Force
+    from cardbox_cli.store.in_use import Force
 
 
 def audit(database: "Database", action: str, **detail: Any) -> None:
@@ -45,6 +45,6 @@ def user_name() -> str | None:
 
 def forced(force: bool, database: "Database") -> "Force | None":
     """What --force says to a store that changes cards: who it is."""
-    from cardbox_cli.store.in_use.cards import Force
+    from cardbox_cli.store.in_use import Force
 
     return Force(actor=actor(database)) if force else None

@@ -38,7 +38,7 @@ def _lag_or_none(database: "Database") -> str | None:
 
 
 def _described(database: "Database") -> str | None:
-    from cardbox_cli.store.views.replicas import lag
+    from cardbox_cli.store.views.database_status import lag
 
     found = lag(database)
     if found is None:

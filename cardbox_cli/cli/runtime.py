@@ -9,8 +9,7 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.settings import Settings, settings_from
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.notifications.listener import Listener
-    from cardbox_cli.execution.notifications.service import Wakeups
+    from cardbox_cli.execution.notifications.service import WakeupListener, Wakeups
     from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.store.connection.database import Database
     from cardbox_cli.store.connection.target import Target
@@ -27,7 +26,7 @@ def runtime() -> "Iterator[Runtime]":
 
 
 @contextmanager
-def listener(worker_target: str | None) -> "Iterator[Listener]":
+def listener(worker_target: str | None) -> "Iterator[WakeupListener]":
     """What to wait on for work of a worker target, or of any, in the project of this run."""
     from cardbox_cli.execution.notifications.service import Wakeups
 
@@ -44,7 +43,7 @@ def listener(worker_target: str | None) -> "Iterator[Listener]":
 def wired(database: "Database", project_id: str, settings: Settings, wakeups: "Wakeups") -> "Runtime":
     """A project on a connection, its notifiers and events wired."""
     from cardbox_cli.execution.runtime import Runtime
-    from cardbox_cli.orchestration.batches.manager import BatchManager
+    from cardbox_cli.orchestration.batch_manager import BatchManager
     from cardbox_cli.orchestration.handlers import HANDLERS
 
     return Runtime(

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from cardbox_cli.store.cards import CardStore
     from cardbox_cli.store.connection.database import Database
     from cardbox_cli.store.connection.target import Target
-    from cardbox_cli.store.views.inbox import InboxViews
-    from cardbox_cli.store.views.turns import TurnViews
+    from cardbox_cli.store.views.inbox_views import InboxViews
+    from cardbox_cli.store.views.turn_views import TurnViews
 
 
 class OutputFormat(NamedTuple):
@@ -216,7 +216,7 @@ class Session:
     @contextmanager
     def inbox(self) -> "Iterator[InboxViews]":
         """The inbox rows of this run's project, to be looked at."""
-        from cardbox_cli.store.views.inbox import InboxViews
+        from cardbox_cli.store.views.inbox_views import InboxViews
 
         with self.database() as database:
             yield InboxViews(database, self.project_id)

@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from cardbox_cli.conversations.json_files.documents import Documents
+from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft
 

@@ -5,7 +5,8 @@ entry is the same card whenever it is read. What an entry means is its format's 
 """
 
 import json
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -17,14 +18,85 @@ from cardbox_cli.context.request import TURN
 from cardbox_cli.context.sources import FAILED
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format
 from cardbox_cli.conversations.formats.registry import format_named
-from cardbox_cli.conversations.titles import first_words
-from cardbox_cli.conversations.tool_ids import remapped
 from cardbox_cli.errors import InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import SESSION_EVENT
-from cardbox_cli.model.cards import CardDraft, check_draft, written_by
+from cardbox_cli.model.cards import CardDraft, card_text, check_draft, written_by
+from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.ids import DerivedIds, derived_from, derived_id
 from cardbox_cli.store.imports import Wanted
+
+# Giving the tool calls of a conversation ids that no other conversation has.
+#
+# For databases that allow one result per tool-call id. Calls and results are renamed together, by the rule
+# of `model/pairing.py`; the cards keep their originals, so export gives the original ids.
+
+
+def remapped(
+    drafts: Iterable[CardDraft],
+    scope: Sequence[str],
+    keep_original: Callable[[CardDraft, CardDraft], CardDraft],
+) -> Iterator[CardDraft]:
+    """`drafts` with new tool-call ids, derived from `scope` and the call's place among them."""
+    unanswered: dict[str, list[str]] = {}
+    for position, draft in enumerate(drafts):
+        changes: dict[str, Any] = {}
+        if draft.tool_calls is not None:
+            changes["tool_calls"] = [
+                _rename_call(call, unanswered, (*scope, str(position), str(index)))
+                for index, call in enumerate(draft.tool_calls)
+            ]
+        if draft.tool_call_id is not None:
+            waiting = unanswered.get(draft.tool_call_id)
+            orphan = _new_id((*scope, str(position), "orphan"))
+            changes["tool_call_id"] = waiting.pop() if waiting else orphan
+        yield keep_original(msgspec.structs.replace(draft, **changes), draft) if changes else draft
+
+
+def _rename_call(call: Any, unanswered: dict[str, list[str]], place: Sequence[str]) -> Any:
+    if not isinstance(call, dict) or not isinstance(call.get("id"), str):
+        return call
+    new_id = _new_id(place)
+    unanswered.setdefault(call["id"], []).append(new_id)
+    return {**call, "id": new_id}
+
+
+def _new_id(place: Sequence[str]) -> str:
+    return f"tc_{derived_id(*place).hex}"
+
+
+# The title of a conversation that its file gives none: what a user says first.
+
+
+_TITLE_LENGTH = 60
+
+# What programs write where a user speaks. Claude Code: commands and what they printed, and reminders. Codex:
+# `FragmentRegistration` of `codex-rs/core/src/context`, older ones too; its extension for editors.
+_TAGS = (
+    *("command-[a-z]+", "local-command-[a-z]+", "system-reminder"),
+    *("environment_context", "user_instructions", "additional_context", "extension_context", "goal_context"),
+    *("skill", "user_shell_command", "turn_aborted", "subagent_notification", "hook_prompt"),
+    *("recommended_plugins", "INSTRUCTIONS"),
+)
+_NOTED = re.compile(
+    r"# Context from my IDE setup:.*?## My request for Codex:"
+    rf"|(?:# AGENTS\.md instructions[^\n]*\s*)?<({'|'.join(_TAGS)})(?: [^<>]*)?>.*?</\1>",
+    re.DOTALL | re.IGNORECASE,
+)
+_COMMAND = re.compile(r"<command-(?:name|args)>(.*?)</command-", re.DOTALL)
+
+
+def first_words(draft: CardDraft) -> str | None:
+    """What a user says first makes a title; where that is but a command, its name."""
+    text = card_text(draft.content)
+    said = _NOTED.sub(" ", text)
+    if not said.strip():
+        said = " ".join(found[1] for found in _COMMAND.finditer(text))
+    words = " ".join(said.split())
+    if draft.role != "user" or not isinstance(draft.content, TextContent) or not words:
+        return None
+    return words if len(words) <= _TITLE_LENGTH else words[: _TITLE_LENGTH - 1] + "…"
+
 
 # How many bytes of a conversation are kept while it is read twice: for its id, and for its cards.
 _HELD = 4 << 20

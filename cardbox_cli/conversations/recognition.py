@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from cardbox_cli.conversations.conversation import Format
-from cardbox_cli.conversations.files import values_in
-from cardbox_cli.conversations.json_files.documents import Documents
+from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.message_lists import values_in
 from cardbox_cli.errors import InvalidConversation
 
 

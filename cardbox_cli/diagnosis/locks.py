@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from cardbox_cli.model.execution.diagnosis import Held, Lock, Session
+from cardbox_cli.model.execution.situations import Held, Lock, Session
 
 # What only reading survives: it conflicts with every other lock.
 _BARS_READING = "AccessExclusiveLock"

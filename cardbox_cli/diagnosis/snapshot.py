@@ -12,10 +12,10 @@ import msgspec
 
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.execution.queue.messages import is_report, is_turn
-from cardbox_cli.execution.requests.completeness import Lack, lacks
-from cardbox_cli.execution.views.turn_page import TurnSummary
+from cardbox_cli.execution.requests.request_checks import Lack, lacks
+from cardbox_cli.execution.turn_page import TurnSummary
 from cardbox_cli.limits import FOREIGN_SILENCE
-from cardbox_cli.model.execution.diagnosis import (
+from cardbox_cli.model.execution.situations import (
     AwaitedCall,
     BatchFacts,
     BoxFacts,
@@ -29,11 +29,10 @@ from cardbox_cli.model.execution.diagnosis import (
     Setup,
     Sharer,
 )
-from cardbox_cli.model.execution.logs import LogTail, of_failure
-from cardbox_cli.model.execution.standing import ENDED
 from cardbox_cli.model.execution.turns import (
     DISPATCHED,
     DUE,
+    ENDED,
     IDLE,
     OPEN,
     PROCESSING,
@@ -46,11 +45,13 @@ from cardbox_cli.model.execution.turns import (
     Head,
     InboxRow,
     Lease,
+    LogTail,
     Step,
     TurnRecord,
     WaitingTool,
     WorkerEntry,
     last_is_over,
+    of_failure,
 )
 from cardbox_cli.settings import Settings
 

@@ -12,16 +12,17 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from cardbox_cli.execution.handlers import Handlers
-from cardbox_cli.execution.notifications.events import (
+from cardbox_cli.execution.notifications.notifier import (
     Phase,
     Publish,
     TurnAddress,
     TurnEvent,
+    Wakeup,
     end_event,
     state_event,
     step_event,
+    wakeup_for,
 )
-from cardbox_cli.execution.notifications.notifier import Wakeup, wakeup_for
 from cardbox_cli.model.execution.headers import traceparent_of
 from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, EndStatus, Fence, Head, InboxRow
 from cardbox_cli.settings import Settings, settings_from
@@ -30,16 +31,15 @@ from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.execution.batches import BatchStore
-from cardbox_cli.store.execution.dispatches import DispatchStore
-from cardbox_cli.store.execution.ends import EndStore
-from cardbox_cli.store.execution.heads import HeadStore
-from cardbox_cli.store.execution.inbox import InboxStore
-from cardbox_cli.store.execution.reports import ReportStore
-from cardbox_cli.store.execution.steps import StepStore
-from cardbox_cli.store.execution.turns import TurnStore
+from cardbox_cli.store.execution.batch_store import BatchStore
+from cardbox_cli.store.execution.dispatch_store import DispatchStore, EndStore
+from cardbox_cli.store.execution.head_store import HeadStore
+from cardbox_cli.store.execution.inbox_store import InboxStore
+from cardbox_cli.store.execution.report_store import ReportStore
+from cardbox_cli.store.execution.step_store import StepStore
+from cardbox_cli.store.execution.turn_store import TurnStore
 from cardbox_cli.store.roster import RosterStore
-from cardbox_cli.store.views.contexts import ContextStore
+from cardbox_cli.store.views.turn_contexts import ContextStore
 
 _S = TypeVar("_S", bound=ProjectStore)
 

@@ -14,9 +14,9 @@ from cardbox_cli.model.ids import as_box_id, unique
 from cardbox_cli.model.pairing import call_ids
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.execution.heads import HeadStore
-from cardbox_cli.store.execution.turns import TurnStore
-from cardbox_cli.store.in_use.boxes import BoxUseStore
+from cardbox_cli.store.execution.head_store import HeadStore
+from cardbox_cli.store.execution.turn_store import TurnStore
+from cardbox_cli.store.in_use import BoxUseStore
 
 
 class ActiveUser(msgspec.Struct, frozen=True):

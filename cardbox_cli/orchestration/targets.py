@@ -10,7 +10,7 @@ import msgspec
 import uuid6
 
 from cardbox_cli.errors import BadRequest, NotFound
-from cardbox_cli.execution.dispatch.caller import Caller
+from cardbox_cli.execution.dispatch_requests import Caller
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.handwritten.tasks import Strategy, Task
 from cardbox_cli.model.identity import Agent, check_worker_target

@@ -29,7 +29,7 @@ from cardbox_cli.serve.page.routes import chats as chat_pages
 from cardbox_cli.serve.page.routes import requests as request_pages
 from cardbox_cli.serve.page.routes import search as search_pages
 from cardbox_cli.serve.page.routes import turns as turn_pages
-from cardbox_cli.store.connection.lending import Lending
+from cardbox_cli.store.connection.connection_pool import Lending
 from cardbox_cli.store.connection.target import find_listen_target
 
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")

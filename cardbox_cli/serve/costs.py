@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 
-from cardbox_cli.chat.runs.series import sent_by_chat
+from cardbox_cli.chat.runs.recorded_runs import sent_by_chat
 from cardbox_cli.context.cost.account import account_of
 from cardbox_cli.context.cost.answer import CostAnswer, cost_answer, costs_of
 from cardbox_cli.context.cost.series import Sent, conversation
 from cardbox_cli.context.cost.subject import ChatSubject
 from cardbox_cli.context.formats import provider_of
-from cardbox_cli.execution.requests.request import NEXT
-from cardbox_cli.execution.requests.series import sent_by_turn
-from cardbox_cli.execution.requests.steps import no_turn
+from cardbox_cli.execution.requests.recorded_requests import no_turn
+from cardbox_cli.execution.requests.request_series import sent_by_turn
+from cardbox_cli.execution.requests.turn_requests import NEXT
 from cardbox_cli.serve.project import Project
 from cardbox_cli.serve.requests import Requests, one_of
-from cardbox_cli.store.views.turns import TurnFilter, TurnRow, TurnViews
+from cardbox_cli.store.views.turn_views import TurnFilter, TurnRow, TurnViews
 
 # Turns of an agent, and runs of a chat, that are looked at.
 _LAST = 20

@@ -13,10 +13,10 @@ from time import monotonic
 import anyio
 from anyio import to_thread
 
-from cardbox_cli.execution.notifications.postgres import PostgresSubscription
+from cardbox_cli.execution.notifications.service import PostgresSubscription
 from cardbox_cli.serve.http.reading import Asker
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.views.changes import ChangeViews, Standing
+from cardbox_cli.store.views.recent_changes import ChangeViews, Standing
 
 _LOG = logging.getLogger("cbx.serve")
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from functools import cached_property
 
-from cardbox_cli.diagnosis.diagnose import Diagnoser, Survey
+from cardbox_cli.diagnosis.diagnoser import Diagnoser, Survey
 from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.serve.page.links import Links
 from cardbox_cli.settings import Settings

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.chat.runs.recorded import ChatRequests
+from cardbox_cli.chat.runs.recorded_runs import ChatRequests
 from cardbox_cli.context.formats import body_of, encoder_of, provider_of
 from cardbox_cli.context.inspection.explain import Explanation, explain
 from cardbox_cli.context.lint.check import lint, provider_for
@@ -13,15 +13,13 @@ from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.providers.registry import providers
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.errors import InvalidInput, UsageError
-from cardbox_cli.execution.requests.project_layers import collector_for, settled
-from cardbox_cli.execution.requests.recorded import RecordedRequests
-from cardbox_cli.execution.requests.source import read_source
-from cardbox_cli.execution.requests.steps import TurnRequests
+from cardbox_cli.execution.requests.recorded_requests import RecordedRequests, TurnRequests
+from cardbox_cli.execution.requests.turn_requests import collector_for, read_source, settled
 from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.serve.project import Project
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.projects import ProjectsStore
-from cardbox_cli.store.views.turns import TurnViews
+from cardbox_cli.store.views.turn_views import TurnViews
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

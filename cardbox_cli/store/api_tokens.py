@@ -4,7 +4,7 @@ import hmac
 from datetime import timedelta
 
 from cardbox_cli.errors import Conflict
-from cardbox_cli.model.api_tokens import ApiToken, hash_of, new_token
+from cardbox_cli.model.identity import ApiToken, hash_of, new_token
 from cardbox_cli.model.ids import new_card_id
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.tables import TOKENS

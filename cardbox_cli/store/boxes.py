@@ -28,16 +28,67 @@ from cardbox_cli.model.boxes import (
 from cardbox_cli.model.cards import Card, decode_card
 from cardbox_cli.model.execution.turns import Fence, Head
 from cardbox_cli.model.ids import as_box_id, hash_ids, new_box_id, unique
-from cardbox_cli.store.box_info import BoxInfoStore
 from cardbox_cli.store.connection.database import Database, jsonb
-from cardbox_cli.store.connection.project_store import Dated, Further, ProjectStore, paged, place
-from cardbox_cli.store.connection.short_ids import like_escape, shown_beginning, the_one
-from cardbox_cli.store.execution.heads import HeadStore
-from cardbox_cli.store.in_use.boxes import BoxUseStore
+from cardbox_cli.store.connection.project_store import (
+    Dated,
+    Further,
+    ProjectStore,
+    like_escape,
+    paged,
+    place,
+    shown_beginning,
+    the_one,
+)
+from cardbox_cli.store.execution.head_store import HeadStore
+from cardbox_cli.store.in_use import BoxUseStore
 from cardbox_cli.store.projects import check_first_write
 
 if TYPE_CHECKING:
-    from cardbox_cli.model.diff.boxes import BoxDiff
+    from cardbox_cli.model.diff import BoxDiff
+
+
+# What `card_boxes` has no column for: the titles of boxes, and how they were packed, in `cbx.box_info`.
+#
+# A database that another program made may lack the table: then nothing is kept, and nothing is known.
+
+
+class BoxInfoStore(ProjectStore):
+    """The box info of one project. Box ids are canonical."""
+
+    def keep(self, box_id: str, title: str | None, provenance: Provenance | None) -> None:
+        """Keep the title and the provenance of a box, in place of earlier ones, if it has either."""
+        if self.database.keeps_box_info and (title is not None or provenance is not None):
+            packed = None if provenance is None else jsonb(provenance)
+            self._run("insert_box_info", box_id=box_id, title=title, provenance=packed)
+
+    def keep_titles(self, titles: Iterable[tuple[str, str | None]]) -> None:
+        """Keep the titles of new boxes, given with their ids, in one statement."""
+        titled = [(box_id, title) for box_id, title in titles if title is not None]
+        if titled and self.database.keeps_box_info:
+            box_ids, texts = zip(*titled, strict=True)
+            self._run("insert_box_titles", box_ids=list(box_ids), titles=list(texts))
+
+    def titles(self, box_ids: Sequence[str]) -> dict[str, str]:
+        """The titles of those of these boxes that have one."""
+        if not box_ids or not self.database.keeps_box_info:
+            return {}
+        return dict(self._rows("box_titles", box_ids=list(box_ids)))
+
+    def provenance(self, box_id: str) -> Provenance | None:
+        """How the box was packed; None if it was not, or nobody can tell."""
+        if not self.database.keeps_box_info:
+            return None
+        try:
+            return self._one(Provenance, "provenance_of_box", box_id=box_id)
+        except msgspec.ValidationError:
+            # Another program wrote it: nobody knows.
+            return None
+
+    def forget(self, box_id: str) -> None:
+        """Remove what is kept of a box."""
+        if self.database.keeps_box_info:
+            self._run("delete_box_info", box_id=box_id)
+
 
 NO_BOX = "`cbx box list` shows the newest boxes"
 _BY_CHANGE = {"key": "box_id", "time": "updated_at"}
@@ -140,15 +191,15 @@ class BoxStore(ProjectStore):
 
     def diff(self, a: str, b: str) -> "BoxDiff":
         """How box `b` differs from box `a`, in one snapshot. Raises NotFound."""
-        from cardbox_cli.model.diff import boxes
+        from cardbox_cli.model import diff
 
         with self.database.snapshot():
             one, other = self.get(a), self.get(b)
-            found = boxes.diff(one.card_ids, other.card_ids)
+            found = diff.diff(one.card_ids, other.card_ids)
             differing = [one.card_ids[place] for place in found.removed + [pair.a for pair in found.moved]]
             differing += [other.card_ids[place] for place in found.added]
             known = self.known(differing)
-        return boxes.compare(one, other, found, known)
+        return diff.compare(one, other, found, known)
 
     def known(self, card_ids: Iterable[str]) -> dict[str, tuple[Card, CardState]]:
         """What those of these ids stand for that are cards: hidden ones too, each with its state."""
@@ -462,3 +513,16 @@ def _check_output(head: Head, box_id: str) -> None:
     if head.output_box_id != as_uuid(box_id):
         hint = f"that is box {head.output_box_id}"
         raise BoxConflict(f"box {box_id} is not the output box of turn {head.fence.agent_turn_id}", hint=hint)
+
+
+# The cards of a box that are of one type, without the rest of it, however long it is.
+
+
+def cards_of_type(boxes: BoxStore, box_id: str | None, card_type: str) -> list[Card]:
+    """Those that a reader sees, in order; none of a box that is not there, or that nobody names.
+
+    Takes part in the caller's transaction or snapshot.
+    """
+    known = as_box_id(box_id or "")
+    lines = [] if known is None else boxes.json_lines(known, [card_type])
+    return [decode_card(line) for _, line in lines if line is not None]

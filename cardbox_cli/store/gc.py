@@ -16,7 +16,7 @@ import msgspec
 from cardbox_cli.limits import BOXES_LOOKED_INTO, LOG_AGE
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.execution.logs import LogStore
+from cardbox_cli.store.execution.turn_store import LogStore
 
 BATCH_SIZE = 1000
 _NIL = "00000000-0000-0000-0000-000000000000"

@@ -12,12 +12,11 @@ from typing import NamedTuple
 import msgspec
 
 from cardbox_cli.model.cards import CardDraft
-from cardbox_cli.store.box_info import BoxInfoStore
-from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.boxes import BoxInfoStore, BoxStore
 from cardbox_cli.store.cards import CardStore, Counts
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.in_use.boxes import BoxUseStore
+from cardbox_cli.store.in_use import BoxUseStore
 
 # Cards per COPY: enough to be fast, few enough for the server to sort in memory.
 _BATCH = 5000

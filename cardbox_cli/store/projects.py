@@ -15,7 +15,7 @@ from cardbox_cli.model.identity import Project, ProjectSettings
 from cardbox_cli.model.ids import check_new_id, fault_of_new_id
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import COUNTED, Further, paged
-from cardbox_cli.store.connection.rows import all_decoded, decoded, decoded_or_none
+from cardbox_cli.store.connection.queries import all_decoded, decoded, decoded_or_none
 
 _TABLE = "public.projects"
 _SETTINGS = "cbx.project_settings"

@@ -14,7 +14,7 @@ from cardbox_cli.model.execution.turns import new_id
 from cardbox_cli.model.identity import Agent, RosterEntry
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import Further, Names, ProjectStore, paged
-from cardbox_cli.store.connection.rows import decoded
+from cardbox_cli.store.connection.queries import decoded
 
 _TABLE = "resource.project_agents"
 _HEADS = "state.agent_state_head"

@@ -13,7 +13,7 @@ from cardbox_cli.errors import Conflict
 from cardbox_cli.model.identity import Tool, check_tool
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import Names, ProjectStore
-from cardbox_cli.store.connection.rows import decoded
+from cardbox_cli.store.connection.queries import decoded
 from cardbox_cli.store.projects import ensure_project
 
 _TABLE = "resource.tools"

@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.chat.room import Room
-from cardbox_cli.chat.runs.run import Answered, ChatRunner
+from cardbox_cli.chat.runs.chat_runner import Answered, ChatRunner
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.commands.environment import passed_on
-from cardbox_cli.execution.worker.commands.program import Program
-from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
 from cardbox_cli.execution.worker.connections import Connections
+from cardbox_cli.execution.worker.worker_program import Program, ToolCommands, passed_on
 from cardbox_cli.settings import Settings
+from cardbox_cli.store.chats import Room
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from tests.conftest import PROJECT

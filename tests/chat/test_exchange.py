@@ -6,17 +6,16 @@ from typing import Any
 
 import pytest
 
+from cardbox_cli.chat.chat_view import view
 from cardbox_cli.chat.contexts import clear, load, start_new
-from cardbox_cli.chat.exchange.exporting import export_chat
-from cardbox_cli.chat.exchange.importing import ImportedChat, import_chat
-from cardbox_cli.chat.layout.reading import read_chat
-from cardbox_cli.chat.layout.writing import files_of
-from cardbox_cli.chat.room import Room
-from cardbox_cli.chat.texts import set_memory
+from cardbox_cli.chat.files.chat_export import export_chat
+from cardbox_cli.chat.files.chat_import import ImportedChat, import_chat
+from cardbox_cli.chat.files.reading_and_writing import files_of, read_chat
+from cardbox_cli.chat.persona_texts import set_memory
 from cardbox_cli.chat.transcript import reply, send
-from cardbox_cli.chat.views import view
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.chats import said_at
+from cardbox_cli.store.chats import Room
 from cardbox_cli.store.connection.database import Database
 from tests.chat.layout import trees
 from tests.chat.layout.trees import KEY, TREE, archive, line, message

@@ -5,13 +5,13 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from cardbox_cli.chat.chat_view import archives, entries, messages, view
 from cardbox_cli.chat.contexts import clear, load, start_new, with_round
-from cardbox_cli.chat.room import Room
-from cardbox_cli.chat.texts import memory, personas, set_memory, set_persona
+from cardbox_cli.chat.persona_texts import memory, personas, set_memory, set_persona
 from cardbox_cli.chat.transcript import reply, send, window
-from cardbox_cli.chat.views import archives, entries, messages, view
 from cardbox_cli.errors import AmbiguousId, BoxConflict, InvalidInput, NotFound, StaleEpoch
 from cardbox_cli.model.chats import BOX_CARDS, ChatFence, entry_draft, key_parts, near_to, transcript_box
+from cardbox_cli.store.chats import Room
 from cardbox_cli.store.connection.database import Database
 from tests.chat.conftest import KEY
 from tests.conftest import PROJECT

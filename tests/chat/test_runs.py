@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
+from cardbox_cli.chat.chat_view import archives, view
 from cardbox_cli.chat.contexts import clear, start_new
-from cardbox_cli.chat.room import Room
-from cardbox_cli.chat.runs.recorded import ChatRequests
+from cardbox_cli.chat.persona_texts import set_memory, set_persona
+from cardbox_cli.chat.runs.chat_runner import Answered, ChatRunner
+from cardbox_cli.chat.runs.recorded_runs import ChatRequests
 from cardbox_cli.chat.runs.rounds import take
-from cardbox_cli.chat.runs.run import Answered, ChatRunner
-from cardbox_cli.chat.texts import set_memory, set_persona
 from cardbox_cli.chat.transcript import send
-from cardbox_cli.chat.views import archives, view
 from cardbox_cli.chat.why import explain
 from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.errors import ChatBusy, NotFound
-from cardbox_cli.execution.worker.commands.tool_commands import ToolCommand, ToolCommands
+from cardbox_cli.execution.worker.worker_program import ToolCommand, ToolCommands
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.settings import Settings
+from cardbox_cli.store.chats import Room
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.tools import ToolStore
@@ -463,7 +463,7 @@ class TestRecord:
 
 
 def _collector(room: Room) -> Any:
-    from cardbox_cli.execution.requests.project_layers import collector_for
+    from cardbox_cli.execution.requests.turn_requests import collector_for
 
     return collector_for(room.database, PROJECT)
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cardbox_cli.chat.search import Candidate, needles, ranked, terms
+from cardbox_cli.chat.context_search import Candidate, needles, ranked, terms
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 

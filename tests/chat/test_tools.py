@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.chat.tools import CHAT_TOOLS, LoadArguments, NewArguments, arguments_of
+from cardbox_cli.chat.context_tools import CHAT_TOOLS, LoadArguments, NewArguments, arguments_of
 from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.model.identity import check_tool
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from cardbox_cli.execution.worker.trouble import shown_trouble
+from cardbox_cli.execution.worker.command_output import shown_trouble
 from cardbox_cli.store.connection.target import Target, may_hold_password
 from tests.cli.conftest import Shell, lines, succeed
 from tests.conftest import Cbx, Result

@@ -7,8 +7,7 @@ from typing import Any
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.conversations.conversation import Conversation
 from cardbox_cli.conversations.drafting import Reading
-from cardbox_cli.conversations.json_files.documents import Documents
-from cardbox_cli.conversations.json_files.window import WINDOW, Source
+from cardbox_cli.conversations.json_documents import WINDOW, Documents, Source
 from cardbox_cli.limits import VALUE_SIZE
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import card_of

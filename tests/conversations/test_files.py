@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.conversations.files import MessageList, find_messages
+from cardbox_cli.conversations.message_lists import MessageList, find_messages
 from cardbox_cli.errors import InvalidConversation
 from tests.conversations.reading import documents_in
 

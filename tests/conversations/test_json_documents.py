@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.conversations.files import find_messages
-from cardbox_cli.conversations.json_files.documents import Documents
-from cardbox_cli.conversations.json_files.window import LazyList, held
+from cardbox_cli.conversations.json_documents import Documents, LazyList, held
+from cardbox_cli.conversations.message_lists import find_messages
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model import exact_json
 from tests.conversations.reading import documents_in
@@ -134,7 +133,7 @@ def test_a_line_that_is_read_again_is_no_larger_either() -> None:
 
 
 def test_what_is_appended_later_is_not_read(tmp_path: Any) -> None:
-    from cardbox_cli.conversations.json_files.window import Source
+    from cardbox_cli.conversations.json_documents import Source
 
     path = tmp_path / "log.jsonl"
     path.write_text("1\n2\n")

@@ -8,26 +8,25 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.execution.dispatch.caller import Caller
-from cardbox_cli.execution.dispatch.request import DispatchResult, Parent
+from cardbox_cli.execution.dispatch_requests import Caller, DispatchResult, Parent
 from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.queue.claims import Claimed, begin, claim
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.commands.program import Program
-from cardbox_cli.execution.worker.runs.beginning import enter
-from cardbox_cli.execution.worker.runs.runner import CancellationToken, Outcome, Run
-from cardbox_cli.execution.worker.runs.turn_ledger import TurnLedger
-from cardbox_cli.execution.worker.runs.turn_state import read_turn
+from cardbox_cli.execution.worker.ledger import read_turn
+from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
+from cardbox_cli.execution.worker.step_requests import enter
+from cardbox_cli.execution.worker.turn_ledger import TurnLedger
+from cardbox_cli.execution.worker.worker_program import Program
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import InboxRow
-from cardbox_cli.model.handwritten.batches import ForkJoin
+from cardbox_cli.model.handwritten.tasks import ForkJoin
 from cardbox_cli.model.identity import Tool
-from cardbox_cli.orchestration.batches.creation import create_batch
-from cardbox_cli.orchestration.batches.manager import BatchManager
-from cardbox_cli.store.execution import workers
-from cardbox_cli.store.execution.workers import Announcement
+from cardbox_cli.orchestration.batch_creation import create_batch
+from cardbox_cli.orchestration.batch_manager import BatchManager
+from cardbox_cli.store.execution import worker_store
+from cardbox_cli.store.execution.worker_store import Announcement
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.tools import ToolStore
 from tests.conftest import Cbx
@@ -98,7 +97,7 @@ class World:
             pid=1,
             concurrency=concurrency,
         )
-        workers.announce(self.runtime.database, announcement, lease=timedelta(seconds=60))
+        worker_store.announce(self.runtime.database, announcement, lease=timedelta(seconds=60))
 
     def claim(self, owner: str = OWNER) -> Claimed:
         """A worker claims one row."""

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from cardbox_cli.diagnosis.locks import command, rooted
-from cardbox_cli.model.execution.diagnosis import Held, Session
+from cardbox_cli.model.execution.situations import Held, Session
 from tests.crash.processes import until
 from tests.diagnosis.conftest import World
 

@@ -22,9 +22,9 @@ from cardbox_cli.diagnosis.registry import rules
 from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.model.cards import draft_card
-from cardbox_cli.orchestration.batches.manager import BatchManager
+from cardbox_cli.orchestration.batch_manager import BatchManager
 from cardbox_cli.store.boxes import BoxStore
-from cardbox_cli.store.execution import workers
+from cardbox_cli.store.execution import worker_store
 from cardbox_cli.store.profiles import ProfileStore
 from tests.crash.processes import until
 from tests.diagnosis.conftest import ASKED, CALL, CALLED, GOOD, OWNER, TARGET, World
@@ -236,7 +236,7 @@ def nobody_works_and_a_guard_touches_the_head(world: World) -> str:
 def its_worker_says_why_it_cannot(world: World) -> str:
     turn = world.ask()
     world.worker()
-    workers.note_error(world.runtime.database, OWNER, "the database role may not do this")
+    worker_store.note_error(world.runtime.database, OWNER, "the database role may not do this")
     world.later(31)
     return turn
 
@@ -823,7 +823,7 @@ def test_a_worker_that_claimed_a_turn_and_cannot_begin_it_says_why(world: World)
     world.worker()
     turn = world.ask()
     world.claim()
-    workers.note_error(world.runtime.database, OWNER, "permission denied for table agent_steps")
+    worker_store.note_error(world.runtime.database, OWNER, "permission denied for table agent_steps")
     found = world.why(turn)
     assert (found["rule"], found["fix"]) == ("worker-cannot-work", None)
     assert "agent_steps" in found["evidence"][-1]["shows"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.diagnosis import chains
+from cardbox_cli.diagnosis import snapshot_reading
 from cardbox_cli.diagnosis.registry import rules
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.model.cards import draft_card
@@ -224,7 +224,7 @@ def test_a_cycle_names_its_turns_and_is_listed_once(world: World) -> None:
 
 
 def test_what_it_is_followed_to_has_a_bound(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chains, "_STEPS", 1)
+    monkeypatch.setattr(snapshot_reading, "_STEPS", 1)
     world.ask()
     parent = world.suspend()
     world.delegate(parent)
@@ -389,7 +389,7 @@ def test_what_is_finished_is_not_read(world: World) -> None:
     world.later(31)
     for statement in FILL.split(";"):
         world.sql(statement)
-    from cardbox_cli.diagnosis.diagnose import Diagnoser
+    from cardbox_cli.diagnosis.diagnoser import Diagnoser
 
     with Explaining.connect(world.runtime.database.target) as database:
         assert isinstance(database, Explaining)
@@ -404,7 +404,7 @@ def test_what_is_finished_is_not_read(world: World) -> None:
 
 def test_the_database_is_asked_by_one_statement_for_all_turns(world: World, database: Database) -> None:
     """Ten turns cost no more statements than one."""
-    from cardbox_cli.diagnosis.diagnose import Diagnoser
+    from cardbox_cli.diagnosis.diagnoser import Diagnoser
     from tests.store.test_plans import Explaining
 
     def statements() -> int:

@@ -11,8 +11,7 @@ from cardbox_cli.execution.queue.claims import ClaimedWork, begin, claim
 from cardbox_cli.execution.queue.reports import Reported, report_result
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.content import ToolResultContent
-from cardbox_cli.model.execution.lifecycle import HEAD_MOVES, INBOX_MOVES
-from cardbox_cli.model.execution.turns import Head, InboxRow
+from cardbox_cli.model.execution.turns import HEAD_MOVES, INBOX_MOVES, Head, InboxRow
 from cardbox_cli.store.connection.database import Database
 from tests.execution.by_hand import begin_step
 from tests.execution.by_hand import enter as enter_turn

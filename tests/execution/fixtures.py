@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from cardbox_cli.execution.dispatch.dispatch import dispatch
-from cardbox_cli.execution.dispatch.request import DispatchRequest, DispatchResult
+from cardbox_cli.execution.dispatch import dispatch
+from cardbox_cli.execution.dispatch_requests import DispatchRequest, DispatchResult
 from cardbox_cli.execution.notifications.notifier import Wakeup
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.runtime import Runtime

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.model.execution import turns as t
-from cardbox_cli.model.execution.lifecycle import HEAD_MOVES, INBOX_MOVES
+from cardbox_cli.model.execution.turns import HEAD_MOVES, INBOX_MOVES
 from cardbox_cli.store.connection.database import Database
 
 HEADS, INBOX, LEASES, TURNS, BOXES = "agent_state_head", "agent_inbox", "leases", "turns", "card_boxes"

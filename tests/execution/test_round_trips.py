@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.execution.dispatch.dispatch import dispatch
-from cardbox_cli.execution.dispatch.request import DispatchRequest, Parent
+from cardbox_cli.execution.dispatch import dispatch
+from cardbox_cli.execution.dispatch_requests import DispatchRequest, Parent
 from cardbox_cli.execution.notifications.notifier import Notifiers
-from cardbox_cli.execution.notifications.postgres import PostgresNotifier
+from cardbox_cli.execution.notifications.service import PostgresNotifier
 from cardbox_cli.execution.queue.claims import begin, claim, defer
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.runtime import Runtime

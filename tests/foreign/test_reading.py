@@ -5,7 +5,7 @@ import re
 import pytest
 
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.views.experience import ExperienceStore
+from cardbox_cli.store.views.turn_contexts import ExperienceStore
 from tests.cli.conftest import succeed
 from tests.conftest import PROJECT, Cbx
 from tests.foreign import scenes

@@ -7,10 +7,9 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.conversations.conversation_lint import lint_conversation, provider_beside
 from cardbox_cli.conversations.formats.registry import choose_format, format_named
-from cardbox_cli.conversations.json_files.documents import Documents
-from cardbox_cli.conversations.json_files.window import Source
-from cardbox_cli.conversations.linting import lint_conversation, provider_beside
+from cardbox_cli.conversations.json_documents import Documents, Source
 from cardbox_cli.errors import CbxError
 
 _PROJECT = "truth"

@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 
-from cardbox_cli.execution.worker.runs.turn_state import read_turn
+from cardbox_cli.execution.worker.ledger import read_turn
 from cardbox_cli.model.cards import draft_card
 from tests.conftest import Cbx
 from tests.diagnosis.conftest import ASKED, CALLED, World, world

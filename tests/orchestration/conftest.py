@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.execution.dispatch.caller import Caller, calling_turn
-from cardbox_cli.execution.dispatch.request import DispatchResult
+from cardbox_cli.execution.dispatch_requests import Caller, DispatchResult, calling_turn
 from cardbox_cli.execution.provision import AgentRequest, provision
-from cardbox_cli.execution.queue.ending import end_turn
+from cardbox_cli.execution.queue.turn_ends import end_turn
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import ToolResultContent

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from cardbox_cli.errors import Conflict, CorrelationConflict
-from cardbox_cli.execution.dispatch.caller import Caller, calling_turn
-from cardbox_cli.execution.dispatch.request import DispatchResult
+from cardbox_cli.execution.dispatch_requests import Caller, DispatchResult, calling_turn
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.orchestration.delegate import ask_expert, delegate, refuse_answered
+from cardbox_cli.orchestration.delegation import ask_expert, delegate, refuse_answered
 from tests.execution.desk import Desk
 from tests.orchestration.conftest import task
 

@@ -7,8 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from cardbox_cli.errors import BadRequest, NotAccepted, NotAllowed, NotFound
-from cardbox_cli.execution.dispatch.caller import Caller, calling_turn, named_caller
-from cardbox_cli.execution.dispatch.request import DispatchResult
+from cardbox_cli.execution.dispatch_requests import Caller, DispatchResult, calling_turn, named_caller
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import card_text, draft_card

@@ -12,11 +12,11 @@ import psycopg
 import pytest
 
 from cardbox_cli.errors import Conflict, NotFound
-from cardbox_cli.execution.dispatch.request import DispatchResult
+from cardbox_cli.execution.dispatch_requests import DispatchResult
 from cardbox_cli.execution.handlers import Awaiting, Ending, Handler
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runs.runner import Outcome
+from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.identity import INTERNAL_TOOLS, HandlerTool
 from cardbox_cli.orchestration.handlers import HANDLERS

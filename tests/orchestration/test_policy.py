@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.orchestration.policy import refusal_of
+from cardbox_cli.orchestration.delegation import refusal_of
 
 CASES = [
     (None, "has no delegation_policy: it may ask nobody"),

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.execution.dispatch.request import DispatchResult
+from cardbox_cli.execution.dispatch_requests import DispatchResult
 from cardbox_cli.execution.provision import AgentRequest, provision
-from cardbox_cli.execution.requests.source import read_context
+from cardbox_cli.execution.requests.turn_requests import read_context
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runs.runner import Outcome
+from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import Card, draft_card
 from cardbox_cli.model.content import FieldSchema, FieldsSchemaContent, JsonContent, ToolResultContent
 from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.store.roster import AgentFilter
-from cardbox_cli.store.views.turns import TurnViews
+from cardbox_cli.store.views.turn_views import TurnViews
 from tests.conftest import PROJECT, Cbx
 from tests.orchestration.conftest import AddProfile, calls, says
 

@@ -9,7 +9,7 @@ import pytest
 
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.turns import MAX_DEPTH
-from cardbox_cli.orchestration.batches.manager import catch_up
+from cardbox_cli.orchestration.batch_manager import catch_up
 from tests.conftest import Cbx
 from tests.orchestration.conftest import AddProfile, says
 

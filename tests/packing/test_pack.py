@@ -26,11 +26,10 @@ from psycopg.rows import dict_row
 
 from cardbox_cli.errors import BadRequest, CbxError, InvalidRecipe, NotFound, SchemaMissing
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.boxes import Provenance, ProvenanceRule
-from cardbox_cli.model.card_words import preview
+from cardbox_cli.model.boxes import Provenance, ProvenanceRule, verify
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import JsonContent, TextContent
-from cardbox_cli.model.verify import verify
+from cardbox_cli.model.pairing import preview
 from cardbox_cli.packing.pack import Packed, pack, pack_context
 from cardbox_cli.packing.plan import LeftOut
 from cardbox_cli.packing.recipe_files import recipe_from_mapping

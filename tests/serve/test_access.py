@@ -11,7 +11,7 @@ import pytest
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
-from cardbox_cli.model.api_tokens import new_token, project_of
+from cardbox_cli.model.identity import new_token, project_of
 from cardbox_cli.serve.access.attempts import Attempts
 from cardbox_cli.serve.access.hosts import check_names
 from cardbox_cli.serve.app import API

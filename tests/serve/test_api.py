@@ -13,7 +13,6 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 from starlette.types import Message
 
-from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.transcript import send
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
@@ -25,9 +24,10 @@ from cardbox_cli.serve.http.reading import Asker
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.chats import Room
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.notifications import notify
-from cardbox_cli.store.views.changes import ChangeViews
+from cardbox_cli.store.views.recent_changes import ChangeViews
 from tests.cli.conftest import succeed
 from tests.conftest import PROJECT, Cbx
 from tests.crash.processes import until

@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from cardbox_cli.errors import DatabaseUnavailable, MissingRight
-from cardbox_cli.model.api_tokens import new_token
+from cardbox_cli.model.identity import new_token
 from cardbox_cli.serve.http.errors import OutageLog
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target

@@ -4,10 +4,9 @@ import uuid
 import pytest
 
 from cardbox_cli.errors import AmbiguousId, BoxConflict, InvalidInput, NotFound
-from cardbox_cli.model.boxes import Provenance, ProvenanceRule
+from cardbox_cli.model.boxes import Provenance, ProvenanceRule, verify
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.ids import hash_ids
-from cardbox_cli.model.verify import verify
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database

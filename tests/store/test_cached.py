@@ -5,7 +5,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cardbox_cli.store.connection.cached import CachedDatabase
+from cardbox_cli.store.connection.connection_pool import CachedDatabase
 from cardbox_cli.store.connection.target import Target
 from tests.databases import Databases
 

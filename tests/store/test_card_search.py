@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from cardbox_cli.store.card_search import FINDERS, finder, index_text
-from cardbox_cli.store.cards import CardFilter, CardStore
+from cardbox_cli.store.cards import FINDERS, CardFilter, CardStore, finder, index_text
 from cardbox_cli.store.connection.database import Database
 from tests.conftest import PROJECT
 from tests.store.test_cards import text

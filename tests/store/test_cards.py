@@ -12,8 +12,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import digest_line
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import JsonContent, TextContent
-from cardbox_cli.store.card_search import index_text
-from cardbox_cli.store.cards import CardFilter, CardStore, Counts
+from cardbox_cli.store.cards import CardFilter, CardStore, Counts, index_text
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from tests import jsonb_values

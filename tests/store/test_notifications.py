@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from cardbox_cli.errors import Conflict, DatabaseUnavailable, UsageError
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.connection.notifications import LONGEST, Listener, notify, payload, wanted
+from cardbox_cli.store.connection.notifications import LONGEST, Listener, Waker, notify, payload, wanted
 from cardbox_cli.store.connection.target import Target, find_listen_target
-from cardbox_cli.store.connection.waker import Waker
 from tests.conftest import PROJECT
 from tests.databases import Databases
 

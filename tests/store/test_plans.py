@@ -13,8 +13,7 @@ import pytest
 
 from cardbox_cli.errors import AmbiguousId
 from cardbox_cli.store.boxes import BoxFilter, BoxStore
-from cardbox_cli.store.card_search import index_text
-from cardbox_cli.store.cards import CardFilter, CardStore
+from cardbox_cli.store.cards import CardFilter, CardStore, index_text
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.gc import Collector
 from cardbox_cli.store.views import completion

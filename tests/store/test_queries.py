@@ -14,22 +14,22 @@ from pglast import ast, parse_sql
 from pglast.visitors import Visitor
 
 from cardbox_cli import store
-from cardbox_cli.model.api_tokens import ApiToken
 from cardbox_cli.model.chats import Archive, Chat, ChatRun, Findable
 from cardbox_cli.model.execution.batches import Batch, BatchTask
-from cardbox_cli.model.execution.logs import CommandLog, LogTail
 from cardbox_cli.model.execution.turns import (
     AuditEntry,
+    CommandLog,
     Edge,
     Head,
     InboxRow,
     Lease,
+    LogTail,
     Step,
     TurnRecord,
     WaitingTool,
     WorkerEntry,
 )
-from cardbox_cli.model.identity import Agent, Project, Tool
+from cardbox_cli.model.identity import Agent, ApiToken, Project, Tool
 from cardbox_cli.store.connection import queries
 from tests.store.sql_rules import numbered
 

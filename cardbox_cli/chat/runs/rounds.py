@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.chat.contexts import with_round
-from cardbox_cli.chat.room import Room
-from cardbox_cli.chat.runs.requests import (
+from cardbox_cli.chat.runs.run_requests import (
     AGENT,
     asked_of,
     context_parts,
@@ -28,6 +27,7 @@ from cardbox_cli.errors import CbxError, ChatBusy
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.chats import Chat, ChatFence, ChatRun, Entry, RunStatus, entry_draft
 from cardbox_cli.model.execution.turns import COMPLETED, FAILED, new_id
+from cardbox_cli.store.chats import Room
 
 LOST = "its lease expired"
 

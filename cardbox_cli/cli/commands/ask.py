@@ -39,7 +39,7 @@ def command(
     timeout: EndTimeout = None,
 ) -> None:
     """Ask an expert one question: a fresh agent of a profile, with or without the caller's history."""
-    from cardbox_cli.orchestration.delegate import ask_expert
+    from cardbox_cli.orchestration.delegation import ask_expert
 
     check_waiting(timeout, wait=wait)
     said = words(question)

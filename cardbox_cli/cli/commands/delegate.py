@@ -52,7 +52,7 @@ def command(
     Exit 6 when the turn was not accepted. What the caller's delegation_policy would refuse a model, a person
     is only told.
     """
-    from cardbox_cli.orchestration.delegate import delegate
+    from cardbox_cli.orchestration.delegation import delegate
 
     check_waiting(timeout, wait=wait)
     said = {"target_strategy": strategy, "target_ref": ref, "instruction": words(instruction)}

@@ -28,7 +28,7 @@ from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import check_new_id
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.dispatch.request import DispatchResult, Handover, Parent
+    from cardbox_cli.execution.dispatch_requests import DispatchResult, Handover, Parent
     from cardbox_cli.execution.runtime import Runtime
 
 
@@ -102,8 +102,8 @@ def command(
 
     Exit 6 when the turn was not accepted: busy, rejected or an error, and nothing was written.
     """
-    from cardbox_cli.execution.dispatch.dispatch import dispatch
-    from cardbox_cli.execution.dispatch.request import DepthPolicy, DispatchRequest
+    from cardbox_cli.execution.dispatch import dispatch
+    from cardbox_cli.execution.dispatch_requests import DepthPolicy, DispatchRequest
 
     _check_context(context_box, handover, [*(arg or []), *(args or [])], correlation_id)
     _check_waiting(timeout, wait=wait, dry_run=dry_run)
@@ -180,7 +180,7 @@ def _check_waiting(timeout: float | None, *, wait: bool, dry_run: bool) -> None:
 def _handover(name: str | None, given: list[str], files: list[str]) -> "Handover | None":
     if name is None:
         return None
-    from cardbox_cli.execution.dispatch.request import Handover
+    from cardbox_cli.execution.dispatch_requests import Handover
 
     loaded = load_recipe(name)
     arguments = parse_arguments(given, files, loaded.recipe)
@@ -217,7 +217,7 @@ def _box(run: "Runtime", named: str | None) -> str | None:
 
 def _parent(run: "Runtime", turn: str | None, tool_call_id: str | None) -> "Parent | None":
     from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
-    from cardbox_cli.execution.dispatch.request import Parent
+    from cardbox_cli.execution.dispatch_requests import Parent
 
     if turn is None:
         if tool_call_id is not None:

@@ -19,8 +19,8 @@ from cardbox_cli.text import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
-    from cardbox_cli.model.handwritten.batches import ForkJoin
-    from cardbox_cli.orchestration.batches.creation import Created
+    from cardbox_cli.model.handwritten.tasks import ForkJoin
+    from cardbox_cli.orchestration.batch_creation import Created
 
 _LINES = (".jsonl", ".ndjson")
 
@@ -60,7 +60,7 @@ def command(
     With --wait: exit 8 unless in success, 124 when --timeout is over. Ctrl-C leaves the batch running.
     """
     _check(timeout, wait=wait, join_box=join_box, dry_run=dry_run)
-    from cardbox_cli.orchestration.batches.creation import create_batch
+    from cardbox_cli.orchestration.batch_creation import create_batch
 
     with runtime() as run:
         asked = _asked(run, file, fail_fast, deadline)
@@ -87,7 +87,7 @@ def _check(timeout: float | None, *, wait: bool, join_box: bool, dry_run: bool) 
 
 
 def _asked(run: "Runtime", file: str, fail_fast: bool, deadline: float | None) -> "ForkJoin":
-    from cardbox_cli.orchestration.batches.tasks_file import read_tasks
+    from cardbox_cli.orchestration.tasks_file import read_tasks
 
     text = read_text(file)
     asked = read_tasks(
@@ -118,7 +118,7 @@ def _tell(created: "Created") -> None:
 
 
 def _print(run: "Runtime", created: "Created") -> None:
-    from cardbox_cli.orchestration.batches.view import batch_view
+    from cardbox_cli.orchestration.batch_progress import batch_view
 
     with run.database.snapshot():
         seen = batch_view(run, run.batches.get(created.batch.batch_id))

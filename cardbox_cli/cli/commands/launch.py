@@ -34,7 +34,7 @@ def command(
     timeout: EndTimeout = None,
 ) -> None:
     """Launch a principal: a fresh agent of a profile, which reads the instruction and who asked."""
-    from cardbox_cli.orchestration.delegate import launch_principal
+    from cardbox_cli.orchestration.delegation import launch_principal
 
     check_waiting(timeout, wait=wait)
     said = words(instruction)

@@ -27,9 +27,9 @@ from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.request import RequestEntry, model_of, profile_of, request_of
 from cardbox_cli.errors import UsageError
-from cardbox_cli.model.card_words import preview
 from cardbox_cli.model.cards import OPERATOR, Card, CardDraft
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.pairing import preview
 from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 from cardbox_cli.packing.plan import PlannedCard
 from cardbox_cli.text import format_tokens
@@ -146,8 +146,7 @@ def _fit(database: "Database", entries: "list[RequestEntry]", *, budget: fitting
     from cardbox_cli.context.formats import encoder_of
     from cardbox_cli.context.lint.check import provider_for
     from cardbox_cli.context.mending.fit import fit
-    from cardbox_cli.execution.requests.request import present_cards
-    from cardbox_cli.execution.requests.source import offered_definitions
+    from cardbox_cli.execution.requests.turn_requests import offered_definitions, present_cards
     from cardbox_cli.orchestration.handlers import HANDLERS
 
     encode = encoder_of(provider_for(entries))

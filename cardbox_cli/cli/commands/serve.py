@@ -15,7 +15,7 @@ from cardbox_cli.settings import settings_from
 
 if TYPE_CHECKING:
     from cardbox_cli.serve.options import ServeOptions
-    from cardbox_cli.store.connection.lending import Lending
+    from cardbox_cli.store.connection.connection_pool import Lending
 
 
 @verb(

@@ -17,8 +17,7 @@ from cardbox_cli.settings import settings_from
 from cardbox_cli.text import flat, format_count, format_time, spelled
 
 if TYPE_CHECKING:
-    from cardbox_cli.diagnosis.answers import ProblemAnswer
-    from cardbox_cli.diagnosis.diagnose import Survey
+    from cardbox_cli.diagnosis.diagnoser import ProblemAnswer, Survey
     from cardbox_cli.diagnosis.verdict import Diagnosis
 
 
@@ -54,7 +53,7 @@ def command(
     """
     if sum((turn is not None, agent is not None, all_)) > 1:
         raise UsageError("name one turn, or --agent, or --all", hint="`cbx turn list` shows the turns")
-    from cardbox_cli.diagnosis.diagnose import Diagnoser
+    from cardbox_cli.diagnosis.diagnoser import Diagnoser
     from cardbox_cli.orchestration.handlers import HANDLERS
     from cardbox_cli.store.projects import require_known
 
@@ -76,7 +75,7 @@ def command(
 
 
 def _one(diagnosis: "Diagnosis") -> None:
-    from cardbox_cli.diagnosis.answers import why_answer
+    from cardbox_cli.diagnosis.diagnoser import why_answer
 
     answer, names = why_answer(diagnosis, session().project_option), [diagnosis.turn or diagnosis.agent]
     output.emit(answer, table=lambda: _page(diagnosis), ids=names)
@@ -85,7 +84,7 @@ def _one(diagnosis: "Diagnosis") -> None:
 
 
 def _survey(survey: "Survey") -> None:
-    from cardbox_cli.diagnosis.answers import survey_answer
+    from cardbox_cli.diagnosis.diagnoser import survey_answer
 
     output.emit_list(
         survey_answer(survey, session().project_option),
@@ -127,7 +126,7 @@ _EVIDENCE = (
 
 
 def _page(diagnosis: "Diagnosis") -> None:
-    from cardbox_cli.diagnosis.answers import fix_line
+    from cardbox_cli.diagnosis.diagnoser import fix_line
 
     colour = "" if diagnosis.well else "red"
     output.print_painted([(colour, _headline(diagnosis))])

@@ -1,7 +1,7 @@
 """Batches by what people type."""
 
 from cardbox_cli.cli.last import LAST, recall
-from cardbox_cli.store.views.batches import BatchViews
+from cardbox_cli.store.views.batch_views import BatchViews
 
 
 class ResolvingBatches(BatchViews):

@@ -1,7 +1,7 @@
 """Turns by what people type."""
 
 from cardbox_cli.cli.last import LAST, recall
-from cardbox_cli.store.views.turns import TurnViews
+from cardbox_cli.store.views.turn_views import TurnViews
 
 
 class ResolvingTurns(TurnViews):

@@ -12,7 +12,7 @@ from cardbox_cli.cli.parameters.types import AGENT
 from cardbox_cli.errors import BadRequest, UsageError
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.dispatch.caller import Caller
+    from cardbox_cli.execution.dispatch_requests import Caller
     from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.model.handwritten.tasks import Task
 
@@ -41,7 +41,7 @@ def check_waiting(timeout: float | None, *, wait: bool) -> None:
 
 def caller_named(run: "Runtime", name: str | None) -> "Caller":
     """The caller that --caller names. Raises NotFound."""
-    from cardbox_cli.execution.dispatch.caller import Caller, named_caller
+    from cardbox_cli.execution.dispatch_requests import Caller, named_caller
 
     return Caller() if name is None else named_caller(run, name)
 
@@ -54,9 +54,8 @@ def words(given: str) -> str:
 def task_of(run: "Runtime", name: str, context_box: str | None = None, **said: Any) -> "Task":
     """The task that the options of the command `name` describe. Raises BadRequest with all its problems."""
     from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
-    from cardbox_cli.model.handwritten.documents import document_of
+    from cardbox_cli.model.handwritten.documents import document_of, fit
     from cardbox_cli.model.handwritten.tasks import Task
-    from cardbox_cli.model.handwritten.validation import fit
 
     if context_box is not None:
         boxes = ResolvingBoxes(run.database, run.project_id)

@@ -13,7 +13,7 @@ from typing import IO, BinaryIO, cast
 
 from cardbox_cli.cli.parameters.inputs import opened, source_name
 from cardbox_cli.cli.session import announce
-from cardbox_cli.conversations.containers import folders, zstandard
+from cardbox_cli.conversations.containers import packed_files
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.limits import FOLDER_FILES, PIPE_SIZE
 
@@ -28,9 +28,9 @@ def open_file(path: str) -> Iterator[BinaryIO]:
     What gzip or Zstandard packed is unpacked, and a folder of events is the list of them. Raises NotFound and
     InvalidInput naming it.
     """
-    if path != "-" and folders.is_of_events(path):
+    if path != "-" and packed_files.is_of_events(path):
         with TemporaryFile() as copy:
-            _write(folders.pieces(path), copy, source_name(path))
+            _write(packed_files.folder_chunks(path), copy, source_name(path))
             yield cast(BinaryIO, copy)
         return
     with opened(path) as file:
@@ -46,7 +46,7 @@ def open_file(path: str) -> Iterator[BinaryIO]:
 
 def is_packed(file: BinaryIO | IO[bytes]) -> bool:
     """Whether gzip or Zstandard packed a file."""
-    return os.pread(file.fileno(), len(zstandard.MAGIC), 0).startswith((_GZIP, zstandard.MAGIC))
+    return os.pread(file.fileno(), len(packed_files.MAGIC), 0).startswith((_GZIP, packed_files.MAGIC))
 
 
 @contextmanager
@@ -64,8 +64,8 @@ def _unpacked(file: BinaryIO | IO[bytes], name: str) -> Iterator[BinaryIO]:
                 with gzip.GzipFile(fileobj=file) as packed:
                     _write(_pieces(cast(BinaryIO, packed)), copy, name)
             else:
-                _write(zstandard.pieces(file.read, name), copy, name)
-        except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.DamagedZstandard) as exc:
+                _write(packed_files.unpacked_chunks(file.read, name), copy, name)
+        except (EOFError, gzip.BadGzipFile, zlib.error, packed_files.DamagedZstandard) as exc:
             raise InvalidInput(f"{name} cannot be unpacked: {exc}", hint="it is cut or damaged") from exc
         yield cast(BinaryIO, copy)
 
@@ -79,7 +79,7 @@ def files_in(paths: Sequence[str], suffixes: Sequence[str]) -> list[str]:
     """
     found: list[str] = []
     for path in paths:
-        if path == "-" or not os.path.isdir(path) or folders.is_of_events(path):
+        if path == "-" or not os.path.isdir(path) or packed_files.is_of_events(path):
             found.append(path)
             continue
         within = list(_within(path, suffixes))
@@ -97,8 +97,8 @@ def _within(path: str, suffixes: Sequence[str]) -> Iterator[str]:
     seen = 0
     for folder, below, names in os.walk(path):
         below.sort()
-        events = Path(folder, folders.EVENTS)
-        if folders.is_of_events(events) and not events.is_symlink():
+        events = Path(folder, packed_files.EVENTS)
+        if packed_files.is_of_events(events) and not events.is_symlink():
             below.clear()
             yield str(events)
             continue

@@ -12,17 +12,20 @@ from cardbox_cli.cli.parameters.inputs import read_text, source_name
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.errors import InvalidInput, UsageError
-from cardbox_cli.execution.worker.commands.clients import Clients
-from cardbox_cli.execution.worker.commands.environment import passed_on
-from cardbox_cli.execution.worker.commands.lookup import missing_program
-from cardbox_cli.execution.worker.commands.program import Program
-from cardbox_cli.execution.worker.commands.tool_commands import ToolCommand, ToolCommands
-from cardbox_cli.execution.worker.logs import bytes_to_read
+from cardbox_cli.execution.worker.command_output import bytes_to_read
+from cardbox_cli.execution.worker.model_clients import Clients
+from cardbox_cli.execution.worker.worker_program import (
+    Program,
+    ToolCommand,
+    ToolCommands,
+    missing_program,
+    passed_on,
+)
 from cardbox_cli.settings import DATABASE_URL, HOME, Settings
 from cardbox_cli.store.connection.target import Target
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.worker.answers.step_answers import AnswerMode
+    from cardbox_cli.execution.worker.step_answers import AnswerMode
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EXAMPLE = "for example `lookup: {command: python3 lookup.py, timeout: 20, environment: [SHOP_KEY]}`"

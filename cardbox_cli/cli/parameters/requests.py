@@ -19,12 +19,17 @@ from cardbox_cli.context.lint.check import provider_for
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of, request_to_send
 from cardbox_cli.errors import NotFound, UsageError
-from cardbox_cli.execution.requests.project_layers import collector_for, settled
-from cardbox_cli.execution.requests.recorded import RecordedRequests
-from cardbox_cli.execution.requests.request import Source, present_cards
-from cardbox_cli.execution.requests.source import offered_definitions, read_entries, read_source
+from cardbox_cli.execution.requests.recorded_requests import RecordedRequests, TurnRequests, turn_of_agent
 from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapshot
-from cardbox_cli.execution.requests.steps import TurnRequests, turn_of_agent
+from cardbox_cli.execution.requests.turn_requests import (
+    Source,
+    collector_for,
+    offered_definitions,
+    present_cards,
+    read_entries,
+    read_source,
+    settled,
+)
 from cardbox_cli.model.card_types import RESULT_FIELDS
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.orchestration.handlers import HANDLERS
@@ -174,7 +179,7 @@ class Requests:
 
     def chat(self, given: str) -> RecordedRequests:
         """The chat of this key."""
-        from cardbox_cli.chat.runs.recorded import ChatRequests
+        from cardbox_cli.chat.runs.recorded_runs import ChatRequests
 
         return ChatRequests(self._database, self._project_id, given)
 

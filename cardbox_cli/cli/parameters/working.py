@@ -6,7 +6,7 @@ from typer import Option
 
 from cardbox_cli.cli.parameters.types import FILE, REQUEST_FORMAT, OneOf, Seconds
 from cardbox_cli.context.providers.registry import DEFAULT
-from cardbox_cli.execution.worker.commands.environment import PASSED_ON
+from cardbox_cli.execution.worker.worker_program import PASSED_ON
 from cardbox_cli.settings import MAX_STEPS
 
 # As of `execution/worker/answers/step_answers`, which is loaded when it is needed.

@@ -37,7 +37,7 @@ class Shell(ProcessContext):
     """The context of commands that share a process. `settings` are what each of them starts from."""
 
     def __init__(self, settings: Session) -> None:
-        from cardbox_cli.store.connection.cached import CachedDatabase
+        from cardbox_cli.store.connection.connection_pool import CachedDatabase
 
         self.settings = replace(settings, process=self)
         self.left = False

@@ -1,7 +1,7 @@
 """How two texts are compared for people: word by word, in colours or in the marks of git's `--word-diff`."""
 
 from cardbox_cli.cli.terminal.colours import coloured
-from cardbox_cli.model.diff.texts import Piece, abridged, text_diff
+from cardbox_cli.model.diff import Piece, abridged, text_diff
 
 INDENT = "    "
 

@@ -13,10 +13,10 @@ from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.openai_responses.cards import FILES
 from cardbox_cli.context.providers.openai_responses.items import NAME as RESPONSES
 from cardbox_cli.context.sources import imported_card
-from cardbox_cli.conversations.containers.entries import container, entry, objects_in
+from cardbox_cli.conversations.containers.container_entries import container, entry, objects_in
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
-from cardbox_cli.conversations.files import is_list
-from cardbox_cli.conversations.json_files.documents import Document, Documents
+from cardbox_cli.conversations.json_documents import Document, Documents
+from cardbox_cli.conversations.message_lists import is_list
 from cardbox_cli.model.card_types import RENDERED_PROMPT
 from cardbox_cli.model.cards import CardDraft
 

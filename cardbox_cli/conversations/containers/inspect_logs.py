@@ -13,7 +13,7 @@ from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.anthropic.encoding import NAME as ANTHROPIC
 from cardbox_cli.context.providers.data_urls import media_of
 from cardbox_cli.context.providers.openai.cards import card_of_message
-from cardbox_cli.conversations.containers.entries import (
+from cardbox_cli.conversations.containers.container_entries import (
     call_block,
     container,
     image_block,
@@ -26,9 +26,8 @@ from cardbox_cli.conversations.containers.entries import (
     thinking_block,
 )
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
-from cardbox_cli.conversations.files import lack_of, where_any_has_messages
-from cardbox_cli.conversations.json_files.documents import Documents
-from cardbox_cli.conversations.json_files.window import held
+from cardbox_cli.conversations.json_documents import Documents, held
+from cardbox_cli.conversations.message_lists import lack_of, where_any_has_messages
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
 

@@ -9,7 +9,7 @@ from cardbox_cli.context.providers.data_urls import data_url
 from cardbox_cli.context.providers.openai.cards import card_of_message
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.sources import as_failed, imported_card
-from cardbox_cli.conversations.containers.entries import (
+from cardbox_cli.conversations.containers.container_entries import (
     container,
     is_anthropics,
     kept_with,
@@ -18,9 +18,8 @@ from cardbox_cli.conversations.containers.entries import (
     thinking_block,
 )
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable, moment
-from cardbox_cli.conversations.files import is_list, lack_of, where_any_has_messages
-from cardbox_cli.conversations.json_files.documents import Documents
-from cardbox_cli.conversations.json_files.window import held
+from cardbox_cli.conversations.json_documents import Documents, held
+from cardbox_cli.conversations.message_lists import is_list, lack_of, where_any_has_messages
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.card_types import TOOLS
 from cardbox_cli.model.cards import CardDraft

@@ -14,11 +14,11 @@ from cardbox_cli.context.providers.openai.cards import card_of_message
 from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.sources import GROUP, as_failed
 from cardbox_cli.context.tool_calls import arguments_text
-from cardbox_cli.conversations.containers.entries import container, entry, kept_with, objects_in
-from cardbox_cli.conversations.containers.folders import folder_id
+from cardbox_cli.conversations.containers.container_entries import container, entry, kept_with, objects_in
+from cardbox_cli.conversations.containers.packed_files import folder_id
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
-from cardbox_cli.conversations.files import is_list
-from cardbox_cli.conversations.json_files.documents import Documents
+from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.message_lists import is_list
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.text import json_kind

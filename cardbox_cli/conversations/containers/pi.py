@@ -11,7 +11,7 @@ from typing import Any
 
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.anthropic.encoding import NAME as ANTHROPIC
-from cardbox_cli.conversations.containers.entries import (
+from cardbox_cli.conversations.containers.container_entries import (
     call_block,
     container,
     entry,
@@ -23,7 +23,7 @@ from cardbox_cli.conversations.containers.entries import (
     thinking_block,
 )
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
-from cardbox_cli.conversations.json_files.documents import Documents
+from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.model.cards import CardDraft
 
 NAME = "pi"

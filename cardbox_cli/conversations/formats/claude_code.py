@@ -18,9 +18,8 @@ from cardbox_cli.context.providers.anthropic.encoding import NAME as ANTHROPIC
 from cardbox_cli.context.providers.turns import gathered, role_of
 from cardbox_cli.context.sources import imported_card, keep
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable, moment
-from cardbox_cli.conversations.files import is_list
-from cardbox_cli.conversations.json_files.documents import Document, Documents
-from cardbox_cli.conversations.json_files.window import held
+from cardbox_cli.conversations.json_documents import Document, Documents, held
+from cardbox_cli.conversations.message_lists import is_list
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import SESSION_EVENT

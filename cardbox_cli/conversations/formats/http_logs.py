@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, providers
-from cardbox_cli.conversations.containers.entries import parts
+from cardbox_cli.conversations.containers.container_entries import parts
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format
-from cardbox_cli.conversations.files import is_list
 from cardbox_cli.conversations.formats.chat_messages import no_original
 from cardbox_cli.conversations.formats.registry import format_named
-from cardbox_cli.conversations.json_files.documents import Document, Documents, HeldDocuments
-from cardbox_cli.conversations.json_files.window import held
+from cardbox_cli.conversations.json_documents import Document, Documents, HeldDocuments, held
+from cardbox_cli.conversations.message_lists import is_list
 from cardbox_cli.conversations.recognition import recognise
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model import exact_json

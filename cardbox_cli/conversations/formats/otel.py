@@ -15,10 +15,9 @@ from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.sources import imported_card
 from cardbox_cli.context.tool_calls import arguments_text
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable
-from cardbox_cli.conversations.files import is_list
 from cardbox_cli.conversations.formats.chat_messages import chat_card, no_original
-from cardbox_cli.conversations.json_files.documents import Documents
-from cardbox_cli.conversations.json_files.window import held
+from cardbox_cli.conversations.json_documents import Documents, held
+from cardbox_cli.conversations.message_lists import is_list
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import PROFILE, REASONING, TOOLS

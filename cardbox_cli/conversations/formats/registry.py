@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from cardbox_cli.conversations.conversation import Format
-    from cardbox_cli.conversations.json_files.documents import Documents
+    from cardbox_cli.conversations.json_documents import Documents
     from cardbox_cli.conversations.recognition import Recognised
     from cardbox_cli.model.cards import Card
 
@@ -54,7 +54,7 @@ def format_named(name: str) -> "Format":
     if name in OTHERS:
         other: Format = import_module(OTHERS[name].module).FORMAT
         return other
-    from cardbox_cli.conversations.messages import messages_format
+    from cardbox_cli.conversations.provider_messages import messages_format
 
     return messages_format(provider_named(name))
 

@@ -13,10 +13,9 @@ from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.sources import imported_card
 from cardbox_cli.context.tool_calls import arguments_text
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable
-from cardbox_cli.conversations.files import MessageList, find_messages
 from cardbox_cli.conversations.formats.chat_messages import chat_card, entries_of, marks_of, no_original
-from cardbox_cli.conversations.json_files.documents import Documents
-from cardbox_cli.conversations.json_files.window import held
+from cardbox_cli.conversations.json_documents import Documents, held
+from cardbox_cli.conversations.message_lists import MessageList, find_messages
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOLS

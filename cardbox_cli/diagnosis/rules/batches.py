@@ -8,10 +8,10 @@ from datetime import datetime
 
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import REAPER, DiagnosisRule, Evidence, Proof
-from cardbox_cli.diagnosis.remedies import REAP
 from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.diagnosis.verdict import REAP
 from cardbox_cli.model.execution.batches import IN_PROGRESS, TASK_DISPATCHED, TASK_OPEN, TASK_PENDING
-from cardbox_cli.model.execution.diagnosis import BatchFacts, TaskFacts
+from cardbox_cli.model.execution.situations import BatchFacts, TaskFacts
 
 _THEIR_MANAGER = "the other system's manager of batches"
 

@@ -4,10 +4,10 @@ and an output box of two turns.
 
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Proof, Remedy
-from cardbox_cli.diagnosis.remedies import STOP_SHARER, fenced_command
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.execution.requests.completeness import LOSSES
-from cardbox_cli.model.execution.diagnosis import LossKind
+from cardbox_cli.diagnosis.verdict import STOP_SHARER, fenced_command
+from cardbox_cli.execution.requests.request_checks import LOSSES
+from cardbox_cli.model.execution.situations import LossKind
 
 
 def _missing_box(s: Snapshot) -> Proof:

@@ -3,7 +3,7 @@
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Proof, Remedy
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.model.execution.diagnosis import LiveWorker
+from cardbox_cli.model.execution.situations import LiveWorker
 from cardbox_cli.text import closest, command_line, quoted
 
 

@@ -2,8 +2,8 @@
 
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import REAPER, RECORDS, DiagnosisRule, Evidence, Proof
-from cardbox_cli.diagnosis.remedies import REAP, fenced
 from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.diagnosis.verdict import REAP, fenced
 from cardbox_cli.model.execution.turns import ERROR, SKIPPED, WAITING
 
 

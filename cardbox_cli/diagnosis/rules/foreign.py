@@ -5,8 +5,8 @@ What such rows mean their owner knows; none of these rules has a fix that would 
 
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import DiagnosisRule, Proof
-from cardbox_cli.diagnosis.remedies import REBUILD
 from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.diagnosis.verdict import REBUILD
 from cardbox_cli.execution.queue.messages import is_turn
 from cardbox_cli.limits import FOREIGN_SILENCE
 from cardbox_cli.model.execution.turns import ACTIVE, IDLE, INBOX_STATUSES, OPEN, QUEUED, InboxRow

@@ -4,8 +4,8 @@ from datetime import datetime
 
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import LEASES, REAPER, Command, DiagnosisRule, Evidence, Proof, Remedy
-from cardbox_cli.diagnosis.remedies import REAP, fenced_command
 from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.diagnosis.verdict import REAP, fenced_command
 from cardbox_cli.limits import FOREIGN_SILENCE
 from cardbox_cli.model.execution.turns import PROCESSING, InboxRow, Lease
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import DiagnosisRule, Evidence, Proof
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.model.execution.diagnosis import Pace
+from cardbox_cli.model.execution.situations import Pace
 
 # How many must have ended, else nothing is said; how many times their p95 is long; seconds that never are.
 ENOUGH, TIMES, SHORT = 20, 10, 1

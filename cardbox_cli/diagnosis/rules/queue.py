@@ -4,12 +4,10 @@ from datetime import datetime, timedelta
 
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import LEASES, WORKERS, DiagnosisRule, Evidence, Proof
-from cardbox_cli.diagnosis.remedies import NUDGE, NUDGE_OR_REBUILD, OF_BLOCKER, fenced
 from cardbox_cli.diagnosis.rules.waits import cause, root_of
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.diagnosis.verdict import judge
-from cardbox_cli.model.execution.lifecycle import HEAD_MOVES
-from cardbox_cli.model.execution.turns import DUE, IDLE, PROCESSING, InboxRow
+from cardbox_cli.diagnosis.verdict import NUDGE, NUDGE_OR_REBUILD, OF_BLOCKER, fenced, judge
+from cardbox_cli.model.execution.turns import DUE, HEAD_MOVES, IDLE, PROCESSING, InboxRow
 
 # --- queued
 

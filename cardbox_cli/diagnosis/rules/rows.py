@@ -2,8 +2,8 @@
 
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import LEASES, RECORDS, Command, DiagnosisRule, Evidence, Proof, Remedy
-from cardbox_cli.diagnosis.remedies import REBUILD, fenced, fenced_command
 from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.diagnosis.verdict import REBUILD, fenced, fenced_command
 from cardbox_cli.execution.queue.messages import is_turn
 from cardbox_cli.execution.queue.promotion import unreadable
 from cardbox_cli.limits import POISON

@@ -13,8 +13,8 @@ from cardbox_cli.diagnosis.registry import (
     Proof,
     Remedy,
 )
-from cardbox_cli.diagnosis.remedies import NUDGE, REAP, fenced
 from cardbox_cli.diagnosis.snapshot import Snapshot
+from cardbox_cli.diagnosis.verdict import NUDGE, REAP, fenced
 from cardbox_cli.execution.queue.reports import PLACEHOLDER
 from cardbox_cli.model.execution.turns import CONSUMED, PROCESSING, RECEIVED, WAITING, WaitingTool
 

@@ -6,7 +6,7 @@ from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Proof, Remedy
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.diagnosis.verdict import NO_RULE, judge
-from cardbox_cli.model.execution.diagnosis import Link
+from cardbox_cli.model.execution.situations import Link
 from cardbox_cli.model.execution.turns import QUEUED
 
 _TABLES = {QUEUED: "state.agent_inbox"}

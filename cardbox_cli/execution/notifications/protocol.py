@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.execution.notifications.events import TurnAddress, TurnEvent
-from cardbox_cli.execution.notifications.notifier import Wakeup
+from cardbox_cli.execution.notifications.notifier import TurnAddress, TurnEvent, Wakeup
 
 VERSION = "v1r4"
 _DAY = 24 * 3600

@@ -13,13 +13,12 @@ from typing import Literal
 import msgspec
 
 from cardbox_cli.errors import LeaseLost
-from cardbox_cli.execution.queue.applying import TOO_EARLY, Applied, apply_report
-from cardbox_cli.execution.queue.ending import end_turn
-from cardbox_cli.execution.queue.finishing import BY_RESULT, finish
 from cardbox_cli.execution.queue.messages import is_report, is_turn, type_of
+from cardbox_cli.execution.queue.reports import TOO_EARLY, Applied, apply_report
 from cardbox_cli.execution.queue.stopping import cancel_turn, carried, give_back, kill
+from cardbox_cli.execution.queue.turn_ends import BY_RESULT, end_turn, finish
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.dispatching import ClaimedSituation
+from cardbox_cli.model.execution.situations import ClaimedSituation
 from cardbox_cli.model.execution.turns import DISPATCHED, QUEUED, WATCHDOG, End, Fence, Head, InboxRow, Lease
 
 

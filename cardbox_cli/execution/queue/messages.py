@@ -19,7 +19,7 @@ from cardbox_cli.model.execution.turns import (
     InboxRow,
     new_id,
 )
-from cardbox_cli.store.execution.inbox import NewRow
+from cardbox_cli.store.execution.inbox_store import NewRow
 
 
 class MessageType(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,12 +11,12 @@ from datetime import timedelta
 from typing import Literal
 
 from cardbox_cli.errors import Conflict
-from cardbox_cli.execution.queue.applying import keep_results
-from cardbox_cli.execution.queue.ending import end_held
 from cardbox_cli.execution.queue.messages import is_report, is_turn
 from cardbox_cli.execution.queue.promotion import end_unpromoted, promote_next
+from cardbox_cli.execution.queue.reports import keep_results
+from cardbox_cli.execution.queue.turn_ends import end_held
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.dispatching import ClaimedSituation
+from cardbox_cli.model.execution.situations import ClaimedSituation
 from cardbox_cli.model.execution.turns import (
     APPLIED,
     DISPATCHED,

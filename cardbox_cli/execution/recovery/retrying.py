@@ -5,18 +5,18 @@ from datetime import timedelta
 import msgspec
 
 from cardbox_cli.errors import Conflict, NotFound
-from cardbox_cli.execution.dispatch.dispatch import dispatch
-from cardbox_cli.execution.dispatch.request import Dispatched, DispatchRequest, Parent
+from cardbox_cli.execution.dispatch import dispatch
+from cardbox_cli.execution.dispatch_requests import Dispatched, DispatchRequest, Parent
 from cardbox_cli.execution.queue.messages import is_report, type_of
 from cardbox_cli.execution.queue.stopping import stop_turn
-from cardbox_cli.execution.requests.completeness import READ, lacks
+from cardbox_cli.execution.requests.request_checks import READ, lacks
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.views.turn_page import TurnSummary, summary
-from cardbox_cli.model.execution.diagnosis import BoxFacts
+from cardbox_cli.execution.turn_page import TurnSummary, summary
+from cardbox_cli.model.execution.situations import BoxFacts
 from cardbox_cli.model.execution.turns import CONSUMED, ERROR, SKIPPED, InboxRow
 from cardbox_cli.store.projects import ProjectsStore
-from cardbox_cli.store.views.diagnosis import DiagnosisStore
-from cardbox_cli.store.views.turns import TurnViews
+from cardbox_cli.store.views.diagnosis_rows import DiagnosisStore
+from cardbox_cli.store.views.turn_views import TurnViews
 from cardbox_cli.text import argument, quoted
 
 

@@ -22,11 +22,7 @@ from cardbox_cli.context.request import (
     RequestEntry,
     request_of,
 )
-from cardbox_cli.execution.requests.request import (
-    Source,
-    TurnBoxes,
-    request_with_tools,
-)
+from cardbox_cli.execution.requests.turn_requests import Source, TurnBoxes, request_with_tools
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import RENDERED_PROMPT
 from cardbox_cli.model.cards import card_text

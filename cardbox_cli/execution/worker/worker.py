@@ -18,20 +18,20 @@ import msgspec
 import uuid6
 
 from cardbox_cli.errors import CbxError, DatabaseUnavailable
-from cardbox_cli.execution.notifications.listener import Listener
+from cardbox_cli.execution.notifications.service import WakeupListener
 from cardbox_cli.execution.queue.claims import begin, claim, defer, hand_back, heartbeat
 from cardbox_cli.execution.recovery.reaping import Reaped, reap
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.commands.program import Program
+from cardbox_cli.execution.worker.command_output import Once, shown_trouble
 from cardbox_cli.execution.worker.connections import Connection, Connections, MakeRuntime
-from cardbox_cli.execution.worker.runs.runner import CancellationToken, Outcome, Run
-from cardbox_cli.execution.worker.runs.turn_ledger import TurnLedger
-from cardbox_cli.execution.worker.trouble import Once, shown_trouble
+from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
+from cardbox_cli.execution.worker.turn_ledger import TurnLedger
+from cardbox_cli.execution.worker.worker_program import Program
 from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.driver_errors import is_refusal
-from cardbox_cli.store.execution import workers
+from cardbox_cli.store.execution import worker_store
 
 _T = TypeVar("_T")
 
@@ -86,7 +86,7 @@ class Worker:
         connect: Callable[[], Database],
         make_runtime: MakeRuntime,
         journal: Journal,
-        listener: Listener,
+        listener: WakeupListener,
     ) -> None:
         self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{uuid6.uuid7().hex[-8:]}"
         self._plan = plan
@@ -164,7 +164,9 @@ class Worker:
         return True
 
     def _projects(
-        self, connection: Connection, find: Callable[[Database, str], Sequence[str]] = workers.due_projects
+        self,
+        connection: Connection,
+        find: Callable[[Database, str], Sequence[str]] = worker_store.due_projects,
     ) -> Sequence[str]:
         """The project that is served; of all those that `find` answers for the target."""
         if self._plan.project_id is not None:
@@ -172,7 +174,7 @@ class Worker:
         return connection.with_database(lambda database: find(database, self._plan.target))
 
     def _reap_all(self, connection: Connection) -> None:
-        for each in self._projects(connection, workers.unsettled_projects):
+        for each in self._projects(connection, worker_store.unsettled_projects):
             reaped = self._tried(f"reap {each}", partial(connection.attempt, each, reap))
             if reaped is not None:
                 self._log_reaped(reaped)
@@ -220,7 +222,7 @@ class Worker:
         if self._free() < self._plan.concurrency:
             return False
         target, headless = self._plan.target, []
-        for project_id in self._projects(connection, workers.unsettled_projects):
+        for project_id in self._projects(connection, worker_store.unsettled_projects):
             left = connection.attempt(project_id, lambda runtime: runtime.inbox.unfinished(target))
             # What others have claimed counts, too: they may not finish it.
             if left.rows:
@@ -342,7 +344,7 @@ class Worker:
             self._failing[what] = exc.message
 
     def _announce(self, connection: Connection) -> None:
-        announcement = workers.Announcement(
+        announcement = worker_store.Announcement(
             worker_id=self.worker_id,
             served_project_id=self._plan.project_id,
             worker_target=self._plan.target,
@@ -351,7 +353,7 @@ class Worker:
             concurrency=self._plan.concurrency,
         )
         lease = self._settings.lease_time
-        announce = partial(workers.announce, worker=announcement, lease=lease)
+        announce = partial(worker_store.announce, worker=announcement, lease=lease)
         connection.with_database(announce, insist=False)
         connection.with_database(self._note_trouble, insist=False)
 
@@ -360,7 +362,7 @@ class Worker:
         failing = next(iter(list(self._failing.values())), None)
         trouble = shown_trouble(self._connections.refusal or failing)
         if trouble != self._noted:
-            workers.note_error(database, self.worker_id, trouble)
+            worker_store.note_error(database, self.worker_id, trouble)
             self._noted = trouble
 
     def _extend_leases(self, connection: Connection) -> None:
@@ -374,6 +376,6 @@ class Worker:
 
     def _dismiss(self, connection: Connection) -> None:
         try:
-            workers.dismiss(connection.database(), self.worker_id)
+            worker_store.dismiss(connection.database(), self.worker_id)
         except CbxError as exc:
             self._journal.line(f"warning: the worker could not sign off: {exc.message}")

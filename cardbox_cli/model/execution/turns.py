@@ -303,3 +303,153 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     deliverable_card_id: str | None
     promoted_turn_id: str | None = None
     created: bool = True
+
+
+# Where a turn stands, whether it has ended above all: the one judgement, which lists, pages, waits, reports
+# and diagnoses ask. Pure.
+#
+# What its head and its row tell by themselves is `turn_status` in SQL.
+
+
+ENDED = "ended"
+
+
+def standing(
+    status: str, row_status: str | None, *, record: TurnRecord | None, carried: bool, finished: bool
+) -> str:
+    """The state of a turn; `status` is what its head and its row, at `row_status`, tell by themselves.
+
+    `carried`: whether an open row or call makes its active agent go on with it. `finished`: whether its last
+    step is over, or it left a deliverable. A recorded end holds, unless another program runs the turn again.
+    """
+    if record is not None and record.end_status is not None:
+        return status if status in ACTIVE and carried else ENDED
+    if status != ENDED:
+        return status
+    if row_status in OPEN:
+        # Other systems end a turn first, and its claimed row later.
+        return ENDED if record is None or row_status == PROCESSING else PENDING
+    if row_status == SKIPPED or (row_status == ERROR and record is None):
+        return ENDED
+    # That its row is done with says nothing: a turn that waits, or was dropped, has no open row either.
+    return ENDED if finished else PENDING
+
+
+# The state machines of heads and inbox rows: where each move begins and ends, what it adds to the epoch.
+#
+# Every change of a state in the database is one of these moves, by a compare-and-set on the states that it
+# may
+# begin at. `docs/inbox-lifecycle.md` shows the same tables.
+
+
+class Move(msgspec.Struct, frozen=True):
+    """A named change of state. `epoch` is what it adds to the turn's epoch."""
+
+    name: str
+    sources: tuple[str, ...]
+    target: str
+    epoch: int
+    when: str
+
+
+_HEAD = (
+    Move("assign", (IDLE,), DISPATCHED, 1, "the oldest queued turn of an idle agent is promoted"),
+    Move("enter", (DISPATCHED,), RUNNING, 0, "a worker begins its first step after a claim"),
+    Move("suspend", (RUNNING,), SUSPENDED, 0, "the model called a tool that answers later"),
+    Move("resume", (SUSPENDED,), RUNNING, 1, "the last result that it waited for was applied"),
+    Move("reclaim", (DISPATCHED, RUNNING), DISPATCHED, 1, "a lease was lost, handed back or taken away"),
+    Move("rebox", (DISPATCHED,), DISPATCHED, 1, "its context or output box is replaced"),
+    Move("rebox-suspended", (SUSPENDED,), SUSPENDED, 1, "the same for a turn that waits"),
+    Move("end", ACTIVE, IDLE, 0, "the turn ended by itself, or failed"),
+    Move("stop", ACTIVE, IDLE, 1, "it was stopped, failed or put back into the queue from outside"),
+)
+
+_INBOX = (
+    Move("promote", (QUEUED,), PENDING, 0, "its agent was idle and is assigned to it"),
+    Move("claim", DUE, PROCESSING, 0, "a worker takes it for the time of a lease"),
+    Move("consume", (PENDING, DEFERRED, PROCESSING), CONSUMED, 0, "it is done, or its turn has ended"),
+    Move("defer", (PROCESSING,), DEFERRED, 0, "its owner asks for another try later"),
+    Move("release", (PROCESSING,), PENDING, 0, "its lease was lost; counts as an attempt"),
+    Move("kill", OPEN, ERROR, 0, "it was tried too often, or cannot be done"),
+    Move(
+        "retry",
+        (ERROR, CONSUMED),
+        PENDING,
+        0,
+        "an operator asks for it: a dead report or stop, or a report that was consumed and not applied",
+    ),
+    Move("skip", (QUEUED,), SKIPPED, 0, "its turn was stopped before it began, or has an older row"),
+    Move(
+        "requeue",
+        (PENDING, DEFERRED, PROCESSING, CONSUMED, ERROR, SKIPPED),
+        QUEUED,
+        0,
+        "an operator puts the turn back into its agent's queue",
+    ),
+)
+
+HEAD_MOVES = {move.name: move for move in _HEAD}
+INBOX_MOVES = {move.name: move for move in _INBOX}
+
+
+# What the commands of turns wrote on stderr, as values: whole, and as turns show the ends of it.
+
+
+class _Log(msgspec.Struct, frozen=True, kw_only=True):
+    log_id: str
+    agent_turn_id: str
+    step_id: str
+    tool_call_id: str | None
+    tool_name: str | None
+    turn_epoch: int
+    worker_id: str
+    exit_code: int | None
+    stderr_bytes: int
+    started_at: datetime
+    ended_at: datetime
+
+    @property
+    def failed(self) -> bool:
+        """Whether the command did not come to a good end."""
+        return self.exit_code != 0
+
+    @property
+    def whose(self) -> str:
+        """Which command it was."""
+        return "the command of the model" if self.tool_name is None else f"tool {self.tool_name!r}"
+
+    @property
+    def outcome(self) -> str:
+        """How the command ended."""
+        if self.exit_code is None:
+            return "was stopped"
+        if self.exit_code < 0:
+            return f"was killed by signal {-self.exit_code}"
+        return f"ended with exit code {self.exit_code}"
+
+
+class CommandLog(_Log, frozen=True, kw_only=True):
+    """What one command wrote on stderr: the end of its `stderr_bytes` bytes, without secrets.
+
+    `tool_call_id` and `tool_name` are None for the command that answers for the model. `exit_code` is
+    negative where a signal ended the command, None where cbx did.
+    """
+
+    stderr: str
+
+
+class LogTail(_Log, frozen=True, kw_only=True):
+    """The same with the last characters of its text alone."""
+
+    stderr_tail: str
+
+
+def of_failure(logs: Sequence[LogTail], last_step_id: str | None) -> LogTail | None:
+    """The log that may say why a turn failed: of its last command that failed, or whose answer was none."""
+    log = next((log for log in reversed(logs) if log.failed or log.tool_name is None), None)
+    return log if log is not None and (log.failed or log.step_id == last_step_id) else None
+
+
+def last_lines(text: str, most: int = 10) -> list[str]:
+    """The last lines of a text that say something, at most so many."""
+    return [line for line in text.rstrip().split("\n") if line.strip()][-most:]

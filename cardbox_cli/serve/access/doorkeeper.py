@@ -10,7 +10,7 @@ from threading import Lock
 
 from fastapi import Request
 
-from cardbox_cli.model.api_tokens import hash_of, project_of
+from cardbox_cli.model.identity import hash_of, project_of
 from cardbox_cli.serve.access.attempts import Attempts
 from cardbox_cli.serve.access.cookies import Cookies
 from cardbox_cli.serve.http.errors import Refused

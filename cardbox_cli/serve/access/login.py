@@ -9,7 +9,7 @@ from fastapi.responses import RedirectResponse, Response
 from cardbox_cli.serve.access.doorkeeper import Doorkeeper
 from cardbox_cli.serve.http.errors import Refused
 from cardbox_cli.serve.page.templating import plain_page
-from cardbox_cli.store.connection.lending import Lending
+from cardbox_cli.store.connection.connection_pool import Lending
 
 routes = APIRouter(include_in_schema=False)
 

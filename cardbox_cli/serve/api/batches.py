@@ -4,15 +4,15 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.orchestration.batches.view import BatchView, batch_view, foreign_view
+from cardbox_cli.orchestration.batch_progress import BatchView, batch_view, foreign_view
 from cardbox_cli.serve.api.answers import encoded
 from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.api.lists import BatchState, Most, paged
 from cardbox_cli.serve.http.reading import Read
 from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.serve.listing import Behind, mark_of
-from cardbox_cli.store.execution.batches import BatchFilter
-from cardbox_cli.store.views.batches import BatchRow, BatchViews
+from cardbox_cli.store.execution.batch_store import BatchFilter
+from cardbox_cli.store.views.batch_views import BatchRow, BatchViews
 
 routes = APIRouter(tags=["batches"], route_class=ReadingRoute)
 

@@ -16,7 +16,7 @@ from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.http.reading import Read
 from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.serve.project import Project
-from cardbox_cli.store.views.api import ApiViews
+from cardbox_cli.store.views.found_cards import ApiViews
 
 routes = APIRouter(tags=["boxes"], route_class=ReadingRoute)
 

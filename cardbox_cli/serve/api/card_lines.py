@@ -22,7 +22,7 @@ from cardbox_cli.serve.http.errors import BrokenOff, Refused, logged
 from cardbox_cli.serve.http.reading import Asker
 from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.serve.http.streams import StreamAnswer
-from cardbox_cli.store.views.api import ApiViews
+from cardbox_cli.store.views.found_cards import ApiViews
 
 routes = APIRouter(tags=["boxes"], route_class=ReadingRoute)
 

@@ -22,7 +22,7 @@ from cardbox_cli.serve.api.answers import (
 from cardbox_cli.serve.api.document import answers
 from cardbox_cli.serve.http.reading import Read
 from cardbox_cli.serve.http.routing import ReadingRoute
-from cardbox_cli.store.views.api import ApiViews
+from cardbox_cli.store.views.found_cards import ApiViews
 
 routes = APIRouter(tags=["cards"], route_class=ReadingRoute)
 

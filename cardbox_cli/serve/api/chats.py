@@ -3,8 +3,7 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from cardbox_cli.chat.room import Room
-from cardbox_cli.chat.views import ChatView, view
+from cardbox_cli.chat.chat_view import ChatView, view
 from cardbox_cli.model.chats import Chat
 from cardbox_cli.serve.api.answers import encoded
 from cardbox_cli.serve.api.document import answers
@@ -12,6 +11,7 @@ from cardbox_cli.serve.api.lists import Most, paged
 from cardbox_cli.serve.http.reading import Read
 from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.serve.listing import BehindId
+from cardbox_cli.store.chats import Room
 
 routes = APIRouter(tags=["chats"], route_class=ReadingRoute)
 

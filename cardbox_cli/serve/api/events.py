@@ -18,7 +18,7 @@ from cardbox_cli.serve.http.errors import Refused
 from cardbox_cli.serve.http.reading import Asker
 from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.serve.http.streams import StreamAnswer
-from cardbox_cli.store.views.changes import Standing
+from cardbox_cli.store.views.recent_changes import Standing
 
 routes = APIRouter(tags=["events"], route_class=ReadingRoute)
 

@@ -12,7 +12,7 @@ from cardbox_cli.serve.http.reading import Read
 from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.serve.listing import Behind, mark_of
 from cardbox_cli.store.cards import CardFilter, CardStore
-from cardbox_cli.store.views.boxes import BoxViews
+from cardbox_cli.store.views.box_views import BoxViews
 from cardbox_cli.store.views.found_cards import FoundCard, found_cards, found_pattern
 
 routes = APIRouter(tags=["search"], route_class=ReadingRoute)

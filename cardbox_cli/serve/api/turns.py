@@ -3,8 +3,8 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from cardbox_cli.diagnosis.answers import ProblemAnswer, WhyAnswer, survey_answer, why_answer
-from cardbox_cli.execution.views.turn_page import TurnSummary, TurnView, summary, view
+from cardbox_cli.diagnosis.diagnoser import ProblemAnswer, WhyAnswer, survey_answer, why_answer
+from cardbox_cli.execution.turn_page import TurnSummary, TurnView, summary, view
 from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.model.identity import RosterEntry
 from cardbox_cli.serve.api.answers import encoded
@@ -14,8 +14,8 @@ from cardbox_cli.serve.http.reading import Read
 from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.serve.listing import Behind, BehindId, mark_of
 from cardbox_cli.store.roster import AgentFilter, RosterStore
-from cardbox_cli.store.views.inbox import InboxFilter, InboxViews
-from cardbox_cli.store.views.turns import TurnFilter, TurnViews
+from cardbox_cli.store.views.inbox_views import InboxFilter, InboxViews
+from cardbox_cli.store.views.turn_views import TurnFilter, TurnViews
 
 routes = APIRouter(tags=["turns"], route_class=ReadingRoute)
 

@@ -13,8 +13,8 @@ from cardbox_cli.serve.access.doorkeeper import Doorkeeper
 from cardbox_cli.serve.http.addresses import address_of
 from cardbox_cli.serve.options import ServeOptions
 from cardbox_cli.serve.project import Project
+from cardbox_cli.store.connection.connection_pool import Lending
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.connection.lending import Lending
 
 
 class Asker:

@@ -17,9 +17,9 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.types import ToolAnnotations
 from pydantic import Field
 
-from cardbox_cli.diagnosis.answers import survey_answer, why_answer
+from cardbox_cli.diagnosis.diagnoser import survey_answer, why_answer
 from cardbox_cli.errors import CbxError, UsageError
-from cardbox_cli.execution.views.turn_page import summary, view
+from cardbox_cli.execution.turn_page import summary, view
 from cardbox_cli.model.execution.turns import TURN_STATUSES
 from cardbox_cli.serve.costs import costed
 from cardbox_cli.serve.mcp.bounded import MOST, bounded, cut_text
@@ -28,11 +28,11 @@ from cardbox_cli.serve.requests import rendered
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardFilter, CardStore
-from cardbox_cli.store.connection.lending import Lending
+from cardbox_cli.store.connection.connection_pool import Lending
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.views.boxes import BoxViews
+from cardbox_cli.store.views.box_views import BoxViews
 from cardbox_cli.store.views.found_cards import found_cards, found_pattern
-from cardbox_cli.store.views.turns import TurnFilter, TurnViews
+from cardbox_cli.store.views.turn_views import TurnFilter, TurnViews
 from cardbox_cli.text import command_line, one_line, without_credentials
 
 _LOG = logging.getLogger("cbx.mcp")

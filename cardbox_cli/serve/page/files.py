@@ -5,7 +5,7 @@ from functools import cache
 from importlib import resources
 
 from cardbox_cli.errors import NotFound
-from cardbox_cli.pictures.page import drawing_style
+from cardbox_cli.pictures.page_elements import drawing_style
 from cardbox_cli.serve.page.links import PREFIX
 
 ROOT = f"{PREFIX}/-/files"

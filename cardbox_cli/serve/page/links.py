@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import quote, urlencode
 
-from cardbox_cli.execution.views.timeline import Event
+from cardbox_cli.execution.timeline import Event
 
 PREFIX = "/inspect"
 

@@ -14,7 +14,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from cardbox_cli import __version__
-from cardbox_cli.pictures.page import Element, markup
+from cardbox_cli.pictures.page_elements import Element, markup
 from cardbox_cli.serve.page import wording
 from cardbox_cli.serve.page.files import address_of
 from cardbox_cli.serve.page.links import Links

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import msgspec
 
 from cardbox_cli.model.boxes import CardState
-from cardbox_cli.model.card_words import answers, full_text
 from cardbox_cli.model.cards import Card
-from cardbox_cli.store.views.boxes import WindowSlot
+from cardbox_cli.model.pairing import answers, full_text
+from cardbox_cli.store.views.box_views import WindowSlot
 from cardbox_cli.text import one_line
 
 # Characters of a row, and of what is inside: more are on the card's own page.

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cardbox_cli.context.inspection.diff import Extent
-from cardbox_cli.execution.views.timeline import Event
+from cardbox_cli.execution.timeline import Event
 from cardbox_cli.model.cards import ROLES
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id

@@ -16,16 +16,17 @@ from typing import Any, LiteralString
 
 import psycopg
 from psycopg import IsolationLevel
+from psycopg.abc import Buffer
 from psycopg.rows import tuple_row
+from psycopg.types.datetime import TimestamptzLoader
 from psycopg.types.json import Jsonb
 
 from cardbox_cli.errors import DatabaseUnavailable, MissingRight, SchemaMissing, UsageError
 from cardbox_cli.faults import passing
+from cardbox_cli.limits import EARLIEST, LATEST
 from cardbox_cli.model import exact_json
 from cardbox_cli.store.connection import driver_errors
-from cardbox_cli.store.connection.instants import BoundedInstants
-from cardbox_cli.store.connection.queries import clocks, query, sent
-from cardbox_cli.store.connection.rows import ExactJson
+from cardbox_cli.store.connection.queries import ExactJson, clocks, query, sent
 from cardbox_cli.store.connection.tables import (
     BATCHES,
     ESSENTIAL,
@@ -38,6 +39,21 @@ from cardbox_cli.store.connection.tables import (
 )
 from cardbox_cli.store.connection.target import Target, check_address, find_target, hide_password, silent
 from cardbox_cli.store.migrations import files
+
+# Instants as the driver reads them: what a datetime cannot say becomes EARLIEST or LATEST of `limits.py`.
+
+
+class BoundedInstants(TimestamptzLoader):
+    """Reads a timestamptz; `infinity` and years beyond a datetime are no error."""
+
+    def load(self, data: Buffer) -> datetime:
+        """The instant, or the end of time that it lies at or behind."""
+        try:
+            return super().load(data)
+        except psycopg.DataError:
+            text = bytes(data)
+            return EARLIEST if text.startswith(b"-") or text.endswith(b"BC") else LATEST
+
 
 OLDEST_SERVER = 150000
 

@@ -13,13 +13,18 @@ expanded once, when it is first used. Indentation and comments stay here.
 """
 
 import re
+from collections.abc import Iterable
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import LiteralString, NamedTuple, get_args
+from typing import Any, LiteralString, NamedTuple, TypeVar, get_args
 
 import msgspec
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
+
+from cardbox_cli.model import exact_json
 
 _FOLDER = Path(__file__).parents[1] / "sql"
 _PART = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
@@ -70,7 +75,7 @@ def _home(struct: str) -> ModuleType:
     """Return the module of a struct. Only a query that is used imports it, so that commands start fast."""
     match struct:
         case "ApiToken":
-            from cardbox_cli.model import api_tokens
+            from cardbox_cli.model import identity as api_tokens
 
             return api_tokens
         case "Archive" | "Chat" | "ChatRun" | "Findable":
@@ -86,7 +91,7 @@ def _home(struct: str) -> ModuleType:
 
             return batches
         case "CommandLog" | "LogTail":
-            from cardbox_cli.model.execution import logs
+            from cardbox_cli.model.execution import turns as logs
 
             return logs
         case _:
@@ -141,3 +146,42 @@ def _included(found: re.Match[str]) -> str:
     for number, sql in enumerate((found[2] or "").split(";"), 1):
         text = text.replace(f"{{{number}}}", sql.strip())
     return text
+
+
+# Rows and columns that are JSON, made into values: one decoder for each kind, with numbers as they are.
+
+
+_Value = TypeVar("_Value")
+
+
+def decoded(kind: type[_Value], row: str) -> _Value:
+    """The value that a row is."""
+    return _decoder(kind).decode(row)
+
+
+def decoded_or_none(kind: type[_Value], row: str | None) -> _Value | None:
+    """The value that a row is; None for none."""
+    return None if row is None else decoded(kind, row)
+
+
+def all_decoded(kind: type[_Value], rows: Iterable[tuple[Any, ...]]) -> list[_Value]:
+    """The values that rows of one column are."""
+    decoder = _decoder(kind)
+    return [decoder.decode(row) for (row,) in rows]
+
+
+class ExactJson(Loader):
+    """Reads a column of JSON: the driver's own way fails at very long integers and very deep nesting."""
+
+    def load(self, data: Buffer) -> Any:
+        """The value, its numbers exact."""
+        return exact_json.decode_stored(bytes(data))
+
+
+def _decoder(kind: type[_Value]) -> exact_json.Decoder[_Value]:
+    if kind not in _decoders:
+        _decoders[kind] = exact_json.Decoder(kind)
+    return _decoders[kind]
+
+
+_decoders: dict[type, exact_json.Decoder[Any]] = {}

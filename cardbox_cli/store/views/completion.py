@@ -7,15 +7,15 @@ to say of it.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cardbox_cli.store.box_info import BoxInfoStore
-from cardbox_cli.store.chats.heads import ChatStore
+from cardbox_cli.store.boxes import BoxInfoStore
+from cardbox_cli.store.chats import ChatStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.execution.batches import BatchFilter
+from cardbox_cli.store.execution.batch_store import BatchFilter
 from cardbox_cli.store.tools import ToolStore
-from cardbox_cli.store.views.batches import BatchViews
-from cardbox_cli.store.views.inbox import InboxViews
-from cardbox_cli.store.views.turns import TurnViews
+from cardbox_cli.store.views.batch_views import BatchViews
+from cardbox_cli.store.views.inbox_views import InboxViews
+from cardbox_cli.store.views.turn_views import TurnViews
 from cardbox_cli.text import format_time
 
 RECENT = 50

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from cardbox_cli.errors import BadRequest, NotAccepted
-from cardbox_cli.execution.dispatch.caller import Caller
-from cardbox_cli.execution.dispatch.dispatch import dispatch
-from cardbox_cli.execution.dispatch.request import DispatchRequest, Handover
+from cardbox_cli.execution.dispatch import dispatch
+from cardbox_cli.execution.dispatch_requests import Caller, DispatchRequest, Handover
 from cardbox_cli.execution.handlers import Awaiting, Handler
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.runtime import Runtime

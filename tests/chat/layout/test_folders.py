@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.chat.layout import folders
+from cardbox_cli.chat.files import folders
 from cardbox_cli.errors import Conflict, InvalidInput, NotFound
 from tests.chat.layout import trees
 from tests.chat.layout.trees import FOLDER, KEY

@@ -8,10 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardbox_cli.chat.layout import names
-from cardbox_cli.chat.layout.reading import ChatFiles, Moved, read_chat
-from cardbox_cli.chat.layout.records import Line, milliseconds, moment_of
-from cardbox_cli.chat.layout.writing import MOST_LINES, files_of, is_same, lost, rolled_over
+from cardbox_cli.chat.files import records
+from cardbox_cli.chat.files.reading_and_writing import (
+    MOST_LINES,
+    ChatFiles,
+    Moved,
+    files_of,
+    is_same,
+    lost,
+    read_chat,
+    rolled_over,
+)
+from cardbox_cli.chat.files.records import Line, milliseconds, moment_of
 from tests.chat.layout import trees
 from tests.chat.layout.trees import KEY, TREE, archive, item, line, message, older
 
@@ -195,25 +203,25 @@ def test_files_go_on_behind_those_that_there_are() -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_a_folder_is_called_after_its_chat(chat_key: str) -> None:
-    folder = names.folder_of(chat_key)
+    folder = records.folder_of(chat_key)
     if folder is None:
         assert chat_key in (".", "..") or len(chat_key.encode()) * 3 > 255
     else:
         assert "/" not in folder
         assert folder.isascii()
-        assert names.key_of(folder) == chat_key
+        assert records.key_of(folder) == chat_key
 
 
 def test_folders_are_spelled_as_programs_in_the_field_do() -> None:
-    assert names.folder_of(KEY) == trees.FOLDER
-    assert names.folder_of("az AZ09-_.!~*'();/?:@&=+$,#[]%") == (
+    assert records.folder_of(KEY) == trees.FOLDER
+    assert records.folder_of("az AZ09-_.!~*'();/?:@&=+$,#[]%") == (
         "az%20AZ09-_.!~*'()%3B%2F%3F%3A%40%26%3D%2B%24%2C%23%5B%5D%25"
     )
 
 
 @pytest.mark.parametrize("folder", ["a b", "a%2fb", "%zz", "%ff", "..", "群"])
 def test_no_chat_has_a_folder_of_another_spelling(folder: str) -> None:
-    assert names.key_of(folder) is None
+    assert records.key_of(folder) is None
 
 
 # --- what would be lost

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.chat.layout.folders import changes_of, write_files
+from cardbox_cli.chat.files.folders import changes_of, write_files
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.store.connection.database import Database
 from tests.chat.layout import trees

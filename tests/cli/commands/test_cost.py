@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.chat.runs.recorded import ChatRequests
+from cardbox_cli.chat.runs.recorded_runs import ChatRequests
 from cardbox_cli.context.collector import WITHOUT_PROVIDERS
 from cardbox_cli.context.inspection.explain import explain
 from cardbox_cli.context.request import DEFAULT_OPTIONS
-from cardbox_cli.execution.requests.series import sent_by_turn
-from cardbox_cli.execution.requests.steps import TurnRequests
+from cardbox_cli.execution.requests.recorded_requests import TurnRequests
+from cardbox_cli.execution.requests.request_series import sent_by_turn
 from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.views.turns import TurnViews
+from cardbox_cli.store.views.turn_views import TurnViews
 from tests.cli.conftest import Offered, lines, succeed
 from tests.conftest import PROJECT, Cbx
 

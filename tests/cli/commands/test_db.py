@@ -167,7 +167,7 @@ class TestStatus:
     def test_large_tables_are_estimated_unless_exact_numbers_are_asked_for(
         self, cbx: Cbx, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("cardbox_cli.store.views.status.COUNTED_ROWS", 1000)
+        monkeypatch.setattr("cardbox_cli.store.views.database_status.COUNTED_ROWS", 1000)
         database.connection.execute("ALTER TABLE cards SET (autovacuum_enabled = off)")
         database.connection.execute(
             "INSERT INTO cards (tenant_id, card_id, content, metadata)"

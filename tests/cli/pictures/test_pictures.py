@@ -10,8 +10,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from cardbox_cli.execution.dispatch.request import DispatchResult
-from cardbox_cli.execution.worker.runs.runner import Outcome
+from cardbox_cli.execution.dispatch_requests import DispatchResult
+from cardbox_cli.execution.worker.runner import Outcome
 from tests.cli.conftest import succeed
 from tests.conftest import Cbx
 from tests.orchestration.conftest import says

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cardbox_cli.conversations.containers.archives import unzipped
+from cardbox_cli.conversations.containers.packed_files import unzipped
 from cardbox_cli.conversations.formats.registry import choose_format
 from cardbox_cli.errors import InvalidConversation
 from tests.cli.conftest import lines as lines_of

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from cardbox_cli.cli.parameters.large_files import open_file
-from cardbox_cli.conversations.containers.archives import unzipped
+from cardbox_cli.conversations.containers.packed_files import unzipped
 from cardbox_cli.conversations.formats.registry import choose_format
-from cardbox_cli.conversations.json_files.documents import Documents
-from cardbox_cli.conversations.json_files.window import Source
+from cardbox_cli.conversations.json_documents import Documents, Source
 from tests.cli.conftest import lines as lines_of
 from tests.cli.conftest import succeed
 from tests.conftest import Cbx

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from cardbox_cli.execution.dispatch import admission
-from cardbox_cli.execution.dispatch.request import DispatchRequest, Parent, Refusal
-from cardbox_cli.model.execution.dispatching import DispatchSituation, HeadState, ParentTurn, ProfileCard
+from cardbox_cli.execution import admission
+from cardbox_cli.execution.dispatch_requests import DispatchRequest, Parent, Refusal
+from cardbox_cli.model.execution.situations import DispatchSituation, HeadState, ParentTurn, ProfileCard
 from cardbox_cli.model.execution.turns import MAX_DEPTH
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cardbox_cli.errors import CorrelationConflict, SchemaMissing
-from cardbox_cli.execution.dispatch.dispatch import dispatch
-from cardbox_cli.execution.dispatch.request import Dispatched, DispatchRequest, Handover, Parent
+from cardbox_cli.execution.dispatch import dispatch
+from cardbox_cli.execution.dispatch_requests import Dispatched, DispatchRequest, Handover, Parent
 from cardbox_cli.execution.notifications.notifier import wakeup_for
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.queue.claims import ack, claim
@@ -22,7 +22,7 @@ from cardbox_cli.model.ids import new_box_id
 from cardbox_cli.packing.recipe_files import read_recipe
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.execution.inbox import NewRow
+from cardbox_cli.store.execution.inbox_store import NewRow
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
 from tests.conftest import PROJECT

@@ -19,8 +19,8 @@ from threading import Event
 import msgspec
 
 from cardbox_cli.errors import Conflict, DatabaseUnavailable
-from cardbox_cli.execution.dispatch.dispatch import dispatch
-from cardbox_cli.execution.dispatch.request import DispatchRequest, Parent
+from cardbox_cli.execution.dispatch import dispatch
+from cardbox_cli.execution.dispatch_requests import DispatchRequest, Parent
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.store.connection.database import Database

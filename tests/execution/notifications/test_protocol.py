@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.execution.notifications.events import TurnAddress, TurnEvent
-from cardbox_cli.execution.notifications.notifier import Wakeup, wakeup_for
+from cardbox_cli.execution.notifications.notifier import TurnAddress, TurnEvent, Wakeup, wakeup_for
 from cardbox_cli.execution.notifications.protocol import event_message, wakeup_message, wakeup_subject
 from cardbox_cli.model.execution.turns import InboxRow
 

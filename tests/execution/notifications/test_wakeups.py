@@ -16,12 +16,14 @@ from msgspec.structs import replace
 from nats.aio.client import Client
 
 from cardbox_cli.errors import UsageError
-from cardbox_cli.execution.notifications.events import end_event, state_event, step_event
-from cardbox_cli.execution.notifications.jetstream import Nats
-from cardbox_cli.execution.notifications.listener import Listener
-from cardbox_cli.execution.notifications.notifier import Notifiers
-from cardbox_cli.execution.notifications.postgres import PostgresNotifier, PostgresSubscription
-from cardbox_cli.execution.notifications.service import Wakeups
+from cardbox_cli.execution.notifications.nats import Nats
+from cardbox_cli.execution.notifications.notifier import Notifiers, end_event, state_event, step_event
+from cardbox_cli.execution.notifications.service import (
+    PostgresNotifier,
+    PostgresSubscription,
+    WakeupListener,
+    Wakeups,
+)
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from tests.crash.processes import until
@@ -68,9 +70,11 @@ def open_wakeups(
 
 
 @contextmanager
-def nats_listener(nats: Nats, project_id: str | None = "p", target: str = "writers") -> Iterator[Listener]:
+def nats_listener(
+    nats: Nats, project_id: str | None = "p", target: str = "writers"
+) -> Iterator[WakeupListener]:
     """A listener for NATS alone, that listens already."""
-    with Listener() as listener:
+    with WakeupListener() as listener:
         listening = nats.subscribe(project_id, [target], listener.wake)
         assert listening is not None
         listener.callback(listening)
@@ -150,7 +154,7 @@ class TestPostgresAlone:
         assert done.stdout == "False\n"
 
     def test_a_listener_without_subscriptions_only_waits(self) -> None:
-        with Listener() as listener:
+        with WakeupListener() as listener:
             assert not listener.wait(0.01)
             listener.wake()
             assert listener.wait(PATIENCE)
@@ -300,7 +304,7 @@ class TestNatsInTrouble:
         """Postgres notifies all the same, nobody waits for long, and later wakeups do not wait at all."""
         notifiers, publish = wakeups.notifiers(database), wakeups.publish
         assert publish is not None
-        with Listener() as listener:
+        with WakeupListener() as listener:
             began = time.monotonic()
             listener.callback(
                 PostgresSubscription(heard, "p", ["writers"], listener.wake, announced.append).close

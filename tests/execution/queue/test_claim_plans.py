@@ -5,13 +5,12 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from cardbox_cli.execution.dispatch.dispatch import dispatch
-from cardbox_cli.execution.dispatch.request import DispatchRequest, Parent
+from cardbox_cli.execution.dispatch import dispatch
+from cardbox_cli.execution.dispatch_requests import DispatchRequest, Parent
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.queue.claims import claim
 from cardbox_cli.execution.queue.promotion import promote_next
-from cardbox_cli.execution.recovery.lost_reports import report_lost
-from cardbox_cli.execution.recovery.reaping import reap
+from cardbox_cli.execution.recovery.reaping import reap, report_lost
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database

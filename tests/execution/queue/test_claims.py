@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cardbox_cli.errors import LeaseLost, StaleEpoch
-from cardbox_cli.execution.dispatch.dispatch import dispatch
-from cardbox_cli.execution.dispatch.request import DispatchRequest
+from cardbox_cli.execution.dispatch import dispatch
+from cardbox_cli.execution.dispatch_requests import DispatchRequest
 from cardbox_cli.execution.queue.claims import (
     ack,
     begin,
@@ -19,15 +19,15 @@ from cardbox_cli.execution.queue.claims import (
     hand_back,
     heartbeat,
 )
-from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.queue.messages import STOP, TOOL_RESULT
+from cardbox_cli.execution.queue.turn_ends import end_turn
 from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.turns import PENDING, new_id
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.execution.inbox import NewRow
+from cardbox_cli.store.execution.inbox_store import NewRow
 from tests.execution.by_hand import write
 from tests.execution.desk import Desk, unwatched
 from tests.execution.fixtures import Asked, Heard

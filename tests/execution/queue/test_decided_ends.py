@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.model.execution.ending import Delivered, EndPlan, EndSituation, decide_end
+from cardbox_cli.model.execution.situations import EndPlan, EndSituation, LatestDeliverable, decide_end
 from cardbox_cli.model.execution.turns import EndStatus, TurnRecord
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BOX = "00000000-0000-7000-8000-000000000001"
-VALID = Delivered(card_id="valid", expires_at=NOW + timedelta(seconds=1))
-EXPIRED = Delivered(card_id="expired", expires_at=NOW)
+VALID = LatestDeliverable(card_id="valid", expires_at=NOW + timedelta(seconds=1))
+EXPIRED = LatestDeliverable(card_id="expired", expires_at=NOW)
 
 
 def record(end_status: EndStatus | None = None) -> TurnRecord:
@@ -50,12 +50,12 @@ def test_steps_that_are_open_end_as_the_turn_does(end_status: EndStatus, known: 
         ([VALID], "valid"),
         ([EXPIRED], None),
         ([EXPIRED, VALID], "valid"),
-        ([Delivered(card_id="last", expires_at=None), VALID], "last"),
+        ([LatestDeliverable(card_id="last", expires_at=None), VALID], "last"),
     ],
     ids=["none", "one", "expired", "the one before", "the last"],
 )
 def test_the_last_deliverable_that_has_not_expired_counts(
-    delivered: list[Delivered] | None, deliverable: str | None
+    delivered: list[LatestDeliverable] | None, deliverable: str | None
 ) -> None:
     assert EndSituation(now=NOW, record=None, delivered=delivered).deliverable == deliverable
     assert decided("success", delivered=delivered).needs_deliverable == (deliverable is None)

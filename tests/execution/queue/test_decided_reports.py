@@ -7,15 +7,14 @@ import msgspec
 import pytest
 
 from cardbox_cli.errors import Conflict
-from cardbox_cli.execution.queue.applying import decide
 from cardbox_cli.execution.queue.messages import TIMEOUT
-from cardbox_cli.execution.queue.reports import is_replay, message_of
+from cardbox_cli.execution.queue.reports import decide, is_replay, message_of
 from cardbox_cli.execution.recovery.reaping import decide_deadline, decide_expiry
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import TextContent
-from cardbox_cli.model.execution.dispatching import ClaimedSituation
+from cardbox_cli.model.execution.situations import ClaimedSituation
 from cardbox_cli.model.execution.turns import Fence, Head, InboxRow, Lease, WaitingTool
-from cardbox_cli.store.execution.reports import ReportSituation
+from cardbox_cli.store.execution.report_store import ReportSituation
 from tests.execution.desk import result_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pytest
 
 from cardbox_cli.errors import StaleEpoch
 from cardbox_cli.execution.queue.claims import ack
-from cardbox_cli.execution.queue.ending import end_turn
+from cardbox_cli.execution.queue.turn_ends import end_turn
 from cardbox_cli.execution.recovery.fixes import stop
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.content import JsonContent

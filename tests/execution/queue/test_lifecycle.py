@@ -14,9 +14,8 @@ from cardbox_cli.execution.recovery.fixes import rebox, reclaim, requeue, stop
 from cardbox_cli.execution.recovery.retrying import retry
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution import turns as t
-from cardbox_cli.model.execution.lifecycle import HEAD_MOVES, INBOX_MOVES, Move
-from cardbox_cli.model.execution.turns import Fence, Head, InboxRow
-from cardbox_cli.store.execution.inbox import NewRow
+from cardbox_cli.model.execution.turns import HEAD_MOVES, INBOX_MOVES, Fence, Head, InboxRow, Move
+from cardbox_cli.store.execution.inbox_store import NewRow
 from tests.execution.desk import HEAD_CHANGES, INBOX_CHANGES, Desk, unwatched
 from tests.execution.fixtures import Asked
 

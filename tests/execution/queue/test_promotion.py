@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from cardbox_cli.execution.queue.ending import end_turn
 from cardbox_cli.execution.queue.promotion import Skipped, Unfit, decide
+from cardbox_cli.execution.queue.turn_ends import end_turn
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.dispatching import PromotionSituation
+from cardbox_cli.model.execution.situations import PromotionSituation
 from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.store.connection.database import jsonb
 from tests.execution.desk import Desk, unwatched

@@ -7,20 +7,19 @@ from typing import Any
 import pytest
 
 from cardbox_cli.errors import Conflict, NotFound
-from cardbox_cli.execution.dispatch.request import Parent
+from cardbox_cli.execution.dispatch_requests import Parent
 from cardbox_cli.execution.queue.claims import ack, begin, claim, fail
 from cardbox_cli.execution.queue.messages import TOOL_RESULT
 from cardbox_cli.execution.recovery.fixes import requeue, stop
-from cardbox_cli.execution.recovery.lost_reports import report_lost
-from cardbox_cli.execution.recovery.reaping import reap
+from cardbox_cli.execution.recovery.reaping import reap, report_lost
 from cardbox_cli.execution.recovery.retrying import retry
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import PENDING, new_id
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.execution.inbox import NewRow
-from cardbox_cli.store.in_use.cards import Force
+from cardbox_cli.store.execution.inbox_store import NewRow
+from cardbox_cli.store.in_use import Force
 from tests.execution.desk import Desk, unwatched
 from tests.execution.fixtures import Asked, Heard
 from tests.execution.their_tables import OnTheirTables

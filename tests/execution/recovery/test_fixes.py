@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from cardbox_cli.errors import BoxConflict, Conflict, InvalidInput, NotFound, StaleEpoch
-from cardbox_cli.execution.dispatch.request import Parent
+from cardbox_cli.execution.dispatch_requests import Parent
 from cardbox_cli.execution.queue.claims import ack, claim
 from cardbox_cli.execution.recovery.fixes import Fixed, fail, nudge, rebox, reclaim, requeue, stop
 from cardbox_cli.execution.recovery.retrying import retry
-from cardbox_cli.execution.worker.runs.turn_state import read_turn
+from cardbox_cli.execution.worker.ledger import read_turn
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.ids import new_box_id
 from cardbox_cli.store.connection.database import Database

@@ -12,7 +12,7 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.profiles import ProfileStore
-from cardbox_cli.store.views.experience import ExperienceStore
+from cardbox_cli.store.views.turn_contexts import ExperienceStore
 from tests.conftest import PROJECT
 from tests.execution import by_hand
 from tests.execution.fixtures import Asked

@@ -8,11 +8,7 @@ import pytest
 from cardbox_cli.context.providers.chat import chat_message
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.context.state import request_box_ids, request_cards
-from cardbox_cli.execution.requests.request import (
-    Source,
-    TurnBoxes,
-    turn_request,
-)
+from cardbox_cli.execution.requests.turn_requests import Source, TurnBoxes, turn_request
 from cardbox_cli.model.boxes import CardState, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import Content, JsonContent, TextContent, ToolContent

@@ -7,9 +7,9 @@ import pytest
 from cardbox_cli.errors import AmbiguousId
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.in_use.boxes import BoxUseStore
-from cardbox_cli.store.views.inbox import InboxFilter, InboxViews
-from cardbox_cli.store.views.turns import TurnFilter, TurnViews
+from cardbox_cli.store.in_use import BoxUseStore
+from cardbox_cli.store.views.inbox_views import InboxFilter, InboxViews
+from cardbox_cli.store.views.turn_views import TurnFilter, TurnViews
 from tests.conftest import PROJECT
 from tests.store.test_plans import Explaining, indexes
 

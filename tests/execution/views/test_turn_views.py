@@ -7,17 +7,15 @@ import pytest
 from msgspec.structs import replace
 
 from cardbox_cli.errors import AmbiguousId, NotFound, SchemaMissing, WaitedTooLong
-from cardbox_cli.execution.dispatch.request import Parent
+from cardbox_cli.execution.dispatch_requests import Parent
 from cardbox_cli.execution.queue.claims import ack, fail
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.views.turn_page import summary, tree, view
-from cardbox_cli.execution.views.waiting import wait_for_end
+from cardbox_cli.execution.turn_page import summary, tree, view, wait_for_end
 from cardbox_cli.model.content import ToolResultContent
-from cardbox_cli.model.execution.standing import standing
-from cardbox_cli.model.execution.turns import TURN_STATUSES, TurnRecord
-from cardbox_cli.store.views.turns import Remains, TurnFilter, TurnRow, TurnViews, WrittenCard
+from cardbox_cli.model.execution.turns import TURN_STATUSES, TurnRecord, standing
+from cardbox_cli.store.views.turn_views import Remains, TurnFilter, TurnRow, TurnViews, WrittenCard
 from tests.conftest import PROJECT
 from tests.execution import by_hand
 from tests.execution.fixtures import Asked

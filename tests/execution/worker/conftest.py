@@ -7,10 +7,9 @@ import pytest
 
 from cardbox_cli.execution.queue.claims import begin, claim
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.commands.program import Program
-from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
-from cardbox_cli.execution.worker.runs.runner import CancellationToken, Outcome, Run
-from cardbox_cli.execution.worker.runs.turn_ledger import TurnLedger
+from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
+from cardbox_cli.execution.worker.turn_ledger import TurnLedger
+from cardbox_cli.execution.worker.worker_program import Program, ToolCommands
 
 WORKER = "w1"
 

@@ -8,7 +8,7 @@ import pytest
 
 from cardbox_cli.cli.parameters.working import ANSWER_MODES
 from cardbox_cli.context.formats import format_names
-from cardbox_cli.execution.worker.answers.step_answers import (
+from cardbox_cli.execution.worker.step_answers import (
     AUTO,
     CUT_OFF,
     INVALID,

@@ -6,18 +6,16 @@ from concurrent.futures import Future
 from typing import Any
 
 from cardbox_cli.context.request import ComposeOptions
-from cardbox_cli.execution.dispatch.request import DispatchResult
+from cardbox_cli.execution.dispatch_requests import DispatchResult
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.queue.claims import ClaimedWork, begin, claim
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.answers.step_answers import Answer
-from cardbox_cli.execution.worker.commands.program import Program
-from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
-from cardbox_cli.execution.worker.runs.beginning import begin_step
-from cardbox_cli.execution.worker.runs.runner import CancellationToken, Outcome, Run
-from cardbox_cli.execution.worker.runs.storing import store_answer, understand
-from cardbox_cli.execution.worker.runs.turn_ledger import TurnLedger
-from cardbox_cli.execution.worker.runs.turn_state import read_turn
+from cardbox_cli.execution.worker.ledger import read_turn
+from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
+from cardbox_cli.execution.worker.step_answers import Answer
+from cardbox_cli.execution.worker.step_requests import begin_step
+from cardbox_cli.execution.worker.turn_ledger import TurnLedger, store_answer, understand
+from cardbox_cli.execution.worker.worker_program import Program, ToolCommands
 from cardbox_cli.model.execution.turns import End
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.store.profiles import ProfileStore

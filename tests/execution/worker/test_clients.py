@@ -12,12 +12,12 @@ from threading import Event, Timer
 
 import pytest
 
-from cardbox_cli.execution.worker.commands.clients import Clients
-from cardbox_cli.execution.worker.commands.command import Ran
+from cardbox_cli.execution.worker.command_processes import Ran
+from cardbox_cli.execution.worker.model_clients import Clients
 from tests.crash.processes import until
 
 Start = Callable[..., "Asking"]
-GRACE = "cardbox_cli.execution.worker.commands.clients._GRACE"
+GRACE = "cardbox_cli.execution.worker.model_clients._GRACE"
 
 # What a client is unless a test says otherwise: it answers with its number and the request.
 CLIENT = """
@@ -251,7 +251,7 @@ def test_one_that_does_not_is_killed_with_all_that_it_started(
 
 
 def test_one_that_prints_without_end_is_killed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cardbox_cli.execution.worker.commands.clients.MAX_OUTPUT", 100_000)
+    monkeypatch.setattr("cardbox_cli.execution.worker.model_clients.MAX_OUTPUT", 100_000)
     ask = start("while request == 'much': sys.stdout.write('x' * 1000)\nsay(answer='little')")
     assert ask().stdout == b"little"
     assert ask("much").too_long

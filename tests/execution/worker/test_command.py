@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.execution.worker.commands.command import Ran, run_command
-from cardbox_cli.execution.worker.commands.environment import PASSED_ON, passed_on
+from cardbox_cli.execution.worker.command_processes import Ran, run_command
+from cardbox_cli.execution.worker.worker_program import PASSED_ON, passed_on
 from cardbox_cli.settings import STDERR_KEPT
 from tests.crash.processes import until
 from tests.store.embedded.helpers import is_gone

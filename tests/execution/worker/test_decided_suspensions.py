@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cardbox_cli.execution.tool_calls import ToolCall
-from cardbox_cli.execution.worker.runs.suspending import Suspension, decide
+from cardbox_cli.execution.worker.turn_ledger import Suspension, decide
 from cardbox_cli.model.identity import Tool
 
 

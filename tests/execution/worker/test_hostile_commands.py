@@ -11,14 +11,14 @@ import pytest
 
 from cardbox_cli.context.collector import WITHOUT_PROVIDERS
 from cardbox_cli.context.request import ComposeOptions
-from cardbox_cli.execution.requests.steps import TurnRequests
+from cardbox_cli.execution.requests.recorded_requests import TurnRequests
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.commands.environment import passed_on
-from cardbox_cli.execution.worker.runs.runner import Outcome
+from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.worker_program import passed_on
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.views.turns import TurnViews
+from cardbox_cli.store.views.turn_views import TurnViews
 from tests.conftest import PROJECT
 from tests.execution.fixtures import Asked
 

@@ -10,10 +10,10 @@ import pytest
 
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.request import ComposeOptions
-from cardbox_cli.execution.dispatch.dispatch import dispatch
-from cardbox_cli.execution.dispatch.request import DispatchRequest
+from cardbox_cli.execution.dispatch import dispatch
+from cardbox_cli.execution.dispatch_requests import DispatchRequest
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runs.runner import Outcome
+from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import card_text, draft_card
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.layers import Asked as Layers

@@ -8,10 +8,10 @@ import pytest
 
 from cardbox_cli.execution.recovery.fixes import reclaim
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runs.runner import Outcome
+from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.limits import TURN_LOGS
-from cardbox_cli.model.execution.logs import CommandLog
-from cardbox_cli.store.execution.logs import LogStore
+from cardbox_cli.model.execution.turns import CommandLog
+from cardbox_cli.store.execution.turn_store import LogStore
 from tests.execution.fixtures import Asked
 from tests.execution.worker.conftest import WORKER
 from tests.execution.worker.test_runner import LOOKS, fallback, look, once

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.execution.worker.commands.lookup import missing_program
+from cardbox_cli.execution.worker.worker_program import missing_program
 
 
 @pytest.mark.parametrize(

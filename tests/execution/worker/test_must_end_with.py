@@ -11,28 +11,28 @@ import pytest
 from cardbox_cli.context.collector import WITHOUT_PROVIDERS
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.request import ComposeOptions
-from cardbox_cli.diagnosis.diagnose import Diagnoser
-from cardbox_cli.execution.dispatch.request import DispatchResult
+from cardbox_cli.diagnosis.diagnoser import Diagnoser
+from cardbox_cli.execution.dispatch_requests import DispatchResult
 from cardbox_cli.execution.queue.claims import begin, claim
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.recovery.retrying import retry_turn
-from cardbox_cli.execution.requests.lint import lint_turn
-from cardbox_cli.execution.requests.source import read_context
-from cardbox_cli.execution.requests.steps import TurnRequests
+from cardbox_cli.execution.requests.recorded_requests import TurnRequests
+from cardbox_cli.execution.requests.request_checks import lint_turn
+from cardbox_cli.execution.requests.turn_requests import read_context
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.views.turn_page import TurnView, view
-from cardbox_cli.execution.worker.answers.step_answers import Answer
-from cardbox_cli.execution.worker.runs.beginning import begin_step
-from cardbox_cli.execution.worker.runs.runner import Outcome
-from cardbox_cli.execution.worker.runs.storing import store_answer, understand
-from cardbox_cli.execution.worker.runs.turn_state import read_turn
+from cardbox_cli.execution.turn_page import TurnView, view
+from cardbox_cli.execution.worker.ledger import read_turn
+from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.step_answers import Answer
+from cardbox_cli.execution.worker.step_requests import begin_step
+from cardbox_cli.execution.worker.turn_ledger import store_answer, understand
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import FieldSchema, FieldsSchemaContent, ToolResultContent
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.tools import ToolStore
-from cardbox_cli.store.views.turns import TurnViews
+from cardbox_cli.store.views.turn_views import TurnViews
 from tests.conftest import PROJECT
 from tests.execution.fixtures import Asked
 from tests.execution.worker.conftest import WORKER

@@ -10,7 +10,8 @@ import pytest
 
 from cardbox_cli.context.providers.registry import PROVIDERS
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.answers.step_answers import (
+from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.step_answers import (
     CUT_OFF,
     EMPTY,
     INVALID,
@@ -21,7 +22,6 @@ from cardbox_cli.execution.worker.answers.step_answers import (
     AnswerRules,
     BadAnswer,
 )
-from cardbox_cli.execution.worker.runs.runner import Outcome
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.tools import ToolStore
 from tests.conftest import PROJECT, Cbx

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cardbox_cli.execution.worker.redaction import LONGEST, PATTERNS, redacted
+from cardbox_cli.execution.worker.command_output import MAX_SECRET_LENGTH, PATTERNS, redacted
 
 HIDDEN = "hunter2-0123456789abcdef"
 
@@ -61,7 +61,7 @@ def test_other_words_stay(text: str) -> None:
 
 def test_of_a_cut_text_nothing_is_left_that_may_be_the_end_of_a_secret() -> None:
     assert redacted("0123456789abcdef refused\nthe second line", cut=True) == "the second line"
-    assert redacted("x" * LONGEST + " the rest", cut=True) == " the rest"
+    assert redacted("x" * MAX_SECRET_LENGTH + " the rest", cut=True) == " the rest"
 
 
 @pytest.mark.parametrize(

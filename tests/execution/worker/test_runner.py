@@ -18,13 +18,13 @@ from cardbox_cli.execution.queue.claims import begin, claim
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.commands.program import Program
-from cardbox_cli.execution.worker.runs.runner import CancellationToken, Outcome, Run
-from cardbox_cli.execution.worker.runs.turn_ledger import TurnLedger
+from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
+from cardbox_cli.execution.worker.turn_ledger import TurnLedger
+from cardbox_cli.execution.worker.worker_program import Program
 from cardbox_cli.model.cards import Card, card_text, draft_card
 from cardbox_cli.model.content import JsonContent, ToolResultContent
 from cardbox_cli.model.identity import Tool
-from cardbox_cli.store.in_use.cards import Force
+from cardbox_cli.store.in_use import Force
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.tools import ToolStore

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cardbox_cli.execution.worker.runs.runner import Outcome
+from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.store.connection.target import Target
 from tests.execution.fixtures import Asked
 from tests.store.test_plans import Explaining, scanned_whole

@@ -11,11 +11,9 @@ from cardbox_cli.context.state import request_cards
 from cardbox_cli.errors import NotFound, StaleEpoch
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall, result_card
-from cardbox_cli.execution.worker.runs.beginning import begin_step, enter
-from cardbox_cli.execution.worker.runs.ledger import BegunStep
-from cardbox_cli.execution.worker.runs.step_requests import compose_step
-from cardbox_cli.execution.worker.runs.storing import add_result, complete_step
-from cardbox_cli.execution.worker.runs.turn_state import TurnState, author_of, read_turn
+from cardbox_cli.execution.worker.ledger import BegunStep, TurnState, author_of, read_turn
+from cardbox_cli.execution.worker.step_requests import begin_step, compose_step, enter
+from cardbox_cli.execution.worker.turn_ledger import add_result, complete_step
 from cardbox_cli.model.cards import draft_card
 from tests.conftest import PROJECT
 from tests.execution.desk import Desk

@@ -11,12 +11,11 @@ import pytest
 from cardbox_cli.context.formats import format_names, sent
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import AmbiguousId, NotFound
-from cardbox_cli.execution.requests.project_layers import collector_for, settled
-from cardbox_cli.execution.requests.recorded import StepRequest
+from cardbox_cli.execution.requests.recorded_requests import StepRequest, TurnRequests
 from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapshot
-from cardbox_cli.execution.requests.steps import TurnRequests
+from cardbox_cli.execution.requests.turn_requests import collector_for, settled
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runs.runner import Outcome
+from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.layers import Asked as Layers
@@ -25,7 +24,7 @@ from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.tools import ToolStore
-from cardbox_cli.store.views.turns import TurnViews
+from cardbox_cli.store.views.turn_views import TurnViews
 from tests.conftest import PROJECT
 from tests.execution.fixtures import Asked
 from tests.execution.worker.test_runner import LOOKS

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.commands.tool_commands import ToolCommand, ToolCommands, mismatch
-from cardbox_cli.execution.worker.runs.runner import Outcome
+from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.worker_program import ToolCommand, ToolCommands, mismatch
 from cardbox_cli.model.content import ToolResultContent
 from tests.execution.fixtures import Asked
 from tests.execution.worker.test_answer_modes import FORGED

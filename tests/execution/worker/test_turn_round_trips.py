@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runs.runner import Outcome
+from cardbox_cli.execution.worker.runner import Outcome
 from tests.execution.fixtures import Asked
 from tests.round_trips import counted
 

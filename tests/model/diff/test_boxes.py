@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from cardbox_cli.model.boxes import Box
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import TextContent
-from cardbox_cli.model.diff.boxes import BoxDiff, compare, diff, patch
-from cardbox_cli.model.diff.sequences import Pair
+from cardbox_cli.model.diff import BoxDiff, Pair, compare, diff, patch
 
 # Few different ids, so that they repeat and most are in both lists.
 id_lists = st.lists(st.sampled_from("abcdefg"), max_size=12)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardbox_cli.model.diff.texts import Piece, abridged, text_diff
+from cardbox_cli.model.diff import Piece, abridged, text_diff
 
 texts = st.text(alphabet="ab1 \n.账单\u2028\r", max_size=60) | st.text(max_size=40)
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.execution.dispatch.caller import Caller
-from cardbox_cli.execution.queue.ending import end_turn
+from cardbox_cli.execution.dispatch_requests import Caller
+from cardbox_cli.execution.queue.turn_ends import end_turn
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.execution.batches import Batch, BatchTask
 from cardbox_cli.model.execution.turns import EndStatus, Fence
-from cardbox_cli.model.handwritten.batches import ForkJoin
-from cardbox_cli.orchestration.batches.creation import create_batch
-from cardbox_cli.orchestration.batches.manager import BatchManager
+from cardbox_cli.model.handwritten.tasks import ForkJoin
+from cardbox_cli.orchestration.batch_creation import create_batch
+from cardbox_cli.orchestration.batch_manager import BatchManager
 from tests.execution.by_hand import enter
 from tests.execution.desk import Desk
 from tests.orchestration.conftest import task

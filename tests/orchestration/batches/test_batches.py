@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from cardbox_cli.errors import BadRequest, CorrelationConflict, NotAllowed, NotFound, StaleEpoch
-from cardbox_cli.execution.dispatch.caller import Caller, calling_turn
-from cardbox_cli.execution.queue.ending import end_turn
+from cardbox_cli.execution.dispatch_requests import Caller, calling_turn
+from cardbox_cli.execution.queue.turn_ends import end_turn
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import END_STATUSES, MAX_DEPTH, EndStatus, Head, InboxRow
-from cardbox_cli.orchestration.batches.manager import cancel, catch_up
+from cardbox_cli.orchestration.batch_manager import cancel, catch_up
 from tests.execution.by_hand import write
 from tests.execution.desk import Desk
 from tests.orchestration.batches.conftest import Family, Fork, end_child

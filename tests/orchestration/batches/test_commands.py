@@ -10,7 +10,7 @@ import pytest
 
 from cardbox_cli.cli.terminal.reports.batches import lines_of
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.orchestration.batches.view import progress_of
+from cardbox_cli.orchestration.batch_progress import progress_of
 from tests.conftest import Cbx
 from tests.orchestration.conftest import says
 

@@ -10,7 +10,7 @@ from cardbox_cli.limits import JOINED_SIZE
 from cardbox_cli.model.content import JsonContent, TextContent
 from cardbox_cli.model.execution.batches import Batch
 from cardbox_cli.model.execution.turns import END_STATUSES
-from cardbox_cli.orchestration.batches.decisions import (
+from cardbox_cli.orchestration.batch_ends import (
     TaskResult,
     batch_end,
     is_passing,

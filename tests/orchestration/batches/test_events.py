@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from cardbox_cli.execution.runtime import Ended, Runtime
 from cardbox_cli.model.execution.turns import END_STATUSES
-from cardbox_cli.orchestration.batches.children import apply_end
-from cardbox_cli.orchestration.batches.decisions import batch_end
-from cardbox_cli.orchestration.batches.manager import catch_up
+from cardbox_cli.orchestration.batch_ends import batch_end
+from cardbox_cli.orchestration.batch_manager import apply_end, catch_up
 from tests.orchestration.batches.conftest import Family
 
 CHILDREN = 3

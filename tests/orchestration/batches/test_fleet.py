@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from cardbox_cli.execution.dispatch.caller import Caller
+from cardbox_cli.execution.dispatch_requests import Caller
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.handwritten.tasks import Task
-from cardbox_cli.orchestration.batches.manager import BatchManager
-from cardbox_cli.orchestration.delegate import delegate
+from cardbox_cli.orchestration.batch_manager import BatchManager
+from cardbox_cli.orchestration.delegation import delegate
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.profiles import ProfileStore

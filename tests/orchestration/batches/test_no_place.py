@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from cardbox_cli.errors import MissingRight, SchemaMissing
-from cardbox_cli.execution.dispatch.request import DispatchResult
+from cardbox_cli.execution.dispatch_requests import DispatchResult
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runs.runner import Outcome
+from cardbox_cli.execution.worker.runner import Outcome
 from tests.orchestration.batches.conftest import Fork
 from tests.orchestration.conftest import calls, says
 

@@ -8,8 +8,8 @@ import pytest
 
 from cardbox_cli.errors import BadRequest, InvalidInput
 from cardbox_cli.limits import Limit
-from cardbox_cli.model.handwritten.batches import ForkJoin
-from cardbox_cli.orchestration.batches.tasks_file import read_tasks
+from cardbox_cli.model.handwritten.tasks import ForkJoin
+from cardbox_cli.orchestration.tasks_file import read_tasks
 
 Read = Callable[..., ForkJoin]
 
@@ -156,7 +156,7 @@ def test_a_matrix_of_more_combinations_than_any_memory_holds_is_refused_at_once(
 def test_tasks_have_a_size_together(
     read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    monkeypatch.setattr("cardbox_cli.orchestration.batches.tasks_file.INPUT_SIZE", Limit(1, "MiB", ""))
+    monkeypatch.setattr("cardbox_cli.orchestration.tasks_file.INPUT_SIZE", Limit(1, "MiB", ""))
     (tmp_path / "a.txt").write_text("x" * 300_000)
     assert read(text).tasks
     (tmp_path / "a.txt").write_text("x" * 400_000)

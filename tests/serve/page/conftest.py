@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.transcript import send
-from cardbox_cli.execution.dispatch.request import DispatchResult
+from cardbox_cli.execution.dispatch_requests import DispatchResult
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runs.runner import Outcome
+from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
-from cardbox_cli.orchestration.batches.manager import BatchManager
-from cardbox_cli.store.in_use.cards import Force
+from cardbox_cli.orchestration.batch_manager import BatchManager
+from cardbox_cli.store.chats import Room
+from cardbox_cli.store.in_use import Force
 from tests.conftest import PROJECT
 from tests.execution.worker.conftest import run  # noqa: F401  # a fixture
 from tests.orchestration.batches.conftest import Family, Fork, fork  # noqa: F401  # a fixture

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Route
 
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runs.runner import Outcome
+from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.store.api_tokens import ApiTokenStore

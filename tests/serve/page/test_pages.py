@@ -10,11 +10,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runs.runner import Outcome
+from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.in_use.cards import Force
+from cardbox_cli.store.in_use import Force
 from tests.foreign.writer import Deployment
 from tests.orchestration.conftest import says
 from tests.serve.conftest import Serve

@@ -10,7 +10,7 @@ from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.serve.page.routes import start
-from cardbox_cli.store.in_use.cards import Force
+from cardbox_cli.store.in_use import Force
 from tests.serve.page.conftest import START, Ask
 from tests.serve.page.reader import Reader
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cardbox_cli.errors import DatabaseUnavailable, UsageError
-from cardbox_cli.store.card_search import index_text
+from cardbox_cli.store.cards import index_text
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.notifications import Listener, notify, wanted
 from cardbox_cli.store.connection.target import Target

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from cardbox_cli.errors import DatabaseUnavailable
-from cardbox_cli.store.connection.lending import Lending
+from cardbox_cli.store.connection.connection_pool import Lending
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
 from tests.crash.processes import until

@@ -9,8 +9,7 @@ import psycopg
 import pytest
 
 from cardbox_cli.errors import Conflict, SchemaMissing, SchemaTooOld
-from cardbox_cli.store.card_search import index_text
-from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.cards import CardStore, index_text
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.migrations.files import BASELINE, newest, statements

@@ -11,8 +11,8 @@ from cardbox_cli.errors import Conflict
 @verb("cbx batch cancel 5e1f0a27 --reason 'asked for by mistake'")
 def command(batch: BatchId, reason: OptionalReason = None) -> None:
     """End a batch as failed, and stop its children: what they write from then on is refused."""
-    from cardbox_cli.orchestration.batches.manager import cancel
-    from cardbox_cli.orchestration.batches.view import batch_view
+    from cardbox_cli.orchestration.batch_manager import cancel
+    from cardbox_cli.orchestration.batch_progress import batch_view
 
     with runtime() as run:
         batch_id = resolved_own(run, batch)

@@ -37,8 +37,8 @@ def command(
     interval: Interval = 1.0,
 ) -> None:
     """List batches, newest first; those of another system's manager, `pmo`, too."""
-    from cardbox_cli.store.execution.batches import BatchFilter
-    from cardbox_cli.store.views.batches import BatchViews
+    from cardbox_cli.store.execution.batch_store import BatchFilter
+    from cardbox_cli.store.views.batch_views import BatchViews
 
     first, last = parse_span(since, until)
     where = BatchFilter(status=status, since=first, until=last)

@@ -15,8 +15,8 @@ from cardbox_cli.cli.verb import verb
 )
 def command(batch: BatchId) -> None:
     """Show a batch and, in the order of its tasks, what its children delivered."""
-    from cardbox_cli.orchestration.batches.view import batch_view, foreign_view
-    from cardbox_cli.store.views.batches import BatchViews
+    from cardbox_cli.orchestration.batch_progress import batch_view, foreign_view
+    from cardbox_cli.store.views.batch_views import BatchViews
 
     with runtime() as run, run.database.snapshot():
         batch_id = resolved(run, batch)

@@ -20,7 +20,7 @@ from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.text import format_count, one_entry
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.worker.commands.command import Ran
+    from cardbox_cli.execution.worker.command_processes import Ran
     from cardbox_cli.mending.mend import Covering, MaxTokens
 
 
@@ -113,8 +113,8 @@ def _wanted(keep: int | None, max_tokens: int | None, model: str | None) -> "int
 def _made_by(command: str, covering: "Covering", names: list[str], timeout: float) -> str:
     """What the command prints. Raises ServiceUnavailable where it fails; then nothing is written."""
     from cardbox_cli.cli.parameters.programs import environment_of
-    from cardbox_cli.execution.worker.commands.command import run_command
-    from cardbox_cli.execution.worker.redaction import redacted
+    from cardbox_cli.execution.worker.command_output import redacted
+    from cardbox_cli.execution.worker.command_processes import run_command
     from cardbox_cli.mending.mend import text_of
 
     ran = run_command(

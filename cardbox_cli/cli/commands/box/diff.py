@@ -16,11 +16,11 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, Slot
-from cardbox_cli.model.card_words import full_text, preview
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.content import TextContent
-from cardbox_cli.model.diff.boxes import BoxDiff, Change
+from cardbox_cli.model.diff import BoxDiff, Change
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.pairing import full_text, preview
 from cardbox_cli.text import flat
 
 # kind -> the mark before a line, and its colour.

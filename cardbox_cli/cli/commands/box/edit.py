@@ -21,8 +21,8 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Box, BoxView, Slot
-from cardbox_cli.model.card_words import preview
 from cardbox_cli.model.ids import hash_ids, short_id
+from cardbox_cli.model.pairing import preview
 from cardbox_cli.text import flat, format_count, printable
 
 if TYPE_CHECKING:

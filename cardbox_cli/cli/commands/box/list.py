@@ -49,7 +49,7 @@ def command(
     A table, and -o id, leave out the boxes of profiles and of requests, which cbx makes by itself, unless
     --kind names them; JSON and CSV have all. There the kind of each box stands, as far as it is known.
     """
-    from cardbox_cli.store.views.boxes import BoxKindFilter, BoxViews
+    from cardbox_cli.store.views.box_views import BoxKindFilter, BoxViews
 
     start, end = parse_span(since, until)
     where = BoxKindFilter(

@@ -6,7 +6,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings
-from cardbox_cli.model.verify import verify as findings_in
+from cardbox_cli.model.boxes import verify as findings_in
 from cardbox_cli.text import format_count
 
 

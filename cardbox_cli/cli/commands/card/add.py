@@ -16,8 +16,7 @@ from cardbox_cli.cli.parameters.worker_environment import own_turn, refuse_insid
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.conversations.json_files.documents import Documents
-from cardbox_cli.conversations.json_files.window import Source, held
+from cardbox_cli.conversations.json_documents import Documents, Source, held
 from cardbox_cli.errors import InvalidCard, InvalidInput, UsageError
 from cardbox_cli.model.card_types import card_type as card_type_named
 from cardbox_cli.model.cards import (

@@ -26,11 +26,10 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.progress import bar
 from cardbox_cli.cli.terminal.tables.layout import Column, print_table
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.conversations.containers.archives import unzipped
+from cardbox_cli.conversations.containers.packed_files import unzipped
 from cardbox_cli.conversations.conversation import Conversation
 from cardbox_cli.conversations.formats.registry import choose_format, format_named
-from cardbox_cli.conversations.json_files.documents import Documents
-from cardbox_cli.conversations.json_files.window import Source
+from cardbox_cli.conversations.json_documents import Documents, Source
 from cardbox_cli.errors import InvalidCard, InvalidConversation, UsageError
 from cardbox_cli.model.ids import unique
 from cardbox_cli.text import flat, format_count

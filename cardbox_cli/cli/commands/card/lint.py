@@ -24,10 +24,9 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.lint.rule import FileFinding, LintFinding
 from cardbox_cli.context.lint.schema import UNKNOWN
 from cardbox_cli.context.providers.registry import HOSTS, PROVIDERS
-from cardbox_cli.conversations.containers.archives import unzipped
+from cardbox_cli.conversations.containers.packed_files import unzipped
 from cardbox_cli.conversations.formats.registry import choose_format, format_named
-from cardbox_cli.conversations.json_files.documents import Documents
-from cardbox_cli.conversations.json_files.window import Source
+from cardbox_cli.conversations.json_documents import Documents, Source
 from cardbox_cli.errors import InvalidInput, NoMessages, NotFound
 from cardbox_cli.text import format_count
 
@@ -126,8 +125,8 @@ def _findings(file: str, asked: _Asked, which: str = "") -> list[FileFinding]:
 
 
 def _findings_in(documents: Documents, asked: _Asked, lead: str) -> list[LintFinding]:
+    from cardbox_cli.conversations.conversation_lint import is_unsaid, lint_conversation, provider_beside
     from cardbox_cli.conversations.drafting import LeftOut
-    from cardbox_cli.conversations.linting import is_unsaid, lint_conversation, provider_beside
 
     wanted, project_id = asked.source_format, session().project_id
     module, evidence = choose_format(wanted, documents)

@@ -43,7 +43,7 @@ def command(
     longest without a change, among the 100 that changed last; `cbx card refs` looks further.
     """
     from cardbox_cli.store.cards import CardFilter
-    from cardbox_cli.store.views.boxes import BoxViews
+    from cardbox_cli.store.views.box_views import BoxViews
     from cardbox_cli.store.views.found_cards import found_cards, found_pattern
 
     text = " ".join(words)

@@ -11,9 +11,9 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.card_words import answers, full_text
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import unique
+from cardbox_cli.model.pairing import answers, full_text
 from cardbox_cli.text import format_time, indented
 
 

@@ -4,9 +4,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from cardbox_cli.chat.handlers import answer
-from cardbox_cli.chat.room import Room
-from cardbox_cli.chat.tools import CHAT_TOOLS, arguments_of
+from cardbox_cli.chat.context_tools import CHAT_TOOLS, answer, arguments_of
 from cardbox_cli.cli.parameters.inputs import parse_json
 from cardbox_cli.cli.parameters.types import CHAT, Completed
 from cardbox_cli.cli.session import session
@@ -14,6 +12,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import CHAT_KEY
+from cardbox_cli.store.chats import Room
 
 _TOOL = Completed("NAME", lambda *_: ((name, tool.description) for name, tool in CHAT_TOOLS.items()))
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from cardbox_cli.chat.layout import folders, names
-from cardbox_cli.chat.layout.writing import files_of
+from cardbox_cli.chat.files import folders, records
+from cardbox_cli.chat.files.reading_and_writing import files_of
 from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.parameters.types import FOLDER
 from cardbox_cli.cli.session import announce, session
@@ -35,16 +35,16 @@ def command(
 
     What was imported comes out as it went in. Files that are so already are left alone.
     """
-    from cardbox_cli.chat.exchange.exporting import export_chat
-    from cardbox_cli.chat.room import Room
-    from cardbox_cli.chat.texts import personas
+    from cardbox_cli.chat.files.chat_export import export_chat
+    from cardbox_cli.chat.persona_texts import personas
+    from cardbox_cli.store.chats import Room
 
-    root, place = folders.root_of(folder), f"{names.CHATS}/{_name_of(key)}"
+    root, place = folders.root_of(folder), f"{records.CHATS}/{_name_of(key)}"
     with session().database() as database, database.snapshot():
         room = Room(database, session().project_id)
         exported = export_chat(room, key)
-        texts = {names.profile_file(str(each.name)): each.text for each in personas(room)}
-    files = {names.PROFILES: _of_folders(texts), place: files_of(exported.files)}
+        texts = {records.profile_file(str(each.name)): each.text for each in personas(room)}
+    files = {records.PROFILES: _of_folders(texts), place: files_of(exported.files)}
     changed = {
         below: folders.changes_of(root / below, root, texts, replace=replace)
         for below, texts in files.items()
@@ -67,9 +67,9 @@ def command(
 def _of_folders(texts: dict[str, str]) -> dict[str, str]:
     """The texts whose names files can have."""
     for name in texts:
-        if not names.is_file_name(name):
+        if not records.is_file_name(name):
             announce(f"warning: no file can be called {spelled(name)}, which was left out")
-    return {name: text for name, text in texts.items() if names.is_file_name(name)}
+    return {name: text for name, text in texts.items() if records.is_file_name(name)}
 
 
 def _paths(files: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -77,7 +77,7 @@ def _paths(files: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 
 def _name_of(key: str) -> str:
-    name = names.folder_of(key)
+    name = records.folder_of(key)
     if name is None:
         raise InvalidInput(f"no folder can be called after the chat {key!r}", hint="choose another key")
     return name

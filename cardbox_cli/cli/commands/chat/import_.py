@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from typer import Argument, Option
 
-from cardbox_cli.chat.layout import folders, names
-from cardbox_cli.chat.layout.reading import ChatFiles, Skipped, read_chat, read_text
+from cardbox_cli.chat.files import folders, records
+from cardbox_cli.chat.files.reading_and_writing import ChatFiles, Skipped, read_chat, read_text
 from cardbox_cli.cli.parameters.types import CHAT, FOLDER
 from cardbox_cli.cli.parameters.worker_environment import ANSWER, refuse_inside_turn
 from cardbox_cli.cli.session import announce, session
@@ -19,8 +19,8 @@ from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.text import format_count, spelled
 
 if TYPE_CHECKING:
-    from cardbox_cli.chat.exchange.importing import ImportedChat
-    from cardbox_cli.chat.room import Room
+    from cardbox_cli.chat.files.chat_import import ImportedChat
+    from cardbox_cli.store.chats import Room
 
 _TAKE = "--replace takes that of the file"
 # How many skipped lines are told one by one.
@@ -58,7 +58,7 @@ def command(
 
     Again it adds only what is new. Lines that are no entries, or of another chat, are skipped and named.
     """
-    from cardbox_cli.chat.room import Room
+    from cardbox_cli.store.chats import Room
 
     refuse_inside_turn("import chats, whose memory and personas are system text", hint=ANSWER)
     root = folders.root_of(folder)
@@ -83,7 +83,7 @@ def _chosen(found: dict[str, Path], chat: str | None, root: Path) -> dict[str, P
     if chat is None:
         return found
     if chat not in found:
-        where = str(root / names.CHATS)
+        where = str(root / records.CHATS)
         raise NotFound(f"there is no chat {chat!r} in {where!r}", hint=_there_are(list(found)))
     return {chat: found[chat]}
 
@@ -118,12 +118,12 @@ class _Import:
 
     def take_personas(self) -> None:
         """Import the texts of the personas, which all chats have in common."""
-        from cardbox_cli.chat.exchange.importing import import_persona
+        from cardbox_cli.chat.files.chat_import import import_persona
 
         for file, data in folders.read_profiles(self._root).items():
-            below = f"{names.PROFILES}/{file}"
+            below = f"{records.PROFILES}/{file}"
             text = read_text(below, data, self._skipped)
-            name = names.persona_of(file) or ""
+            name = records.persona_of(file) or ""
             try:
                 fate = import_persona(self._room, name, text, replace=self._replace)
             except InvalidInput as exc:
@@ -133,7 +133,7 @@ class _Import:
 
     def take(self, chat_key: str, path: Path) -> None:
         """Import one chat; what of it is no part of a chat is kept for the report."""
-        from cardbox_cli.chat.exchange.importing import import_chat
+        from cardbox_cli.chat.files.chat_import import import_chat
 
         files = read_chat(chat_key, folders.read_files(path, self._root))
         below = str(path.relative_to(self._root))

@@ -12,7 +12,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
 from cardbox_cli.cli.terminal.tables.shown import chosen
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.model.card_words import PREVIEW
+from cardbox_cli.model.pairing import PREVIEW
 from cardbox_cli.text import format_age, one_line, spelled
 
 
@@ -33,7 +33,7 @@ def command(
     columns: ColumnNames = None,
 ) -> None:
     """List the archived contexts of a chat, newest first; without a key the chats of the project."""
-    from cardbox_cli.chat.views import archives
+    from cardbox_cli.chat.chat_view import archives
 
     shown = chosen(_CHAT if key is None else _ARCHIVE, columns)
     with session().database() as database, database.snapshot():

@@ -12,7 +12,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
-    from cardbox_cli.chat.texts import Text
+    from cardbox_cli.chat.persona_texts import Text
 
 
 @verb(
@@ -31,7 +31,7 @@ def command(
 
     A change is a new card, and the earlier ones stay in its box.
     """
-    from cardbox_cli.chat.texts import memory, set_memory
+    from cardbox_cli.chat.persona_texts import memory, set_memory
 
     given = None if text is None else text_of(text)
     if given is not None:

@@ -35,7 +35,7 @@ def command(
 
     A change is a new card, and the earlier ones stay in their box.
     """
-    from cardbox_cli.chat.texts import personas, set_persona
+    from cardbox_cli.chat.persona_texts import personas, set_persona
 
     given = None if text is None else text_of(text)
     if given is not None:

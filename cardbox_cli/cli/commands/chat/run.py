@@ -24,8 +24,8 @@ from cardbox_cli.settings import Settings, settings_from
 from cardbox_cli.text import argument
 
 if TYPE_CHECKING:
-    from cardbox_cli.chat.runs.run import Answered, ChatRunner
-    from cardbox_cli.execution.worker.commands.program import Program
+    from cardbox_cli.chat.runs.chat_runner import Answered, ChatRunner
+    from cardbox_cli.execution.worker.worker_program import Program
 
 
 @verb(
@@ -114,7 +114,7 @@ def _streaming(answers: str) -> Streaming:
 
 def _profile(database: Any, name: str) -> dict[str, Any]:
     from cardbox_cli.context.request import profile_of
-    from cardbox_cli.execution.requests.request import present_cards
+    from cardbox_cli.execution.requests.turn_requests import present_cards
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.profiles import ProfileStore
 
@@ -126,7 +126,7 @@ def _profile(database: Any, name: str) -> dict[str, Any]:
 
 @contextmanager
 def _runner(program: "Program", settings: Settings, profile: dict[str, Any] | None) -> "Iterator[ChatRunner]":
-    from cardbox_cli.chat.runs.run import ChatRunner
+    from cardbox_cli.chat.runs.chat_runner import ChatRunner
     from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.execution.worker.connections import Connections
 

@@ -12,7 +12,7 @@ from cardbox_cli.model.ids import short_id
 from cardbox_cli.text import flat, format_count, format_time, one_line, spelled
 
 if TYPE_CHECKING:
-    from cardbox_cli.chat.views import ChatView, Kept
+    from cardbox_cli.chat.chat_view import ChatView, Kept
 
 
 @verb(
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 )
 def command(key: ChatKey) -> None:
     """Show a chat on one page: its active context, what its transcript keeps, its last runs."""
-    from cardbox_cli.chat.views import view
+    from cardbox_cli.chat.chat_view import view
 
     with session().database() as database, database.snapshot():
         seen = view(room_of(database), key)

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from cardbox_cli.chat.room import Room
 from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.parameters.worker_environment import is_epoch
@@ -14,6 +13,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.chats import ChatFence
 from cardbox_cli.settings import CHAT_EPOCH, CHAT_KEY, CHAT_RUN, settings_from
+from cardbox_cli.store.chats import Room
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.transcript import Said

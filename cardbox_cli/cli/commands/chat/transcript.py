@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 )
 def command(key: ChatKey, limit: Limit = 30, columns: ColumnNames = None) -> None:
     """Print the last entries of a chat's transcript, in order: what users said, and what was really sent."""
-    from cardbox_cli.chat.views import entries
+    from cardbox_cli.chat.chat_view import entries
 
     shown = chosen(_ENTRY, columns)
     with session().database() as database, database.snapshot():

@@ -88,8 +88,8 @@ def _facts(found: Costs, say: Say = format_tokens) -> list[tuple[str, str | None
 
 
 def _print_picture(costed: Costed, found: Costs, page: Page) -> None:
-    from cardbox_cli.pictures.cost import CostPicture, cost_page
-    from cardbox_cli.pictures.steps import told
+    from cardbox_cli.pictures.cost_picture import CostPicture, cost_page
+    from cardbox_cli.pictures.request_picture import told
 
     picture = CostPicture(
         name=f"{costed.kind} {costed.id}",

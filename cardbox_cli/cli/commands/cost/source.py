@@ -15,12 +15,11 @@ from cardbox_cli.context.cost.subject import ChatSubject
 from cardbox_cli.context.formats import provider_of
 from cardbox_cli.context.request import ComposeOptions, profile_of
 from cardbox_cli.errors import NotFound, UsageError
-from cardbox_cli.execution.requests.recorded import RecordedRequests
-from cardbox_cli.execution.requests.request import NEXT
-from cardbox_cli.execution.requests.series import sent_by_turn
-from cardbox_cli.execution.requests.steps import no_turn
+from cardbox_cli.execution.requests.recorded_requests import RecordedRequests, no_turn
+from cardbox_cli.execution.requests.request_series import sent_by_turn
+from cardbox_cli.execution.requests.turn_requests import NEXT
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.views.turns import TurnFilter, TurnRow
+from cardbox_cli.store.views.turn_views import TurnFilter, TurnRow
 from cardbox_cli.text import command_line, format_count
 
 # Turns of an agent, or runs of a chat, that are looked at where nobody says since when.
@@ -100,7 +99,7 @@ def costed_chat(
 ) -> Costed:
     """The requests of a chat's runs, the oldest first; of a chat that has sent none its next one as cbx would
     compose it. Raises NotFound for a chat that there is not, and for one without runs since then."""
-    from cardbox_cli.chat.runs.series import sent_by_chat
+    from cardbox_cli.chat.runs.recorded_runs import sent_by_chat
 
     _refuse_profile(profile)
     first, _ = parse_span(since, None)

@@ -11,7 +11,7 @@ def command() -> None:
 
     One is of words, the other of pairs of characters in Chinese, Japanese and Korean.
     """
-    from cardbox_cli.store.card_search import index_text as build
+    from cardbox_cli.store.cards import index_text as build
 
     with session().database() as database:
         built = build(database, announce)

@@ -14,7 +14,7 @@ def command(
     arguments: Annotated[list[str] | None, Argument(metavar="-- ARGS", help="Passed on to psql.")] = None,
 ) -> int:
     """Open psql on the database."""
-    from cardbox_cli.store.connection.psql import psql_environment
+    from cardbox_cli.store.connection.target import psql_environment
 
     target = session().target()
     with session().database():

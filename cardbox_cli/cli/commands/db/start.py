@@ -10,7 +10,7 @@ from cardbox_cli.cli.verb import verb
 def command() -> None:
     """Start the embedded server; any command that needs it does so too."""
     from cardbox_cli.cli.commands.db.status import print_status
-    from cardbox_cli.store.views.status import database_status
+    from cardbox_cli.store.views.database_status import database_status
 
     started = embedded_server("start").start()
     with session().database() as database:

@@ -12,7 +12,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.text import format_bytes, format_count
 
 if TYPE_CHECKING:
-    from cardbox_cli.store.views.status import ProjectSize
+    from cardbox_cli.store.views.database_status import ProjectSize
 
 
 @verb(
@@ -27,7 +27,7 @@ def command(
     ] = False,
 ) -> None:
     """Say which database commands talk to, where its files are, and what it holds. Starts nothing."""
-    from cardbox_cli.store.views.status import target_status
+    from cardbox_cli.store.views.database_status import target_status
 
     answer = target_status(session().target(), session().project_id, exact=exact)
 

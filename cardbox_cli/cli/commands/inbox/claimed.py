@@ -36,7 +36,7 @@ def give_back(
 
 
 def resolve_row(run: "Runtime", named: str) -> str:
-    from cardbox_cli.store.views.inbox import InboxViews
+    from cardbox_cli.store.views.inbox_views import InboxViews
 
     return InboxViews(run.database, run.project_id).resolve(named)
 

@@ -53,7 +53,7 @@ def command(
     interval: Interval = 1.0,
 ) -> None:
     """List inbox rows, newest first."""
-    from cardbox_cli.store.views.inbox import InboxFilter
+    from cardbox_cli.store.views.inbox_views import InboxFilter
 
     if dead and status not in (None, ERROR):
         raise UsageError(f"--dead is --status {ERROR}, not {status!r}", hint="leave out one of them")

@@ -18,7 +18,7 @@ from cardbox_cli.text import format_time
 )
 def command(inbox_id: InboxId) -> None:
     """Show an inbox row whole, and who has claimed it."""
-    from cardbox_cli.store.execution.inbox import InboxStore
+    from cardbox_cli.store.execution.inbox_store import InboxStore
 
     with session().inbox() as inbox, inbox.database.snapshot():
         rows = InboxStore(inbox.database, inbox.project_id)

@@ -41,7 +41,7 @@ from cardbox_cli.model.ids import unique
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.parameters.requests import Requests, Shown
-    from cardbox_cli.execution.requests.recorded import RecordedRequests
+    from cardbox_cli.execution.requests.recorded_requests import RecordedRequests
 
 
 @verb(

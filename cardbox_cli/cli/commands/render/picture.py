@@ -7,11 +7,11 @@ from cardbox_cli.context.formats import provider_of
 from cardbox_cli.context.inspection.explain import explain
 from cardbox_cli.context.lint.check import lint
 from cardbox_cli.context.providers.registry import window
-from cardbox_cli.pictures.request import RequestPicture, StepPicture, request_page
+from cardbox_cli.pictures.request_picture import RequestPicture, StepPicture, request_page
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.parameters.requests import Requests, Shown
-    from cardbox_cli.execution.requests.recorded import RecordedRequests
+    from cardbox_cli.execution.requests.recorded_requests import RecordedRequests
 
 # Steps that are drawn at most: the last ones.
 _MOST_STEPS = 100

@@ -2,7 +2,7 @@
 
 from cardbox_cli.context.providers.registry import HOSTS
 from cardbox_cli.errors import UsageError
-from cardbox_cli.execution.requests.request import NEXT
+from cardbox_cli.execution.requests.turn_requests import NEXT
 
 
 def check_answers(**asked: bool) -> None:

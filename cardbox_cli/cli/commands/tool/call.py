@@ -37,7 +37,7 @@ def command(
     other makes.
     """
     from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
-    from cardbox_cli.orchestration.calls import call_handler
+    from cardbox_cli.orchestration.handler_calls import call_handler
 
     arguments = parse_json(args, "--args")
     if not isinstance(arguments, dict):

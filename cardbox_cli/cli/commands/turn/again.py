@@ -23,11 +23,10 @@ from cardbox_cli.text import command_line, format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
-    from cardbox_cli.execution.worker.commands.program import Program
-    from cardbox_cli.execution.worker.runs.runner import Outcome
-    from cardbox_cli.orchestration.outcomes import Compared, TurnOutcome
-    from cardbox_cli.orchestration.replay import Again
-    from cardbox_cli.store.views.turns import TurnViews
+    from cardbox_cli.execution.worker.runner import Outcome
+    from cardbox_cli.execution.worker.worker_program import Program
+    from cardbox_cli.orchestration.replay import Again, Compared, TurnOutcome
+    from cardbox_cli.store.views.turn_views import TurnViews
 
 Exec = Annotated[
     str | None,
@@ -120,7 +119,7 @@ def _stop(run: "Runtime", turn_ids: Sequence[str]) -> None:
 
 def _tell_open(run: "Runtime", turn_ids: Sequence[str], worker_target: str) -> None:
     """Say how turns go on that wait for somebody's answer to a call."""
-    from cardbox_cli.store.views.turns import TurnViews
+    from cardbox_cli.store.views.turn_views import TurnViews
 
     views = TurnViews(run.database, run.project_id)
     waiting = [turn_id for turn_id in turn_ids if views.get(turn_id).status != "ended"]
@@ -133,13 +132,12 @@ def _tell_open(run: "Runtime", turn_ids: Sequence[str], worker_target: str) -> N
 
 
 def _work(worker_target: str, program: "Program") -> None:
-    from cardbox_cli.execution.notifications.listener import Listener
-    from cardbox_cli.execution.notifications.service import Wakeups
+    from cardbox_cli.execution.notifications.service import WakeupListener, Wakeups
     from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
 
     settings = settings_from()
     plan = WorkerPlan(target=worker_target, program=program, project_id=session().project_id, mode="drain")
-    with Wakeups(announce) as wakeups, Listener() as listener:
+    with Wakeups(announce) as wakeups, WakeupListener() as listener:
         Worker(
             plan,
             settings,
@@ -163,7 +161,7 @@ class _Journal:
 
 def print_compared(turns: "TurnViews", turn_id: str, others: Sequence[str]) -> None:
     """Print what came of the turns beside the first. Raises Findings unless all others ended in success."""
-    from cardbox_cli.orchestration.outcomes import compare, outcome_of
+    from cardbox_cli.orchestration.replay import compare, outcome_of
 
     with turns.database.snapshot():
         first = outcome_of(turns, turn_id)

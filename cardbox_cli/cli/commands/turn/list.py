@@ -20,7 +20,7 @@ from cardbox_cli.model.execution.turns import END_STATUSES, TURN_STATUSES
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.project_store import Further
-    from cardbox_cli.store.views.turns import TurnFilter, TurnRow, TurnViews
+    from cardbox_cli.store.views.turn_views import TurnFilter, TurnRow, TurnViews
 
 
 @verb(
@@ -49,9 +49,9 @@ def command(
     interval: Interval = 1.0,
 ) -> None:
     """List turns, newest first."""
-    from cardbox_cli.execution.views.turn_page import summary
-    from cardbox_cli.model.execution.standing import ENDED
-    from cardbox_cli.store.views.turns import TurnFilter
+    from cardbox_cli.execution.turn_page import summary
+    from cardbox_cli.model.execution.turns import ENDED
+    from cardbox_cli.store.views.turn_views import TurnFilter
 
     if end is not None and status not in (None, ENDED):
         raise UsageError(
@@ -82,7 +82,7 @@ def _with_end(
     turns: "TurnViews", where: "TurnFilter", end: str
 ) -> "tuple[Callable[[int | None], Iterable[TurnRow]], Callable[[TurnRow], Further]]":
     """How to read those that ended so. How many are behind one nobody knows: an end may take working out."""
-    from cardbox_cli.execution.views.turn_page import summary
+    from cardbox_cli.execution.turn_page import summary
     from cardbox_cli.store.connection.project_store import Further
 
     def read(size: int | None) -> "Iterable[TurnRow]":

@@ -14,8 +14,7 @@ from cardbox_cli.model.ids import short_id
 from cardbox_cli.text import argument, format_duration, format_time, indented
 
 if TYPE_CHECKING:
-    from cardbox_cli.model.execution.logs import CommandLog
-    from cardbox_cli.model.execution.turns import Step
+    from cardbox_cli.model.execution.turns import CommandLog, Step
 
 
 @verb(
@@ -37,8 +36,7 @@ def command(
     Kept is the end of it, without what looks like a secret; of commands that wrote nothing, only those that
     failed.
     """
-    from cardbox_cli.store.execution.logs import LogStore
-    from cardbox_cli.store.execution.turns import TurnStore
+    from cardbox_cli.store.execution.turn_store import LogStore, TurnStore
 
     with session().turns() as turns, turns.database.snapshot():
         store = LogStore(turns.database, turns.project_id)
@@ -79,14 +77,14 @@ def _headline(log: "CommandLog", number: int | None) -> str:
 
 def _cut(log: "CommandLog") -> str:
     """That not all is kept, where it is not the secrets left out that make it shorter."""
-    from cardbox_cli.execution.worker.redaction import REDACTED
+    from cardbox_cli.execution.worker.command_output import REDACTED
 
     kept = len(log.stderr.encode())
     return f", the last {kept:,} are kept" if log.stderr_bytes > kept and REDACTED not in log.stderr else ""
 
 
 def _step_id(steps: "Sequence[Step]", given: str, turn_id: str) -> str:
-    from cardbox_cli.execution.requests.recorded import named_step
+    from cardbox_cli.execution.requests.recorded_requests import named_step
 
     shows = f"`cbx turn show {argument(short_id(turn_id))}`"
     return named_step(steps, given, f"turn {turn_id!r}", shows).step_id

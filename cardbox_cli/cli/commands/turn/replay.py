@@ -39,7 +39,7 @@ def command(
     are called again. Exit 8 when one of the turns did not end in success, 124 when that took too long.
     """
     from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
-    from cardbox_cli.execution.views.waiting import wait_for_end
+    from cardbox_cli.execution.turn_page import wait_for_end
     from cardbox_cli.orchestration.replay import Again
 
     with runtime() as run:

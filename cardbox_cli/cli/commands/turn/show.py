@@ -14,14 +14,13 @@ from cardbox_cli.cli.terminal.reports.turns import end_of_stderr
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_table
 from cardbox_cli.cli.terminal.tables.shown import Columns, picked
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.model.execution.logs import LogTail, last_lines
-from cardbox_cli.model.execution.turns import Step
+from cardbox_cli.model.execution.turns import LogTail, Step, last_lines
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.text import format_duration, format_time, one_line
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.views.turn_page import TurnView
-    from cardbox_cli.store.views.turns import StoredTurn
+    from cardbox_cli.execution.turn_page import TurnView
+    from cardbox_cli.store.views.turn_views import StoredTurn
 
 
 @verb(
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 )
 def command(turn: LastTurnId = LAST) -> None:
     """Show one turn on one page: its state, rows, steps, tool calls, boxes, edges and what happened when."""
-    from cardbox_cli.execution.views.turn_page import view
+    from cardbox_cli.execution.turn_page import view
 
     with session().turns() as turns, turns.database.snapshot():
         for note in lag_note(turns.database):

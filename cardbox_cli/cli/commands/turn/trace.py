@@ -13,8 +13,8 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.text import flat
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.views.turn_page import Branch
-    from cardbox_cli.store.views.batches import BatchRow
+    from cardbox_cli.execution.turn_page import Branch
+    from cardbox_cli.store.views.batch_views import BatchRow
 
 
 SVG = "svg"
@@ -40,10 +40,10 @@ def command(
     The children of a batch stand under it. Turns of other traces that gave one of these its work, or got it,
     are in the tree too.
     """
-    from cardbox_cli.execution.views.turn_page import summary, tree
+    from cardbox_cli.execution.turn_page import summary, tree
     from cardbox_cli.model.ids import unique
-    from cardbox_cli.store.views.batches import BatchViews
-    from cardbox_cli.store.views.turns import FAMILY
+    from cardbox_cli.store.views.batch_views import BatchViews
+    from cardbox_cli.store.views.turn_views import FAMILY
 
     with session().turns() as turns, turns.database.snapshot():
         found = turns.get(turns.resolve(turn))
@@ -55,7 +55,7 @@ def command(
         announce(f"note: {len(known)} turns are shown; there may be more")
     tops = tree([summary(each) for each in known], members)
     if format_ is not None:
-        from cardbox_cli.pictures.trace import trace_drawing, trace_page
+        from cardbox_cli.pictures.trace_picture import trace_drawing, trace_page
 
         output.write(trace_page(found.trace_id, tops) if format_ == HTML else trace_drawing(tops), end="")
         return

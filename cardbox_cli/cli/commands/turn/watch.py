@@ -20,8 +20,8 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.text import flat
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.views.timeline import Event
-    from cardbox_cli.store.views.turns import StoredTurn, TurnViews
+    from cardbox_cli.execution.timeline import Event
+    from cardbox_cli.store.views.turn_views import StoredTurn, TurnViews
 
 
 @verb("cbx turn watch @last", "cbx turn watch 1d5c8f72 -o jsonl | jq -r .text")
@@ -32,7 +32,7 @@ def command(
     ] = 1.0,
 ) -> None:
     """Print what happens to a turn, a line each, until it has ended. Exit 8 unless in success."""
-    from cardbox_cli.execution.views.turn_page import view
+    from cardbox_cli.execution.turn_page import view
 
     last: list[StoredTurn] = []
     with session().turns() as turns:
@@ -50,7 +50,7 @@ def _events(
     turns: "TurnViews", turn_id: str, interval: float, end: "Callable[[StoredTurn], None]"
 ) -> "Iterator[Event]":
     """What happens to a turn, each thing once, until it has ended; `end` gets it then."""
-    from cardbox_cli.execution.views.turn_page import view
+    from cardbox_cli.execution.turn_page import view
 
     printed: Counter[Event] = Counter()
     with ExitStack() as stack:

@@ -11,7 +11,7 @@ from cardbox_cli.cli.session import FORMATS, announce
 from cardbox_cli.cli.terminal import output
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.worker.runs.runner import Outcome
+    from cardbox_cli.execution.worker.runner import Outcome
 
 
 class Journal:

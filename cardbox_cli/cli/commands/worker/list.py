@@ -9,7 +9,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
 from cardbox_cli.cli.terminal.tables.shown import Shown
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.model.card_words import PREVIEW
+from cardbox_cli.model.pairing import PREVIEW
 from cardbox_cli.text import format_age, format_count, format_time, one_line
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def command(
     all_: Annotated[bool, Option("--all", help="Also those that fell silent without signing off.")] = False,
 ) -> None:
     """List the workers that serve this project."""
-    from cardbox_cli.store.execution.workers import WorkerStore
+    from cardbox_cli.store.execution.worker_store import WorkerStore
 
     with session().database() as database:
         database.require_execution()

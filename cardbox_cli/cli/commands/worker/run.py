@@ -19,8 +19,7 @@ from cardbox_cli.settings import MAX_STEPS, Settings, settings_from
 from cardbox_cli.store.connection.target import Target
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.notifications.listener import Listener
-    from cardbox_cli.execution.notifications.service import Wakeups
+    from cardbox_cli.execution.notifications.service import WakeupListener, Wakeups
     from cardbox_cli.execution.worker.worker import WorkerPlan
 
 
@@ -153,10 +152,10 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
     return INTERRUPTED if signal.SIGINT in received else 0
 
 
-def _listener(plan: "WorkerPlan", target: Target, wakeups: "Wakeups") -> "Listener":
+def _listener(plan: "WorkerPlan", target: Target, wakeups: "Wakeups") -> "WakeupListener":
     """Wakeups are for a worker that goes on waiting; others only wait for their own turns."""
-    from cardbox_cli.execution.notifications.listener import Listener
+    from cardbox_cli.execution.notifications.service import WakeupListener
 
     if plan.mode != "serve":
-        return Listener()
+        return WakeupListener()
     return wakeups.listener(target, project_id=plan.project_id, worker_targets=[plan.target])

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli.terminal.columns.shared import aged, short_or_nothing
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
 from cardbox_cli.cli.terminal.tables.shown import Columns
-from cardbox_cli.model.card_words import PREVIEW
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.pairing import PREVIEW
 from cardbox_cli.text import format_time, one_line
 
 if TYPE_CHECKING:
-    from cardbox_cli.orchestration.batches.view import BatchResult
-    from cardbox_cli.store.views.batches import BatchRow
+    from cardbox_cli.orchestration.batch_progress import BatchResult
+    from cardbox_cli.store.views.batch_views import BatchRow
 
 
 def _done(batch: "BatchRow") -> str:

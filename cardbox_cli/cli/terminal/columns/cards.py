@@ -7,9 +7,9 @@ from cardbox_cli.cli.terminal.columns.shared import aged
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
 from cardbox_cli.cli.terminal.tables.shown import Columns, replaced
 from cardbox_cli.model.boxes import Slot
-from cardbox_cli.model.card_words import answers, full_text, preview
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.pairing import answers, full_text, preview
 from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 from cardbox_cli.text import flat, format_size, format_time, format_tokens
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli.terminal.columns.shared import aged
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
 from cardbox_cli.cli.terminal.tables.shown import Columns
-from cardbox_cli.model.api_tokens import ApiToken
-from cardbox_cli.model.identity import RosterEntry, Tool
+from cardbox_cli.model.identity import ApiToken, RosterEntry, Tool
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.text import flat, format_time
 

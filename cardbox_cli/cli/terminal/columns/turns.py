@@ -7,13 +7,13 @@ from cardbox_cli.cli.terminal.columns.shared import aged, short_or_nothing
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
 from cardbox_cli.cli.terminal.tables.shown import Columns
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.card_words import PREVIEW
 from cardbox_cli.model.execution.turns import AuditEntry, InboxRow
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.pairing import PREVIEW
 from cardbox_cli.text import flat, format_duration, format_milliseconds, format_time, one_line
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.views.turn_page import TurnSummary
+    from cardbox_cli.execution.turn_page import TurnSummary
 
 
 def _known(number: int | None) -> str:

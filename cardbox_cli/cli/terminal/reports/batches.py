@@ -17,15 +17,15 @@ from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_table
 from cardbox_cli.cli.terminal.tables.shown import Shown
 from cardbox_cli.cli.terminal.watch import pauses
 from cardbox_cli.errors import Conflict, Findings
-from cardbox_cli.model.card_words import PREVIEW
+from cardbox_cli.model.pairing import PREVIEW
 from cardbox_cli.settings import TERM
 from cardbox_cli.text import argument, flat, format_age, format_count, format_time
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.model.execution.batches import Batch
-    from cardbox_cli.model.handwritten.batches import ForkJoin
-    from cardbox_cli.orchestration.batches.view import BatchView, Progress, TaskProgress
+    from cardbox_cli.model.handwritten.tasks import ForkJoin
+    from cardbox_cli.orchestration.batch_progress import BatchView, Progress, TaskProgress
 
 
 def resolved(run: "Runtime", batch: str) -> str:
@@ -37,7 +37,7 @@ def resolved(run: "Runtime", batch: str) -> str:
 
 def resolved_own(run: "Runtime", batch: str) -> str:
     """`resolved` of one that cbx keeps. Raises Conflict for one of another system's manager."""
-    from cardbox_cli.store.views.batches import BatchViews
+    from cardbox_cli.store.views.batch_views import BatchViews
 
     batch_id = resolved(run, batch)
     if BatchViews(run.database, run.project_id).find_foreign(batch_id) is not None:
@@ -115,8 +115,7 @@ def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined:
 
     Raises Findings unless it is a success, WaitedTooLong. Ctrl-C leaves the batch running, and says so.
     """
-    from cardbox_cli.orchestration.batches.joining import join_box
-    from cardbox_cli.orchestration.batches.view import batch_view
+    from cardbox_cli.orchestration.batch_progress import batch_view, join_box
 
     try:
         _follow(run, batch_id, timeout)
@@ -140,7 +139,7 @@ def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined:
 
 
 def _follow(run: "Runtime", batch_id: str, timeout: float | None) -> None:
-    from cardbox_cli.orchestration.batches.waiting import looks_at
+    from cardbox_cli.orchestration.batch_progress import looks_at
 
     with ExitStack() as stack, _shown_live() as show:
         entered: list[Callable[[float], None]] = []

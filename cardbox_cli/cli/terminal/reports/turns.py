@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, NoReturn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import Findings, NotAccepted
-from cardbox_cli.model.card_words import full_text
-from cardbox_cli.model.execution.logs import last_lines, of_failure
+from cardbox_cli.model.execution.turns import last_lines, of_failure
+from cardbox_cli.model.pairing import full_text
 from cardbox_cli.text import argument
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.dispatch.request import Dispatched, DispatchResult
+    from cardbox_cli.execution.dispatch_requests import Dispatched, DispatchResult
     from cardbox_cli.execution.runtime import Runtime
-    from cardbox_cli.execution.views.turn_page import TurnView
+    from cardbox_cli.execution.turn_page import TurnView
     from cardbox_cli.model.cards import Card
-    from cardbox_cli.orchestration.delegate import Delegated
-    from cardbox_cli.store.views.turns import TurnViews
+    from cardbox_cli.orchestration.delegation import Delegated
+    from cardbox_cli.store.views.turn_views import TurnViews
 
 
 def refuse(dispatched: "Dispatched") -> NoReturn:
@@ -61,7 +61,7 @@ def print_delegated(run: "Runtime", done: "Delegated", *, wait: bool, timeout: f
 
 def await_end(run: "Runtime", result: "DispatchResult", timeout: float | None) -> None:
     """Wait for the end of a turn that was just asked for, and print it, as `print_end` does."""
-    from cardbox_cli.store.views.turns import TurnViews
+    from cardbox_cli.store.views.turn_views import TurnViews
 
     assert result.agent_turn_id is not None
     announce(f"turn {result.agent_turn_id}: {dispatched_state(result)}")
@@ -92,8 +92,7 @@ _HINTS = {
 
 def print_end(turns: "TurnViews", turn_id: str, timeout: float | None) -> None:
     """Wait for the end of a turn and print it. Raises Findings unless it is a success."""
-    from cardbox_cli.execution.views.turn_page import view
-    from cardbox_cli.execution.views.waiting import wait_for_end
+    from cardbox_cli.execution.turn_page import view, wait_for_end
     from cardbox_cli.store.cards import CardStore
 
     wait_for_end(turns, turn_id, timeout=timeout)

@@ -12,7 +12,7 @@ from cardbox_cli.serve.page.errors import PageRoute
 from cardbox_cli.serve.page.files import ROOT, file
 from cardbox_cli.serve.page.links import PREFIX, Links
 from cardbox_cli.serve.page.templating import plain_page
-from cardbox_cli.store.connection.lending import Lending
+from cardbox_cli.store.connection.connection_pool import Lending
 from cardbox_cli.store.projects import ProjectsStore
 
 routes = APIRouter(route_class=PageRoute)

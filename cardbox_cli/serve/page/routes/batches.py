@@ -7,24 +7,24 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.views.turn_page import Branch, summary, tree
+from cardbox_cli.execution.turn_page import Branch, summary, tree
 from cardbox_cli.model.execution.batches import TASK_OPEN
-from cardbox_cli.orchestration.batches.view import (
+from cardbox_cli.orchestration.batch_progress import (
     BatchView,
     TaskProgress,
     batch_view,
     foreign_view,
     progress_of,
 )
-from cardbox_cli.pictures.page import box, svg
+from cardbox_cli.pictures.page_elements import box, svg
 from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.listing import LINES, Behind, following, mark_of
 from cardbox_cli.serve.page.errors import PageRoute
 from cardbox_cli.serve.page.templating import drawn, page
 from cardbox_cli.serve.project import Project
-from cardbox_cli.store.execution.batches import BatchFilter
-from cardbox_cli.store.views.batches import BatchViews
-from cardbox_cli.store.views.turns import FAMILY, TurnViews
+from cardbox_cli.store.execution.batch_store import BatchFilter
+from cardbox_cli.store.views.batch_views import BatchViews
+from cardbox_cli.store.views.turn_views import FAMILY, TurnViews
 
 routes = APIRouter(route_class=PageRoute)
 

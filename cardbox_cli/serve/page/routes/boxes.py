@@ -20,8 +20,8 @@ from cardbox_cli.serve.page.templating import page
 from cardbox_cli.serve.page.windows import shown
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.in_use.boxes import BoxUseStore
-from cardbox_cli.store.views.boxes import BoxKindFilter, BoxViews
+from cardbox_cli.store.in_use import BoxUseStore
+from cardbox_cli.store.views.box_views import BoxKindFilter, BoxViews
 
 routes = APIRouter(route_class=PageRoute)
 

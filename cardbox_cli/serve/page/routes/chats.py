@@ -5,12 +5,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
-from cardbox_cli.chat.room import Room
-from cardbox_cli.chat.views import view
+from cardbox_cli.chat.chat_view import view
 from cardbox_cli.chat.why import explain
 from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.page.errors import PageRoute
 from cardbox_cli.serve.page.templating import page
+from cardbox_cli.store.chats import Room
 
 routes = APIRouter(route_class=PageRoute)
 

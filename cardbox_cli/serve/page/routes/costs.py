@@ -8,9 +8,9 @@ from cardbox_cli.context.cost.answer import costs_of
 from cardbox_cli.context.cost.prefix import Break
 from cardbox_cli.context.inspection.diff import piece_name
 from cardbox_cli.context.providers.registry import window
-from cardbox_cli.model.diff.texts import Piece
-from cardbox_cli.pictures.cost import drawn_account
-from cardbox_cli.pictures.steps import colours_of, growth, heat
+from cardbox_cli.model.diff import Piece
+from cardbox_cli.pictures.cost_picture import drawn_account
+from cardbox_cli.pictures.request_picture import colours_of, growth, heat
 from cardbox_cli.serve.costs import series_of
 from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.page.asked import About

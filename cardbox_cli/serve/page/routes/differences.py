@@ -5,8 +5,8 @@ from fastapi.responses import HTMLResponse
 
 from cardbox_cli.context.formats import provider_of
 from cardbox_cli.context.inspection.diff import Piece, diff, piece_name
-from cardbox_cli.execution.requests.request import NEXT
-from cardbox_cli.model.diff.texts import abridged, text_diff
+from cardbox_cli.execution.requests.turn_requests import NEXT
+from cardbox_cli.model.diff import abridged, text_diff
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.page.asked import About, wanted

@@ -13,11 +13,18 @@ from cardbox_cli.context.inspection.explain import Explanation, MessageLine, exp
 from cardbox_cli.context.lint.check import lint
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.providers.registry import window
-from cardbox_cli.execution.requests.recorded import RecordedRequests
-from cardbox_cli.execution.requests.request import NEXT
-from cardbox_cli.pictures.page import swatch
-from cardbox_cli.pictures.request import StepPicture, drawn_step, icicle, layers_bar, request_colours
-from cardbox_cli.pictures.steps import growth, heat
+from cardbox_cli.execution.requests.recorded_requests import RecordedRequests
+from cardbox_cli.execution.requests.turn_requests import NEXT
+from cardbox_cli.pictures.page_elements import swatch
+from cardbox_cli.pictures.request_picture import (
+    StepPicture,
+    drawn_step,
+    growth,
+    heat,
+    icicle,
+    layers_bar,
+    request_colours,
+)
 from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.listing import From
 from cardbox_cli.serve.page.asked import About

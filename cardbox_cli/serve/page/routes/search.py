@@ -9,8 +9,8 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from cardbox_cli.errors import AmbiguousId, CbxError, NotFound
-from cardbox_cli.model.card_words import full_text
 from cardbox_cli.model.cards import Card
+from cardbox_cli.model.pairing import full_text
 from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.listing import Behind, following, mark_of
 from cardbox_cli.serve.page.errors import PageRoute
@@ -20,9 +20,9 @@ from cardbox_cli.serve.project import Project
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardFilter, CardStore
 from cardbox_cli.store.roster import RosterStore
-from cardbox_cli.store.views.batches import BatchViews
-from cardbox_cli.store.views.boxes import BoxViews
-from cardbox_cli.store.views.turns import TurnViews
+from cardbox_cli.store.views.batch_views import BatchViews
+from cardbox_cli.store.views.box_views import BoxViews
+from cardbox_cli.store.views.turn_views import TurnViews
 from cardbox_cli.text import around, one_line, pattern, searched_words
 
 routes = APIRouter(route_class=PageRoute)

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from cardbox_cli.diagnosis.verdict import Diagnosis
-from cardbox_cli.execution.views.turn_page import TurnSummary, summary
+from cardbox_cli.execution.turn_page import TurnSummary, summary
 from cardbox_cli.model.execution.turns import TURN_STATUSES
 from cardbox_cli.model.identity import RosterEntry
 from cardbox_cli.serve.http.reading import Looking
@@ -18,7 +18,7 @@ from cardbox_cli.serve.page.templating import page
 from cardbox_cli.serve.project import Project
 from cardbox_cli.store.projects import is_known
 from cardbox_cli.store.roster import AgentFilter, RosterStore
-from cardbox_cli.store.views.turns import TurnFilter, TurnViews
+from cardbox_cli.store.views.turn_views import TurnFilter, TurnViews
 
 routes = APIRouter(route_class=PageRoute)
 

@@ -7,8 +7,8 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from cardbox_cli.errors import NotFound
-from cardbox_cli.execution.views.turn_page import Branch, summary, tree, view
-from cardbox_cli.pictures.trace import timeline
+from cardbox_cli.execution.turn_page import Branch, summary, tree, view
+from cardbox_cli.pictures.trace_picture import timeline
 from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.page.errors import PageRoute
 from cardbox_cli.serve.page.routes.boxes import readable
@@ -16,9 +16,9 @@ from cardbox_cli.serve.page.templating import drawn, page
 from cardbox_cli.serve.page.windows import ShownSlot, shown
 from cardbox_cli.serve.page.wording import cut
 from cardbox_cli.serve.project import Project
-from cardbox_cli.store.views.batches import BatchViews
-from cardbox_cli.store.views.boxes import BoxInShort, BoxViews
-from cardbox_cli.store.views.turns import FAMILY, StoredTurn, TurnViews
+from cardbox_cli.store.views.batch_views import BatchViews
+from cardbox_cli.store.views.box_views import BoxInShort, BoxViews
+from cardbox_cli.store.views.turn_views import FAMILY, StoredTurn, TurnViews
 
 routes = APIRouter(route_class=PageRoute)
 

@@ -10,7 +10,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns.cards import Place
 from cardbox_cli.cli.terminal.tables.layout import Rows, print_rows, rows_of
 from cardbox_cli.context.providers.registry import tokenizer_for
-from cardbox_cli.model.card_words import full_text
+from cardbox_cli.model.pairing import full_text
 from cardbox_cli.text import flat, format_time, format_tokens, indented
 
 Facts = tuple[tuple[str, str | None], ...]

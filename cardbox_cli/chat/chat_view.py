@@ -1,0 +1,169 @@
+"""A chat on one page: what its model works with, what is kept, and what the next run would see."""
+
+from datetime import datetime
+
+import msgspec
+
+from cardbox_cli.chat.contexts import messages_of
+from cardbox_cli.chat.transcript import unanswered
+from cardbox_cli.model.cards import card_text
+from cardbox_cli.model.chats import BOX_CARDS, Archive, Chat, ChatRun, Entry, ResetBy, said_at
+from cardbox_cli.store.chats import Room
+
+_RUNS = 5
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of a context, or an entry of a transcript; its text is empty where its card is gone."""
+
+    role: str
+    content: str
+    card_id: str
+    said_at: datetime | None
+    created_at: datetime | None
+    state: str = "present"
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """The entries that a run without a context would see before the newest one, by their places.
+
+    `most` is how many it may see; `start` is where they begin since the latest `new` or `clear`.
+    """
+
+    first: int
+    last: int
+    most: int
+    start: int
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of a transcript: all of it, in boxes of 1,000 entries of which the last is named."""
+
+    entries: int
+    boxes: int
+    box_id: str | None
+    unanswered: int
+    window: Window
+
+
+class RunStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of a run, and its number there. `cbx render --at` takes numbers of the last run, and any id."""
+
+    number: int
+    step_id: str
+    run_id: str
+    status: str
+    request_box_id: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+class ChatView(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat. `messages` are those of the active context; `context_id` is None where it is empty.
+
+    `running` is the run that has the chat, `owner` whose that is; `runs` are the last ones, `steps` theirs.
+    """
+
+    chat_key: str
+    context_id: str | None
+    messages: list[Message]
+    context_box_id: str | None
+    loaded_from: str | None
+    context_created_at: datetime | None
+    reset_by: ResetBy | None
+    reset_at: datetime | None
+    transcript: Kept
+    archives: int
+    running: str | None
+    owner: str | None
+    lease_expires_at: datetime | None
+    runs: list[ChatRun]
+    steps: list[RunStep]
+    created_at: datetime
+    updated_at: datetime
+
+
+def view(room: Room, chat_key: str) -> ChatView:
+    """The chat of this key. Takes part in the caller's snapshot. Raises NotFound."""
+    chat = room.chats.get(chat_key)
+    runs = room.runs.last(chat_key, _RUNS)
+    is_busy = chat.is_busy(room.database.now())
+    return ChatView(
+        chat_key=chat_key,
+        context_id=chat.context_id,
+        messages=messages(room, chat),
+        context_box_id=chat.context_box_id,
+        loaded_from=chat.loaded_from,
+        context_created_at=chat.context_created_at,
+        reset_by=chat.reset_by,
+        reset_at=chat.reset_at,
+        transcript=_kept(room, chat),
+        archives=room.archives.count(chat_key),
+        running=chat.run_id if is_busy else None,
+        owner=chat.owner if is_busy else None,
+        lease_expires_at=chat.lease_expires_at if is_busy else None,
+        runs=runs,
+        steps=[step for run in runs for step in _steps(room, run)],
+        created_at=chat.created_at,
+        updated_at=chat.updated_at,
+    )
+
+
+def _steps(room: Room, run: ChatRun) -> list[RunStep]:
+    return [
+        RunStep(
+            number=number,
+            step_id=step.step_id,
+            run_id=run.run_id,
+            status=step.status,
+            request_box_id=step.request_box_id,
+            started_at=step.started_at,
+            ended_at=step.ended_at,
+        )
+        for number, step in enumerate(room.runs.steps(run.chat_key, run.run_id), 1)
+    ]
+
+
+def messages(room: Room, chat: Chat) -> list[Message]:
+    """The messages of the active context, in order."""
+    return [
+        Message(
+            role="" if slot.card is None else slot.card.role or "",
+            content="" if slot.card is None else card_text(slot.card.content),
+            card_id=slot.card_id,
+            said_at=None if slot.card is None else said_at(slot.card),
+            created_at=None if slot.card is None else slot.card.created_at,
+            state=slot.state,
+        )
+        for slot in messages_of(room, chat)
+    ]
+
+
+def archives(room: Room, chat_key: str, *, limit: int | None) -> list[Archive]:
+    """The archived contexts of a chat, newest first. Raises NotFound for a chat that there is not."""
+    room.chats.get(chat_key)
+    return list(room.archives.newest(chat_key, limit=limit))
+
+
+def entries(room: Room, chat_key: str, *, limit: int | None) -> list[Entry]:
+    """The last entries of a transcript, or all, in order. Raises NotFound for a chat that there is not."""
+    chat = room.chats.get(chat_key)
+    return room.chats.entries(chat, 0 if limit is None else chat.entries - limit)
+
+
+def _kept(room: Room, chat: Chat) -> Kept:
+    most = room.settings.chat_window
+    waiting = unanswered(room, chat, chat.answered)
+    last = waiting[-1].position if waiting else chat.entries
+    return Kept(
+        entries=chat.entries,
+        boxes=-(-chat.entries // BOX_CARDS),
+        box_id=chat.transcript_box_id,
+        unanswered=len(waiting),
+        window=Window(
+            first=min(max(chat.window_start, last - most, 0), last),
+            last=last,
+            most=most,
+            start=chat.window_start,
+        ),
+    )

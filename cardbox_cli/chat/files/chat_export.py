@@ -1,0 +1,112 @@
+"""A chat as files of the on-disk layout: those that it was imported from, and what came since."""
+
+import msgspec
+
+from cardbox_cli.chat.files.reading_and_writing import ChatFiles, Moved, rolled_over
+from cardbox_cli.chat.files.record_cards import (
+    GROWING,
+    file_of_card,
+    item_of,
+    line_of_card,
+    message_of_card,
+    record_of,
+)
+from cardbox_cli.chat.files.records import Archive, Item, Line, Message, is_context
+from cardbox_cli.chat.persona_texts import memory
+from cardbox_cli.model.cards import Card
+from cardbox_cli.model.chats import Chat
+from cardbox_cli.store.chats import Room
+
+
+class ExportedChat(msgspec.Struct, frozen=True):
+    """What the files of a chat shall hold; the ids of the cards that are gone and are left out, and those of
+    archived contexts after which no file can be called.
+    """
+
+    files: ChatFiles
+    gone: list[str]
+    unnamed: list[str]
+
+
+def export_chat(room: Room, chat_key: str) -> ExportedChat:
+    """The files of a chat. Takes part in the caller's snapshot. Raises NotFound for a chat there is not."""
+    chat = room.chats.get(chat_key)
+    exporter = _Exporter(room, chat)
+    archives, items = exporter.archives()
+    remembered = memory(room, chat_key)
+    files = ChatFiles(
+        chat_key=chat_key,
+        transcript=exporter.transcript(),
+        active=exporter.active(),
+        archives=archives,
+        items=items or None,
+        beside=exporter.beside,
+        memory=None if remembered is None else remembered.text,
+    )
+    return ExportedChat(files, exporter.gone, exporter.unnamed)
+
+
+class _Exporter:
+    def __init__(self, room: Room, chat: Chat) -> None:
+        self._room = room
+        self._chat = chat
+        self.gone: list[str] = []
+        self.unnamed: list[str] = []
+        self.beside: dict[str, object] = {}
+
+    def transcript(self) -> list[Moved]:
+        """The lines in the files that they were imported from, and behind those what came since."""
+        files: dict[int, list[Line]] = {}
+        more: list[Line] = []
+        for entry in self._room.chats.stream_entries(self._chat):
+            if entry.card is None:
+                self.gone.append(entry.card_id)
+                continue
+            number = file_of_card(entry.card)
+            line = line_of_card(self._chat.chat_key, entry.card)
+            if number is None or more or not _goes_on(files, number):
+                more.append(line)
+            else:
+                files.setdefault(number, []).append(line)
+        came = [Moved(number or None, lines) for number, lines in files.items()]
+        return rolled_over(came, more) if came or more else []
+
+    def active(self) -> list[Message] | None:
+        """The messages of the active context; None of a chat that never had one."""
+        if self._chat.context_box_id is None and self._chat.reset_by is None:
+            return None
+        return self._messages(self._chat.context_box_id)
+
+    def _messages(self, box_id: str | None) -> list[Message]:
+        return [] if box_id is None else [message_of_card(card) for card in self._cards(box_id)]
+
+    def archives(self) -> tuple[list[Archive], list[Item]]:
+        """The archived contexts, and what the index says of them."""
+        layouts = self._room.archives.layouts(self._chat.chat_key)
+        records, items = [], []
+        for archive in self._room.archives.newest(self._chat.chat_key):
+            if not is_context(archive.context_id):
+                self.unnamed.append(archive.context_id)
+                continue
+            layout = layouts.get(archive.context_id)
+            record = record_of(archive, self._cards(archive.box_id), layout)
+            records.append(record)
+            items.append(item_of(record, layout))
+            beside = (layout or {}).get("beside")
+            self.beside = self.beside or (beside if isinstance(beside, dict) else {})
+        return records, items
+
+    def _cards(self, box_id: str) -> list[Card]:
+        found = []
+        for slot in self._room.boxes.slots(box_id):
+            if slot.card is None or slot.state != "present":
+                self.gone.append(slot.card_id)
+            else:
+                found.append(slot.card)
+        return found
+
+
+def _goes_on(files: dict[int, list[Line]], number: int) -> bool:
+    """Whether a line of this file can stand behind those of the others, as files are read."""
+    last = next(reversed(files), None)
+    return last is None or number == last or (last != GROWING and (number == GROWING or number > last))

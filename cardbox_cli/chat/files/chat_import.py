@@ -1,0 +1,306 @@
+"""The chats of a folder in the on-disk layout become chats of a project: a transaction for each chat.
+
+What a chat has already is not taken a second time, whatever files it stands in. An active context that went
+on otherwise stays as it is, unless told to replace it, and is then archived first.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET
+
+from cardbox_cli.chat.contexts import archive_active, archive_of, emptied, keep, messages_of
+from cardbox_cli.chat.files import records
+from cardbox_cli.chat.files.reading_and_writing import ChatFiles
+from cardbox_cli.chat.files.record_cards import (
+    draft_of_line,
+    draft_of_message,
+    layout_of,
+    line_of_card,
+    message_of_card,
+    record_of,
+    with_checkpoint,
+)
+from cardbox_cli.chat.files.records import Line, Message, moment_of
+from cardbox_cli.chat.persona_texts import memory, personas, set_memory, set_persona
+from cardbox_cli.errors import NotAccepted
+from cardbox_cli.execution.requests.turn_requests import present_cards
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import Card, CardDraft
+from cardbox_cli.model.chats import Chat, check_key, entry_id
+from cardbox_cli.model.execution.turns import new_id
+from cardbox_cli.model.ids import derived_id
+from cardbox_cli.store.chats import Room
+
+# What became of an active context, or a text: there is no file of it; it is as in the file; it is so from now
+# on; it has gone on behind what is in the file; it is another, and stays.
+Fate = Literal["absent", "unchanged", "imported", "ahead", "kept"]
+
+_BATCH = 5000
+
+
+class ImportedChat(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a chat's files: how many lines, messages and archives they have, and how many are new.
+
+    `differing` are the archived contexts that the chat has otherwise, which stay as they are.
+    """
+
+    chat_key: str
+    entries: int
+    new_entries: int
+    context: Fate
+    messages: int
+    archives: int
+    new_archives: int
+    differing: list[str]
+    memory: Fate
+
+
+def import_persona(room: Room, name: str, text: str | None, *, replace: bool = False) -> Fate:
+    """Take a persona's text into the project. Raises InvalidInput for a name that no persona may have."""
+    with room.transaction():
+        named = {(each.name or "").casefold(): each.text for each in personas(room)}
+        there = named.get(name.casefold())
+        fate = _fate(there, text, replace=replace)
+        if fate == "imported" and text is not None:
+            set_persona(room, name, text)
+    return fate
+
+
+def _fate(there: str | None, text: str | None, *, replace: bool) -> Fate:
+    """What becomes of a text that a file has."""
+    if text is None:
+        return "absent"
+    if there == text:
+        return "unchanged"
+    return "imported" if there is None or replace else "kept"
+
+
+def import_chat(room: Room, files: ChatFiles, *, replace: bool = False) -> ImportedChat:
+    """Take what the files of a chat hold into the project, in one transaction.
+
+    Raises InvalidInput for a key that no chat may have, NotAccepted while a run of the chat goes on.
+    """
+    check_key(files.chat_key)
+    with room.transaction():
+        chat = room.chats.lock_or_make(files.chat_key)
+        _check_idle(room, chat)
+        importer = _Importer(room, chat, files)
+        new_entries = importer.transcript()
+        new_archives, differing = importer.archives()
+        context = importer.context(replace=replace)
+        remembered = importer.memory(replace=replace)
+        importer.write()
+    room.cards.refresh_statistics(new_entries + len(files.active or []))
+    return ImportedChat(
+        chat_key=files.chat_key,
+        entries=sum(len(moved.lines) for moved in files.transcript),
+        new_entries=new_entries,
+        context=context,
+        messages=len(files.active or []),
+        archives=len(files.archives),
+        new_archives=new_archives,
+        differing=differing,
+        memory=remembered,
+    )
+
+
+class _Importer:
+    """The import of one chat, whose head is held."""
+
+    def __init__(self, room: Room, chat: Chat, files: ChatFiles) -> None:
+        self._room = room
+        self._chat = self._before = chat
+        self._files = files
+        self._now = room.database.now()
+
+    def write(self) -> None:
+        """Write the head, where anything of it is another."""
+        if self._chat != self._before:
+            self._room.chats.write(self._chat, self._now)
+
+    # --- the transcript
+
+    def transcript(self) -> int:
+        """Append the lines that the chat has not yet; how many those are."""
+        begin, spoken = self._chat.entries, 0
+        drafts = list(self._new_lines())
+        for start in range(0, len(drafts), _BATCH):
+            self._chat = self._room.chats.append(self._chat, drafts[start : start + _BATCH])
+        for place, draft in enumerate(drafts, 1):
+            spoken = place if draft.role == "assistant" else spoken
+        if spoken:
+            answered = max(self._chat.answered, begin + spoken)
+            self._chat = msgspec.structs.replace(self._chat, answered=answered)
+        return self._chat.entries - begin
+
+    def _new_lines(self) -> Iterator[CardDraft]:
+        """The entries that the chat has not yet, neither in the same words nor by the platform's id."""
+        held: Counter[bytes] = Counter()
+        texts: dict[str, str | None] = {}
+        for entry in self._room.chats.stream_entries(self._chat):
+            texts[entry.card_id] = None if entry.card is None else entry.text
+            if entry.card is not None:
+                held[_canonical(line_of_card(self._chat.chat_key, entry.card))] += 1
+        met: Counter[bytes] = Counter()
+        for number, line in self._lines():
+            spelled = _canonical(line)
+            met[spelled] += 1
+            if met[spelled] <= held[spelled]:
+                continue
+            delivered = self._delivered_as(line)
+            if delivered is not None and texts.get(delivered) == line.text:
+                continue
+            own = self._id("line", spelled.decode(), str(met[spelled]))
+            if own in texts:  # its card is gone
+                continue
+            card_id = own if delivered is None or delivered in texts else delivered
+            texts[card_id] = line.text
+            yield draft_of_line(line, number, card_id)
+
+    def _lines(self) -> Iterator[tuple[int | None, Line]]:
+        return ((moved.number, line) for moved in self._files.transcript for line in moved.lines)
+
+    def _delivered_as(self, line: Line) -> str | None:
+        """The card that a platform's delivery of this line is, where the line has an id of the platform."""
+        if line.message_id is UNSET or not line.message_id:
+            return None
+        return entry_id(self._room.project_id, self._chat.chat_key, line.role, line.message_id)
+
+    # --- the archived contexts
+
+    def archives(self) -> tuple[int, list[str]]:
+        """Add the archived contexts that the chat has not yet: how many, and which it has otherwise."""
+        layouts = self._room.archives.layouts(self._chat.chat_key)
+        new, differing = [], []
+        for record in self._files.archives:
+            there = self._room.archives.find(self._chat.chat_key, record.context_id)
+            if there is None:
+                new.append(record)
+                continue
+            same = record_of(there, self._cards_of(there.box_id), layouts.get(record.context_id))
+            if _canonical(same) != _canonical(record):
+                differing.append(record.context_id)
+        # All at once: a thousand times a few cards take far longer.
+        self._room.cards.add_many(draft for record in new for draft in self._messages_of(record))
+        for record in new:
+            self._add(record)
+        return len(new), differing
+
+    def _messages_of(self, record: records.Archive) -> list[CardDraft]:
+        return self._drafts(record.messages, record.context_id)
+
+    def _add(self, record: records.Archive) -> None:
+        drafts = self._messages_of(record)
+        box_id = self._box(drafts)
+        archive = archive_of(
+            self._chat.chat_key,
+            record.context_id,
+            box_id,
+            drafts,
+            created_at=moment_of(record.created_at),
+            archived_at=moment_of(record.archived_at),
+            title=None if record.title is UNSET else record.title,
+            reason=None if record.reason is UNSET else record.reason,
+        )
+        items = self._files.items or []
+        item = next((each for each in items if each.context_id == record.context_id), None)
+        keep(
+            self._room,
+            with_checkpoint(archive, record),
+            drafts,
+            layout=layout_of(record, item, self._files.beside),
+        )
+
+    # --- the active context
+
+    def context(self, *, replace: bool) -> Fate:
+        """Make the messages of the file the active context, unless the chat went on otherwise."""
+        wanted = self._files.active
+        if wanted is None:
+            return "absent"
+        there = _spelled(map(message_of_card, self._active_cards()))
+        found = _spelled(wanted)
+        never_any = not there and self._chat.reset_by is None
+        if there == found and not (never_any and self._files.active == []):
+            return "unchanged"
+        if not replace and not never_any and not (there and found[: len(there)] == there):
+            return "ahead" if there[: len(found)] == found else "kept"
+        self._make_active(wanted, replaces=not never_any and found[: len(there)] != there)
+        return "imported"
+
+    def _make_active(self, messages: Sequence[Message], *, replaces: bool) -> None:
+        if replaces:
+            archive_active(self._room, self._chat, self._now)
+        if not messages:
+            self._chat = emptied(self._chat, "clear", self._now)
+            return
+        context_id = new_id("ctx")
+        drafts = self._drafts(messages, context_id)
+        self._room.cards.add_many(drafts)
+        begun = messages[0].ts
+        self._chat = msgspec.structs.replace(
+            self._chat,
+            context_id=context_id,
+            context_box_id=self._box(drafts),
+            context_created_at=self._now if begun is UNSET else moment_of(begun),
+            loaded_from=None,
+            version=self._chat.version + 1,
+        )
+        if replaces:
+            self._chat = msgspec.structs.replace(self._chat, reset_by="load", reset_at=self._now)
+
+    def _active_cards(self) -> list[Card]:
+        return present_cards(messages_of(self._room, self._chat))
+
+    # --- the memory
+
+    def memory(self, *, replace: bool) -> Fate:
+        """Let the chat remember the text of the file, unless it remembers another."""
+        there, text = memory(self._room, self._chat.chat_key), self._files.memory
+        fate = _fate(None if there is None else there.text, text, replace=replace)
+        if fate == "imported" and text is not None:
+            set_memory(self._room, self._chat.chat_key, text)
+        return fate
+
+    # --- cards and boxes
+
+    def _drafts(self, messages: Iterable[Message], context_id: str) -> list[CardDraft]:
+        return [
+            draft_of_message(self._chat.chat_key, message, self._id("message", context_id, str(place)))
+            for place, message in enumerate(messages)
+        ]
+
+    def _box(self, drafts: Sequence[CardDraft]) -> str:
+        """A box of the messages of a context, which are written already."""
+        card_ids = [draft.card_id for draft in drafts]
+        title = f"context of {self._chat.chat_key}"
+        return self._room.boxes.create(card_ids, title=title, allow_dangling=True).box_id
+
+    def _cards_of(self, box_id: str) -> list[Card]:
+        return present_cards(self._room.boxes.slots(box_id))
+
+    def _id(self, *parts: str) -> str:
+        return derived_id(self._room.project_id, "chat.layout", self._chat.chat_key, *parts).hex
+
+
+def _check_idle(room: Room, chat: Chat) -> None:
+    """Raise NotAccepted while a run goes on: it would take what is imported for news."""
+    now = room.database.now()
+    if chat.is_busy(now):
+        raise NotAccepted(
+            f"chat {chat.chat_key!r} is busy: {chat.holder(now)}",
+            hint="import it again once that has ended",
+            details={"error_code": "busy", "run_id": chat.run_id},
+        )
+
+
+def _spelled(messages: Iterable[Message]) -> list[bytes]:
+    return [_canonical(message) for message in messages]
+
+
+def _canonical(record: Line | Message | records.Archive) -> bytes:
+    """The one form of a record's JSON."""
+    return exact_json.canonical(exact_json.encode(record.as_json()))

@@ -1,0 +1,319 @@
+"""From the files of a chat's folder to values. What is none of the layout is skipped, counted and named.
+
+Pure: files are handed in as bytes by their names below the folder. Reading them is `folders.py`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from cardbox_cli.chat.files import records
+from cardbox_cli.chat.files.records import Archive, Item, Line, Message, Unfit, moment_of
+from cardbox_cli.model import exact_json
+
+_Record = TypeVar("_Record")
+_BOM = b"\xef\xbb\xbf"
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """What of a file was not taken, and why. `line` counts from 1; None where it is the whole file."""
+
+    file: str
+    line: int | None
+    reason: str
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """The lines of one file of a transcript. `number` is that of the file that they were moved to.
+
+    None: they are in the file that grows.
+    """
+
+    number: int | None
+    lines: list[Line]
+
+
+class ChatFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """What the files of one chat hold. The transcript's files are in order, the one that grows last.
+
+    `active` is None where there is no such file; empty, the context was cleared. `items` are those of the
+    index, whose other keys are in `beside`; None where there is no index. `ignored` are the files that are
+    none of the layout.
+    """
+
+    chat_key: str
+    transcript: list[Moved]
+    active: list[Message] | None
+    archives: list[Archive]
+    items: list[Item] | None
+    beside: dict[str, Any] = {}
+    memory: str | None
+    skipped: list[Skipped] = []
+    ignored: list[str] = []
+
+
+def read_chat(chat_key: str, files: Mapping[str, bytes]) -> ChatFiles:
+    """The chat whose files these are."""
+    skipped: list[Skipped] = []
+    reader = _Reader(chat_key, files, skipped)
+    archives = reader.archives()
+    items, beside = reader.index({archive.context_id for archive in archives})
+    return ChatFiles(
+        chat_key=chat_key,
+        transcript=reader.transcript(),
+        active=reader.active(),
+        archives=archives,
+        items=items,
+        beside=beside,
+        memory=reader.memory(),
+        skipped=skipped,
+        ignored=[name for name in files if not _is_known(name)],
+    )
+
+
+def read_text(name: str, data: bytes, skipped: list[Skipped]) -> str | None:
+    """The text of a file, as the layout keeps them for people to write; None where it is blank, or none."""
+    try:
+        text = data.removeprefix(_BOM).decode()
+        exact_json.check_storable(text)
+    except (UnicodeDecodeError, exact_json.Unstorable) as exc:
+        skipped.append(Skipped(name, None, _why(exc)))
+        return None
+    return text if text.strip() else None
+
+
+class _Reader:
+    """The files of one chat; what is skipped of them goes into the list that it is given."""
+
+    def __init__(self, chat_key: str, files: Mapping[str, bytes], skipped: list[Skipped]) -> None:
+        self._chat_key = chat_key
+        self._files = files
+        self._skipped = skipped
+
+    def transcript(self) -> list[Moved]:
+        numbers = sorted(number for name in self._files if (number := records.number_of(name)) is not None)
+        moved = [Moved(number, self._lines(records.rolled(number))) for number in numbers]
+        return (
+            [*moved, Moved(None, self._lines(records.HISTORY))] if records.HISTORY in self._files else moved
+        )
+
+    def _lines(self, name: str) -> list[Line]:
+        return self._records(name, self._line)
+
+    def _line(self, value: object) -> Line:
+        line = Line.of(value)
+        self._check_key(line.chat_key)
+        return line
+
+    def active(self) -> list[Message] | None:
+        if records.ACTIVE not in self._files:
+            return None
+        return self._records(records.ACTIVE, Message.of_line)
+
+    def archives(self) -> list[Archive]:
+        """The archived contexts, the oldest first."""
+        found = [each for name in sorted(self._files) if (each := self._archive(name)) is not None]
+        return sorted(found, key=lambda each: (moment_of(each.archived_at), each.context_id))
+
+    def _archive(self, name: str) -> Archive | None:
+        context_id = records.context_of(name)
+        if context_id is None:
+            return None
+        try:
+            archive, refused = Archive.of(_value(self._files[name]))
+            self._check_key(archive.chat_key)
+            if archive.context_id != context_id:
+                raise Unfit(f"its contextId is {archive.context_id[:80]!r}, not the file's name")
+        except Unfit as exc:
+            self._skip(name, None, str(exc))
+            return None
+        for number, reason in refused:
+            self._skip(name, None, f"message {number}: {reason}")
+        return archive
+
+    def index(self, taken: Collection[str]) -> tuple[list[Item] | None, dict[str, Any]]:
+        if records.INDEX not in self._files:
+            return None, {}
+        try:
+            value = msgspec.convert(_value(self._files[records.INDEX]), dict[str, Any])
+            listed = msgspec.convert(value.get("items"), list[Any])
+        except (Unfit, msgspec.ValidationError) as exc:
+            self._skip(records.INDEX, None, str(exc))
+            return [], {}
+        found = (self._item(number, each, taken) for number, each in enumerate(listed, 1))
+        items = [item for item in found if item is not None]
+        return items, {key: each for key, each in value.items() if key not in ("v", "items")}
+
+    def _item(self, number: int, value: object, taken: Collection[str]) -> Item | None:
+        try:
+            item = Item.of(value)
+            if item.context_id not in taken:
+                raise Unfit(f"there is no archive {item.context_id[:80]!r}")
+        except Unfit as exc:
+            self._skip(records.INDEX, None, f"item {number}: {exc}")
+            return None
+        return item
+
+    def memory(self) -> str | None:
+        data = self._files.get(records.MEMORY)
+        return None if data is None else read_text(records.MEMORY, data, self._skipped)
+
+    def _records(self, name: str, take: Callable[[object], _Record]) -> list[_Record]:
+        found = []
+        for number, line in _numbered(self._files[name]):
+            try:
+                found.append(take(_value(line)))
+            except Unfit as exc:
+                self._skip(name, number, str(exc))
+        return found
+
+    def _check_key(self, found: str) -> None:
+        if found != self._chat_key:
+            raise Unfit(f"its chatKey is {found[:80]!r}, not the folder's")
+
+    def _skip(self, name: str, line: int | None, reason: str) -> None:
+        self._skipped.append(Skipped(name, line, reason))
+
+
+def _is_known(name: str) -> bool:
+    known = name in (records.HISTORY, records.ACTIVE, records.INDEX, records.MEMORY)
+    return known or records.number_of(name) is not None or records.context_of(name) is not None
+
+
+def _numbered(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers from 1."""
+    lines = data.removeprefix(_BOM).split(b"\n")
+    return ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+
+
+def _value(data: bytes) -> Any:
+    """The JSON value of a line or file. Raises Unfit."""
+    try:
+        return exact_json.read(data.removeprefix(_BOM).decode())
+    except ValueError as exc:
+        raise Unfit(_why(exc)) from None
+
+
+def _why(exc: ValueError) -> str:
+    if isinstance(exc, UnicodeDecodeError):
+        return f"not UTF-8 (byte {exc.start})"
+    if isinstance(exc, exact_json.Malformed):
+        return f"not JSON at column {exc.colno}: {exc.msg}"
+    return str(exc)
+
+
+# From values to the files of a chat's folder, and what would be lost where a file is replaced.
+#
+# Pure: files are handed out as texts by their names below the folder. Writing them is `folders.py`.
+
+
+# So many lines a transcript's file may have before the older half of them moves to a file of its own.
+MOST_LINES = 1000
+
+
+def files_of(chat: ChatFiles) -> dict[str, str]:
+    """The files that hold a chat, in the order in which a reader beside us misses least."""
+    files = {
+        records.archive_file(archive.context_id): _document(archive.as_json()) for archive in chat.archives
+    }
+    if chat.items is not None:
+        files[records.INDEX] = _document(_index(chat.items, chat.beside))
+    for moved in chat.transcript:
+        name = records.HISTORY if moved.number is None else records.rolled(moved.number)
+        files[name] = _lines(line.as_json() for line in moved.lines)
+    if chat.active is not None:
+        files[records.ACTIVE] = _lines(message.as_json() for message in chat.active)
+    if chat.memory is not None:
+        files[records.MEMORY] = chat.memory
+    return files
+
+
+def rolled_over(files: list[Moved], more: Iterable[Line]) -> list[Moved]:
+    """The files of a transcript after `more` lines: above the most, the older half moves, time and again."""
+    behind = [each for each in files if each.number is not None]
+    lines = [line for each in files if each.number is None for line in each.lines]
+    last = behind[-1].number or 0 if behind else 0
+    for line in more:
+        lines.append(line)
+        if len(lines) > MOST_LINES:
+            last, half = last + 1, len(lines) // 2
+            behind.append(Moved(last, lines[:half]))
+            lines = lines[half:]
+    return [*behind, Moved(None, lines)]
+
+
+def is_same(name: str, there: bytes, text: str) -> bool:
+    """Whether a file says what `text` says, however its JSON is spelled."""
+    if name.endswith(".jsonl"):
+        return _values(there) == _values(text.encode())
+    return there == text.encode() or (
+        name.endswith(".json") and _canonical(there) == _canonical(text.encode())
+    )
+
+
+def lost(name: str, there: bytes, text: str, *, all_files: Mapping[str, str]) -> str | None:
+    """What is lost where `text` takes the place of a file that says something else; None if nothing is.
+
+    To be read after its name. A line of a transcript may as well stand in another file of those written.
+    """
+    if name == records.INDEX:
+        gone = _missing(_items(there), _items(text.encode()))
+        return f"lists {gone} that this chat does not have" if gone else None
+    if not name.startswith(("conversations/", records.ACTIVE)):
+        return "is another"
+    kept = (each for file, each in all_files.items() if _is_alike(file, name))
+    gone = _missing(_values(there), (value for each in kept for value in _values(each.encode())))
+    return f"has {gone} that this chat does not have" if gone else None
+
+
+def _is_alike(file: str, name: str) -> bool:
+    return file == name or (name.startswith("conversations/") and file.startswith("conversations/"))
+
+
+def _missing(found: Iterable[bytes], kept: Iterable[bytes]) -> str:
+    """How many of `found` are not among `kept`, in words; empty where all are."""
+    gone = (Counter(found) - Counter(kept)).total()
+    return f"{gone} {'entry' if gone == 1 else 'entries'}" if gone else ""
+
+
+def _values(data: bytes) -> list[bytes]:
+    """The lines of a file that are not blank, in the one form of their JSON; what is none as it stands."""
+    return [_canonical(line) for line in data.split(b"\n") if line.strip()]
+
+
+def _items(data: bytes) -> list[bytes]:
+    """The items of an index, or all of a file that is none."""
+    try:
+        listed = msgspec.json.decode(data, type=_Listed).items
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return [data]
+    return [_canonical(bytes(item)) for item in listed]
+
+
+class _Listed(msgspec.Struct):
+    items: list[msgspec.Raw]
+
+
+def _canonical(line: bytes) -> bytes:
+    """The one form of JSON; what is none, and what nothing of ours says, as it stands: `1e999999999`."""
+    try:
+        exact_json.check_storable(exact_json.decode(line))
+        return exact_json.canonical(line)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return line
+
+
+def _index(items: Iterable[Item], beside: Mapping[str, Any]) -> dict[str, Any]:
+    """The index, newest first."""
+    newest = sorted(items, key=lambda item: (moment_of(item.archived_at), item.context_id), reverse=True)
+    return {"v": 1, **beside, "items": [item.as_json() for item in newest]}
+
+
+def _lines(values: Iterable[dict[str, Any]]) -> str:
+    return "".join(exact_json.encode(value).decode() + "\n" for value in values)
+
+
+def _document(value: dict[str, Any]) -> str:
+    return msgspec.json.format(exact_json.encode(value).decode(), indent=2) + "\n"

@@ -1,0 +1,89 @@
+"""The texts that a chat's agent always gets: the project's personas, and what the chat remembers.
+
+Each is a card, and a change is a new card: a box holds them all, the last of a name counts, and a blank one
+ends it.
+"""
+
+import msgspec
+
+from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.card_types import CHAT_MEMORY, CHAT_PERSONA
+from cardbox_cli.model.cards import OPERATOR, Card, CardDraft, card_text, draft_card
+from cardbox_cli.model.chats import CHAT, check_key, texts_box
+from cardbox_cli.model.ids import check_new_id
+from cardbox_cli.store.chats import Room
+
+# The persona that comes before all others.
+PRIMARY = "Primary"
+
+
+class Text(msgspec.Struct, frozen=True, kw_only=True):
+    """A text as it is now: of a persona by its name, or the memory of a chat."""
+
+    name: str | None
+    text: str
+    card_id: str
+
+
+def personas(room: Room) -> list[Text]:
+    """The project's personas, the primary one first and the others by name."""
+    latest: dict[str, Card] = {}
+    for card in _cards(room, texts_box(room.project_id, None)):
+        name = card.metadata.get("name")
+        latest[name if isinstance(name, str) else PRIMARY] = card
+    named = [
+        Text(name=name, text=card_text(card.content), card_id=card.card_id) for name, card in latest.items()
+    ]
+    return sorted((each for each in named if each.text.strip()), key=_order)
+
+
+def memory(room: Room, chat_key: str) -> Text | None:
+    """What a chat remembers; None where that is nothing."""
+    last = _cards(room, texts_box(room.project_id, chat_key))[-1:]
+    found = [Text(name=None, text=card_text(card.content), card_id=card.card_id) for card in last]
+    return next((each for each in found if each.text.strip()), None)
+
+
+def set_persona(room: Room, name: str, text: str) -> str:
+    """Give the project a persona, or another text for it; the card."""
+    check_new_id(name, "the persona's name", f"for example {PRIMARY}")
+    found = next((each for each in personas(room) if _is_same(each.name, name)), None)
+    draft = draft_card(
+        CHAT_PERSONA,
+        text,
+        author_id=OPERATOR,
+        metadata={"name": name if found is None else found.name},
+    )
+    return _added(room, texts_box(room.project_id, None), "personas", draft)
+
+
+def set_memory(room: Room, chat_key: str, text: str) -> str:
+    """Let a chat remember a text, instead of what it has remembered; the card."""
+    check_key(chat_key)
+    draft = draft_card(CHAT_MEMORY, text, author_id=OPERATOR, metadata={CHAT: {"key": chat_key}})
+    with room.transaction():
+        room.chats.lock_or_make(chat_key)
+        return _added(room, texts_box(room.project_id, chat_key), f"memory of {chat_key}", draft)
+
+
+def _added(room: Room, box_id: str, title: str, draft: CardDraft) -> str:
+    with room.transaction():
+        room.cards.add(draft)
+        if room.boxes.existing([box_id]):
+            room.boxes.append(box_id, [draft.card_id])
+        else:
+            room.boxes.create([draft.card_id], box_id=box_id, title=title)
+    return draft.card_id
+
+
+def _cards(room: Room, box_id: str) -> list[Card]:
+    slots: list[Slot] = room.boxes.slots(box_id)
+    return [slot.card for slot in slots if slot.card is not None and slot.state == "present"]
+
+
+def _order(persona: Text) -> tuple[bool, str]:
+    return not _is_same(persona.name, PRIMARY), persona.name or ""
+
+
+def _is_same(name: str | None, other: str) -> bool:
+    return (name or "").casefold() == other.casefold()

@@ -1,0 +1,139 @@
+"""What the containers share: the values of a file one by one, and the cards that an entry makes.
+
+A container is only read: its cards are those of the messages it bears, in the words of a provider, and what
+bears none is a card of type `session.event`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.providers.anthropic.cards import content_cards
+from cardbox_cli.context.providers.anthropic.encoding import NAME as ANTHROPIC
+from cardbox_cli.context.sources import ENTRY, imported_card
+from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, moment
+from cardbox_cli.conversations.formats.chat_messages import no_original
+from cardbox_cli.conversations.json_documents import Document, Documents, LazyList, held
+from cardbox_cli.conversations.message_lists import is_list
+from cardbox_cli.errors import InvalidConversation, UsageError
+from cardbox_cli.model.card_types import SESSION_EVENT
+from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.model.content import JsonContent
+from cardbox_cli.text import json_kind
+
+_Block = dict[str, Any]
+
+
+def container(
+    name: str,
+    provider: str,
+    *,
+    mark: Callable[[dict[str, Any]], str | None],
+    read: Callable[[Documents], Iterator[Conversation]],
+    cards: Callable[[Any], list[CardDraft]],
+    request: Callable[[FileEntry], list[CardDraft]] | None = None,
+    holds: tuple[str, ...] = (),
+) -> Format:
+    """The format of a container: by what an object is of it, its conversations, and the cards of an entry,
+    in the words of a provider. An entry without any is an event. `holds` names formats whose values may be
+    its lines."""
+
+    def fits(value: Any) -> bool:
+        return any(text_at(each, "type") or mark(each) for each in _objects(value))
+
+    def read_all(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
+        if at is not None:
+            raise UsageError(f"--at {at}: where messages stand in {name} is known", hint="leave --at out")
+        return read(documents)
+
+    return Format(
+        name=name,
+        provider=provider,
+        keyspace=(name,),
+        marks=lambda value: next(filter(None, map(mark, _objects(value))), None),
+        fits=fits,
+        reads=lambda value: value == [] or fits(value),
+        holds=holds,
+        read=read_all,
+        draft=lambda entry: cards(entry.value) or [imported_card(SESSION_EVENT, JsonContent(entry.value))],
+        draft_request=request,
+        keep_original=no_original,
+        export=None,
+    )
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """The object that a value is, or the first of a list of them."""
+    first = next(iter(parts(value)), None) if is_list(value) else value
+    if isinstance(first, dict):
+        yield first
+
+
+def parts(values: Any) -> Any:
+    """The items of a list, large ones with lists in them that are read piece by piece."""
+    return values.parts() if isinstance(values, LazyList) else values
+
+
+def objects_in(documents: Documents) -> Iterator[Document]:
+    """The objects of a file in lines, or of one that is a list of them. Raises InvalidConversation."""
+    for place, value in documents:
+        listed = enumerate(value) if is_list(value) else None
+        found = (
+            [(place, value)] if listed is None else ((f"{place}[{index}]", each) for index, each in listed)
+        )
+        for where, each in found:
+            if not isinstance(each, dict):
+                raise InvalidConversation(f"{where}: an entry must be an object, not {json_kind(each)}")
+            yield Document(where, held(each))
+
+
+def entry(position: str, value: Any, place: str) -> FileEntry:
+    """An entry, as old as its `timestamp` says."""
+    return FileEntry(position, value, place, moment(value.get("timestamp")))
+
+
+def kept_with(cards: list[CardDraft], value: Any, **more: Any) -> list[CardDraft]:
+    """The cards of an entry, the first one with what that is, and all with more of metadata."""
+    first, *others = (
+        msgspec.structs.replace(card, metadata={**card.metadata, **more}) if more else card for card in cards
+    )
+    return [msgspec.structs.replace(first, metadata={**first.metadata, ENTRY: value}), *others]
+
+
+def message_cards(role: str, content: str | Sequence[_Block]) -> list[CardDraft]:
+    """The cards of what a user or an assistant says in Anthropic's blocks."""
+    return content_cards(role, content if isinstance(content, str) else list(content), ANTHROPIC)
+
+
+def text_block(text: str) -> _Block:
+    """A block of text."""
+    return {"type": "text", "text": text}
+
+
+def call_block(call_id: str, name: str, arguments: Any) -> _Block:
+    """A block that calls a tool."""
+    given = arguments if isinstance(arguments, dict) else {"_raw": arguments}
+    return {"type": "tool_use", "id": call_id, "name": name, "input": given}
+
+
+def result_block(call_id: str, content: Any, *, is_error: bool) -> _Block:
+    """A block of a tool's result."""
+    failed = {"is_error": True} if is_error else {}
+    return {"type": "tool_result", "tool_use_id": call_id, "content": content, **failed}
+
+
+def thinking_block(text: str, signature: str | None) -> _Block:
+    """A block of thinking, with its signature where there is one of Anthropic's."""
+    return {"type": "thinking", "thinking": text, **({"signature": signature} if signature else {})}
+
+
+def is_anthropics(model: str | None) -> bool:
+    """Whether thoughts of a model may have signatures of Anthropic's: where none is named, they may."""
+    return model is None or "claude" in model
+
+
+def image_block(data: str, media_type: str) -> _Block:
+    """A block of an image in base64."""
+    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}

@@ -1,0 +1,231 @@
+"""Files that hold lists of a provider's messages: read as conversations, and written.
+
+One format for all providers; what a message of theirs is stands in their records (`context/providers`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property, partial
+from itertools import chain
+from typing import Any
+
+from cardbox_cli.context.providers.provider import Provider, has_role, no_calls, no_problem
+from cardbox_cli.context.providers.registry import providers
+from cardbox_cli.context.sources import MESSAGE, envelope, imported_card, keep
+from cardbox_cli.conversations.conversation import (
+    Conversation,
+    FileEntry,
+    Format,
+    Rereadable,
+    indented,
+    indented_list,
+)
+from cardbox_cli.conversations.json_documents import Documents, held
+from cardbox_cli.conversations.message_lists import (
+    ID_KEYS,
+    TITLE_KEYS,
+    MessageList,
+    find_messages,
+    lists_within,
+)
+from cardbox_cli.errors import InvalidConversation
+from cardbox_cli.model.card_types import PROFILE, TOOLS
+from cardbox_cli.model.cards import Card, CardDraft
+from cardbox_cli.model.content import JsonContent, ToolContent
+from cardbox_cli.text import json_kind
+
+# The position of what is kept of a request.
+_REQUEST = "request"
+
+
+def messages_format(provider: Provider) -> Format:
+    """The format of files with messages of one provider."""
+    files = _Files(provider)
+    return Format(
+        name=provider.name,
+        provider=provider.name,
+        keyspace=provider.files.keyspace,
+        marks=files.marks,
+        fits=files.fits,
+        read=files.read,
+        draft=files.draft,
+        draft_request=files.draft_request,
+        tells_all=provider.files.shape.is_own,
+        keep_original=provider.files.keep_original,
+        export=files.export,
+    )
+
+
+class _Files:
+    """The files of one provider."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider, self._files = provider, provider.files
+
+    def marks(self, value: Any) -> str | None:
+        """By what messages in a value, or what stands beside them, are of this provider and no other."""
+        marks_beside, marks_message = self._files.marks_beside, self._files.marks_message
+        if has_role(value) or self._files.shape.is_message(value):
+            return marks_message(value)
+        for messages, beside in lists_within(value, (self._files.shape,)):
+            found = marks_beside(beside) or next(filter(None, map(marks_message, messages)), None)
+            if found is not None:
+                return found
+        return None
+
+    def fits(self, value: Any) -> bool:
+        """Whether a value without a mark may be a message of the provider's, or hold some."""
+        shape = self._files.shape
+        if shape.is_message(value):
+            return self._files.problem(value) is None
+        return any(self._may_be(*found) for found in lists_within(value, (shape,)))
+
+    def _may_be(self, messages: Iterable[Any], beside: Mapping[str, Any]) -> bool:
+        """Whether messages without a mark may be the provider's. What stands where another's requests have
+        their messages is that other's, where such messages look like no other's at all."""
+        if not self._files.shape.is_own:
+            return True
+        return not self._owners(messages, beside) and all(
+            self._files.problem(each) is None for each in messages
+        )
+
+    def _owners(self, messages: Iterable[Any], beside: Mapping[str, Any]) -> list[Provider]:
+        """The other providers whose requests have their messages where these stand, none where this one's
+        have them there, too."""
+        key = next((key for key, value in beside.items() if value is messages), None)
+        if key is None or key == self._files.shape.key:
+            return []
+        return [each for each in providers() if each.files.shape.key == key]
+
+    def _check_nothing_lost(self, found: MessageList) -> None:
+        """Raise InvalidConversation for messages of another provider's request, which would lose what stands
+        beside them."""
+        owners = self._owners(found.messages, found.beside)
+        if not owners or any(key in found.beside for key in (*ID_KEYS, *TITLE_KEYS)):
+            return
+        owner = next((each for each in owners if each.files.marks_beside(found.beside)), owners[0])
+        lost = self._lost(found, owner)
+        if lost is not None:
+            name, key = self._provider.name, self._files.shape.key
+            raise InvalidConversation(
+                f"{found.place}: {lost!r} stands beside {owner.files.shape.key!r}, where requests to "
+                f"{owner.title} have their messages; in the format {name} it would be lost",
+                hint=f"--from {owner.name} reads such requests; else put the messages at {key!r}",
+            )
+
+    def _lost(self, found: MessageList, owner: Provider) -> str | None:
+        """The first key of a request to `owner` that would be lost; what is no request has none."""
+        beside = [key for key in found.beside if key != owner.files.shape.key]
+        if not self._files.shape.is_own and not owner.files.marks_beside(found.beside):
+            beside = [key for key in beside if key in ("model", "tools")]
+        return next(iter(beside), None)
+
+    def read(self, documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
+        """The conversations in a file: lists of messages under whatever key."""
+        for found in find_messages(documents, at, self._files.shape):
+            self._check_nothing_lost(found)
+            entries = Rereadable(partial(self._entries, found))
+            yield found.conversation(self._provider.name, entries, self._request(found))
+
+    def _entries(self, found: MessageList) -> Iterator[FileEntry]:
+        """The system prompt that stands beside the messages, at the key's own position, and the messages."""
+        for key in self._files.system_keys:
+            if key in found.beside:
+                yield FileEntry(key, {key: held(found.beside[key])}, found.place)
+        for number, message in self._files.gather(found.messages):
+            yield FileEntry(str(number), message, f"{found.place}: message {number}")
+
+    def _request(self, found: MessageList) -> FileEntry | None:
+        """What a request has beside its messages and its system prompt; None for what is no request.
+
+        A conversation with an id or a title of its own is none: what stands beside it changes as it grows.
+        """
+        files, beside = self._files, found.beside
+        given = beside.get(files.shape.key)
+        is_there = isinstance(given, str | dict) or given is found.messages
+        if not is_there or any(key in beside for key in (*ID_KEYS, *TITLE_KEYS)):
+            return None
+        apart = (files.shape.key, *files.system_keys)
+        rest = {key: held(value) for key, value in beside.items() if key not in apart}
+        # A system prompt as others spell it is kept, too; it is no part of these messages.
+        prompts = (key for each in providers() for key in each.files.system_keys)
+        named = ("model", "tools", *files.parameters, *files.request_keys, *prompts)
+        is_request = bool(rest) if files.shape.is_own else any(key in rest for key in named)
+        return FileEntry(_REQUEST, rest, f"{found.place}: request") if is_request else None
+
+    def draft(self, entry: FileEntry) -> list[CardDraft]:
+        """The cards that hold a message, or the system prompt. Raises InvalidConversation."""
+        files = self._files
+        if files.draft_system is not None and entry.position in files.system_keys:
+            return [files.draft_system(entry.position, entry.value[entry.position])]
+        message = self._checked(entry)
+        for each in files.gathered(message):
+            self._check_calls(each, entry.place)
+        return files.draft(message)
+
+    def draft_request(self, entry: FileEntry) -> list[CardDraft]:
+        """The cards that hold the parameters and the tools of a request, and the first one all of it."""
+        config, tools = self._files.read_request(entry.value)
+        card = imported_card(PROFILE, JsonContent({"llm_config": config}))
+        kept = keep(card, self._provider.name, source_message=entry.value)
+        return [kept, imported_card(TOOLS, ToolContent(tools))] if tools else [kept]
+
+    def _check_calls(self, message: Any, place: str) -> None:
+        """Raise InvalidConversation for a part that calls a tool, or answers, as another provider writes it:
+        nobody would see that. What stands among the `tool_calls` is seen there."""
+        content = message.get("content") if isinstance(message, dict) else None
+        if not isinstance(content, list) or message.get("tool_calls"):
+            return
+        for number, part in enumerate(content):
+            other = next((each for each in self._others if each.files.calls(part)), None)
+            if other is not None:
+                raise InvalidConversation(
+                    f"{place}: content[{number}] is a tool's call or result as in the format {other.name}, "
+                    f"and the file is in the format {self._provider.name}",
+                    hint="write all of a conversation in one format",
+                )
+
+    @cached_property
+    def _others(self) -> list[Provider]:
+        """The other providers whose calls and results are parts of a message's content."""
+        others = (each for each in providers() if each is not self._provider)
+        return [each for each in others if each.files.calls is not no_calls]
+
+    def _checked(self, entry: FileEntry) -> Any:
+        message, files = entry.value, self._files
+        if files.shape.is_own:
+            if (problem := files.problem(message)) is not None:
+                raise InvalidConversation(f"{entry.place}: {problem}")
+            if files.problem is not no_problem:
+                return message
+        if not isinstance(message, dict):
+            raise InvalidConversation(f"{entry.place}: a message must be an object, not {json_kind(message)}")
+        role = message.get("role")
+        if not isinstance(role, str) or role not in files.roles:
+            raise InvalidConversation(
+                f"{entry.place}: the role {role!r} is none of {self._provider.title}'s",
+                hint=f"roles are {', '.join(files.roles)}",
+            )
+        return message
+
+    def export(self, cards: Iterable[Card]) -> Iterator[str]:
+        """An indented JSON object, a message at a time: what stands beside the messages, then these."""
+        beside, messages = self._files.export(cards)
+        key = self._files.shape.key
+        first = next(iter(cards), None)
+        request = envelope(first, self._provider.name, MESSAGE) if first and first.type == PROFILE else None
+        yield "{\n"
+        for name, value in {**(request or {}), **beside}.items():
+            yield f"  {indented(name)}: {indented(value, 2)},\n"
+        begin = next(messages, None)
+        if isinstance(begin, str):
+            yield f"  {indented(key)}: {indented(begin)}\n}}"
+            return
+        if self._files.shape.takes_one and isinstance(begin, dict) and begin.keys() == {key}:
+            more = next(messages, None)
+            if more is None:
+                yield f"  {indented(key)}: {indented(begin[key], 2)}\n}}"
+                return
+            begin, messages = begin[key], chain([more], messages)
+        yield f"  {indented(key)}: "
+        yield from indented_list(chain([] if begin is None else [begin], messages), 1)
+        yield "\n}"

@@ -1,0 +1,429 @@
+"""Which turns a turn waits for, and so on: those that answer its calls, the one that its agent is at.
+
+Follows them as far as `_TURNS` and `_STEPS` allow; what is further away counts as going on.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+import msgspec
+
+from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.diagnosis.evidence import ARGUMENTS_SHOWN
+from cardbox_cli.diagnosis.locks import bars_reading, rooted
+from cardbox_cli.diagnosis.snapshot import FAILURES, Snapshot
+from cardbox_cli.errors import Conflict
+from cardbox_cli.execution.handlers import Handlers
+from cardbox_cli.execution.queue.messages import is_turn, type_of
+from cardbox_cli.execution.requests.request_checks import lint_turn
+from cardbox_cli.execution.requests.turn_requests import TurnBoxes, read_source
+from cardbox_cli.execution.tool_calls import pending_calls
+from cardbox_cli.execution.turn_page import summary
+from cardbox_cli.limits import LOCK_HELD
+from cardbox_cli.model.card_types import DELIVERABLE
+from cardbox_cli.model.execution.situations import (
+    BatchFacts,
+    BoxFacts,
+    Child,
+    Held,
+    Link,
+    Lock,
+    Place,
+    Setup,
+    TaskFacts,
+)
+from cardbox_cli.model.execution.turns import MAX_DEPTH, OPEN, QUEUED, Head, InboxRow, TurnRecord, WorkerEntry
+from cardbox_cli.model.ids import as_box_id
+from cardbox_cli.settings import Settings
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.views.diagnosis_rows import DiagnosisStore
+from cardbox_cli.store.views.turn_views import TurnViews
+
+# How many turns are followed from one, and over how many others: each descent may wait in a queue, too.
+_TURNS = 100
+_STEPS = 2 * MAX_DEPTH
+
+
+def followed(store: DiagnosisStore, places: Sequence[Place]) -> list[Place]:
+    """These turns, and all that they wait for."""
+    known = {place.agent_turn_id: place for place in places}
+    asked = list(known)
+    for _ in range(_STEPS):
+        found = [place for place in store.waits_for(asked) if place.agent_turn_id not in known]
+        if not found:
+            break
+        known |= {place.agent_turn_id: place for place in found}
+        asked = [place.agent_turn_id for place in found]
+    return list(known.values())
+
+
+def linked(place: Place, read: Callable[[Place], Snapshot]) -> Snapshot:
+    """What `read` knows of a turn, with what it knows of those that it waits for."""
+    left = _TURNS
+
+    def link(place: Place, path: tuple[Link, ...]) -> Snapshot:
+        nonlocal left
+        left -= 1
+        s = read(place)
+        path = (*path, Link(s.agent_turn_id, s.agent_id, s.at_head or QUEUED))
+        before = [link.agent_turn_id for link in path]
+        closes: tuple[Link, ...] = ()
+        below = []
+        for each in s.waits_for:
+            if each.agent_turn_id in before:
+                closes = path[before.index(each.agent_turn_id) :]
+            elif left > 0 and len(path) <= _STEPS:
+                below.append(link(each, path))
+        if s.queued:
+            return msgspec.structs.replace(s, blocker=next(iter(below), None), closes=closes)
+        return msgspec.structs.replace(s, awaited=tuple(below), closes=closes)
+
+    return link(place, ())
+
+
+# What the provider would refuse of what a turn asks its model next: the turn's cards, read and linted.
+#
+# Looks only where that request is about to be composed, or was the last one before the turn failed: a turn
+# that
+# waits for results has an open call by nature.
+
+
+# How long after a failure its cards are taken to be still those that the model was sent.
+_LATELY = timedelta(days=1)
+
+
+def with_refused(database: Database, project_id: str, s: Snapshot, handlers: Handlers) -> Snapshot:
+    """The snapshot with what would be refused, and so those of the turns that it waits for.
+
+    Joins the transaction.
+    """
+    blocker = None if s.blocker is None else with_refused(database, project_id, s.blocker, handlers)
+    awaited = tuple(with_refused(database, project_id, each, handlers) for each in s.awaited)
+    refused = _refused(database, project_id, s, handlers)
+    return msgspec.structs.replace(s, blocker=blocker, awaited=awaited, refused=refused)
+
+
+def _refused(database: Database, project_id: str, s: Snapshot, handlers: Handlers) -> tuple[LintFinding, ...]:
+    if not (s.dispatched or s.running or _failed_lately(s)):
+        return ()
+    boxes = _boxes(BoxStore(database, project_id), s)
+    if boxes is None or not _asks_next(boxes):
+        return ()
+    config = {} if s.turn_row is None else s.turn_row.runtime_config
+    findings = lint_turn(database, project_id, boxes, config, handlers)
+    return tuple(found for found in findings if found.severity == "error")
+
+
+def _failed_lately(s: Snapshot) -> bool:
+    if not s.ended or s.record is None or s.record.end_status != "failed":
+        return False
+    return s.age(s.record.ended_at) < _LATELY
+
+
+def _asks_next(boxes: TurnBoxes) -> bool:
+    """Whether what comes next is a request: not the results of calls, nor the end."""
+    return not pending_calls(boxes.own) and all(card.type != DELIVERABLE for card in boxes.own)
+
+
+def _boxes(store: BoxStore, s: Snapshot) -> TurnBoxes | None:
+    """What the turn sees, or saw last; None where nobody knows, or cards are gone, which other rules find."""
+    if any(box.lost for box in s.boxes):
+        return None
+    there = {box.pointer: read_source(store, box.box_id) for box in s.boxes if box.exists}
+    if there.keys() != {"profile", "context", "output"}:
+        return None
+    output = there["output"]
+    start = s.record.output_start if s.record is not None else None
+    if start is None and output.slots:
+        return None
+    if s.ended:
+        ids = [slot.card_id for slot in output.slots]
+        deliverable = s.record.deliverable_card_id if s.record is not None else None
+        if deliverable not in ids:
+            return None
+        # Later turns may have gone on with the box.
+        output = msgspec.structs.replace(output, slots=output.slots[: ids.index(deliverable)])
+    return TurnBoxes(
+        profile=there["profile"], context=there["context"], output=output, output_start=start or 0
+    )
+
+
+# How long a turn's step and its calls take as a rule: read beside the snapshot, for single turns alone.
+
+
+def with_paces(store: DiagnosisStore, s: Snapshot) -> Snapshot:
+    """The snapshot with what ended steps of its profile, or ended calls of its tools, took.
+
+    Joins the transaction.
+    """
+    if s.running and s.steps and s.steps[-1].ended_at is None:
+        pace = store.step_pace(s.agent_id, s.steps[-1].profile_box_id)
+        return msgspec.structs.replace(s, step_pace=pace)
+    if s.suspended and s.open_calls:
+        tools = sorted({call.tool_name for call in s.open_calls})
+        return msgspec.structs.replace(s, call_paces=store.call_paces(s.agent_id, tools))
+    return s
+
+
+# From the database to snapshots of turns: one view of the rows for all of them, with the locks beside it.
+#
+# Owns which rows belong to which turn. Never writes, and waits for no table that somebody has locked.
+
+
+_Value = TypeVar("_Value")
+
+
+class Blocked(Exception):
+    """A table could not be read: these locks keep everybody from it."""
+
+    def __init__(self, locks: Sequence[Lock]) -> None:
+        super().__init__("a table is locked")
+        self.locks = tuple(locks)
+
+
+class Reader:
+    """Reads snapshots of a project's turns, all of one moment."""
+
+    def __init__(self, store: DiagnosisStore, settings: Settings, handlers: Handlers) -> None:
+        self.store = store
+        self.settings = settings
+        self.handlers = handlers
+
+    def turns(self, turns: Sequence[str]) -> list[Snapshot]:
+        """What is known of these turns and their cards, in this order, without those that no row names."""
+        places = self.store.places(turns)
+        return self.whole([Place(turn, places[turn]) for turn in turns if turn in places])
+
+    def whole(self, places: Sequence[Place]) -> list[Snapshot]:
+        """What is known of these turns and their cards, in this order."""
+        database, project_id = self.store.database, self.store.project_id
+        found = [with_refused(database, project_id, each, self.handlers) for each in self.at(places)]
+        return [with_paces(self.store, each) for each in found]
+
+    def at(self, places: Sequence[Place]) -> list[Snapshot]:
+        """What is known of these turns, in this order. Their cards, which may be many, are not looked at."""
+        if not places:
+            return []
+        facts = _Facts(self.store, self.settings, followed(self.store, places))
+        return [linked(place, facts.snapshot) for place in places]
+
+    def locked(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
+        """The same, with the locks on the tables and on their rows, and so the turns that they wait behind.
+
+        Call it outside the snapshot.
+        """
+        if not snapshots or not self.store.locks_are_here():
+            return list(snapshots)
+        every = [deep for each in snapshots for deep in each.deep]
+        read_only_by = self.store.read_only_by()
+        tables = self.store.table_locks()
+        rows = self._row_locks(every)
+        sessions = self.store.sessions([lock.pid for lock in (*tables, *rows)])
+
+        def with_locks(s: Snapshot) -> Snapshot:
+            held = [*(lock for lock in rows if _concerns(lock, s)), *tables]
+            return msgspec.structs.replace(
+                s,
+                locks=rooted(held, sessions),
+                read_only_by=read_only_by,
+                blocker=None if s.blocker is None else with_locks(s.blocker),
+                awaited=tuple(with_locks(each) for each in s.awaited),
+            )
+
+        return [with_locks(each) for each in snapshots]
+
+    def _row_locks(self, snapshots: Sequence[Snapshot]) -> list[Held]:
+        """The locks on rows; none where a table is locked, which says enough."""
+        try:
+            return self.store.row_locks(
+                agents=[each.agent_id for each in snapshots],
+                turns=[each.agent_turn_id for each in snapshots],
+                rows=[row.inbox_id for each in snapshots for row in each.rows],
+                boxes=[box.box_id for each in snapshots for box in each.boxes],
+            )
+        except Conflict:
+            return []
+
+    def in_the_way(self) -> tuple[Lock, ...]:
+        """The locks that let nobody read a table of turns, held or waited for."""
+        if not self.store.locks_are_here():
+            return ()
+        held = [lock for lock in self.store.table_locks() if bars_reading(lock)]
+        return rooted(held, self.store.sessions([lock.pid for lock in held])) if held else ()
+
+
+def _concerns(lock: Held, s: Snapshot) -> bool:
+    names = {s.agent_id, s.agent_turn_id, *(row.inbox_id for row in s.rows), *(box.box_id for box in s.boxes)}
+    return lock.row in names
+
+
+class _Facts:
+    """The rows of all turns asked about, and of the turns that their agents are at, each kind read once."""
+
+    def __init__(self, store: DiagnosisStore, settings: Settings, places: Sequence[Place]) -> None:
+        agents = sorted({place.agent_id for place in places})
+        self.store = store
+        self.settings = settings
+        self.now: datetime = store.database.now()
+        self.heads = store.heads(agents)
+        active = {head.active_agent_turn_id for head in self.heads.values() if head.active_agent_turn_id}
+        turns = sorted({place.agent_turn_id for place in places} | active)
+        self.rows = store.rows(turns, agents)
+        self.queue_lengths = store.queue_lengths(agents)
+        self.steps = store.steps(turns)
+        self.waiting = store.waiting_tools(turns, agents)
+        self.requests = store.requests(turns)
+        self.records = store.records(turns)
+        self.audit = store.audit(turns)
+        self.leases = store.leases(agents)
+        self.targets = store.worker_targets(agents)
+        self.workers: dict[str, list[WorkerEntry]] = store.workers(set(self.targets.values()))
+        self.setups = store.setups(agents)
+        self.live_workers = store.live_workers(self.now)
+        self.archived = store.archived()
+        self.loads = store.loads([each.worker_id for group in self.workers.values() for each in group])
+        self.delivered = store.delivered(turns)
+        self.freed = store.freed(agents)
+        self.children: dict[str, list[Child]] = store.children(turns)
+        batches = store.batches(turns)
+        asked = {child.agent_turn_id for group in self.children.values() for child in group}
+        asked |= {task.turn for batch in batches for task in batch.tasks if task.turn}
+        views = TurnViews(store.database, store.project_id)
+        self.turns = {turn.agent_turn_id: summary(turn) for turn in views.get_many({*turns, *asked})}
+        self.batches = [self._with_ends(batch) for batch in batches]
+        calls = [call.tool_call_id for tools in self.waiting.values() for call in tools]
+        self.results = store.results(turns, calls)
+        self.arguments = store.arguments(turns, calls, ARGUMENTS_SHOWN + 1)
+        self.calls = store.calls([_report_to(record) for record in self.records.values() if record.report_to])
+        self.boxes = {turn: self._pointers(turn) for turn in turns}
+        boxes = sorted({box_id for pointers in self.boxes.values() for box_id in pointers.values()})
+        known = [box_id for box_id in boxes if as_box_id(box_id) is not None]
+        self.existing = store.existing_boxes(known)
+        self.lost = store.lost_cards(known)
+        self.profiles = store.profile_names(self._profile_boxes())
+        self.incomplete_allowed = store.incomplete_allowed()
+        self.stored_commands = store.stored_commands() if calls else frozenset()
+        self.sharers = store.sharers(known)
+        failed = [turn for turn, known in self.turns.items() if known.end_status in FAILURES]
+        self.failure_logs = store.failure_logs(failed)
+
+    def snapshot(self, place: Place) -> Snapshot:
+        """What is known of one turn, without the turns that it waits for."""
+        turn, agent = place.agent_turn_id, place.agent_id
+        target = self.targets.get(agent, "")
+        waiting = self.waiting.get(turn, [])
+        record = self.records.get(turn)
+        pointers = self.boxes.get(turn, {})
+        rows = [row for row in self.rows.get(turn, []) if row.agent_id == agent]
+        return Snapshot(
+            agent_turn_id=turn,
+            agent_id=agent,
+            now=self.now,
+            settings=self.settings,
+            keeps_turns=self.store.keeps_turns,
+            turn=self.turns.get(turn),
+            head=self.heads.get(agent),
+            freed_at=self.freed.get(agent),
+            rows=tuple(row for row in rows if not _is_foreign(row)),
+            foreign_rows=tuple(row for row in rows if _is_foreign(row)),
+            queue_length=self.queue_lengths.get(agent, 0),
+            steps=tuple(self.steps.get(turn, [])),
+            waiting=tuple(waiting),
+            arguments=self.arguments.get(turn, {}),
+            requests=tuple(edge for edge in self.requests.get(turn, []) if edge.target_agent_id == agent),
+            record=record,
+            audit=self.audit.get(turn),
+            leases=tuple(self.leases.get(agent, [])),
+            worker_target=target or None,
+            workers=tuple(self.workers.get(target, [])),
+            loads=self.loads,
+            boxes=tuple(self._box(name, box_id) for name, box_id in pointers.items()),
+            results=tuple(self.results.get(turn, [])),
+            delivered=tuple(self.delivered.get(turn, [])),
+            children=tuple(self._with_end(child) for child in self.children.get(turn, [])),
+            batches=tuple(batch for batch in self.batches if batch.source_turn_id == turn),
+            call=self.calls.get(_report_to(record)) if record and record.report_to else None,
+            sharers=tuple(self.sharers.get(pointers.get("output", ""), [])),
+            log=self.failure_logs.get(turn),
+            closed=self.store.closed,
+            role=self.store.database.role,
+            incomplete_allowed=self.incomplete_allowed,
+            stored_commands=self.stored_commands,
+            setup=self._setup(agent, pointers.get("profile", "")),
+        )
+
+    def _with_ends(self, batch: BatchFacts) -> BatchFacts:
+        def with_end(task: TaskFacts) -> TaskFacts:
+            turn = self.turns.get(task.turn or "")
+            if turn is None:
+                return task
+            return msgspec.structs.replace(task, ended=turn.end_status, ended_at=turn.ended_at)
+
+        return msgspec.structs.replace(batch, tasks=tuple(map(with_end, batch.tasks)))
+
+    def _with_end(self, child: Child) -> Child:
+        turn = self.turns.get(child.agent_turn_id)
+        return msgspec.structs.replace(child, end_status=None if turn is None else turn.end_status)
+
+    def _setup(self, agent: str, profile_box: str) -> Setup:
+        name, target = self.setups.get(agent, (self.profiles.get(profile_box), None))
+        own, serves = self.targets.get(agent), (None, self.store.project_id)
+        others = (each for each in self.live_workers if each.project_id not in serves)
+        return Setup(
+            on_roster=own is not None,
+            profile_name=name,
+            profile_target=target,
+            serving=tuple(each for each in self.live_workers if each.project_id in serves),
+            elsewhere=tuple(each for each in others if each.worker_target == own),
+            archived=self.archived,
+        )
+
+    def _profile_boxes(self) -> list[str]:
+        named = {pointers.get("profile", "") for pointers in self.boxes.values()}
+        return sorted(box_id for box_id in named if as_box_id(box_id) is not None)
+
+    def _pointers(self, turn: str) -> dict[str, str]:
+        """The boxes of a turn by the names of their pointers: the head's while active, else its row's."""
+        row = next((row for row in self.rows.get(turn, []) if is_turn(row)), None)
+        head = next((head for head in self.heads.values() if head.active_agent_turn_id == turn), None)
+        found = {name: _pointer(head, row, f"{name}_box_id") for name in ("profile", "context", "output")}
+        return {name: box_id for name, box_id in found.items() if box_id is not None}
+
+    def _box(self, pointer: str, box_id: str) -> BoxFacts:
+        exists = box_id in self.existing
+        without_profile = exists and pointer == "profile" and box_id not in self.profiles
+        return BoxFacts(pointer, box_id, exists, tuple(self.lost.get(box_id, [])), without_profile)
+
+
+def _is_foreign(row: InboxRow) -> bool:
+    """Whether only another system knows what to do with the row."""
+    kind = type_of(row)
+    return kind is None or (kind.claim is None and row.status in OPEN)
+
+
+def _pointer(head: Head | None, row: InboxRow | None, name: str) -> str | None:
+    at_head: str | None = getattr(head, name, None)
+    named = at_head or (row.pointer(name) if row is not None else None)
+    return named and (as_box_id(named) or named)
+
+
+def _report_to(record: TurnRecord) -> tuple[str, str, str]:
+    to = record.report_to or {}
+    return (to.get("agent_id", ""), to.get("agent_turn_id", ""), to.get("tool_call_id", ""))
+
+
+def read_or_say_why(reader: Reader, read: Callable[[], _Value]) -> _Value:
+    """`read`, within one snapshot. Raises Blocked where a table stays locked."""
+    long = [lock for lock in reader.in_the_way() if lock.seconds > LOCK_HELD.value]
+    if long:
+        raise Blocked(long)
+    try:
+        with reader.store.database.snapshot():
+            reader.store.be_impatient()
+            return read()
+    except Conflict:
+        if held := reader.in_the_way():
+            raise Blocked(held) from None
+        raise

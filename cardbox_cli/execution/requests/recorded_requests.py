@@ -1,0 +1,366 @@
+"""The requests of recorded steps as they were sent, by the step's name: the same for turns and for chats.
+
+Reads for whoever shows or proves requests; what they are made of is `step_snapshots.py`'s. What would be sent
+next is the affair of whose steps these are. Never writes; methods take part in the caller's snapshot.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Container, Sequence
+
+import msgspec
+
+from cardbox_cli.context.collector import ContextCollector
+from cardbox_cli.context.lint.check import provider_for
+from cardbox_cli.context.request import OUTPUT, ComposeOptions, Request, RequestEntry
+from cardbox_cli.errors import AmbiguousId, NotFound
+from cardbox_cli.execution.handlers import Handlers
+from cardbox_cli.execution.queue.messages import is_report
+from cardbox_cli.execution.requests.step_snapshots import (
+    StepSnapshot,
+    Verified,
+    read_snapshot,
+    restored_request,
+    verify,
+)
+from cardbox_cli.execution.requests.turn_requests import (
+    NEXT,
+    Source,
+    TurnBoxes,
+    TurnContext,
+    read_context,
+    source_of,
+    turn_request,
+)
+from cardbox_cli.execution.tool_calls import ended_by_last_calls, pending_calls
+from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.cards import Card
+from cardbox_cli.model.execution.turns import ACTIVE, ENDED, OPEN, QUEUED, SUSPENDED, Step
+from cardbox_cli.model.ids import fits, short_id, unique
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.execution.head_store import HeadStore
+from cardbox_cli.store.execution.inbox_store import InboxStore
+from cardbox_cli.store.execution.turn_store import TurnStore
+from cardbox_cli.store.roster import RosterStore
+from cardbox_cli.store.views.turn_views import TurnFilter, TurnRow, TurnViews
+from cardbox_cli.text import argument
+
+
+class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The request of a step as its box has it, or where `step` is None as cbx would compose the next one.
+
+    `entries` are what it is made of, `awaited` the calls whose results are to come yet, `notes` say in words
+    how far it is what was sent.
+    """
+
+    step: Step | None
+    format: str
+    entries: list[RequestEntry]
+    request: Request
+    awaited: list[str]
+    notes: list[str]
+
+
+class RecordedRequests(ABC):
+    """The requests of the steps of one turn, or one chat. `name` is its id, `noun` what it is, and `shows`
+    the command that lists its steps; `is_over` says that it will send none by itself."""
+
+    noun: str
+    name: str
+    shows: str
+    is_over: bool
+
+    def __init__(self, database: Database, project_id: str, steps: Sequence[Step]) -> None:
+        self._database = database
+        self._project_id = project_id
+        self._boxes = BoxStore(database, project_id)
+        self._steps = steps
+
+    @property
+    @abstractmethod
+    def context_box_ids(self) -> list[str]:
+        """The context boxes that the next request is made of."""
+
+    @abstractmethod
+    def boxes_of(self, step: Step) -> TurnBoxes:
+        """The boxes that a step was made of, as they are now. Raises NotFound."""
+
+    @abstractmethod
+    def _box_ids_of(self, step: Step) -> tuple[str | None, str | None, str | None]:
+        """The ids of the profile's, the context and the output box of a step."""
+
+    def _output_start(self) -> int:
+        """Where in its output box begins what a step's own are that kept nothing of it."""
+        return 0
+
+    @abstractmethod
+    def _composed(
+        self, options: ComposeOptions, format: str | None, collector: ContextCollector
+    ) -> StepRequest:
+        """The next request as cbx would compose it."""
+
+    def request(
+        self, at: str | None, options: ComposeOptions, format: str | None, collector: ContextCollector
+    ) -> StepRequest:
+        """The request of the step that `at` names: an id or a piece of one, a number from 1, or `next`.
+
+        None is the next one, of what is over its last snapshot. `format` is any format; None is the one that
+        the step was sent in, or the last step, or else that of the model's provider. Raises NotFound, and
+        AmbiguousId.
+        """
+        step = self._step(at)
+        if step is None:
+            return self._composed(options, format, collector)
+        snapshot = read_snapshot(step.metadata)
+        profile = self._profile(step)
+        format = format or format_of(snapshot, [] if profile is None else profile.seen, options)
+        rules, own = self._rules(step), self._own(step, snapshot)
+        found = restored_request(
+            self._request_box(step), profile, snapshot, format, options, rules=rules, own=own
+        )
+        notes = [f"the layer {left.layer} is left out: {left.reason}" for left in found.lost]
+        if profile is None:
+            notes.append("the profile's box is gone: the parameters of the request are not known")
+        return StepRequest(
+            step=step, format=format, entries=found.entries, request=found.request, awaited=[], notes=notes
+        )
+
+    def sent_before(self, step_id: str | None) -> list[str]:
+        """The steps with a snapshot of their request up to this one, it included; None: all."""
+        ids = [step.step_id for step in self._steps if step.request_box_id is not None]
+        return ids[: ids.index(step_id) + 1] if step_id in ids else ids
+
+    def verified(self, at: str | None, options: ComposeOptions, format: str | None) -> tuple[Step, Verified]:
+        """A step that has a snapshot, the last without `at`, and whether the cards still make its request.
+
+        `format` is for steps without a snapshot; of `options` the texts of layers count. Raises as
+        `request` does, also where no step has a snapshot.
+        """
+        step = self._step(at) if at is not None else self._last_with_snapshot()
+        if step is None:
+            what = f"{self.noun} {self.name!r} has no snapshot of a request"
+            raise NotFound(what, hint=self._why_nothing())
+        boxes = self.boxes_of(step)
+        snapshot = read_snapshot(step.metadata)
+        format = format or format_of(snapshot, boxes.profile.seen, options)
+        return step, verify(
+            self._request_box(step), boxes, snapshot, format, ComposeOptions(asked=options.asked)
+        )
+
+    def _why_nothing(self) -> str:
+        if self.is_over:
+            return f"it has ended, and will send none: {self.shows} tells how"
+        return f"{self.shows} lists its steps; one is verified once it has begun"
+
+    def _last_format(self, options: ComposeOptions, entries: Sequence[RequestEntry]) -> str:
+        """The format that the last step was sent in, else that of the model's provider."""
+        snapshots = (read_snapshot(step.metadata) for step in reversed(self._steps))
+        return format_of(next(filter(None, snapshots), None), entries, options)
+
+    def _named(self, at: str) -> Step:
+        return named_step(self._steps, at, f"{self.noun} {self.name!r}", self.shows)
+
+    def _step(self, at: str | None) -> Step | None:
+        if at == NEXT:
+            return None
+        if at is None:
+            return self._last_with_snapshot() if self.is_over else None
+        step = self._named(at)
+        if step.request_box_id is None:
+            raise NotFound(
+                f"step {step.step_id!r} has no snapshot of a request",
+                hint=f"--at {NEXT} composes the next one",
+            )
+        return step
+
+    def _last_with_snapshot(self) -> Step | None:
+        return next((step for step in reversed(self._steps) if step.request_box_id is not None), None)
+
+    def _request_box(self, step: Step) -> Source:
+        return source_of(self._boxes, "request", step.request_box_id)
+
+    def _profile(self, step: Step) -> Source | None:
+        box_id, _, _ = self._box_ids_of(step)
+        if box_id is None or not self._boxes.existing([box_id]):
+            return None
+        return source_of(self._boxes, "profile", box_id)
+
+    def _own(self, step: Step, snapshot: StepSnapshot | None) -> frozenset[str]:
+        """What was written in the course of it, as far as its output box is there."""
+        output_id = self._box_ids_of(step)[2] or ""
+        written = self._boxes.id_lists([output_id]).get(output_id, [])
+        start = self._output_start() if snapshot is None else snapshot.output_start
+        return frozenset(written[start:])
+
+    def _rules(self, step: Step) -> dict[str, str | None]:
+        """What brought the cards of a step's request, as far as its boxes are there."""
+        _, context, output = self._box_ids_of(step)
+        context_id, output_id = context or "", output or ""
+        lists = self._boxes.id_lists([context_id, output_id])
+        packed = self._boxes.provenance(context_id) if context_id in lists else None
+        rules: dict[str, str | None] = dict.fromkeys(lists.get(output_id, ()), OUTPUT)
+        for position, card_id in enumerate(lists.get(context_id, ())):
+            rules.setdefault(card_id, None if packed is None else packed.rule_of(position))
+        return rules
+
+
+def format_of(snapshot: StepSnapshot | None, entries: Sequence[RequestEntry], options: ComposeOptions) -> str:
+    """The format that a step was sent in; where none has one, that of the model's provider."""
+    return provider_for(entries, options.model) if snapshot is None else snapshot.format
+
+
+def named_step(steps: Sequence[Step], at: str, whose: str, shows: str) -> Step:
+    """The step that `at` names: by its number, its id, or 4 or more characters of one.
+
+    Raises NotFound, AmbiguousId.
+    """
+    ids = [step.step_id for step in steps]
+    numbers = [str(number) for number in range(1, len(ids) + 1)]
+    if at in numbers:
+        return steps[numbers.index(at)]
+    alike = [each for each in ids if fits(at, each) or fits(at, each.removeprefix("step_"))]
+    fitting = [at] if at in ids else alike
+    if len(fitting) > 1:
+        raise AmbiguousId(
+            f"{at!r} fits several steps: {', '.join(fitting[:5])}",
+            hint="type more characters of the id, or its number",
+            details={"candidates": fitting[:5]},
+        )
+    if not fitting:
+        raise NotFound(f"{whose} has no step {at!r}", hint=f"{shows} lists its steps")
+    return steps[ids.index(fitting[0])]
+
+
+# The requests of a turn's steps, and the next one as it would be, with the results that are reported.
+#
+# What they are made of is `source.py`'s. Never writes; methods take part in the caller's snapshot.
+
+
+def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
+    """The turn that an agent is at, else its oldest queued one, else its last. Raises NotFound."""
+    head = HeadStore(turns.database, turns.project_id).get(agent_id)
+    if head is not None and head.active_agent_turn_id is not None:
+        return turns.get(head.active_agent_turn_id)
+    queued = list(turns.newest(TurnFilter(agent_id=agent_id, status=QUEUED)))
+    found = queued[-1:] or list(turns.newest(TurnFilter(agent_id=agent_id), limit=1))
+    if not found:
+        raise no_turn(turns, agent_id)
+    return found[0]
+
+
+def no_turn(turns: TurnViews, agent_id: str, when: str = "") -> NotFound:
+    """That an agent has no turn, or none at some time; or, where the roster may be read, that there is no
+    such agent."""
+    roster = RosterStore(turns.database, turns.project_id)
+    if roster.is_absent(agent_id):
+        return roster.absent(agent_id)
+    return NotFound(
+        f"agent {agent_id!r} has no turn{when} in project {turns.project_id!r}",
+        hint="`cbx agent list` shows the agents, `cbx turn list` the turns",
+    )
+
+
+class TurnRequests(RecordedRequests):
+    """The requests of one turn: those of its steps by their snapshots, and the next as it would be."""
+
+    noun = "turn"
+
+    def __init__(self, database: Database, project_id: str, turn: TurnRow, handlers: Handlers) -> None:
+        self._handlers = handlers
+        self.turn = turn
+        self._turns = TurnStore(database, project_id)
+        super().__init__(database, project_id, self._turns.steps(turn.agent_turn_id))
+        self.name = turn.agent_turn_id
+        self.shows = f"`cbx turn show {argument(short_id(turn.agent_turn_id))}`"
+        self.is_over = turn.status == ENDED
+
+    @property
+    def context_box_ids(self) -> list[str]:
+        """The turn's context box."""
+        return [self.turn.context_box_id or ""]
+
+    def boxes_of(self, step: Step) -> TurnBoxes:
+        """The boxes of a step, or else of its turn."""
+        turn = self.turn
+        return self._context(step, turn).boxes
+
+    def _context(self, *pointers: TurnRow | Step) -> TurnContext:
+        return read_context(
+            self._database,
+            self._project_id,
+            self.turn.agent_turn_id,
+            *pointers,
+            handlers=self._handlers,
+        )
+
+    def _box_ids_of(self, step: Step) -> tuple[str | None, str | None, str | None]:
+        turn = self.turn
+        return (
+            step.profile_box_id or turn.profile_box_id,
+            step.context_box_id or turn.context_box_id,
+            step.output_box_id or turn.output_box_id,
+        )
+
+    def _output_start(self) -> int:
+        record = self._turns.record(self.turn.agent_turn_id)
+        return 0 if record is None else record.output_start or 0
+
+    def _composed(
+        self, options: ComposeOptions, format: str | None, collector: ContextCollector
+    ) -> StepRequest:
+        turn = self.turn
+        context = self._context(turn)
+        boxes, awaited = self._with_reports(context.boxes)
+        model = context.config.get("model")
+        options = msgspec.structs.replace(
+            options, model=options.model or (model if isinstance(model, str) else None)
+        )
+        if format is None:
+            format = self._last_format(options, boxes.entries)
+        asked = turn_request(boxes, context.tools, options, format=format, collector=collector)
+        end = ended_by_last_calls(boxes.own) if turn.status in ACTIVE and not awaited else None
+        return StepRequest(
+            step=None,
+            format=format,
+            entries=asked.entries,
+            request=asked.request,
+            awaited=awaited,
+            notes=[
+                "as cbx would compose it",
+                *(f"waits for {call_id}: its result is not in it yet" for call_id in awaited),
+                *([f"a result ends the turn ({end}): no worker will send it"] if end else []),
+            ],
+        )
+
+    def _with_reports(self, boxes: TurnBoxes) -> tuple[TurnBoxes, list[str]]:
+        """The boxes of an active turn once what is reported is applied, and the calls that wait even then."""
+        if self.turn.status not in ACTIVE:
+            return boxes, []
+        turn_id = self.turn.agent_turn_id
+        waiting = [tool.tool_call_id for tool in self._turns.waiting_tools(turn_id) if tool.is_open]
+        reports = self._reported(waiting) if self.turn.status == SUSPENDED else {}
+        slots = list(boxes.output.slots)
+        held = {slot.card_id for slot in slots}
+        for card in reports.values():
+            if card.card_id not in held:
+                slots.append(Slot(len(slots), card.card_id, card, "present"))
+        boxes = msgspec.structs.replace(boxes, output=msgspec.structs.replace(boxes.output, slots=slots))
+        pending = [call.tool_call_id for call in pending_calls(boxes.own)]
+        return boxes, unique([*pending, *(call_id for call_id in waiting if call_id not in reports)])
+
+    def _reported(self, waiting: Container[str]) -> dict[str, Card]:
+        """The results that reports bring for these calls, in the order in which they are to be applied."""
+        rows = [
+            row
+            for row in InboxStore(self._database, self._project_id).of_turn(self.turn.agent_turn_id)
+            if is_report(row) and row.status in OPEN and row.correlation_id in waiting
+        ]
+        pointers = [(row.correlation_id or "", row.pointer("tool_result_card_id") or "") for row in rows]
+        found = CardStore(self._database, self._project_id).get_many([card_id for _, card_id in pointers])
+        cards = {card.card_id: card for card in found.cards}
+        reported: dict[str, Card] = {}
+        for call_id, card_id in pointers:
+            if card_id in cards:
+                reported.setdefault(call_id, cards[card_id])
+        return reported

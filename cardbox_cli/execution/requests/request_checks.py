@@ -1,0 +1,168 @@
+"""Whether what a turn reads is whole: the one judgement of workers, which run nothing less, and of `why`.
+
+Pure. What a turn reads are its context and its profile; what it writes is its own.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from cardbox_cli.context.lint.check import lint, provider_for
+from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.context.request import ComposeOptions, profile_of
+from cardbox_cli.execution.handlers import Handlers
+from cardbox_cli.execution.requests.turn_requests import (
+    Source,
+    TurnBoxes,
+    collector_for,
+    known_tools,
+    present_cards,
+    settled,
+    turn_request,
+)
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.card_types import PROFILE
+from cardbox_cli.model.execution.situations import BoxFacts, LossKind, LostCard
+from cardbox_cli.model.execution.turns import Head
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.projects import ProjectsStore
+
+CONTEXT, PROFILE_BOX = "context", "profile"
+READ = (PROFILE_BOX, CONTEXT)
+
+# How a turn ends that lacks something.
+INCOMPLETE = "context_incomplete"
+
+# What has become of a card, as it is said of it.
+LOSSES: dict[LossKind, str] = {
+    "dangling": "does not exist",
+    "deleted": "was deleted",
+    "expired": "has expired",
+}
+# How many of them a message names.
+_NAMED = 5
+
+
+class Lack(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a turn should read and cannot: a card, the box (`missing`), or the profile in it."""
+
+    kind: LossKind | Literal["missing", "no-profile"]
+    pointer: str
+    box_id: str
+    card_id: str | None = None
+
+    @property
+    def words(self) -> str:
+        """What is lacking, in words."""
+        box = f"the {self.pointer} box {self.box_id}"
+        if self.kind == "missing":
+            return f"{box} does not exist"
+        if self.kind == "no-profile":
+            return f"{box} holds no profile"
+        return f"card {self.card_id} of {box} {LOSSES[self.kind]}"
+
+
+def lacks(boxes: Iterable[BoxFacts]) -> list[Lack]:
+    """What is lacking of the boxes that a turn reads, in their order."""
+    return [lack for box in boxes if box.pointer in READ for lack in _of_box(box)]
+
+
+def _of_box(box: BoxFacts) -> list[Lack]:
+    if not box.exists:
+        return [Lack(kind="missing", pointer=box.pointer, box_id=box.box_id)]
+    lost = [
+        Lack(kind=card.kind, pointer=box.pointer, box_id=box.box_id, card_id=card.card_id)
+        for card in box.lost
+    ]
+    if box.without_profile and not lost:
+        return [Lack(kind="no-profile", pointer=box.pointer, box_id=box.box_id)]
+    return lost
+
+
+def lacks_of(boxes: TurnBoxes) -> list[Lack]:
+    """What is lacking of the boxes of a turn as they were read."""
+    return lacks((_facts(PROFILE_BOX, boxes.profile), _facts(CONTEXT, boxes.context)))
+
+
+def _facts(pointer: str, box: Source) -> BoxFacts:
+    lost = {
+        slot.card_id: LostCard(box.box_id, slot.card_id, slot.state)
+        for slot in box.slots
+        if slot.state != "present"
+    }
+    has_profile = any(card.type == PROFILE for card in present_cards(box.slots))
+    return BoxFacts(
+        pointer=pointer,
+        box_id=box.box_id,
+        exists=True,
+        lost=tuple(lost.values()),
+        without_profile=pointer == PROFILE_BOX and not has_profile,
+    )
+
+
+def in_words(lacking: Sequence[Lack]) -> str:
+    """Why a turn is not run that lacks something."""
+    named = "; ".join(lack.words for lack in lacking[:_NAMED])
+    more = f"; and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
+    return f"its context is incomplete, and no model was asked: {named}{more}"
+
+
+# The lint on what the model of a turn is asked in its next step, before anybody asks.
+#
+# Owns how the boxes of a turn that is not run yet are read for it. Decides nothing about the turn.
+
+
+def lint_turn(
+    database: Database,
+    project_id: str,
+    boxes: TurnBoxes,
+    runtime_config: Mapping[str, Any],
+    handlers: Handlers,
+) -> list[LintFinding]:
+    """What the provider of the turn's model would refuse, or a model stumble on, in its next request.
+
+    The model is that of the `runtime_config`, else the profile's. Reads the project's tools and settings, and
+    what the profile's layers are made of.
+    """
+    wanted = runtime_config.get("model")
+    model = wanted if isinstance(wanted, str) else None
+    provider = provider_for(boxes.entries, model)
+    profile = profile_of(present_cards(boxes.profile.slots))
+    tools = known_tools(database, project_id, profile, present_cards(boxes.context.slots), handlers)
+    settings = ProjectsStore(database).settings(project_id)
+    options = settled(ComposeOptions(model=model), settings)
+    collector = collector_for(database, project_id, boxes.context.box_id, settings=settings)
+    asked = turn_request(boxes, tools, options, format=provider, collector=collector)
+    return lint(asked.entries, asked.request, provider)
+
+
+def lint_turn_to_be(
+    runtime: Runtime,
+    head: Head | None,
+    runtime_config: Mapping[str, Any],
+    *,
+    profile: Source,
+    context: Source,
+    output: Source,
+) -> list[LintFinding]:
+    """`lint_turn` of the first request of a turn that is asked for, of the agent with this head.
+
+    A context box that is only planned, or packed in this transaction, has no id yet.
+    """
+    written = output.slots[: _output_start(runtime, head, output.box_id)]
+    boxes = TurnBoxes(
+        profile=profile,
+        context=context,
+        output=msgspec.structs.replace(output, slots=written),
+        output_start=len(written),
+    )
+    return lint_turn(runtime.database, runtime.project_id, boxes, runtime_config, runtime.handlers)
+
+
+def _output_start(runtime: Runtime, head: Head | None, output_box_id: str) -> int | None:
+    """How many cards the output box held before the turn that writes to it now; None where none does."""
+    if head is None or head.active_agent_turn_id is None or head.output_box_id != output_box_id:
+        return None
+    record = runtime.turns.record(head.active_agent_turn_id)
+    return None if record is None else record.output_start

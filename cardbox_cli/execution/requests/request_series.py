@@ -1,0 +1,235 @@
+"""The requests of steps, a turn's or a chat's, as a series: all that they sent, read and made once.
+
+Each step stores its request as a box of its own, and nearly all of it is what the step before had. So id
+lists are read, each card once, and of a request only what is new is composed. Never writes; takes part in the
+caller's snapshot.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from cardbox_cli.context.cost.series import Sent, history_of
+from cardbox_cli.context.formats import encoder_of, provider_of
+from cardbox_cli.context.lint.check import provider_for
+from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
+from cardbox_cli.execution.requests.step_snapshots import StepSnapshot, read_snapshot, restored_request
+from cardbox_cli.execution.requests.turn_requests import Source, read_source
+from cardbox_cli.model.boxes import Slot, decode_ids
+from cardbox_cli.model.card_types import PROFILE, card_type
+from cardbox_cli.model.cards import Card
+from cardbox_cli.model.content import ToolContent
+from cardbox_cli.model.execution.turns import Step
+from cardbox_cli.model.layers import CHECKPOINT
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.execution.turn_store import TurnStore
+from cardbox_cli.store.views.turn_views import TurnRow
+
+# Steps whose id lists are held at once.
+_AT_ONCE = 50
+
+
+class _Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored of a step's request: its ids as JSON, and what stands beside them.
+
+    `added` are the ids behind those of the request before; None where it does not go on from that.
+    """
+
+    step: Step
+    ids: str
+    added: list[str] | None
+    profile: Source | None
+    snapshot: StepSnapshot | None
+    format: str
+
+
+def sent_by_turn(database: Database, project_id: str, turn: TurnRow) -> list[Sent]:
+    """The requests of the turn's steps that are stored, in their order; [] where none is."""
+    homes = [each for each in (turn.output_box_id, turn.context_box_id) if each]
+    steps = [
+        step if step.profile_box_id else msgspec.structs.replace(step, profile_box_id=turn.profile_box_id)
+        for step in TurnStore(database, project_id).steps(turn.agent_turn_id)
+    ]
+    return sent_by_steps(database, project_id, steps, homes)
+
+
+def sent_by_steps(
+    database: Database, project_id: str, steps: Sequence[Step], homes: Sequence[str]
+) -> list[Sent]:
+    """The requests of these steps that are stored, in their order; [] where none is.
+
+    `homes` are the boxes that their cards are looked for in, the first that has one before the others: a
+    request's own box is only a record of it.
+    """
+    return list(_Reading(database, project_id, steps, homes).requests())
+
+
+class _Reading:
+    """Reads the requests of steps; what is known of one serves the next."""
+
+    def __init__(
+        self, database: Database, project_id: str, steps: Sequence[Step], homes: Sequence[str]
+    ) -> None:
+        self._boxes = BoxStore(database, project_id)
+        self._card_store = CardStore(database, project_id)
+        self._steps = steps
+        self._cards: dict[str, Card] = {}
+        self._before = ""
+        self._profiles: dict[str | None, Source | None] = {None: None}
+        self._homes = self._found_homes(homes)
+
+    def requests(self) -> Iterator[Sent]:
+        """The request of each step that has one stored."""
+        before: tuple[_Stored, Request] | None = None
+        for stored in self._stored():
+            request = None if before is None else self._continued(stored, *before)
+            if request is None:
+                request = self._restored(stored)
+            before = stored, request
+            yield Sent(
+                provider=provider_of(stored.format),
+                agent_turn_id=stored.step.agent_turn_id,
+                step_id=stored.step.step_id,
+                request=request,
+            )
+
+    def _found_homes(self, homes: Sequence[str]) -> dict[str, tuple[str, int]]:
+        """In which of these boxes each card stands, and where."""
+        lists = self._boxes.id_lists(homes)
+        found: dict[str, tuple[str, int]] = {}
+        for box_id in homes:
+            for position, card_id in enumerate(lists.get(box_id, ())):
+                found.setdefault(card_id, (box_id, position))
+        return found
+
+    def _stored(self) -> Iterator[_Stored]:
+        with_box = [step for step in self._steps if step.request_box_id is not None]
+        for start in range(0, len(with_box), _AT_ONCE):
+            steps = with_box[start : start + _AT_ONCE]
+            texts = self._boxes.id_texts([step.request_box_id or "" for step in steps])
+            found = [
+                self._of_step(step, ids) for step in steps if (ids := texts.get(step.request_box_id or ""))
+            ]
+            self._read_cards([card_id for stored in found for card_id in stored.added or ()])
+            yield from found
+
+    def _of_step(self, step: Step, ids: str) -> _Stored:
+        added, self._before = _added(self._before, ids), ids
+        profile = self._profile(step.profile_box_id)
+        snapshot = read_snapshot(step.metadata)
+        entries: Sequence[RequestEntry] = [] if profile is None else profile.seen
+        format = provider_for(entries) if snapshot is None else snapshot.format
+        return _Stored(step=step, ids=ids, added=added, profile=profile, snapshot=snapshot, format=format)
+
+    def _profile(self, box_id: str | None) -> Source | None:
+        if box_id not in self._profiles:
+            there = bool(self._boxes.existing([box_id or ""]))
+            self._profiles[box_id] = read_source(self._boxes, box_id or "") if there else None
+        return self._profiles[box_id]
+
+    def _read_cards(self, card_ids: Sequence[str]) -> None:
+        """Read those of the cards that are not known yet."""
+        unknown = [card_id for card_id in card_ids if card_id not in self._cards]
+        if unknown:
+            found = self._card_store.get_many(unknown).cards
+            self._cards.update((card.card_id, card) for card in found)
+
+    def _slots(self, card_ids: Sequence[str]) -> list[Slot]:
+        """The places of a request, or of what is new in one."""
+        self._read_cards(card_ids)
+        return [
+            Slot(place, card_id, card, "dangling" if card is None else "present")
+            for place, card_id in enumerate(card_ids)
+            for card in [self._cards.get(card_id)]
+        ]
+
+    def _restored(self, stored: _Stored) -> Request:
+        """The whole request, as `render` shows it; cards stand where their homes have them."""
+        source = Source(stored.step.request_box_id or "", self._slots(decode_ids(stored.ids)))
+        request = restored_request(
+            source, stored.profile, stored.snapshot, stored.format, ComposeOptions()
+        ).request
+        places = {card_id: self._at_home(card_id, entry) for card_id, entry in request.places.items()}
+        return msgspec.structs.replace(request, places=places)
+
+    def _at_home(self, card_id: str, entry: RequestEntry) -> RequestEntry:
+        home = self._homes.get(card_id)
+        if home is None:
+            return entry
+        box_id, position = home
+        slot = msgspec.structs.replace(entry.slot, position=position)
+        return msgspec.structs.replace(entry, box_id=box_id, slot=slot)
+
+    def _continued(self, stored: _Stored, before: _Stored, request: Request) -> Request | None:
+        """The request before with the history's new messages; None where it must be made as a whole."""
+        _, end = history_of(request.messages)
+        if not end or stored.added is None or not _is_alike(stored, before):
+            return None
+        layers = {} if stored.snapshot is None else stored.snapshot.layers
+        if stored.snapshot is not None and any(
+            layers.get(each.name) != each.sha256 for each in request.layers
+        ):
+            return None
+        slots = self._slots(stored.added)
+        if not all(slot.card is None or _is_plain(slot.card) for slot in slots):
+            return None
+        added = self._messages(slots, stored, request)
+        there = {layer.name for layer in request.layers}
+        return msgspec.structs.replace(
+            request,
+            messages=[*request.messages[:end], *added.messages, *request.messages[end:]],
+            # One table for all of the series: a copy for each would be as long as the history.
+            places=_joined(
+                request.places, {each: self._at_home(each, entry) for each, entry in added.places.items()}
+            ),
+            lost_layers={name: sha256 for name, sha256 in layers.items() if name not in there},
+        )
+
+    def _messages(self, slots: Sequence[Slot], stored: _Stored, request: Request) -> Request:
+        """What these places bring to the history of a request."""
+        entries = [
+            RequestEntry(slot=slot, box_id=stored.step.request_box_id or "")
+            for slot in slots
+            if slot.card_id not in request.places
+        ]
+        own = {entry.slot.card_id for entry in entries}
+        made = request_of(entries, ComposeOptions(share=False), encode=encoder_of(stored.format), own=own)
+        history = [message for message in made.messages if message.layer == CHECKPOINT]
+        return msgspec.structs.replace(made, messages=history)
+
+
+def _added(before: str, ids: str) -> list[str] | None:
+    """The ids by which a list goes on where the one before ends, both as JSON; None where it does not.
+
+    Postgres prints equal lists alike, so that long ones need not be read to be compared.
+    """
+    if len(before) > 2 and ids.startswith(f"{before[:-1]}, "):
+        return decode_ids(f"[{ids[len(before) + 1 :]}")
+    return [] if len(before) > 2 and ids == before else None
+
+
+def _joined(places: dict[str, RequestEntry], added: dict[str, RequestEntry]) -> dict[str, RequestEntry]:
+    places.update(added)
+    return places
+
+
+def _is_alike(one: _Stored, other: _Stored) -> bool:
+    """Whether two requests were made in the same way, but for their histories and what lived for a call."""
+    if one.format != other.format or one.profile is not other.profile:
+        return False
+    if one.snapshot is None or other.snapshot is None:
+        return one.snapshot is other.snapshot
+    return (one.snapshot.model, one.snapshot.process, one.snapshot.layout) == (
+        other.snapshot.model,
+        other.snapshot.process,
+        other.snapshot.layout,
+    )
+
+
+def _is_plain(card: Card) -> bool:
+    """Whether all that a card brings to a request is a message of its history, if anything."""
+    known = card_type(card.type)
+    is_apart = known.is_snapshot or known.layer is not None or card.type == PROFILE
+    return not is_apart and not isinstance(card.content, ToolContent)

@@ -1,0 +1,264 @@
+"""What became of a turn, and all of it on one page: composed from its rows. Does no I/O.
+
+The end of a turn is what cbx kept of it; where another program ran the turn, it is read from what that left.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from time import monotonic, sleep
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from cardbox_cli.errors import WaitedTooLong
+from cardbox_cli.execution.timeline import Event, timeline
+from cardbox_cli.model.content import FALLBACK, is_fallback
+from cardbox_cli.model.execution.result_fields import MISSING, asked_fields, lacking, missing_fields
+from cardbox_cli.model.execution.turns import (
+    END_STATUSES,
+    ENDED,
+    ERROR,
+    FAILED,
+    SKIPPED,
+    Edge,
+    EndStatus,
+    InboxRow,
+    LogTail,
+    Step,
+    WaitingTool,
+)
+from cardbox_cli.store.views.batch_views import Member
+from cardbox_cli.store.views.turn_views import Remains, StoredTurn, TurnRow, TurnViews
+from cardbox_cli.text import argument
+
+
+class _Standing(msgspec.Struct, frozen=True, kw_only=True):
+    agent_turn_id: str
+    agent_id: str
+    status: str
+    end_status: EndStatus | None
+    turn_epoch: int
+
+
+class _Result(_Standing, frozen=True, kw_only=True):
+    context_box_id: str | None
+    output_box_id: str | None
+    deliverable_card_id: str | None
+
+
+class TurnSummary(_Result, frozen=True, kw_only=True):
+    """A turn as a list shows it. `end_status`, the deliverable and `ended_at` are None before the end."""
+
+    trace_id: str | None
+    recursion_depth: int | None
+    parent_agent_id: str | None
+    parent_agent_turn_id: str | None
+    inbox_id: str | None
+    created_at: datetime | None
+    ended_at: datetime | None
+
+
+class TurnFinding(msgspec.Struct, frozen=True):
+    """Something to be looked at in what a turn left: which rule finds it, and what it says."""
+
+    rule: str
+    message: str
+
+
+class TurnView(_Result, frozen=True, kw_only=True):
+    """Everything of one turn. Fields as in `TurnSummary`; the lists are in the order of their dates."""
+
+    inbox: list[InboxRow]
+    steps: list[Step]
+    waiting_tools: list[WaitingTool]
+    edges: list[Edge]
+    children: list[TurnSummary]
+    timeline: list[Event]
+    logs: list[LogTail]
+    findings: list[TurnFinding]
+
+
+class Branch(_Standing, frozen=True, kw_only=True):
+    """A turn of a trace, with the turns that it gave to others, whose traces may be others.
+
+    `batch_id` and `task_index` say of which batch it is a child, if of one.
+    """
+
+    batch_id: str | None
+    task_index: int | None
+    trace_id: str | None
+    created_at: datetime | None
+    ended_at: datetime | None
+    children: list["Branch"]
+
+
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+def _made_of(kind: type[_Struct], source: msgspec.Struct, **given: Any) -> _Struct:
+    """A value whose other fields are those of the same names of `source`."""
+    names = [name for name in kind.__struct_fields__ if name not in given]
+    return kind(**{name: getattr(source, name) for name in names}, **given)
+
+
+def summary(turn: TurnRow) -> TurnSummary:
+    """What became of a turn."""
+    end_status, card_id, ended_at = _end(turn)
+    return _made_of(
+        TurnSummary,
+        turn,
+        end_status=end_status,
+        turn_epoch=_epoch(turn),
+        deliverable_card_id=card_id,
+        ended_at=ended_at,
+    )
+
+
+def view(stored: StoredTurn) -> TurnView:
+    """All of a turn."""
+    short = summary(stored.turn)
+    return _made_of(
+        TurnView,
+        short,
+        inbox=stored.inbox,
+        steps=stored.steps,
+        waiting_tools=stored.waiting_tools,
+        edges=stored.edges,
+        children=[summary(child) for child in stored.children],
+        timeline=timeline(stored, end_status=short.end_status, ended_at=short.ended_at),
+        logs=stored.logs,
+        findings=_findings(stored, short.end_status),
+    )
+
+
+def _findings(stored: StoredTurn, end_status: EndStatus | None) -> list[TurnFinding]:
+    """What the deliverable lacks of a turn that says it has done its work, or a part of it."""
+    if end_status not in ("success", "partial"):
+        return []
+    content = stored.deliverable.content if stored.deliverable else None
+    missing = missing_fields(asked_fields(stored.result_fields), None if is_fallback(content) else content)
+    return [TurnFinding(MISSING, lacking(missing))] if missing else []
+
+
+def tree(turns: list[TurnSummary], members: Mapping[str, Member] = {}) -> list[Branch]:
+    """The turns of a trace, each under its parent; on top those whose parents are not among them.
+
+    `members` are those that are children of batches.
+    """
+    known = {turn.agent_turn_id for turn in turns}
+    children: dict[str | None, list[TurnSummary]] = {}
+    for turn in turns:
+        parent = turn.parent_agent_turn_id
+        children.setdefault(parent if parent in known else None, []).append(turn)
+    reached: set[str] = set()
+
+    def branch(turn: TurnSummary) -> Branch:
+        reached.add(turn.agent_turn_id)
+        below = [each for each in children.get(turn.agent_turn_id, ()) if each.agent_turn_id not in reached]
+        member = members.get(turn.agent_turn_id, Member(None, None))
+        joined = {"batch_id": member.batch_id, "task_index": member.task_index}
+        return _made_of(Branch, turn, **joined, children=[branch(child) for child in below])
+
+    tops = [branch(turn) for turn in children.get(None, ())]
+    # Rows that name each other as parents have no top.
+    for turn in turns:
+        if turn.agent_turn_id not in reached:
+            tops.append(branch(turn))
+    return tops
+
+
+# --- how
+
+
+def _epoch(turn: TurnRow) -> int:
+    ended_at = turn.record.end_epoch if turn.record else None
+    return turn.turn_epoch if ended_at is None else ended_at
+
+
+def _end(turn: TurnRow) -> tuple[EndStatus | None, str | None, datetime | None]:
+    """How the turn ended, with which deliverable, and when."""
+    if turn.status != ENDED:
+        return None, None, None
+    if turn.record is not None:
+        end = turn.record
+        return cast(EndStatus, end.end_status), end.deliverable_card_id, end.ended_at
+    left = turn.remains
+    if left is None:
+        return _derived(turn, None), None, turn.left_at
+    return _derived(turn, left), left.card_id, left.step_ended_at or left.card_created_at or turn.left_at
+
+
+def _derived(turn: TurnRow, left: Remains | None) -> EndStatus:
+    """How a turn ended whose end nobody recorded."""
+    if turn.row_status == SKIPPED and not (left is not None and left.finished):
+        return "canceled"
+    if turn.row_status == ERROR or left is None:
+        return "failed"
+    metadata = left.card_metadata if isinstance(left.card_metadata, dict) else {}
+    if _UNCLAIMED in (metadata.get("stop_reason"), metadata.get("terminal_reason")):
+        return "timeout"
+    data = _fallback(left.card_content)
+    diagnostics = data.get("diagnostics")
+    return (
+        _stated(diagnostics if isinstance(diagnostics, dict) else {}, "terminal_status")
+        or ("canceled" if _was_stopped(metadata, left) else _stated(data, "status"))
+        or _by_step(metadata, left)
+    )
+
+
+# What the watchdog of other systems notes of a turn that nobody claimed, and of one that ran in silence.
+_UNCLAIMED, _SILENT = "dispatch_timeout", "timeout_reaped_by_watchdog"
+
+
+def _was_stopped(metadata: dict[str, Any], left: Remains) -> bool:
+    is_stop = (left.step_id or "").startswith("step_stop_")
+    return is_stop or metadata.get("stop_reason", _SILENT) != _SILENT
+
+
+def _by_step(metadata: dict[str, Any], left: Remains) -> EndStatus:
+    if left.step_status == FAILED or left.card_id is None:
+        return "failed"
+    return "partial" if metadata.get("partial") else "success"
+
+
+def _fallback(content: Any) -> dict[str, Any]:
+    """What a fallback deliverable says; {} of any other content."""
+    data = content.get("data") if isinstance(content, dict) else None
+    return data if isinstance(data, dict) and data.get("kind") == FALLBACK else {}
+
+
+def _stated(data: dict[str, Any], key: str) -> EndStatus | None:
+    status = data.get(key)
+    return cast(EndStatus, status) if status in END_STATUSES else None
+
+
+# Waiting for the end of a turn, by short looks at its rows.
+
+
+# Seconds between two looks: at first, and at most.
+_SOON, _LATE = 0.05, 1.0
+
+
+def wait_for_end(
+    turns: TurnViews, turn_id: str, *, timeout: float | None, pause: Callable[[float], object] = sleep
+) -> TurnRow:
+    """The turn when it has ended. Raises NotFound, and WaitedTooLong after `timeout` seconds (None: never).
+
+    No transaction is open between two looks. `pause` waits for so many seconds, or less.
+    """
+    give_up = None if timeout is None else monotonic() + timeout
+    interval = _SOON
+    while True:
+        with turns.database.snapshot():
+            turn = turns.get(turn_id)
+        if turn.status == ENDED:
+            return turn
+        left = _LATE if give_up is None else give_up - monotonic()
+        if left <= 0:
+            raise WaitedTooLong(
+                f"turn {turn_id} has not ended within {timeout:g} s: it is {turn.status}",
+                hint=f"it goes on; `cbx why {argument(turn_id)}` says what it waits for",
+                details={"agent_turn_id": turn_id, "status": turn.status},
+            )
+        pause(min(interval, left))
+        interval = min(interval * 1.5, _LATE)

@@ -1,0 +1,236 @@
+"""What looks like a secret in the output of commands: a table of patterns, and texts without what they find.
+
+Knows secrets by their looks alone: one that looks like any other word stays.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from signal import Signals
+from threading import Lock
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.tool_calls import ToolCall
+from cardbox_cli.execution.worker.command_processes import MAX_OUTPUT, Ran
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.execution.turns import CommandLog, Fence, last_lines
+from cardbox_cli.store.execution.turn_store import LogStore
+
+REDACTED = "[redacted]"
+# In characters. No secret of the table is longer, but for private keys, which are found by either end.
+MAX_SECRET_LENGTH = 4096
+# How much is told of a failure, in characters.
+_TOLD = 10_000
+
+
+class Pattern(NamedTuple):
+    """What is a secret: the part `secret` of what is found, or all of it where there is no such part."""
+
+    what: str
+    found: re.Pattern[str]
+
+
+def _pattern(what: str, text: str, flags: int = 0) -> Pattern:
+    return Pattern(what, re.compile(text, flags))
+
+
+# Each takes time in proportion to the text, whatever stands in it.
+PATTERNS = (
+    _pattern(
+        "a private key",
+        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?P<secret>.*?)(?=-----END [A-Z ]{0,40}PRIVATE KEY|\Z)",
+        re.DOTALL,
+    ),
+    _pattern(
+        "the end of a private key",
+        r"\A(?P<secret>[\w+/=\s]+)(?=-----END [A-Z ]{0,40}PRIVATE KEY)",
+    ),
+    _pattern("the password of an address", r"://[^\s:/@\"']{0,256}:(?P<secret>[^\s/@\"']{1,512})@"),
+    _pattern(
+        "credentials of a request",
+        r"\b(?:bearer|basic)\s{1,8}(?P<secret>(?=[^\s\"',;]{0,64}[\d=._-])[^\s\"',;]{8,4096})",
+        re.IGNORECASE,
+    ),
+    _pattern(
+        "what is called a secret",
+        r"(?:pass(?:word|wd|phrase)|pwd|secret|credentials?|token|api[ _-]?key|access[ _-]?key(?:[ _-]?id)?"
+        r"|private[ _-]?key|authorization)[\"']?\s{0,8}[=:]\s{0,8}(?!(?:bearer|basic)\s)"
+        r"[\"']?(?P<secret>(?<=\")[^\"\n]{1,4096}|(?<=')[^'\n]{1,4096}|[^\s\"',;&)}\]]{1,4096})",
+        re.IGNORECASE,
+    ),
+    _pattern("a key of OpenAI, Anthropic or Stripe", r"\b(?:sk|rk|pk)(?:-|_live_|_test_)[\w-]{8,512}"),
+    _pattern("a key of AWS", r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b"),
+    _pattern("a key of Google", r"\bAIza[\w-]{30,}"),
+    _pattern("a token of GitHub", r"\b(?:gh[pousr]_\w{16,}|github_pat_\w{16,})"),
+    _pattern("a token of GitLab, Hugging Face or Slack", r"\b(?:glpat-|hf_|xox[abeprs]-)[\w-]{10,}"),
+    _pattern("a JSON web token", r"\beyJ[\w-]{8,4096}\.[\w-]{8,4096}\.[\w-]{0,4096}"),
+)
+
+_REST_OF_A_LINE = re.compile(rf"\A(?:[^\n]{{0,{MAX_SECRET_LENGTH}}}\n|\S{{0,{MAX_SECRET_LENGTH}}})")
+
+
+def redacted(text: str, *, cut: bool = False) -> str:
+    """`text` with `[redacted]` for all that looks like a secret.
+
+    Of a text whose beginning was `cut` off the rest of the first line goes, too: it may be that of a secret.
+    """
+    if cut:
+        text = _REST_OF_A_LINE.sub("", text, count=1)
+    for pattern in PATTERNS:
+        text = pattern.found.sub(_without_secret, text)
+    return text
+
+
+def told(text: str) -> str:
+    """What is told of a failure: without secrets, and of a long text, which may quote anything, its ends."""
+    if len(text) <= _TOLD:
+        return redacted(text)
+    half = _TOLD // 2
+    return f"{redacted(text[: half + MAX_SECRET_LENGTH])[:half]} … {redacted(text[-half:], cut=True)}"
+
+
+def _without_secret(found: re.Match[str]) -> str:
+    secret = "secret" if "secret" in found.re.groupindex else 0
+    start, end = found.start(secret) - found.start(), found.end(secret) - found.start()
+    return found[0][:start] + REDACTED + found[0][end:]
+
+
+# Commands that did not succeed: the error code, the words, and what people need to see of them.
+
+
+FAILED, TIMED_OUT, TOO_LONG = "command_failed", "command_timeout", "output_too_long"
+
+# Characters of stderr that a deliverable or a result holds, and of an output that is no answer.
+TAIL = 4000
+_SHOWN = 1000
+
+
+def why_failed(ran: Ran, call: ToolCall | None, timeout: float) -> tuple[str, str]:
+    """The code and the words for a command that did not succeed: that of a call, or the model's."""
+    what = "the command" if call is None else f"the tool {call.tool_name!r}"
+    if ran.timed_out:
+        return TIMED_OUT, f"{what} took longer than {timeout:g} seconds"
+    if ran.too_long:
+        return TOO_LONG, f"{what} printed more than {MAX_OUTPUT} bytes"
+    if ran.exit_code < 0:
+        return FAILED, f"{what} was killed by {_signal_name(-ran.exit_code)}"
+    return FAILED, f"{what} ended with exit code {ran.exit_code}"
+
+
+def _signal_name(number: int) -> str:
+    """How a signal is called; those between the first and the last real-time one have numbers only."""
+    try:
+        return Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def diagnostics(ran: Ran) -> dict[str, Any]:
+    """What people need to see why a command failed."""
+    head = ran.stdout[: _SHOWN + MAX_SECRET_LENGTH].decode(errors="replace")
+    return {
+        "exit_code": ran.exit_code,
+        "seconds": round(ran.duration, 3),
+        "stderr_tail": ran.stderr[-TAIL:],
+        "stdout_head": exact_json.storable_text(redacted(head)[:_SHOWN]),
+    }
+
+
+def told_failure(what: str, ran: Ran) -> str:
+    """A line of a worker's log for a command that failed, and the last lines of its stderr below it."""
+    lines = last_lines(ran.stderr[-TAIL:])
+    return "\n    ".join([what + ("; its stderr ends:" if lines else ""), *lines])
+
+
+# What is kept, and told, of the stderr of a turn's commands: its end, without what looks like a secret.
+
+
+def bytes_to_read(kept: int) -> int:
+    """How much of stderr is wanted to keep so many bytes of it, and a tail."""
+    return max(kept, TAIL * 4) + MAX_SECRET_LENGTH
+
+
+def without_secrets(ran: Ran) -> Ran:
+    """The same with a stderr that can be stored, and shown to people."""
+    if not ran.stderr:
+        return ran
+    text = exact_json.storable_text(redacted(ran.stderr, cut=ran.stderr_is_cut))
+    return msgspec.structs.replace(ran, stderr=text)
+
+
+def keep_log(
+    runtime: Runtime,
+    hold: Callable[[], object],
+    *,
+    fence: Fence,
+    ran: Ran,
+    log_id: str,
+    step_id: str,
+    call: ToolCall | None,
+    worker_id: str,
+    kept: int,
+) -> None:
+    """Keep the last `kept` bytes of a command's stderr, if it wrote any or failed.
+
+    `hold` holds what `fence` is of, or raises StaleEpoch.
+    """
+    store = LogStore(runtime.database, runtime.project_id)
+    if not kept or not (ran.stderr_bytes or not ran.succeeded) or not store.writable:
+        return
+    with runtime.transaction():
+        hold()
+        ended_at = runtime.database.now()
+        store.add(
+            CommandLog(
+                log_id=log_id,
+                agent_turn_id=fence.agent_turn_id,
+                step_id=step_id,
+                tool_call_id=call.tool_call_id if call else None,
+                tool_name=call.tool_name if call else None,
+                turn_epoch=fence.turn_epoch,
+                worker_id=worker_id,
+                exit_code=ran.exit_code if ran.came_to_its_end else None,
+                stderr=_last_bytes(ran.stderr, kept),
+                stderr_bytes=ran.stderr_bytes,
+                started_at=ended_at - timedelta(seconds=ran.duration),
+                ended_at=ended_at,
+            )
+        )
+
+
+def _last_bytes(text: str, count: int) -> str:
+    return text.encode()[-count:].decode(errors="ignore")
+
+
+# What troubles a worker, in words: why it cannot work, as others may read it, which is one line, bounded and
+# without what looks like a secret; and what is said once, however often it comes.
+
+
+MAX_TROUBLE_LENGTH = 400
+
+
+def shown_trouble(message: str | None) -> str | None:
+    """The message as it is kept; None for none."""
+    if not message:
+        return None
+    line = " ".join(redacted(message).split()).replace("\x00", "")
+    return line if len(line) <= MAX_TROUBLE_LENGTH else line[: MAX_TROUBLE_LENGTH - 1] + "…"
+
+
+class Once:
+    """Tells each text once, from whatever thread."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._told: set[str] = set()
+        self._lock = Lock()
+
+    def __call__(self, text: str) -> None:
+        with self._lock:
+            is_new = text not in self._told
+            self._told.add(text)
+        if is_new:
+            self._tell(text)

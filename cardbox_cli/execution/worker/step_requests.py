@@ -1,0 +1,163 @@
+"""What the next step of a run asks its model, a turn's or a chat's, and how that is kept as a box.
+
+Owns why a step cannot be asked for: something is gone, or its layers cannot be had.
+"""
+
+from collections.abc import Sequence
+from itertools import count
+
+import msgspec
+
+from cardbox_cli.context.request import ComposeOptions
+from cardbox_cli.context.state import request_box_ids, request_cards
+from cardbox_cli.errors import CardConflict, InvalidInput
+from cardbox_cli.execution.requests.request_checks import Lack, in_words, lacks_of
+from cardbox_cli.execution.requests.step_snapshots import REQUEST, snapshot_of
+from cardbox_cli.execution.requests.turn_requests import TurnRequest, collector_for, settled, turn_request
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.worker.ledger import BegunStep, RunState, TurnState
+from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.model.execution.turns import DISPATCHED, RUNNING, new_id
+from cardbox_cli.model.identity import ProjectSettings
+from cardbox_cli.model.ids import new_box_id, new_card_id
+from cardbox_cli.store.execution.step_store import Entering, NewStep
+from cardbox_cli.store.projects import ProjectsStore
+
+
+class IncompleteContext(Exception):
+    """Something is gone that the turn should read."""
+
+    def __init__(self, lacking: Sequence[Lack]) -> None:
+        super().__init__(in_words(lacking))
+        self.lacking = lacking
+
+
+class InvalidLayers(Exception):
+    """Layers that are asked for and cannot be had."""
+
+
+def compose_step(
+    runtime: Runtime, state: RunState, *, format: str, options: ComposeOptions
+) -> tuple[TurnRequest, ProjectSettings]:
+    """What the next step asks, and the project's settings that decided on it. Raises as `begin_step` does."""
+    settings = ProjectsStore(runtime.database).settings(runtime.project_id)
+    lacking = [] if settings.allow_incomplete_context else lacks_of(state.boxes)
+    if lacking:
+        raise IncompleteContext(lacking)
+    return _composed(runtime, state, settled(options, settings), format, settings), settings
+
+
+def keep_request(runtime: Runtime, asked: TurnRequest, settings: ProjectSettings, step_id: str) -> str:
+    """Keep a request as a box, whose id this is. Takes part in the caller's transaction."""
+    snapshots = request_cards(runtime.project_id, asked.request, reproducible=settings.stored_layers)
+    box_ids = request_box_ids([_stored(runtime, card) for card in snapshots], asked.history)
+    return runtime.boxes.create(box_ids, title=title_of(step_id), allow_dangling=True).box_id
+
+
+def title_of(step_id: str) -> str:
+    """The title of the box of a step's request."""
+    return f"request of {step_id}"
+
+
+def renamed(card: CardDraft) -> CardDraft:
+    """The same card under an id of its own."""
+    return msgspec.structs.replace(card, card_id=new_card_id())
+
+
+def _composed(
+    runtime: Runtime, turn: RunState, options: ComposeOptions, format: str, settings: ProjectSettings
+) -> TurnRequest:
+    context = turn.boxes.context.box_id
+    collector = collector_for(runtime.database, runtime.project_id, context, settings=settings)
+    try:
+        return turn_request(turn.boxes, turn.tools, options, format=format, collector=collector)
+    except InvalidInput as exc:
+        raise InvalidLayers(exc.message) from exc
+
+
+def _stored(runtime: Runtime, draft: CardDraft) -> CardDraft:
+    """The draft of a card that is there now: under an id of its own where somebody deleted the shared one."""
+    try:
+        runtime.cards.add(draft)
+    except CardConflict:
+        draft = renamed(draft)
+        runtime.cards.add(draft)
+    return draft
+
+
+# A claimed turn runs, and a step of it begins: one statement writes every row, while the fence holds.
+
+
+_LOST = "given up before it was done"
+
+
+class CannotEnd(Exception):
+    """Nothing that the model may call could end the turn."""
+
+
+def enter(runtime: Runtime, turn: TurnState) -> None:
+    """Take up a turn that goes on with calls that others left without results. Raises StaleEpoch."""
+    if turn.head.status != DISPATCHED:
+        return
+    with runtime.statement():
+        if not runtime.steps.enter(turn.fence, _entering(turn)):
+            raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
+        _tell_entered(runtime, turn)
+
+
+def _entering(turn: TurnState) -> Entering:
+    return Entering(output_start=turn.boxes.output_start, lost=_LOST)
+
+
+def _tell_entered(runtime: Runtime, turn: TurnState) -> None:
+    if turn.head.status == DISPATCHED:
+        runtime.publish_state(turn.head, RUNNING, turn.head.turn_epoch)
+
+
+def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: ComposeOptions) -> BegunStep:
+    """Begin a step, and keep what its model is about to see as its request box.
+
+    Raises StaleEpoch, IncompleteContext unless the project allows that, InvalidLayers, CannotEnd, and
+    InvalidInput for a request that cannot be stored.
+    """
+    asked, settings = compose_step(runtime, turn, format=format, options=options)
+    fault = turn.end_rule(asked.request.tools).fault(turn.boxes.own)
+    if fault is not None:
+        raise CannotEnd(fault)
+    step_id = new_id("step")
+    with runtime.statement():
+        _write_beginning(runtime, turn, asked, settings, step_id, format)
+        _tell_entered(runtime, turn)
+        runtime.publish_step(turn.head, step_id, "started")
+    return BegunStep(step_id=step_id, asked=asked, written=len(turn.boxes.own))
+
+
+def _write_beginning(
+    runtime: Runtime,
+    turn: TurnState,
+    asked: TurnRequest,
+    settings: ProjectSettings,
+    step_id: str,
+    format: str,
+) -> None:
+    """Write the rows of a step: a card under an id of its own where the shared one is deleted."""
+    cards = request_cards(runtime.project_id, asked.request, reproducible=settings.stored_layers)
+    metadata = {REQUEST: snapshot_of(asked.request, asked.body, turn.boxes, format)}
+    # The second time: what somebody else wrote just now is seen then.
+    for again in count():
+        step = NewStep(
+            step_id=step_id,
+            status="llm_ready",
+            request_box_id=new_box_id(),
+            title=title_of(step_id),
+            box_card_ids=request_box_ids(cards, asked.history),
+            cards=cards,
+            metadata=metadata,
+        )
+        found = runtime.steps.begin(turn.fence, _entering(turn), step)
+        if not found.at_fence:
+            raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
+        if found.written:
+            return
+        if again:
+            cards = [card if card.card_id in found.stored else renamed(card) for card in cards]

@@ -1,0 +1,496 @@
+"""What comes of a step is stored: its answer, the results of its calls, that it is done, and the turn's end.
+
+Each transaction holds the head first, so that nothing is written once the fence has fallen. Runs no command.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context.request import ComposeOptions
+from cardbox_cli.errors import (
+    CbxError,
+    DatabaseUnavailable,
+    HandlerFailed,
+    LeaseLost,
+    MissingRight,
+    SchemaMissing,
+    StaleEpoch,
+)
+from cardbox_cli.execution.dispatch_requests import Caller, Parent, calling_turn
+from cardbox_cli.execution.handlers import Awaiting, Ending, Handler, text_of
+from cardbox_cli.execution.notifications.notifier import Phase
+from cardbox_cli.execution.queue import turn_ends
+from cardbox_cli.execution.queue.claims import ClaimedWork, hand_back
+from cardbox_cli.execution.queue.turn_ends import BY_RESULT, delivered, end_held, end_turn, finish_held
+from cardbox_cli.execution.recovery.reaping import report_lost
+from cardbox_cli.execution.requests.turn_requests import present_cards
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.tool_calls import (
+    Author,
+    ToolCall,
+    ended_by_last_calls,
+    fault_of_arguments,
+    fault_of_size,
+    last_calls,
+    pending_calls,
+    result_card,
+)
+from cardbox_cli.execution.worker import ledger, step_requests
+from cardbox_cli.execution.worker.command_output import keep_log, told
+from cardbox_cli.execution.worker.command_processes import Ran
+from cardbox_cli.execution.worker.ledger import (
+    BegunStep,
+    RunState,
+    TurnState,
+    author_in,
+    author_of,
+    hold_call_ids,
+    read_turn,
+)
+from cardbox_cli.execution.worker.step_answers import AUTO, Answer, AnswerRules, BadAnswer, read_answer
+from cardbox_cli.limits import RESULT_SIZE
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_types import DELIVERABLE
+from cardbox_cli.model.cards import Card, CardDraft, draft_card
+from cardbox_cli.model.content import JsonContent
+from cardbox_cli.model.execution.turns import (
+    COMPLETED,
+    LLM_DONE,
+    SUSPENDED,
+    End,
+    EndStatus,
+    Head,
+    InboxRow,
+    new_id,
+)
+from cardbox_cli.model.identity import HandlerTool, Tool
+from cardbox_cli.settings import AGENT, CONTEXT_BOX, OUTPUT_BOX, PROJECT, TURN_EPOCH, TURN_ID
+from cardbox_cli.store.connection.driver_errors import is_collision
+from cardbox_cli.store.execution.step_store import StepAnswered
+
+
+def understand(
+    runtime: Runtime, turn: TurnState, step: BegunStep, stdout: bytes, rules: AnswerRules = AUTO
+) -> Answer | BadAnswer:
+    """The cards that the command of a step printed. It need print none if it has appended cards itself."""
+    answer = read_answer(stdout, author_in(turn.head, step.step_id), runtime.turns.held_tool_call_ids, rules)
+    if not stdout.strip() and len(read_turn(runtime, turn.fence).boxes.own) > step.written:
+        return Answer(cards=[], calls=[])
+    return answer
+
+
+def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Answer) -> End | None:
+    """Store the answer of a step; the end of the turn, where no call is left without a result.
+
+    An answer that may not end the turn is stored as thoughts, with a card that says so to the model. Raises
+    StaleEpoch, CardConflict for a card whose id is taken, and CallIdTaken for a call's.
+    """
+    rule = turn.end_rule(step.asked.request.tools)
+    with runtime.transaction(savepoint=False):
+        head, own = _hold_own(runtime, turn)
+        stored = {card.card_id for card in own}
+        hold_call_ids(runtime, answer.cards, stored)
+        goes_on = not rule.allows_end(own) and not pending_calls([*own, *answer.cards])
+        if goes_on:
+            reminder = rule.reminder(runtime.project_id, author_in(head, step.step_id))
+            cards = [*turn_ends.without_end(answer.cards), reminder]
+        else:
+            cards = answer.cards
+        # This may be tried again.
+        new = [card for card in cards if card.card_id not in stored]
+        calls = pending_calls([*own, *new])
+        answered = StepAnswered(
+            step_id=step.step_id,
+            status=LLM_DONE if calls else COMPLETED,
+            tool_call_ids=[call.tool_call_id for call in calls] or None,
+            metadata={} if answer.usage is None else {"llm_usage": answer.usage},
+        )
+        _append(runtime, turn, new, answered)
+        phase: Phase = "executing" if calls else "completed"
+        runtime.publish_step(head, step.step_id, phase, [card.card_id for card in new])
+        return None if calls or goes_on else finish_held(runtime, head, profile=turn.profile)
+
+
+def add_result(runtime: Runtime, turn: TurnState, draft: CardDraft) -> None:
+    """Store the result of a call. Raises StaleEpoch."""
+    with runtime.statement():
+        _append(runtime, turn, [draft])
+
+
+def complete_step(runtime: Runtime, turn: TurnState) -> End | None:
+    """The calls of the last step have their results; the end of the turn, where that is one.
+
+    Raises StaleEpoch.
+    """
+    with runtime.transaction(savepoint=False):
+        head, own = _hold_own(runtime, turn)
+        if turn.step_id is not None:
+            runtime.turns.move_step(head.agent_id, turn.step_id, COMPLETED)
+            runtime.publish_step(head, turn.step_id, COMPLETED)
+        status = ended_by_last_calls(own)
+        if status == "success":
+            return finish_held(runtime, head, profile=turn.profile, message=BY_RESULT)
+        if status is not None:
+            return end_held(runtime, head, status, message=BY_RESULT)
+        if turn.end_rule().allows_end(own) and delivered(head, own):
+            return finish_held(runtime, head, profile=turn.profile)
+    return None
+
+
+def _hold_own(runtime: Runtime, turn: TurnState) -> tuple[Head, list[Card]]:
+    """The head, and what the turn has written by now, its commands too. Both are held.
+
+    Raises StaleEpoch, and NotFound for an output box that is gone.
+    """
+    box_id, start = turn.boxes.output.box_id, turn.boxes.output_start
+    found = runtime.steps.hold(turn.fence, start)
+    if found is None:
+        raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
+    slots = found.own
+    if not found.has_box or any(slot.state == "dangling" for slot in slots):
+        slots = runtime.boxes.slots(box_id)[start:]
+    return found.head, present_cards(slots)
+
+
+def _append(
+    runtime: Runtime, turn: TurnState, cards: Sequence[CardDraft], answered: StepAnswered | None = None
+) -> None:
+    """Write cards and append them, unless the turn has them all: this may be tried again. Move the step.
+
+    Raises StaleEpoch, NotFound for an output box that is gone, and CardConflict.
+    """
+    while True:
+        found = runtime.steps.append(turn.fence, turn.boxes.output_start, cards, answered)
+        if not found.at_fence:
+            raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
+        if found.written:
+            return
+        runtime.boxes.get(turn.boxes.output.box_id)
+        for card in cards:
+            # Unless somebody else has written it just now, which is seen then.
+            if card.card_id not in found.stored:
+                runtime.cards.add(card)
+
+
+# A turn suspends: which calls it waits for and how long is decided, and one statement writes every row.
+
+
+class Suspension(msgspec.Struct, frozen=True, kw_only=True):
+    """What a turn waits for: `calls` are the names of their tools by their ids; for so many `seconds`."""
+
+    calls: Mapping[str, str]
+    seconds: float
+
+
+def decide(
+    tools: Sequence[Tool], calls: Sequence[ToolCall], *, tool_wait: float, at_least: float = 0
+) -> Suspension:
+    """How long a turn that is offered `tools` waits for these calls: what the slowest tool is given.
+
+    One that names no time, or is not offered, is given `tool_wait` seconds.
+    """
+    given = {tool.tool_name: tool.timeout_seconds for tool in tools}
+    times = [given.get(call.tool_name) or tool_wait for call in calls]
+    return Suspension(
+        calls={call.tool_call_id: call.tool_name for call in calls}, seconds=max(at_least, *times)
+    )
+
+
+def suspend(
+    runtime: Runtime, turn: TurnState, row: InboxRow, calls: Sequence[ToolCall], *, at_least: float = 0
+) -> None:
+    """Let the turn wait for the results of `calls`, for so many seconds at least; its claimed row is done.
+
+    Raises StaleEpoch.
+    """
+    plan = decide(turn.tools, calls, tool_wait=runtime.settings.tool_wait, at_least=at_least)
+    with runtime.transaction(savepoint=False):
+        deadline = runtime.steps.suspend(
+            turn.fence,
+            turn.step_id or new_id("step"),
+            plan.calls,
+            inbox_id=row.inbox_id,
+            wait=timedelta(seconds=plan.seconds),
+        )
+        if deadline is None:
+            raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
+        report_lost(runtime, turn.fence.agent_turn_id)
+        runtime.follow_suspension(turn.fence)
+        runtime.publish_state(
+            turn.head,
+            SUSPENDED,
+            turn.head.turn_epoch,
+            waiting_tool_count=len(plan.calls),
+            waiting_tool_call_ids=list(plan.calls),
+            resume_deadline=deadline.isoformat(),
+        )
+
+
+# The calls of a turn that internal handlers answer: in one transaction with their results, and with the
+# suspension of the turn where a call is to be answered later. So a call is answered once, whatever crashes.
+#
+# Owns what becomes of a handler's failure: a result that the model reads, never the end of the turn.
+
+
+def answer_handlers(
+    runtime: Runtime,
+    turn: TurnState,
+    row: InboxRow,
+    calls: Sequence[ToolCall],
+    others: Sequence[ToolCall],
+) -> list[ToolCall]:
+    """Answer `calls` by their handlers; those that wait now, with `others` that wait anyhow.
+
+    Where any waits the turn is suspended, and its claimed `row` done. Raises StaleEpoch; nothing of what
+    handlers did stays then, as when the database goes away.
+    """
+    with runtime.transaction():
+        runtime.heads.hold(turn.fence)
+        pending = {call.tool_call_id for call in read_turn(runtime, turn.fence).pending}
+        caller = calling_turn(runtime, turn.fence.agent_turn_id, step_id=turn.step_id)
+        waiting, seconds = list(others), 0.0
+        for call in calls:
+            if call.tool_call_id not in pending:
+                continue
+            answer = _answer(runtime, caller, turn, call)
+            if isinstance(answer, Awaiting):
+                waiting.append(call)
+                seconds = max(seconds, answer.seconds)
+            else:
+                for draft in answer:
+                    add_result(runtime, turn, draft)
+        if waiting:
+            suspend(runtime, turn, row, waiting, at_least=seconds)
+    return waiting
+
+
+def answer_by(handler: Handler, runtime: Runtime, caller: Caller, arguments: dict[str, Any]) -> Any:
+    """What a handler answers: a JSON value that can be stored, Awaiting, or Ending where it ends its turn.
+
+    Raises what it raises of cbx's errors, and HandlerFailed for anything else, and for other answers.
+    """
+    try:
+        answer = handler.function(runtime, caller, arguments)
+        if runtime.database.spoiled:
+            raise ValueError("a statement of its failed in the database, and it did not say so")
+        _check_answer(handler, answer)
+    except (CbxError, KeyboardInterrupt):
+        raise
+    except BaseException as exc:  # a package may call sys.exit(), too
+        raise HandlerFailed(
+            f"the handler {handler.name!r} failed: {type(exc).__name__}: {text_of(exc)}",
+            hint="mend or uninstall the package that brings it",
+        ) from exc
+    return answer
+
+
+def _check_answer(handler: Handler, answer: Any) -> None:
+    """Raise ValueError unless this handler may answer so."""
+    if isinstance(answer, Ending) != handler.ends_turn:
+        declared = "is declared to end its turn" if handler.ends_turn else "is not declared to end its turn"
+        raise ValueError(f"it answers {type(answer).__name__}, and {declared}")
+    if isinstance(answer, Awaiting):
+        return
+    parts = {"result": answer}
+    if isinstance(answer, Ending):
+        parts = {"result": answer.result, "deliverable": answer.deliverable}
+        if not isinstance(answer.deliverable, dict | list):
+            raise ValueError(f"the deliverable is a {type(answer.deliverable).__name__}, no object or list")
+    for name, part in parts.items():
+        exact_json.check_storable(part, f"the {name}")
+        if len(exact_json.encode(part)) > RESULT_SIZE.value << 20:
+            raise ValueError(f"the {name} is larger than {RESULT_SIZE}")
+
+
+def ending_beside(turn: RunState) -> ToolCall | None:
+    """The call among the last ones that ends the turn, and so should have been made alone."""
+    calls = last_calls(turn.boxes.own)
+    tools = ((call, turn.tool(call.tool_name)) for call in calls)
+    ending = (call for call, tool in tools if isinstance(tool, HandlerTool) and tool.ends_turn)
+    return next(ending, None) if len(calls) > 1 else None
+
+
+def not_alone(call: ToolCall, author: Author, ending: ToolCall) -> CardDraft:
+    """The failure of a call that was made beside `ending`."""
+    why = f"{ending.tool_name!r} ends the turn, and is called alone: no call of this answer was made"
+    return result_card(call, author, failure=("not_called_alone", why))
+
+
+def _answer(
+    runtime: Runtime, caller: Caller, turn: TurnState, call: ToolCall
+) -> Sequence[CardDraft] | Awaiting:
+    """What a handler answers: the cards of its result, or of its failure, whose writes are taken back."""
+    fault = fault_of_size(call) or fault_of_arguments(call)
+    if fault is not None:
+        return [_failed(call, turn, "invalid_arguments", fault)]
+    try:
+        with runtime.transaction():
+            handler = runtime.handlers.find(call.tool_name)
+            answer = answer_by(handler, runtime, _at(caller, turn, call), call.input or {})
+            if isinstance(answer, Awaiting):
+                return answer
+            if isinstance(answer, Ending):
+                return _ending(call, turn, answer)
+            return [result_card(call, author_of(turn), result=answer)]
+    except (SchemaMissing, MissingRight) as exc:
+        # The database is there and has no place for it: trying again would not help.
+        return [_failed(call, turn, exc.code.replace("-", "_"), exc.message)]
+    except (DatabaseUnavailable, StaleEpoch, LeaseLost):
+        raise
+    except CbxError as exc:
+        if is_collision(exc):
+            raise
+        return [_failed(call, turn, exc.code.replace("-", "_"), _in_words(exc))]
+    except Exception as exc:
+        # A package's handler may fail in any way; the turn goes on, and its model is told.
+        return [_failed(call, turn, "handler_failed", f"{type(exc).__name__}: {exc}")]
+
+
+def _ending(call: ToolCall, turn: TurnState, answer: Ending) -> list[CardDraft]:
+    """The result that ends the turn, then what it delivers: nothing stands between a call and its result."""
+    author = author_of(turn)
+    deliverable = draft_card(
+        DELIVERABLE, JsonContent(answer.deliverable), author_id=author.agent_id, metadata=author.metadata
+    )
+    return [result_card(call, author, after_execution="terminate", result=answer.result), deliverable]
+
+
+def _at(caller: Caller, turn: TurnState, call: ToolCall) -> Caller:
+    parent = Parent(
+        agent_turn_id=turn.fence.agent_turn_id, step_id=turn.step_id, tool_call_id=call.tool_call_id
+    )
+    return msgspec.structs.replace(caller, parent=parent)
+
+
+def _in_words(error: CbxError) -> str:
+    """The message of an error; its hints are for people who have a terminal."""
+    code = error.details.get("error_code")
+    return f"{error.message} ({code})" if code and str(code) not in error.message else error.message
+
+
+def _failed(call: ToolCall, turn: TurnState, code: str, message: str) -> CardDraft:
+    return result_card(call, author_of(turn), failure=(code, told(message)))
+
+
+# The ledger of one claimed turn: what its loop does to the tables, under the fence of the claim.
+
+
+class TurnLedger:
+    """One claimed turn; `owner` has its lease."""
+
+    noun = "turn"
+
+    def __init__(self, work: ClaimedWork, *, owner: str) -> None:
+        self._work = work
+        self._fence = work.fence
+        self._owner = owner
+        self.name = f"turn {work.fence.agent_turn_id}"
+        self.agent_id = work.fence.agent_id
+        self.agent_turn_id = work.fence.agent_turn_id
+
+    def read(self, runtime: Runtime) -> TurnState:
+        """The turn, at its fence."""
+        return ledger.read_turn(runtime, self._fence)
+
+    def enter(self, runtime: Runtime, state: TurnState) -> None:
+        """A claimed turn runs from now on."""
+        step_requests.enter(runtime, state)
+
+    def begin_step(
+        self, runtime: Runtime, state: TurnState, *, format: str, options: ComposeOptions
+    ) -> BegunStep:
+        """Begin a step."""
+        return step_requests.begin_step(runtime, state, format=format, options=options)
+
+    def understand(
+        self, runtime: Runtime, state: TurnState, step: BegunStep, stdout: bytes, rules: AnswerRules
+    ) -> Answer | BadAnswer:
+        """The cards that the command printed, if it has not appended any itself."""
+        return understand(runtime, state, step, stdout, rules)
+
+    def store_answer(self, runtime: Runtime, state: TurnState, step: BegunStep, answer: Answer) -> End | None:
+        """Append the answer to the output box."""
+        return store_answer(runtime, state, step, answer)
+
+    def answers(self, call: ToolCall) -> bool:
+        """No call of a turn."""
+        return False
+
+    def answer(self, runtime: Runtime, state: TurnState, call: ToolCall) -> CardDraft:
+        """Never: `answers` says of no call that it is for this."""
+        raise AssertionError(f"a turn answers no call by itself: {call.tool_name}")
+
+    def add_result(self, runtime: Runtime, state: TurnState, draft: CardDraft) -> None:
+        """Append a result to the output box."""
+        add_result(runtime, state, draft)
+
+    def complete_step(self, runtime: Runtime, state: TurnState) -> End | None:
+        """The last step is done."""
+        return complete_step(runtime, state)
+
+    def answer_handlers(
+        self, runtime: Runtime, state: TurnState, calls: Sequence[ToolCall], others: Sequence[ToolCall]
+    ) -> list[ToolCall]:
+        """Have them answer, in one transaction with what comes of it."""
+        return answer_handlers(runtime, state, self._work.row, calls, others)
+
+    def suspend(self, runtime: Runtime, state: TurnState, calls: Sequence[ToolCall]) -> None:
+        """Let the turn wait; its claimed row is done."""
+        suspend(runtime, state, self._work.row, calls)
+
+    def fail(
+        self,
+        runtime: Runtime,
+        status: EndStatus,
+        *,
+        error_code: str,
+        message: str,
+        details: dict[str, Any],
+    ) -> End:
+        """End the turn."""
+        return end_turn(runtime, self._fence, status, error_code=error_code, message=message, details=details)
+
+    def hand_back(self, runtime: Runtime, reason: str) -> None:
+        """Give the claimed row back."""
+        hand_back(runtime, self._work.row, owner=self._owner, reason=reason)
+
+    def keep_log(
+        self,
+        runtime: Runtime,
+        *,
+        ran: Ran,
+        log_id: str,
+        step_id: str,
+        call: ToolCall | None,
+        kept: int,
+    ) -> None:
+        """Keep it in `cbx.logs`."""
+        keep_log(
+            runtime,
+            lambda: runtime.heads.hold(self._fence),
+            fence=self._fence,
+            ran=ran,
+            log_id=log_id,
+            step_id=step_id,
+            call=call,
+            worker_id=self._owner,
+            kept=kept,
+        )
+
+    def author(self, state: TurnState) -> Author:
+        """The agent, in the last step."""
+        return ledger.author_of(state)
+
+    def variables(self, state: TurnState) -> dict[str, str]:
+        """The turn, its fence and its boxes."""
+        return {
+            PROJECT.name: self._work.row.project_id,
+            AGENT.name: self._fence.agent_id,
+            TURN_ID.name: self._fence.agent_turn_id,
+            TURN_EPOCH.name: str(self._fence.turn_epoch),
+            CONTEXT_BOX.name: state.boxes.context.box_id,
+            OUTPUT_BOX.name: state.boxes.output.box_id,
+        }

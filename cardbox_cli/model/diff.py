@@ -1,0 +1,371 @@
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from itertools import chain, groupby
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from cardbox_cli.model.boxes import Box, Known, Slot, slot_of
+
+# What two sequences of strings have in common, in order: the ground of comparing boxes and texts.
+#
+# Pure, and fast enough for tens of thousands of items that repeat as ids, lines and words do.
+
+
+# An item with more pairs of places than this has only those compared that are equally far from the beginning
+# or from the end: all of them would be a square, and long lists of one item would take minutes.
+_MANY_PAIRS = 256
+
+
+class Pair(NamedTuple):
+    """A position in one sequence and the position in the other that it belongs to, each from 0."""
+
+    a: int
+    b: int
+
+
+def longest_common(a: Sequence[str], b: Sequence[str]) -> list[Pair]:
+    """The longest pairing of equal items whose positions rise in both; a long one where items are many."""
+    head = _common_beginning(a, b)
+    tail = _common_beginning(a[head:][::-1], b[head:][::-1])
+    middle = _candidates(a[head : len(a) - tail], b[head : len(b) - tail])
+    return [
+        *(Pair(place, place) for place in range(head)),
+        *(Pair(head + pair.a, head + pair.b) for pair in longest_rising(middle)),
+        *(Pair(len(a) - left, len(b) - left) for left in range(tail, 0, -1)),
+    ]
+
+
+def _common_beginning(a: Sequence[str], b: Sequence[str]) -> int:
+    length = min(len(a), len(b))
+    return next((place for place in range(length) if a[place] != b[place]), length)
+
+
+def _candidates(a: Sequence[str], b: Sequence[str]) -> list[Pair]:
+    """The pairs of places that hold the same item."""
+    places_b = _places(b)
+    return [
+        pair for item, own in _places(a).items() if item in places_b for pair in _pairs(own, places_b[item])
+    ]
+
+
+def _places(items: Sequence[str]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for place, item in enumerate(items):
+        places.setdefault(item, []).append(place)
+    return places
+
+
+def _pairs(a: Sequence[int], b: Sequence[int]) -> list[Pair]:
+    if len(a) * len(b) <= _MANY_PAIRS:
+        return [Pair(one, other) for one in a for other in b]
+    from_the_ends = {*zip(a, b, strict=False), *zip(reversed(a), reversed(b), strict=False)}
+    return [Pair(*pair) for pair in from_the_ends]
+
+
+def longest_rising(pairs: Iterable[Pair]) -> list[Pair]:
+    """A longest choice of `pairs` whose positions rise in both sequences, in order."""
+    # Patience sorting. Among pairs of one place of `a` those of `b` fall, so that no two of them are chosen.
+    ordered = sorted(pairs, key=lambda pair: (pair.a, -pair.b))
+    lowest: list[int] = []  # by length, the lowest place of `b` that a choice of it ends in
+    ends: list[int] = []  # by length, the index in `ordered` of that end
+    before: list[int] = []  # by index, the index of the pair that precedes it in its choice
+    for index, pair in enumerate(ordered):
+        length = bisect_left(lowest, pair.b)
+        before.append(ends[length - 1] if length else -1)
+        lowest[length : length + 1] = [pair.b]
+        ends[length : length + 1] = [index]
+    chosen = []
+    index = ends[-1] if ends else -1
+    while index >= 0:
+        chosen.append(ordered[index])
+        index = before[index]
+    return chosen[::-1]
+
+
+# What differs between two boxes: which cards went, came, moved, or stand where others stood.
+#
+# Pure. Owns the comparing of id lists, and the JSON Patch that leads from one list to the other; what the ids
+# stand for is handed in. An id may stand several times in a box, so every comparison is one of places.
+
+
+Kind = Literal["removed", "added", "moved", "changed"]
+
+# Places of a box by their position, ascending.
+Slots = Mapping[int, Slot]
+
+
+class IdDiff(NamedTuple):
+    """What became of every place of two id lists, each part in ascending order.
+
+    `kept` places stand in the same order in both, `moved` ones elsewhere; `removed` are places of the first
+    list alone, `added` of the second.
+    """
+
+    kept: list[Pair]
+    moved: list[Pair]
+    removed: list[int]
+    added: list[int]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One difference: the place in the first box, the place in the second; None where there is none."""
+
+    kind: Kind
+    a: Slot | None
+    b: Slot | None
+
+
+class BoxDiff(msgspec.Struct, frozen=True, kw_only=True):
+    """How box `b` differs from `a`, as its reader meets it. `pairs` are places kept, moved and changed."""
+
+    a: Box
+    b: Box
+    changes: list[Change]
+    pairs: list[Pair]
+
+    @property
+    def patch(self) -> list[dict[str, Any]]:
+        """A JSON Patch (RFC 6902), made anew: applied to `{"card_ids": …}` of `a` it gives that of `b`."""
+        return patch(self.a.card_ids, self.b.card_ids, self.pairs)
+
+
+def diff(a: Sequence[str], b: Sequence[str]) -> IdDiff:
+    """How the id list `b` differs from `a`, by the fewest moves; by few where an id has many places."""
+    kept = longest_common(a, b)
+    kept_a, kept_b = {pair.a for pair in kept}, {pair.b for pair in kept}
+    left: dict[str, list[int]] = {}
+    for place in reversed(range(len(a))):
+        if place not in kept_a:
+            left.setdefault(a[place], []).append(place)
+    moved, added = list[Pair](), list[int]()
+    for place, card_id in enumerate(b):
+        if place in kept_b:
+            continue
+        if left.get(card_id):
+            moved.append(Pair(left[card_id].pop(), place))
+        else:
+            added.append(place)
+    return IdDiff(kept, sorted(moved), sorted(place for places in left.values() for place in places), added)
+
+
+def compare(a: Box, b: Box, found: IdDiff, known: Known) -> BoxDiff:
+    """The difference of two boxes, `found` in their ids, with what the ids that differ stand for.
+
+    A removed and an added card are one *changed* card when the one was edited from the other, or when they
+    stand at the same place and have the same type and role.
+    """
+    old = {place: slot_of(place, a.card_ids, known) for place in found.removed}
+    new = {place: slot_of(place, b.card_ids, known) for place in found.added}
+    changed = _edited(old, new)
+    changed += _replaced(*_others(old, new, changed), found)
+    gone, come = _others(old, new, changed)
+    changes = [Change("removed", slot, None) for slot in gone.values()]
+    changes += [Change("added", None, slot) for slot in come.values()]
+    changes += [Change("changed", old[pair.a], new[pair.b]) for pair in changed]
+    changes += [
+        Change("moved", slot_of(pair.a, a.card_ids, known), slot_of(pair.b, b.card_ids, known))
+        for pair in found.moved
+    ]
+    return BoxDiff(
+        a=a,
+        b=b,
+        changes=sorted(changes, key=lambda change: _where(change, found)),
+        pairs=[*found.kept, *found.moved, *changed],
+    )
+
+
+def patch(a: Sequence[str], b: Sequence[str], pairs: Iterable[Pair]) -> list[dict[str, Any]]:
+    """The JSON Patch from `a` to `b` in which the places of each pair are one; no place has two pairs.
+
+    What changes its place among the others is removed and added again.
+    """
+    staying = longest_rising(pairs)
+    in_a, in_b = {pair.a for pair in staying}, {pair.b for pair in staying}
+    steps = [_step("replace", pair.a, value=b[pair.b]) for pair in staying if a[pair.a] != b[pair.b]]
+    steps += [_step("remove", place) for place in reversed(range(len(a))) if place not in in_a]
+    return steps + [_step("add", place, value=b[place]) for place in range(len(b)) if place not in in_b]
+
+
+def _step(operation: str, place: int, **more: Any) -> dict[str, Any]:
+    return {"op": operation, "path": f"/card_ids/{place}", **more}
+
+
+def _others(old: Slots, new: Slots, paired: Sequence[Pair]) -> tuple[Slots, Slots]:
+    """The slots of both sides that no pair holds."""
+    taken_a, taken_b = {pair.a for pair in paired}, {pair.b for pair in paired}
+    return (
+        {place: slot for place, slot in old.items() if place not in taken_a},
+        {place: slot for place, slot in new.items() if place not in taken_b},
+    )
+
+
+def _edited(old: Slots, new: Slots) -> list[Pair]:
+    """The new cards that were made by editing one of the old."""
+    origins: dict[str, list[int]] = {}
+    for place, slot in reversed(list(old.items())):
+        origins.setdefault(slot.card_id, []).append(place)
+    pairs = []
+    for place, slot in new.items():
+        origin = slot.card.metadata.get("edited_from") if slot.card else None
+        if isinstance(origin, str) and origins.get(origin):
+            pairs.append(Pair(origins[origin].pop(), place))
+    return pairs
+
+
+def _replaced(old: Slots, new: Slots, found: IdDiff) -> list[Pair]:
+    """The new cards that stand, between the same kept ones, for an old one of their type and role."""
+    waiting: dict[tuple[int, str, str | None], list[int]] = {}
+    for place, slot in reversed(list(old.items())):
+        if slot.card is not None:
+            gap = bisect_left(found.kept, Pair(place, 0))
+            waiting.setdefault((gap, slot.card.type, slot.card.role), []).append(place)
+    kept_b = [pair.b for pair in found.kept]
+    pairs = []
+    for place, slot in new.items():
+        if slot.card is not None:
+            candidates = waiting.get((bisect_left(kept_b, place), slot.card.type, slot.card.role))
+            if candidates:
+                pairs.append(Pair(candidates.pop(), place))
+    return pairs
+
+
+def _where(change: Change, found: IdDiff) -> tuple[int, int, int]:
+    """Sorts changes by their place in the second box; what was removed stands where the gap begins."""
+    if change.b is not None:
+        return change.b.position, 1, 0
+    assert change.a is not None
+    before = bisect_left(found.kept, Pair(change.a.position, 0))
+    return found.kept[before - 1].b + 1 if before else 0, 0, change.a.position
+
+
+# What differs between two texts, line by line and within changed lines word by word.
+#
+# Pure. Owns the comparing and the leaving out of what is far from any change; knows no colours.
+
+
+class Piece(NamedTuple):
+    """A stretch of text: "same" in both texts, of the old one alone ("removed") or of the new ("added")."""
+
+    kind: Literal["same", "removed", "added"]
+    text: str
+
+
+# Whether the items are in both texts, those of the old one, those of the new.
+Span = tuple[bool, Sequence[str], Sequence[str]]
+
+# A number with its points, a single character of the scripts that put no spaces between words, a word, space,
+# or a mark.
+_WORD = re.compile(
+    r"\d+(?:[.:]\d+)+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff\uf900-\ufaff]"
+    r"|[^\W\u3040-\ud7ff\uf900-\ufaff]+|\s+|."
+)
+# More words than this on a side are compared as a whole, and so are texts that share less than this part.
+_MOST_WORDS = 20_000
+_LEAST_SHARED = 0.3
+_LARGE_GAP = 40_000
+
+# What is shown of an equal stretch beside a change, on each side.
+_NEAR_LINES = 3
+_NEAR_CHARACTERS = 160
+
+
+def text_diff(old: str, new: str) -> list[Piece]:
+    """The pieces of both texts in order. All but the added join to `old`, all but the removed to `new`."""
+    pieces: list[Piece] = []
+    for is_same, one, other in _spans(old.splitlines(keepends=True), new.splitlines(keepends=True)):
+        if is_same:
+            pieces.append(Piece("same", "".join(one)))
+        else:
+            pieces += _words_diff("".join(one), "".join(other))
+    return _joined(pieces)
+
+
+def abridged(pieces: Sequence[Piece]) -> list[Piece]:
+    """`pieces` with `…` for equal text that is far from every change."""
+    last = len(pieces) - 1
+    return [
+        Piece("same", _abridged(text, index > 0, index < last)) if kind == "same" else Piece(kind, text)
+        for index, (kind, text) in enumerate(pieces)
+    ]
+
+
+def _words_diff(old: str, new: str) -> list[Piece]:
+    """The pieces of lines that differ. A line break that ends both is the same."""
+    if old.endswith("\n") and new.endswith("\n"):
+        return [*_words_diff(old[:-1], new[:-1]), Piece("same", "\n")]
+    one, other = _WORD.findall(old), _WORD.findall(new)
+    if max(len(one), len(other)) > _MOST_WORDS:
+        return _apart(old, new)
+    pieces: list[Piece] = []
+    for is_same, left, right in _without_islands(list(_spans(one, other))):
+        pieces += [Piece("same", left)] if is_same else _apart(left, right)
+    shared = sum(len(piece.text) for piece in pieces if piece.kind == "same")
+    return pieces if shared >= _LEAST_SHARED * max(len(old), len(new)) else _apart(old, new)
+
+
+def _without_islands(spans: Sequence[Span]) -> Iterator[tuple[bool, str, str]]:
+    """The spans as texts; blanks between two changes belong to them, since no reader looks for a blank."""
+    last = len(spans) - 1
+    for index, (is_same, one, other) in enumerate(spans):
+        left, right = "".join(one), "".join(other)
+        is_island = is_same and 0 < index < last and left.isspace() and "\n" not in left
+        yield is_same and not is_island, left, right
+
+
+def _spans(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
+    """What the sequences have in common and what not, in turn."""
+    for is_same, group in groupby(_steps(old, new), key=lambda span: span[0]):
+        _, ones, others = zip(*group, strict=True)
+        yield is_same, list(chain.from_iterable(ones)), list(chain.from_iterable(others))
+
+
+def _steps(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
+    a = b = 0
+    for pair in longest_common(old, new):
+        yield from _gap(old[a : pair.a], new[b : pair.b])
+        a, b = pair.a + 1, pair.b + 1
+        yield True, old[a - 1 : a], new[b - 1 : b]
+    yield from _gap(old[a:], new[b:])
+
+
+def _gap(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
+    """What stands between two common items. Where some items are very many it may hold common ones, too."""
+    if len(old) * len(new) > _LARGE_GAP or set(old).isdisjoint(new):
+        if old or new:
+            yield False, old, new
+        return
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        yield tag == "equal", old[i1:i2], new[j1:j2]
+
+
+def _apart(old: str, new: str) -> list[Piece]:
+    return [piece for piece in (Piece("removed", old), Piece("added", new)) if piece.text]
+
+
+def _joined(pieces: Iterable[Piece]) -> list[Piece]:
+    """`pieces` with neighbouring changes made into one removed and one added piece."""
+    joined: list[Piece] = []
+    for is_same, group in groupby(pieces, key=lambda piece: piece.kind == "same"):
+        run = list(group)
+        old = "".join(piece.text for piece in run if piece.kind != "added")
+        new = "".join(piece.text for piece in run if piece.kind != "removed")
+        joined += [Piece("same", old)] if is_same else _apart(old, new)
+    return joined
+
+
+def _abridged(text: str, follows_a_change: bool, precedes_a_change: bool) -> str:
+    head = _beginning(text) if follows_a_change else ""
+    tail = _beginning(text[::-1])[::-1] if precedes_a_change else ""
+    if len(head) + len(tail) >= len(text):
+        return text
+    before = "\n" if head and text[len(head)] == "\n" else ""
+    after = "\n" if tail and text[-len(tail) - 1] == "\n" else ""
+    return f"{head}{before}…{after}{tail}"
+
+
+def _beginning(text: str) -> str:
+    lines = text.split("\n", _NEAR_LINES)[:_NEAR_LINES]
+    return "\n".join(lines)[:_NEAR_CHARACTERS]

@@ -1,0 +1,157 @@
+"""A batch is asked for: its contexts, agents, tasks and edge are written in one transaction, whole or not at
+all; then its children are dispatched, each in a transaction of its own.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cardbox_cli.errors import BadRequest, CorrelationConflict
+from cardbox_cli.execution.dispatch_requests import Caller
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.execution.batches import Batch, BatchTask, new_batch_id
+from cardbox_cli.model.execution.headers import Lineage, new_trace_id
+from cardbox_cli.model.execution.turns import MAX_DEPTH
+from cardbox_cli.model.ids import derived_id
+from cardbox_cli.orchestration.batch_ends import join_edge
+from cardbox_cli.orchestration.batch_manager import dispatch_quietly
+from cardbox_cli.orchestration.delegation import Delegation, digest_of, prepare
+from cardbox_cli.settings import MAX_TASKS
+
+if TYPE_CHECKING:
+    from cardbox_cli.model.handwritten.tasks import ForkJoin, Task
+
+
+NAME = "fork_join"
+
+
+class Created(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch that was asked for; `created` is False where it had been before. `notes`, by task, are told to
+    a person whose profile would have been refused as a model."""
+
+    batch: Batch
+    created: bool
+    notes: dict[int, list[str]] = {}
+
+
+def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> Created:
+    """Ask for a batch on behalf of `caller`, whose call, if it is at one, its end answers.
+
+    The same call asks once: a second time it gets the same batch. Joins the caller's transaction; the
+    children are dispatched after the commit. Raises BadRequest for what cannot be a batch, what `prepare`
+    raises for its tasks, CorrelationConflict where the call asked for another batch.
+    """
+    runtime.database.require_execution()
+    runtime.batches.require()
+    with runtime.transaction():
+        check_tasks(asked.tasks, limit=runtime.settings.max_tasks)
+        batch_id, digest = _id_of(runtime, caller), digest_of(caller, asked.model_dump(mode="json"))
+        known = runtime.batches.find(batch_id)
+        if known is not None:
+            return Created(batch=_same(known, digest), created=False)
+        lineage = _lineage(runtime, caller)
+        delegations = prepare(runtime, caller, asked.tasks, tool_suffix=NAME, within=("tasks",))
+        seconds = asked.deadline_seconds or runtime.settings.batch_deadline
+        parent = caller.parent
+        now = runtime.database.now()
+        batch = runtime.batches.add(
+            Batch(
+                batch_id=batch_id,
+                fail_fast=asked.fail_fast,
+                task_count=len(delegations),
+                request_sha256=digest,
+                source_agent_id=caller.agent_id,
+                parent_turn_id=parent.agent_turn_id if parent else None,
+                parent_step_id=parent.step_id if parent else None,
+                parent_tool_call_id=parent.tool_call_id if parent else None,
+                channel_id=caller.channel_id,
+                recursion_depth=lineage.depth,
+                trace_id=lineage.trace_id or new_trace_id(),
+                deadline_at=now + timedelta(seconds=seconds),
+                created_at=now,
+            ),
+            [
+                _task(batch_id, index, each, task, now)
+                for index, (each, task) in enumerate(zip(delegations, asked.tasks, strict=True))
+            ],
+        )
+        if batch is None:
+            raise CorrelationConflict(
+                f"the batch {batch_id} was asked for at the same moment",
+                hint="ask again: the answer is that batch if the request is the same",
+            )
+        runtime.turns.insert_edge(join_edge(batch, "request"))
+        runtime.after_commit(partial(dispatch_quietly, runtime, batch_id))
+    notes = {index: each.notes for index, each in enumerate(delegations) if each.notes}
+    return Created(batch=batch, created=True, notes=notes)
+
+
+def check_tasks(tasks: "Sequence[Task]", *, limit: int) -> None:
+    """Raise BadRequest for more tasks than may be, and for an agent that shall do several at once."""
+    refuse_too_many(len(tasks), limit)
+    reused: dict[str, int] = {}
+    for index, task in enumerate(tasks):
+        if task.target_strategy == "reuse" and reused.setdefault(task.target_ref, index) != index:
+            raise BadRequest(
+                f"{NAME}: tasks[{index}].target_ref: duplicate reuse target agent_id in batch:"
+                f" {task.target_ref!r} does tasks[{reused[task.target_ref]}] already",
+                hint="an agent has one turn at a time; the strategy clone makes another agent of it",
+            )
+
+
+def refuse_too_many(count: int, limit: int) -> None:
+    """Raise BadRequest for more tasks than may be."""
+    if count > limit:
+        raise BadRequest(
+            f"{NAME}: tasks fanout exceeds max limit (got={count}, max={limit})",
+            hint=f"ask for several batches, or set {MAX_TASKS.name} to a higher limit",
+        )
+
+
+def _id_of(runtime: Runtime, caller: Caller) -> str:
+    """The id of the batch: that of the call that asks for it, else a new one."""
+    parent = caller.parent
+    if parent is None or parent.tool_call_id is None:
+        return new_batch_id()
+    call = (runtime.project_id, parent.agent_turn_id, parent.tool_call_id)
+    return f"batch_{derived_id('batch', *call).hex}"
+
+
+def _same(known: Batch, digest: str) -> Batch:
+    if known.request_sha256 != digest:
+        raise CorrelationConflict(
+            f"the call {known.parent_tool_call_id!r} asked for another batch: {known.batch_id}",
+            hint="`cbx batch show` shows it; a call asks once",
+            details={"batch_id": known.batch_id},
+        )
+    return known
+
+
+def _lineage(runtime: Runtime, caller: Caller) -> Lineage:
+    """Where the batch stands: with its parent. Raises BadRequest where its children would be too deep."""
+    row = runtime.inbox.turn_row(caller.parent.agent_turn_id) if caller.parent else None
+    if row is None:
+        return Lineage(depth=0, trace_id=None)
+    if row.lineage.depth + 1 >= MAX_DEPTH:
+        raise BadRequest(
+            f"{NAME}: recursion_depth_exceeded: the children would be {row.lineage.depth + 1} descents deep;"
+            f" the limit is {MAX_DEPTH - 1}",
+            hint="do the rest of the work in this turn",
+        )
+    return row.lineage
+
+
+def _task(batch_id: str, index: int, delegation: Delegation, task: "Task", now: datetime) -> BatchTask:
+    return BatchTask(
+        batch_id=batch_id,
+        task_index=index,
+        target_strategy=task.target_strategy,
+        target_ref=task.target_ref,
+        agent_id=delegation.agent_id,
+        context_box_id=delegation.context_box_id,
+        output_box_id=delegation.output_box_id,
+        next_try_at=now,
+    )

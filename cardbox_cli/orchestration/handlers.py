@@ -1,0 +1,343 @@
+"""The arguments of handlers: as a schema for models, and as what a call says, with every problem told."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import Field, StrictBool, StrictStr
+
+from cardbox_cli.errors import BadRequest, NotAllowed
+from cardbox_cli.execution.dispatch_requests import DispatchResult
+from cardbox_cli.execution.handlers import Awaiting, Ending, Handler, Handlers
+from cardbox_cli.execution.provision import AgentRequest, provision
+from cardbox_cli.model.card_types import RESULT_FIELDS
+from cardbox_cli.model.content import FieldSchema
+from cardbox_cli.model.execution.result_fields import described_fields
+from cardbox_cli.model.handwritten.documents import (
+    Section,
+    Trimmed,
+    document_of,
+    fit,
+    keys_of,
+    tool_parameters,
+)
+from cardbox_cli.model.handwritten.tasks import ForkJoin, Instruction, Task
+from cardbox_cli.orchestration.batch_creation import NAME, create_batch, refuse_too_many
+from cardbox_cli.orchestration.delegation import (
+    ASK,
+    DELEGATE,
+    LAUNCH,
+    ask_expert,
+    delegate,
+    launch_principal,
+    refusal_of,
+    refuse_answered,
+)
+from cardbox_cli.orchestration.targets import fresh_id
+from cardbox_cli.store.boxes import cards_of_type
+from cardbox_cli.store.profiles import ProfileStore
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.dispatch_requests import Caller
+    from cardbox_cli.execution.runtime import Runtime
+
+
+A = TypeVar("A", bound="Arguments")
+
+
+class Arguments(Section):
+    """What a call of a handler may say. Models write null for what they leave out: only that may be."""
+
+    @classmethod
+    def parameters(cls) -> dict[str, Any]:
+        """The JSON Schema of the arguments, as tools have it."""
+        return tool_parameters(cls)
+
+
+class OfNewTurn(Arguments):
+    """What all handlers take that ask for one turn."""
+
+    agent_turn_id: StrictStr | None = Field(
+        default=None,
+        min_length=1,
+        description="Your own id for the turn to be made: the same call with it makes no second turn.",
+    )
+
+
+def read_arguments(kind: type[A], name: str, arguments: Mapping[str, Any]) -> A:
+    """What a call of the handler `name` says. Raises BadRequest with every problem at its path."""
+    optional = {key for key, field in keys_of(kind).items() if not field.is_required()}
+    given = {key: value for key, value in arguments.items() if value is not None or key not in optional}
+    return fit(kind, document_of(given, name), refuse_with=BadRequest)
+
+
+def answer_of(result: DispatchResult) -> dict[str, Any]:
+    """What a model is told of a turn that was asked for."""
+    names = ("status", "agent_id", "agent_turn_id", "turn_epoch", "context_box_id", "output_box_id")
+    return {name: getattr(result, name) for name in names}
+
+
+# `ask_expert`: ask a fresh agent one question, and wait for the answer if wished.
+
+
+class _AskExpertArguments(OfNewTurn):
+    expert_profile: Trimmed = Field(description="The profile of the expert.")
+    question: Instruction = Field(description="The question.")
+    include_history: StrictBool = Field(
+        default=False, description="Whether the expert first reads what you have written so far."
+    )
+    awaits: StrictBool = Field(
+        default=False,
+        alias="await",
+        description="Whether to wait: the expert's answer is then the result of this call.",
+    )
+
+
+def _handle_ask_expert(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> Any:
+    asked = read_arguments(_AskExpertArguments, ASK, arguments)
+    if asked.awaits:
+        _refuse_nothing_waits(caller)
+        refuse_answered(runtime, caller)
+    expert = ask_expert(
+        runtime,
+        caller,
+        asked.expert_profile,
+        asked.question,
+        include_history=asked.include_history,
+        agent_turn_id=asked.agent_turn_id,
+        waits=asked.awaits,
+    )
+    if not asked.awaits:
+        return answer_of(expert.result)
+    # The expert's own limit ends its turn, and so the wait; this one is for an end that nobody can make.
+    return Awaiting(max(runtime.settings.tool_wait, runtime.settings.turn_time))
+
+
+def _refuse_nothing_waits(caller: "Caller") -> None:
+    if caller.parent is None or caller.parent.tool_call_id is None:
+        raise BadRequest(f"{ASK}: await: no call waits for the answer", hint="name one with --tool-call-id")
+
+
+ASK_EXPERT = Handler(
+    name=ASK,
+    description="Ask a fresh agent of a profile one question. Answers at once with ids, or with the expert's "
+    "answer where await is true.",
+    parameters=_AskExpertArguments.parameters(),
+    function=_handle_ask_expert,
+)
+
+
+# `delegate_async`: hand a task to another agent, and go on.
+
+
+class _DelegateAsyncArguments(Task, OfNewTurn):
+    pass
+
+
+def _handle_delegate_async(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> Any:
+    asked = read_arguments(_DelegateAsyncArguments, DELEGATE, arguments)
+    task = Task.model_validate(asked.model_dump(include=set(Task.model_fields)))
+    return answer_of(delegate(runtime, caller, task, agent_turn_id=asked.agent_turn_id).result)
+
+
+DELEGATE_ASYNC = Handler(
+    name=DELEGATE,
+    description="Hand a task to another agent. Answers at once with the ids of its agent, turn and boxes; "
+    "its result does not come back to you.",
+    parameters=_DelegateAsyncArguments.parameters(),
+    function=_handle_delegate_async,
+)
+
+
+# `fork_join`: hand several tasks to other agents at once, and wait for the one result of all.
+
+
+class _ForkJoinHandlerArguments(ForkJoin, Arguments):
+    pass
+
+
+def _handle_fork_join(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> Any:
+    tasks = arguments.get("tasks")
+    refuse_too_many(len(tasks) if isinstance(tasks, list) else 0, runtime.settings.max_tasks)
+    asked = read_arguments(_ForkJoinHandlerArguments, NAME, arguments)
+    if caller.parent is None or caller.parent.tool_call_id is None:
+        raise BadRequest(f"{NAME}: no call waits for the results", hint="name one with --tool-call-id")
+    create_batch(runtime, caller, asked)
+    # How long the batch may take is its own deadline's matter, which the turn then waits for.
+    return Awaiting(0)
+
+
+FORK_JOIN = Handler(
+    name=NAME,
+    description="Hand several tasks to other agents, which do them at the same time, and wait for all of "
+    "them. The result has a status, and for each task in order its status, a summary, and the box that it "
+    "wrote.",
+    parameters=_ForkJoinHandlerArguments.parameters(),
+    function=_handle_fork_join,
+)
+
+
+# `launch_principal`: start an agent by its profile's name, with nothing but an instruction.
+
+
+class _LaunchPrincipalArguments(OfNewTurn):
+    profile_name: Trimmed = Field(description="The profile of the agent to launch.")
+    instruction: Instruction = Field(description="What to do.")
+
+
+def _handle_launch_principal(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> Any:
+    asked = read_arguments(_LaunchPrincipalArguments, LAUNCH, arguments)
+    launched = launch_principal(
+        runtime, caller, asked.profile_name, asked.instruction, agent_turn_id=asked.agent_turn_id
+    )
+    return answer_of(launched.result)
+
+
+LAUNCH_PRINCIPAL = Handler(
+    name=LAUNCH,
+    description="Start a fresh agent of a profile on a task of its own. It reads nothing but the "
+    "instruction. Answers at once with ids; its result does not come back to you.",
+    parameters=_LaunchPrincipalArguments.parameters(),
+    function=_handle_launch_principal,
+)
+
+
+# `provision_agent`: see to it that an agent is there; the same again changes nothing.
+
+
+_PROVISION_AGENT = "provision_agent"
+
+
+class _ProvisionAgentArguments(Arguments):
+    profile: Trimmed = Field(description="The name of the profile that the agent works by.")
+    agent_id: Trimmed | None = Field(default=None, description="The agent's id; without one, a new agent.")
+    owner: Trimmed | None = Field(default=None, description="The agent that it belongs to; without one, you.")
+
+
+def _handle_provision_agent(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> Any:
+    asked = read_arguments(_ProvisionAgentArguments, _PROVISION_AGENT, arguments)
+    profile = ProfileStore(runtime.database, runtime.project_id).get(asked.profile)
+    refused = refusal_of(caller.profile, profile.name, profile.tags) if caller.is_model else None
+    if refused is not None:
+        raise NotAllowed(
+            f"{_PROVISION_AGENT}: profile: {refused}", hint="`cbx profile show` shows its delegation_policy"
+        )
+    request = AgentRequest(
+        agent_id=asked.agent_id or fresh_id(profile),
+        profile_name=profile.name,
+        owner_agent_id=asked.owner or caller.agent_id,
+    )
+    done = provision(runtime.database, runtime.project_id, request, source_agent_id=caller.agent_id)
+    return {"status": "accepted", "agent_id": done.agent.agent_id, "action": done.action}
+
+
+PROVISION_AGENT = Handler(
+    name=_PROVISION_AGENT,
+    description="Make an agent of a profile, idle, that can be given tasks later. One that is there already "
+    "as asked for stays as it is.",
+    parameters=_ProvisionAgentArguments.parameters(),
+    function=_handle_provision_agent,
+)
+
+
+# `submit_result`: hand in the result of the turn, field by field, which ends it.
+
+
+_SUBMIT_RESULT = "submit_result"
+
+
+class _Field(Section):
+    name: StrictStr = Field(min_length=1, description="The name of the field.")
+    value: Any = Field(description="What it holds: a text, or any JSON.")
+
+    may_be_null = frozenset({"value"})
+
+
+class _SubmitResultArguments(Arguments):
+    fields: list[_Field] = Field(min_length=1, description="The fields of the result, each once.")
+
+
+def _fitted(asked: Sequence[FieldSchema]) -> dict[str, Any]:
+    """The schema of the arguments, which tells the fields that the turn is asked for."""
+    schema = _SubmitResultArguments.parameters()
+    if asked:
+        told = "; ".join(f"{each.name}: {each.description}".rstrip(": ") for each in asked)
+        schema["properties"]["fields"]["description"] = (
+            f"The fields of the result, each once. Asked for: {told}"
+        )
+    return schema
+
+
+def _handle_submit_result(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> Ending:
+    given = read_arguments(_SubmitResultArguments, _SUBMIT_RESULT, _written_out(arguments)).fields
+    head = runtime.heads.get(caller.agent_id)
+    context = None if head is None else head.context_box_id
+    asked = [each.name for each in described_fields(cards_of_type(runtime.boxes, context, RESULT_FIELDS))]
+    _check_names(asked, [each.name for each in given])
+    order = {name: place for place, name in enumerate(asked)}
+    fields = sorted(given, key=lambda each: order.get(each.name, len(order)))
+    result = {"fields": [{"name": each.name, "value": each.value} for each in fields]}
+    return Ending({"status": "accepted"}, result)
+
+
+def _written_out(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with fields as name and value, where a model wrote {NAME: VALUE}."""
+    given = arguments.get("fields")
+    if isinstance(given, dict):
+        return {**arguments, "fields": _pairs(given)}
+    if isinstance(given, list):
+        return {**arguments, "fields": [field for each in given for field in _fields_of(each)]}
+    return arguments
+
+
+def _fields_of(item: Any) -> Iterable[Any]:
+    return _pairs(item) if isinstance(item, dict) and not {"name", "value"} & item.keys() else [item]
+
+
+def _pairs(given: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": name, "value": value} for name, value in given.items()]
+
+
+def _check_names(asked: Sequence[str], given: Sequence[str]) -> None:
+    """Raise BadRequest for a field that is asked for and not there, and for one that is there twice."""
+    missing = [name for name in asked if name not in given]
+    twice = [name for name, times in Counter(given).items() if times > 1]
+    problems = [
+        f"{what} {', '.join(map(repr, names))}"
+        for what, names in (("missing", missing), ("more than once", twice))
+        if names
+    ]
+    if problems:
+        raise BadRequest(f"{_SUBMIT_RESULT}: fields: {'; '.join(problems)}")
+
+
+SUBMIT_RESULT = Handler(
+    name=_SUBMIT_RESULT,
+    description="Hand in the result of your task and finish. Call it alone, once everything is done.",
+    parameters=_fitted(()),
+    function=_handle_submit_result,
+    fitted=_fitted,
+    ends_turn=True,
+)
+
+
+# The internal handlers of cbx: a module for each, with its arguments and its record.
+#
+# Commands and servers pass `HANDLERS` to what runs or shows turns. Other packages add theirs by entry points.
+
+
+def own_handlers() -> tuple[Handler, ...]:
+    """Import the handlers of cbx."""
+
+    return (
+        DELEGATE_ASYNC,
+        LAUNCH_PRINCIPAL,
+        ASK_EXPERT,
+        FORK_JOIN,
+        PROVISION_AGENT,
+        SUBMIT_RESULT,
+    )
+
+
+HANDLERS = Handlers(own_handlers)
+"""Every handler that there is, those of installed packages included."""

@@ -1,0 +1,220 @@
+"""Files of tasks: YAML, or JSON lines with a task each, and the matrix that makes many tasks of one.
+
+Owns the variables: `${name}` in a task stands for a value of the matrix, `${name.text}` for the text of a
+file, `${name.name}` for its name without folders, `$${` for `${` itself. What a task may say is the model's.
+"""
+
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cardbox_cli.errors import BadRequest, InvalidInput
+from cardbox_cli.files import open_to_read
+from cardbox_cli.limits import INPUT_SIZE
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.handwritten.documents import Document, Mark, Problem, document_of, fit, refusal
+from cardbox_cli.model.handwritten.tasks import ForkJoin, Task, TasksFile
+from cardbox_cli.model.handwritten.yaml_files import read_yaml
+from cardbox_cli.orchestration.batch_creation import refuse_too_many
+from cardbox_cli.text import Where, did_you_mean, found
+
+_VARIABLE = re.compile(r"\$(?P<escaped>\$)?\{(?P<name>\w+)(?:\.(?P<part>\w+))?\}")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_HINT = "`cbx fork-join --help` has an example of a file"
+
+
+class _File(str):
+    """A path that a matrix found."""
+
+
+Value = str | _File
+Values = Mapping[str, Value]
+
+
+def read_tasks(text: str, source: str, *, folder: Path, limit: int, lines: bool = False) -> ForkJoin:
+    """What a file asks for, its matrix carried out; with `lines` it is JSON lines.
+
+    `folder` is where its patterns begin. Raises InvalidInput with every problem at its place, or for tasks
+    that a matrix makes larger together than INPUT_SIZE, BadRequest for more tasks than `limit`.
+    """
+    document = _of_lines(text, source) if lines else read_yaml(text, source)
+    asked = fit(TasksFile, document, refuse_with=InvalidInput, hint=_HINT)
+    made = _Matrix(asked, document, folder, limit).tasks()
+    return ForkJoin(tasks=made, fail_fast=asked.fail_fast, deadline_seconds=asked.deadline_seconds)
+
+
+def _of_lines(text: str, source: str) -> Document:
+    """The document of JSON lines: each is one of its tasks."""
+    tasks: list[Any] = []
+    marks: dict[Where, Mark] = {("tasks",): Mark(1, 1)}
+    problems: list[Problem] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        where = ("tasks", len(tasks))
+        marks[where] = Mark(number, 1)
+        try:
+            tasks.append(exact_json.read(line))
+        except json.JSONDecodeError as exc:
+            problems.append(Problem(where, f"not JSON: {exc.msg}", Mark(number, exc.colno)))
+            tasks.append(None)
+        except ValueError as exc:
+            problems.append(Problem(where, str(exc), Mark(number, 1)))
+            tasks.append(None)
+    plain = document_of({"tasks": tasks}, source)
+    return Document(source, plain.value, marks=marks, problems=[*problems, *plain.problems])
+
+
+class _Matrix:
+    """The tasks of one file for every combination of its variables."""
+
+    def __init__(self, asked: TasksFile, document: Document, folder: Path, limit: int) -> None:
+        self._asked = asked
+        self._document = document
+        self._folder = folder
+        self._limit = limit
+        self._problems: list[Problem] = []
+        self._texts: dict[str, str] = {}
+        self._left = INPUT_SIZE.value << 20
+
+    def tasks(self) -> list[Task]:
+        """Each task for each combination, in the order of the file; the last variable changes first."""
+        if not self._asked.matrix:
+            refuse_too_many(len(self._asked.tasks), self._limit)
+            return self._asked.tasks
+        values = {name: self._values(name, given) for name, given in self._asked.matrix.items()}
+        self._check()
+        # Before they are made: a short file may ask for more than any memory holds.
+        count = math.prod(len(each) for each in values.values())
+        refuse_too_many(len(self._asked.tasks) * count, self._limit)
+        combinations = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
+        made = [
+            self._filled(task, ("tasks", index), each)
+            for index, task in enumerate(self._asked.tasks)
+            for each in combinations
+        ]
+        self._check()
+        return made
+
+    def _check(self) -> None:
+        if self._problems:
+            raise refusal(InvalidInput, self._document.source, self._problems, hint=_HINT)
+
+    def _problem(self, where: Where, sentence: str) -> None:
+        problem = Problem(where, sentence, self._document.mark(where))
+        if problem not in self._problems:
+            self._problems.append(problem)
+
+    # --- values
+
+    def _values(self, name: str, given: Any) -> Sequence[Value]:
+        where = ("matrix", name)
+        if not _NAME.fullmatch(name):
+            self._problem(where, "a variable's name has letters, digits and _, and begins with no digit")
+        if isinstance(given, dict):
+            return self._globbed(given, where)
+        if given == []:
+            self._problem(where, "is empty: it makes no task")
+            return []
+        if not isinstance(given, list):
+            self._problem(where, f"expected a list of values or {{glob: PATTERN}}, found {found(given)}")
+            return []
+        for index, value in enumerate(given):
+            if not isinstance(value, str | int | float) or isinstance(value, bool):
+                self._problem((*where, index), f"expected a string or a number, found {found(value)}")
+        return [str(value) for value in given]
+
+    def _globbed(self, given: dict[str, Any], where: Where) -> Sequence[Value]:
+        pattern = given.get("glob")
+        if set(given) != {"glob"} or not isinstance(pattern, str) or not pattern:
+            self._problem(where, "expected a list of values or {glob: PATTERN}, with no other key")
+            return []
+        try:
+            paths = sorted(path for path in self._matching(pattern) if path.is_file())
+        except (ValueError, NotImplementedError, OSError) as exc:
+            self._problem((*where, "glob"), f"no pattern of paths: {exc}")
+            return []
+        if not paths:
+            self._problem((*where, "glob"), f"no file in {str(self._folder)!r} fits the pattern {pattern!r}")
+        return [_File(path) for path in paths]
+
+    def _matching(self, pattern: str) -> Iterator[Path]:
+        if pattern.startswith("/"):
+            return Path("/").glob(pattern.lstrip("/"))
+        return self._folder.glob(pattern)
+
+    # --- filling in
+
+    def _filled(self, task: Task, where: Where, values: Values) -> Task:
+        texts = {
+            key: self._replaced(text, (*where, key), values)
+            for key, text in task.model_dump().items()
+            if isinstance(text, str)
+        }
+        for key in ("target_ref", "instruction"):
+            if not texts[key].strip():
+                given = ", ".join(f"{name} is {value!r}" for name, value in values.items())
+                self._problem((*where, key), f"is blank where {given}")
+        return task.model_copy(update=texts)
+
+    def _replaced(self, text: str, where: Where, values: Values) -> str:
+        def value(match: re.Match[str]) -> str:
+            if match["escaped"]:
+                return match[0][1:]
+            return self._counted(self._value(match["name"], match["part"], where, values))
+
+        return _VARIABLE.sub(value, self._counted(text))
+
+    def _counted(self, text: str) -> str:
+        """A text that becomes part of a task: a short file may ask for more than any memory holds."""
+        self._left -= len(text)
+        if self._left < 0:
+            raise InvalidInput(
+                f"the tasks of {self._document.source} are larger than {INPUT_SIZE} together",
+                hint="name files in them instead of their texts, or make several batches",
+            )
+        return text
+
+    def _value(self, name: str, part: str | None, where: Where, values: Values) -> str:
+        if name not in values:
+            known = ", ".join(values)
+            meant = did_you_mean(name, values) or f"; there are {known}"
+            self._problem(where, f"no variable {name!r} in the matrix{meant}")
+            return ""
+        value = values[name]
+        if part is None:
+            return value
+        if part not in ("name", "text") or not isinstance(value, _File):
+            self._problem(where, f"'{name}.{part}' is nothing: files have .name and .text")
+            return ""
+        return Path(value).name if part == "name" else self._text(value, where)
+
+    def _text(self, path: str, where: Where) -> str:
+        if path not in self._texts:
+            self._texts[path] = self._read(path, where)
+        return self._texts[path]
+
+    def _read(self, path: str, where: Where) -> str:
+        most = INPUT_SIZE.value << 20
+        try:
+            with open_to_read(Path(path)) as file:
+                data = file.read(most + 1)
+            if len(data) > most:
+                raise BadRequest(f"is larger than {INPUT_SIZE}")
+            text = data.decode("utf-8-sig")
+            exact_json.check_storable(text)
+        except OSError as exc:
+            self._problem(where, f"the file {path!r} cannot be read: {exc.strerror}")
+        except UnicodeDecodeError as exc:
+            self._problem(where, f"the file {path!r} is not UTF-8 (byte {exc.start})")
+        except BadRequest as exc:
+            self._problem(where, f"the file {path!r} {exc.message}")
+        except exact_json.Unstorable as exc:
+            self._problem(where, f"the file {path!r}: {exc.what}")
+        else:
+            return text
+        return "?"

@@ -1,0 +1,104 @@
+"""The page of costs: findings with their commands, how requests grew, what persisted, what takes tokens."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
+from cardbox_cli.context.cost.finding import CostFinding
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.pictures.page_elements import Child, Element, element, facts, page, section, swatch, table
+from cardbox_cli.pictures.request_picture import DrawnCard, DrawnStep, colours_of, of_steps, told
+
+# Steps that are drawn at most: the last ones.
+_MOST_STEPS = 100
+# Findings that are shown at once.
+_UNFOLDED = 5
+
+
+class CostPicture(msgspec.Struct, frozen=True, kw_only=True):
+    """What is drawn of a series: its `facts` in words, its account, its findings, each with its command."""
+
+    name: str
+    facts: Mapping[str, str]
+    account: Account
+    findings: Sequence[tuple[CostFinding, str | None]]
+
+
+def cost_page(picture: CostPicture) -> str:
+    """The page of a series."""
+    account = picture.account
+    colours = colours_of(share.name for share in account.by["layer"])
+    return page(
+        f"Costs of {picture.name}",
+        facts(picture.facts),
+        *([section("Findings", *_findings(picture))] if picture.findings else []),
+        *of_steps(drawn_account(account), colours),
+        *([section("By layer", _shares("layer", account, colours))] if account.steps else []),
+        *([section("By type", _shares("type", account, {}))] if account.steps else []),
+        *([section("By tool", _shares("tool", account, {}))] if account.steps else []),
+    )
+
+
+def drawn_account(account: Account) -> list[DrawnStep]:
+    """The last requests of a series, as drawings have them."""
+    shown = account.steps[-_MOST_STEPS:]
+    begin = len(account.steps) - len(shown)
+    cards: list[list[DrawnCard]] = [[] for _ in shown]
+    for part in account.parts:
+        if part.card_id is not None and part.first + part.sends > begin:
+            card = DrawnCard(card_id=part.card_id, about=part.type, layer=part.layer, tokens=part.tokens)
+            for step in range(max(part.first, begin), part.first + part.sends):
+                cards[step - begin].append(card)
+    order = [share.name for share in account.by["layer"]]
+    return [_step(step, order, held) for step, held in zip(shown, cards, strict=True)]
+
+
+def _step(step: StepCost, order: Sequence[str], cards: Sequence[DrawnCard]) -> DrawnStep:
+    broken = ", cache broken" if step.breaks else ""
+    return DrawnStep(
+        name=f"request {step.number}{broken}",
+        messages=step.messages,
+        tokens=step.tokens,
+        exact=not step.estimated,
+        layers=[(layer, step.layers[layer]) for layer in order if layer in step.layers],
+        cards=cards,
+    )
+
+
+def _shares(name: Grouping, account: Account, colours: Mapping[str, str]) -> Element:
+    shares: Sequence[Share] = account.by[name]
+    rows: list[list[Child]] = [
+        [
+            element("span", swatch(colours[each.name]), f" {each.name}") if colours else each.name,
+            told(each.tokens, account.exact),
+            f"{each.share:.1%}",
+            told(each.last, account.exact),
+        ]
+        for each in shares
+    ]
+    numbers = ("In all", "Share", "In the last")
+    return table(f"By {name}", (name.title(), *numbers), rows, numbers=numbers)
+
+
+def _findings(picture: CostPicture) -> list[Element]:
+    """The dearest; the others are folded."""
+    made = list(_articles(picture))
+    more = made[_UNFOLDED:]
+    if not more:
+        return made
+    return [*made[:_UNFOLDED], element("details", element("summary", f"{len(more)} more"), *more)]
+
+
+def _articles(picture: CostPicture) -> Iterator[Element]:
+    for found, command in picture.findings:
+        tokens = f"{told(found.tokens, picture.account.exact)} tokens, {found.share:.1%} of all"
+        cards = ", ".join(short_id(each.card_id) for each in found.evidence[:8] if each.card_id)
+        yield element(
+            "article",
+            element("h3", found.code),
+            element("p", found.message),
+            element("p", tokens + (f"; cards {cards}" if cards else ""), class_="about"),
+            element("p", f"Remedy: {found.remedy}."),
+            element("pre", command, tabindex=0) if command else None,
+        )

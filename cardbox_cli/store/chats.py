@@ -1,0 +1,371 @@
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.errors import NotFound, StaleEpoch
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.model.chats import (
+    BOX_CARDS,
+    Archive,
+    Chat,
+    ChatFence,
+    ChatRun,
+    Entry,
+    Findable,
+    near_to,
+    transcript_box,
+)
+from cardbox_cli.model.execution.turns import COMPLETED, Step
+from cardbox_cli.model.ids import unique
+from cardbox_cli.settings import Settings, settings_from
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.connection.database import Database, jsonb
+from cardbox_cli.store.connection.project_store import Dated, ProjectStore, like_escape, paged, place, the_one
+from cardbox_cli.store.connection.tables import CHATS
+from cardbox_cli.text import argument
+
+# The heads of chats, and their transcripts: chains of boxes whose ids follow from the place of an entry.
+#
+# The head is the first lock of every change of a chat. Methods take part in the caller's transaction; what
+# they
+# write was decided on by who holds the head.
+
+
+# Behind every key that begins with a text, as keys sort by code point.
+_LAST = "\U0010ffff"
+
+
+class ChatStore(ProjectStore):
+    """The chats of one project. Raises SchemaMissing where the database has no tables for them."""
+
+    def __init__(self, database: Database, project_id: str) -> None:
+        super().__init__(database, project_id)
+        self._require(*CHATS)
+        self._cards = CardStore(database, project_id)
+        self._boxes = BoxStore(database, project_id)
+
+    def find(self, chat_key: str) -> Chat | None:
+        """The head of this chat."""
+        return self._one(Chat, "chat", chat_key=chat_key)
+
+    def get(self, chat_key: str) -> Chat:
+        """The head of this chat. Raises NotFound."""
+        return self._of(self.find(chat_key), chat_key)
+
+    def lock(self, chat_key: str) -> Chat:
+        """The head of this chat, held until the end of the transaction. Raises NotFound."""
+        return self._of(self._one(Chat, "lock_chat", chat_key=chat_key), chat_key)
+
+    def lock_or_make(self, chat_key: str) -> Chat:
+        """`lock`; a chat that there is not begins with that."""
+        found = self._one(Chat, "lock_chat", chat_key=chat_key)
+        if found is not None:
+            return found
+        self._run("ensure_chat", chat_key=chat_key, now=self.database.now())
+        return self.lock(chat_key)
+
+    def hold(self, fence: ChatFence) -> Chat:
+        """Lock the head for a write of this run. Raises StaleEpoch where the chat is elsewhere."""
+        chat = self.lock(fence.chat_key)
+        if chat.fence != fence:
+            raise self.stale(fence, chat)
+        return chat
+
+    def stale(self, fence: ChatFence, chat: Chat) -> StaleEpoch:
+        """The error that says what became of a chat since `fence` was valid."""
+        at = "no run" if chat.run_id is None else f"run {chat.run_id}, epoch {chat.epoch}"
+        return StaleEpoch(
+            f"run {fence.run_id} does not have chat {fence.chat_key!r} any more, which is at {at}",
+            hint=f"nothing was written; `cbx chat show {argument(fence.chat_key)}` shows its last runs",
+            details={"chat_key": fence.chat_key, "run_id": fence.run_id, "epoch": fence.epoch},
+        )
+
+    def write(self, chat: Chat, now: datetime) -> Chat:
+        """The head as it is from now on."""
+        written = msgspec.structs.replace(chat, updated_at=now)
+        self._run("write_chat", **msgspec.structs.asdict(written))
+        return written
+
+    def extend_lease(self, fence: ChatFence, expires_at: datetime) -> bool:
+        """Let the lease of a run last until then; False where the run has lost it."""
+        return self._run("extend_chat_lease", **msgspec.structs.asdict(fence), expires_at=expires_at) > 0
+
+    def all(self, *, limit: int | None = None, behind: str | None = None) -> Iterator[Chat]:
+        """The chats in the order of their keys, or those behind a key, read in pages."""
+        return paged(partial(self._page, behind or ""), limit=limit)
+
+    def beginning(self, text: str, *, limit: int) -> list[Chat]:
+        """The chats whose keys begin so, those last used first."""
+        return self._all(Chat, "chats_between", first=text, last=text + _LAST, limit=limit)
+
+    def near(self, chat_key: str, limit: int) -> list[Chat]:
+        """The other chats whose keys are near, those last used first: topics of the same chat."""
+        found = self.beginning(near_to(chat_key), limit=limit + 1)
+        return [chat for chat in found if chat.chat_key != chat_key][:limit]
+
+    def other_projects(self, chat_key: str, limit: int) -> list[str]:
+        """The other projects that have a chat of this key."""
+        found = self._column("projects_with_chat", chat_key=chat_key, limit=limit + 1)
+        return [project for project in found if project != self.project_id][:limit]
+
+    # --- transcripts
+
+    def append(self, chat: Chat, drafts: Sequence[CardDraft]) -> Chat:
+        """Add entries at the end of the transcript of a chat that is held; its head, yet to be written.
+
+        Those whose cards are there already are left out: the transcript has them.
+
+        Raises CardConflict for an id that another card has.
+        """
+        absent = set(self._cards.absent([draft.card_id for draft in drafts]))
+        # What is there already must be the same card, or it is a conflict.
+        self._cards.add_many(drafts)
+        new = unique(draft.card_id for draft in drafts if draft.card_id in absent)
+        while new:
+            room = BOX_CARDS - chat.entries % BOX_CARDS
+            chat, new = self._fill(chat, new[:room]), new[room:]
+        return chat
+
+    def _fill(self, chat: Chat, card_ids: Sequence[str]) -> Chat:
+        box_id = transcript_box(self.project_id, chat.chat_key, chat.entries)
+        if chat.entries % BOX_CARDS:
+            self._boxes.append(box_id, card_ids, of_chat=True)
+        else:
+            before = [] if chat.transcript_box_id is None else [chat.transcript_box_id]
+            title = f"transcript of {chat.chat_key} from {chat.entries}"
+            self._boxes.create(card_ids, box_id=box_id, parent_ids=before, title=title)
+        return msgspec.structs.replace(chat, entries=chat.entries + len(card_ids), transcript_box_id=box_id)
+
+    def entries(self, chat: Chat, start: int, end: int | None = None) -> list[Entry]:
+        """The entries of a transcript from a place to before another, by default its end, in order."""
+        return list(self.stream_entries(chat, start, end))
+
+    def stream_entries(self, chat: Chat, start: int = 0, end: int | None = None) -> Iterator[Entry]:
+        """`entries`, a box at a time."""
+        position = max(start, 0)
+        last = chat.entries if end is None else min(end, chat.entries)
+        while position < last:
+            first = position % BOX_CARDS
+            count = min(BOX_CARDS - first, last - position)
+            box_id = transcript_box(self.project_id, chat.chat_key, position)
+            card_ids = self._column("slice_of_box", box_id=box_id, start=first, end=first + count)
+            cards = {card.card_id: card for card in self._cards.get_many(card_ids).cards}
+            for place, card_id in enumerate(card_ids, position):
+                yield Entry(position=place, card_id=card_id, card=cards.get(card_id))
+            position += count
+
+    def _page(self, behind: str, after: Chat | None, size: int) -> list[Chat]:
+        return self._all(Chat, "list_chats", after=behind if after is None else after.chat_key, limit=size)
+
+    def _of(self, chat: Chat | None, chat_key: str) -> Chat:
+        why = f"`cbx chat why {argument(chat_key)}` names keys that are near"
+        return self._found(chat, "chat", chat_key, why)
+
+
+# The archived contexts of chats: rows that say what each holds, beside the box that holds it.
+#
+# Never changed once written. Methods take part in the caller's transaction.
+
+
+_BY_AGE = {"key": "context_id", "time": "archived_at"}
+_COUNTED = 10_000
+
+
+class ArchiveStore(ProjectStore):
+    """The archived contexts of the chats of one project."""
+
+    def add(
+        self,
+        archive: Archive,
+        *,
+        search_text: str,
+        terms: Sequence[int],
+        layout: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Write an archived context; False where the chat has it already.
+
+        `layout` is what the file that it was imported from says besides.
+        """
+        row = {**msgspec.structs.asdict(archive), "search_text": search_text, "terms": list(terms)}
+        kept = None if layout is None else jsonb(dict(layout))
+        return self._run("insert_chat_context", **row, layout=kept) > 0
+
+    def layouts(self, chat_key: str) -> dict[str, Any]:
+        """What the files say besides that archived contexts were imported from, by the ids of these."""
+        rows = self._rows("chat_context_layouts", chat_key=chat_key)
+        kept = ((context_id, exact_json.decode_stored(layout)) for context_id, layout in rows)
+        return {context_id: layout for context_id, layout in kept if isinstance(layout, dict)}
+
+    def find(self, chat_key: str, context_id: str) -> Archive | None:
+        """The archived context of this id."""
+        return self._one(Archive, "chat_context", chat_key=chat_key, context_id=context_id)
+
+    def get(self, chat_key: str, wanted: str) -> Archive:
+        """The archived context of an id, or of a unique beginning or end of one.
+
+        Raises NotFound, AmbiguousId.
+        """
+        whole = self.find(chat_key, wanted)
+        if whole is not None:
+            return whole
+        found = self.find(chat_key, self._resolved(chat_key, wanted))
+        # Nothing is ever taken out of the table.
+        assert found is not None
+        return found
+
+    def newest(self, chat_key: str, *, limit: int | None = None) -> Iterator[Archive]:
+        """The archived contexts of a chat, newest first, read in pages."""
+        return paged(partial(self._page, chat_key), limit=limit)
+
+    def count(self, chat_key: str) -> int:
+        """How many archived contexts a chat has; counts up to 10,000."""
+        return int(self._value("count_chat_contexts", chat_key=chat_key, limit=_COUNTED))
+
+    def with_terms(self, chat_key: str, terms: Sequence[int], limit: int) -> list[str]:
+        """The ids of the newest archived contexts that have all of these terms."""
+        return self._column("newest_with_terms", chat_key=chat_key, all_of=list(terms), limit=limit)
+
+    def findable(self, chat_key: str, context_ids: Sequence[str]) -> list[Findable]:
+        """What a search ranks these archived contexts by, newest first."""
+        asked = list(context_ids)
+        return self._all(Findable, "findable_chat_contexts", chat_key=chat_key, context_ids=asked)
+
+    def _resolved(self, chat_key: str, wanted: str) -> str:
+        piece = like_escape(wanted)
+        begins = piece if wanted.startswith("ctx_") else f"ctx\\_{piece}"
+        patterns = {"beginning": f"{begins}%", "ending": f"%{piece}"}
+        found = self._column("find_chat_contexts", chat_key=chat_key, **patterns)
+        if not found:
+            raise NotFound(
+                f"chat {chat_key!r} has no archived context {wanted!r}",
+                hint=f"`cbx chat list {argument(chat_key)}` lists them",
+            )
+        return the_one("chat context", wanted, found, self.project_id)
+
+    def _page(self, chat_key: str, after: Archive | None, size: int) -> list[Archive]:
+        asked = place(Dated(), after, size, **_BY_AGE)
+        return self._all(Archive, "list_chat_contexts", chat_key=chat_key, **asked)
+
+
+# The runs of chats and their steps. Methods take part in the transaction of a caller who holds the head.
+
+
+_EVER = Dated()
+
+
+class ChatRunStore(ProjectStore):
+    """The runs of the chats of one project."""
+
+    def begin(self, run: ChatRun) -> None:
+        """Write the beginning of a run."""
+        self._run("insert_chat_run", **_columns(run))
+
+    def write(self, run: ChatRun) -> None:
+        """A run as it is from now on."""
+        self._run("write_chat_run", **_columns(run))
+
+    def find(self, chat_key: str, run_id: str) -> ChatRun | None:
+        """The run of this id."""
+        return self._one(ChatRun, "chat_run", chat_key=chat_key, run_id=run_id)
+
+    def get(self, chat_key: str, run_id: str) -> ChatRun:
+        """The run of this id. Raises NotFound."""
+        run = self.find(chat_key, run_id)
+        if run is None:
+            raise NotFound(
+                f"chat {chat_key!r} names a run {run_id[:80]!r} that is not there",
+                hint="another program has changed its rows; the next `cbx chat run` goes on without it",
+            )
+        return run
+
+    def last(self, chat_key: str, limit: int | None, where: Dated = _EVER) -> list[ChatRun]:
+        """The last runs of a chat that began then, the newest first; `limit` None means all."""
+        dated = msgspec.structs.asdict(self._dated(where))
+        return self._all(ChatRun, "last_chat_runs", chat_key=chat_key, limit=limit, **dated)
+
+    def begin_step(
+        self, run: ChatRun, step_id: str, *, request_box_id: str, metadata: dict[str, Any], now: datetime
+    ) -> None:
+        """Write the beginning of a step of a run, which has the run's boxes."""
+        self._run(
+            "insert_chat_step",
+            chat_key=run.chat_key,
+            run_id=run.run_id,
+            step_id=step_id,
+            status="llm_ready",
+            profile_box_id=run.profile_box_id,
+            context_box_id=run.context_box_id,
+            output_box_id=run.output_box_id,
+            request_box_id=request_box_id,
+            metadata=jsonb(metadata),
+            now=now,
+        )
+
+    def move_step(
+        self,
+        chat_key: str,
+        step_id: str,
+        status: str,
+        *,
+        now: datetime,
+        tool_call_ids: Sequence[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        """Write the next state of a step; `completed` ends it."""
+        self._run(
+            "move_chat_step",
+            chat_key=chat_key,
+            step_id=step_id,
+            status=status,
+            tool_call_ids=None if tool_call_ids is None else jsonb(list(tool_call_ids)),
+            metadata=jsonb(metadata or {}),
+            ended_at=now if status == COMPLETED else None,
+        )
+
+    def close_steps(self, run: ChatRun, status: str, error: str | None, now: datetime) -> None:
+        """End the steps that a run leaves open."""
+        of_run = {"chat_key": run.chat_key, "run_id": run.run_id}
+        self._run("close_chat_steps", **of_run, status=status, error=error, now=now)
+
+    def steps(self, chat_key: str, run_id: str) -> list[Step]:
+        """The steps of a run in order; `agent_id` is the chat's key, `agent_turn_id` the run's."""
+        return self._all(Step, "steps_of_chat_run", chat_key=chat_key, run_id=run_id)
+
+    def steps_like(self, chat_key: str, wanted: str) -> list[Step]:
+        """Up to six steps of a chat whose ids begin or end so, the newest first."""
+        piece = like_escape(wanted)
+        begins = piece if wanted.startswith("step_") else f"step\\_{piece}"
+        patterns = {"beginning": f"{begins}%", "ending": f"%{piece}"}
+        return self._all(Step, "find_chat_steps", chat_key=chat_key, **patterns)
+
+
+def _columns(run: ChatRun) -> dict[str, Any]:
+    lists = {"user_card_ids": jsonb(run.user_card_ids), "reply_card_ids": jsonb(run.reply_card_ids)}
+    return {**msgspec.structs.asdict(run), **lists}
+
+
+# What every use case of chats stands on: the stores of one project on one database.
+
+
+class Room:
+    """The chats of one project. Raises SchemaMissing where the database has no tables for chats.
+
+    A use case is one transaction: it holds the head of its chat first.
+    """
+
+    def __init__(self, database: Database, project_id: str, settings: Settings | None = None) -> None:
+        self.database = database
+        self.project_id = project_id
+        self.settings = settings or settings_from()
+        self.chats = ChatStore(database, project_id)
+        self.archives = ArchiveStore(database, project_id)
+        self.runs = ChatRunStore(database, project_id)
+        self.cards = CardStore(database, project_id)
+        self.boxes = BoxStore(database, project_id)
+        self.transaction = database.transaction
+        self.snapshot = database.snapshot

@@ -1,0 +1,260 @@
+"""Batches in Postgres: who asked for what, which child is in which state, what is still to be done.
+
+Methods take part in the caller's transaction. Locks are taken in one order: the head of a child, its batch,
+tasks, the call of the parent; whoever holds a batch or a task locks no head.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.errors import MissingRight
+from cardbox_cli.model.execution.batches import Batch, BatchTask
+from cardbox_cli.model.execution.turns import Fence
+from cardbox_cli.model.ids import MIN_SHORT
+from cardbox_cli.store.connection.database import jsonb
+from cardbox_cli.store.connection.project_store import (
+    Dated,
+    Further,
+    ProjectStore,
+    like_escape,
+    paged,
+    place,
+    shown_beginning,
+    the_one,
+)
+from cardbox_cli.store.connection.tables import BATCHES, write_grant_of
+
+# How many of what is due one look brings.
+AT_ONCE = 500
+
+
+class BatchFilter(Dated, frozen=True, kw_only=True):
+    """Which batches a list holds; None means any."""
+
+    status: str | None = None
+    parent_turn_id: str | None = None
+
+
+class BatchStore(ProjectStore):
+    """The batches of one project."""
+
+    def require(self) -> None:
+        """Raise SchemaMissing where there is no place for batches, MissingRight where it is closed to us."""
+        self._require(*BATCHES)
+        if not self.database.keeps_batches:
+            role = self.database.role
+            what = f"the database role {role!r} may not write the tables {' and '.join(BATCHES)}"
+            raise MissingRight(what, hint=write_grant_of(BATCHES, role))
+
+    # --- beginning
+
+    def add(self, batch: Batch, tasks: Sequence[BatchTask]) -> Batch | None:
+        """Write a batch that begins and its tasks; return it as stored, or None if its id is taken."""
+        made = self._one(Batch, "insert_batch", **msgspec.structs.asdict(batch))
+        if made is not None:
+            rows = jsonb([msgspec.structs.asdict(task) for task in tasks])
+            self._run("insert_batch_tasks", tasks=rows)
+        return made
+
+    def hold_due(self, task: BatchTask) -> datetime | None:
+        """Lock the head of the task's agent, which may have none; the time, or None where that is not for us.
+
+        That is: another transaction holds the head, or the task is not to be dispatched by now.
+        """
+        key = {"batch_id": task.batch_id, "task_index": task.task_index}
+        row = self._row("lock_batch_task", **key, agent_id=task.agent_id)
+        now, is_held, due_at = row or (None, False, None)
+        return now if is_held and due_at is not None and now is not None and due_at <= now else None
+
+    def due(self, batch_id: str | None) -> list[BatchTask]:
+        """Tasks, of this batch (None: of any), whose dispatch is due."""
+        return self._looked("due_batch_tasks", batch_id, now=self.database.now())
+
+    def dispatched(
+        self,
+        task: BatchTask,
+        *,
+        agent_turn_id: str,
+        context_box_id: str,
+        output_box_id: str,
+        now: datetime,
+    ) -> bool:
+        """The task's turn was asked for; False where it was not pending any more."""
+        row = self._value(
+            "dispatch_batch_task",
+            batch_id=task.batch_id,
+            task_index=task.task_index,
+            agent_turn_id=agent_turn_id,
+            context_box_id=context_box_id,
+            output_box_id=output_box_id,
+            now=now,
+        )
+        return row is not None
+
+    def put_off(self, task: BatchTask, next_try_at: datetime, *, error_code: str, error: str) -> None:
+        """The task's dispatch was refused, and is due again then."""
+        key = {"batch_id": task.batch_id, "task_index": task.task_index}
+        self._run("put_off_batch_task", **key, next_try_at=next_try_at, error_code=error_code, error=error)
+
+    def fail(self, task: BatchTask, *, error_code: str, error: str) -> None:
+        """The task has failed without a turn. The batch is held."""
+        key = {"batch_id": task.batch_id, "task_index": task.task_index}
+        given = {"error_code": error_code, "error": error}
+        self._run("fail_batch_task", **key, **given, now=self.database.now())
+
+    # --- ending
+
+    def lock_of_child(self, agent_turn_id: str) -> Batch | None:
+        """The batch to which the end of this turn is news, held until the end of the transaction."""
+        return self._one(Batch, "lock_batch_of_child", agent_turn_id=agent_turn_id)
+
+    def end_task(
+        self,
+        agent_turn_id: str,
+        status: str,
+        *,
+        deliverable_card_id: str | None,
+        error_code: str | None,
+        error: str | None,
+    ) -> None:
+        """Apply the end of a child, whose batch is held. One whose batch has ended stays canceled."""
+        self._run(
+            "end_batch_task",
+            agent_turn_id=agent_turn_id,
+            status=status,
+            deliverable_card_id=deliverable_card_id,
+            error_code=error_code,
+            error=error,
+            now=self.database.now(),
+        )
+
+    def end(
+        self,
+        batch_id: str,
+        status: str,
+        *,
+        error_code: str | None,
+        error: str | None,
+        open_code: str,
+        open_error: str,
+    ) -> Batch | None:
+        """End the batch, and cancel its open tasks for `open_code`; None where it has ended already."""
+        given = {"status": status, "error_code": error_code, "error": error}
+        cause = {"open_code": open_code, "open_error": open_error}
+        return self._one(Batch, "end_batch", batch_id=batch_id, **given, **cause, now=self.database.now())
+
+    def reported(self, batch_id: str) -> None:
+        """Nobody need tell the parent's call of the end of the batch any more."""
+        self._run("note_batch_reported", batch_id=batch_id)
+
+    def point(self, batch_id: str, join_box_id: str) -> str:
+        """Note the box of what the children delivered; the one that was noted first."""
+        return str(self._value("point_batch", batch_id=batch_id, join_box_id=join_box_id))
+
+    def keep_waiting(self, fence: Fence, deadline: datetime) -> None:
+        """The suspended turn at `fence` waits no shorter than until `deadline`."""
+        self._run("extend_suspended", **msgspec.structs.asdict(fence), deadline=deadline)
+
+    # --- looking
+
+    def get(self, batch_id: str) -> Batch:
+        """The batch of this id. Raises NotFound."""
+        batch = self._one(Batch, "batch", batch_id=batch_id)
+        return self._found(batch, "batch", batch_id, "`cbx batch list` shows the newest")
+
+    def find(self, batch_id: str) -> Batch | None:
+        """The batch of this id."""
+        return self._one(Batch, "batch", batch_id=batch_id)
+
+    def lock(self, batch_id: str) -> Batch | None:
+        """The batch of this id, held until the end of the transaction."""
+        return self._one(Batch, "lock_batch", batch_id=batch_id)
+
+    def hold_of_turn(self, agent_turn_id: str) -> list[Batch]:
+        """The batches that a turn asked for, held until the end of the transaction."""
+        return self._all(Batch, "hold_batches_of_turn", agent_turn_id=agent_turn_id)
+
+    def tasks(self, batch_id: str) -> list[BatchTask]:
+        """The tasks of a batch in order."""
+        return self._all(BatchTask, "tasks_of_batch", batch_id=batch_id)
+
+    def progress(self, batch_id: str) -> dict[int, tuple[str | None, int]]:
+        """By task: where its turn stands (None: nowhere), and how many steps it has begun."""
+        return {
+            index: (state, steps) for index, state, steps in self._rows("batch_progress", batch_id=batch_id)
+        }
+
+    def counts(self, batch_id: str) -> dict[str, int]:
+        """How many tasks of a batch are in each state."""
+        return dict(self._rows("count_batch_tasks", batch_id=batch_id))
+
+    def counts_of(self, batch_ids: Sequence[str]) -> Mapping[str, dict[str, int]]:
+        """`counts` of each of these batches."""
+        found: dict[str, dict[str, int]] = {batch_id: {} for batch_id in batch_ids}
+        for batch_id, status, count in self._rows("count_tasks_of_batches", batch_ids=list(batch_ids)):
+            found[batch_id][status] = count
+        return found
+
+    def overdue(self, batch_id: str | None) -> list[Batch]:
+        """The running batches, or this one, whose deadline has passed."""
+        now = self.database.now()
+        return self._all(Batch, "overdue_batches", batch_id=batch_id, now=now, limit=AT_ONCE)
+
+    def settled(self, batch_id: str | None) -> list[str]:
+        """The running batches, or this one, none of whose tasks is open."""
+        return self._column("settled_batches", batch_id=batch_id, limit=AT_ONCE)
+
+    def deserted(self, agent_turn_id: str | None) -> list[Batch]:
+        """The running batches whose parent has ended: of this turn (None: of any)."""
+        return self._all(Batch, "deserted_batches", agent_turn_id=agent_turn_id, limit=AT_ONCE)
+
+    def to_report(self, agent_turn_id: str | None) -> list[Batch]:
+        """The batches whose end their parent's call was not told of: of this turn (None: of any)."""
+        return self._all(Batch, "batches_to_report", agent_turn_id=agent_turn_id, limit=AT_ONCE)
+
+    def silent(self, batch_id: str | None) -> list[BatchTask]:
+        """Children, of this batch (None: of any), whose turn may have ended without telling it."""
+        return self._looked("silent_children", batch_id)
+
+    def to_stop(self, batch_id: str | None) -> list[BatchTask]:
+        """Children, of this batch (None: of any), that are still to be stopped."""
+        return self._looked("children_to_stop", batch_id)
+
+    def newest(self, where: BatchFilter | None = None, *, limit: int | None = None) -> Iterator[Batch]:
+        """The batches that `where` allows, newest first, read in pages as they are asked for."""
+        self.require()
+        return paged(partial(self._page, self._dated(where or BatchFilter())), limit=limit)
+
+    def further(self, where: BatchFilter, last: Batch) -> Further:
+        """How many batches `newest` would give after `last`. Counts up to 10,000."""
+        return self._further("count_further_batches", **place(self._dated(where), last, 0, key="batch_id"))
+
+    def resolve(self, wanted: str) -> str:
+        """The full id that `wanted` stands for: an id, a unique end or beginning of one, or of what is shown.
+
+        A beginning may lack its `batch_`. Raises NotFound, or AmbiguousId with the candidates.
+        """
+        self.require()
+        if self.find(wanted) is not None:
+            return wanted
+        return the_one("batch", wanted, self._candidates(wanted), self.project_id)
+
+    def _candidates(self, wanted: str) -> list[str]:
+        if len(wanted) < MIN_SHORT:
+            return []
+        return self._column(
+            "find_batch_ids",
+            beginning=f"{like_escape(wanted)}%",
+            reversed_end=f"{like_escape(wanted[::-1])}%",
+            shown=shown_beginning(self.database, wanted, "cbx.idx_batches_shown"),
+        )
+
+    def _page(self, where: BatchFilter, after: Batch | None, size: int) -> list[Batch]:
+        return self._all(Batch, "list_batches", **place(where, after, size, key="batch_id"))
+
+    def _looked(self, query: str, batch_id: str | None, **more: Any) -> list[BatchTask]:
+        return self._all(BatchTask, query, batch_id=batch_id, limit=AT_ONCE, **more)

@@ -1,0 +1,166 @@
+"""Turns that are asked for and promoted, in Postgres: one read of all that decides, one write of every row.
+
+Methods take part in the caller's transaction. A read locks: the head of the agent first, then rows of the
+inbox, then boxes. What was committed while it waited for a lock it does not see, so a write looks whether
+what was decided on still holds, and writes nothing otherwise: read again then.
+"""
+
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from cardbox_cli.model.execution.situations import (
+    DispatchSituation,
+    EndPlan,
+    EndSituation,
+    PromotionSituation,
+)
+from cardbox_cli.model.execution.turns import HEAD_MOVES, Edge, Fence, InboxRow
+from cardbox_cli.store.connection.database import jsonb
+from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.queries import decoded
+from cardbox_cli.store.execution.head_store import assignment_of
+from cardbox_cli.store.execution.inbox_store import new_row
+
+_PROJECTS = "public.projects"
+
+_Situation = TypeVar("_Situation", DispatchSituation, PromotionSituation)
+
+
+class NewTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows of a turn that is asked for. With `assigns` the agent is assigned to it at once.
+
+    `row` has the status and the epoch that this leads to. `makes_box`: its output box is a new one.
+    `output_start` is the place of it at which the turn's own cards begin, None while it is queued.
+    """
+
+    row: InboxRow
+    edge: Edge
+    report_to: dict[str, str] | None
+    assigns: bool
+    makes_box: bool
+    output_start: int | None
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What became of a write: `still_so`, what it was decided on held; `written`, no id was taken.
+
+    `queue_position` is the place of the row among those of its agent, from 1, if it is queued.
+    """
+
+    still_so: bool
+    written: bool
+    queue_position: int
+
+
+class DispatchStore(ProjectStore):
+    """The turns that agents of one project are asked for."""
+
+    def situation(
+        self,
+        agent_id: str,
+        *,
+        context_box_id: str | None,
+        output_box_id: str | None,
+        profile_box_id: str | None,
+        correlation_id: str | None,
+        source_agent_id: str,
+        parent_turn_id: str | None,
+        hold: bool,
+    ) -> DispatchSituation | None:
+        """What decides on a request for a turn; None for an unknown agent. Ids are UUIDs.
+
+        With `hold` its locks are had, otherwise none is taken.
+        """
+        name = "dispatch_situation" if hold else "dispatch_outlook"
+        return self._situation(
+            DispatchSituation,
+            name if _PROJECTS in self.database.tables else f"{name}_without_projects",
+            agent_id=agent_id,
+            context_box_id=context_box_id,
+            output_box_id=output_box_id,
+            profile_box_id=profile_box_id,
+            correlation_id=correlation_id,
+            source_agent_id=source_agent_id,
+            parent_turn_id=parent_turn_id,
+        )
+
+    def write(self, turn: NewTurn) -> Written:
+        """Write every row of a turn, or none."""
+        found = self._row(
+            "write_turn" if self.database.keeps_turns else "write_turn_without_record",
+            **(new_row(turn.row, turn.edge) | assignment_of(turn.row)),
+            output_start=turn.output_start,
+            report_to=None if turn.report_to is None else jsonb(turn.report_to),
+            assigns=turn.assigns,
+            makes_box=turn.makes_box,
+        )
+        assert found is not None
+        return Written(*found)
+
+    def promotion(self, agent_id: str) -> PromotionSituation | None:
+        """What decides on the next turn of an agent, whose head is held.
+
+        None where the agent is not idle, or nothing is queued.
+        """
+        keeps = self.database.keeps_turns
+        name = "promotion_situation" if keeps else "promotion_situation_without_records"
+        return self._situation(PromotionSituation, name, agent_id=agent_id)
+
+    def promote(self, found: PromotionSituation) -> InboxRow | None:
+        """Assign the agent to its queued turn; the row as it then is, None where that cannot be any more."""
+        promoted = self._value(
+            "promote_turn" if self.database.keeps_turns else "promote_turn_without_record",
+            **assignment_of(found.row),
+            now=found.now,
+            inbox_id=found.row.inbox_id,
+            output_start=found.output_start,
+            makes_box=not found.has_output_box,
+        )
+        return None if promoted is None else decoded(InboxRow, promoted)
+
+    def output_user(self, output_box_id: str, agent_id: str) -> tuple[str, str] | None:
+        """A turn of another agent, active or to come, that writes to this box, and that agent."""
+        row = self._row("output_user", output_box_id=output_box_id, agent_id=agent_id)
+        return None if row is None else (row[0], row[1])
+
+    def _situation(self, kind: type[_Situation], name: str, **named: Any) -> _Situation | None:
+        row = self._row(name, **named)
+        return None if row is None else msgspec.structs.replace(decoded(kind, row[1]), now=row[0])
+
+
+# The ends of active turns in Postgres: one read of all that decides, one write of every row.
+#
+# Methods take part in the caller's transaction, who holds the head.
+
+
+class EndStore(ProjectStore):
+    """The ends of one project's turns."""
+
+    def situation(self, fence: Fence) -> EndSituation:
+        """What decides on the end of the turn at `fence`."""
+        asked = {"agent_id": fence.agent_id, "agent_turn_id": fence.agent_turn_id}
+        row = self._row("end_situation", **asked)
+        assert row is not None
+        return msgspec.structs.replace(decoded(EndSituation, row[1]), now=row[0])
+
+    def write(
+        self, fence: Fence, plan: EndPlan, deliverable_card_id: str | None, now: datetime
+    ) -> int | None:
+        """Write every row of an end; the epoch after it, None where the turn is elsewhere."""
+        move = HEAD_MOVES[plan.move]
+        epoch: int | None = self._value(
+            "write_end",
+            **msgspec.structs.asdict(fence),
+            sources=list(move.sources),
+            epoch=move.epoch,
+            now=now,
+            step_status=plan.step_status,
+            end_status=plan.end_status,
+            deliverable_card_id=deliverable_card_id,
+            error_code=plan.error_code,
+            error=plan.message,
+            output_box_id=plan.remembered_box_id,
+        )
+        return epoch

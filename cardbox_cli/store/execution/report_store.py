@@ -1,0 +1,109 @@
+"""Reports to calls that turns wait for, in Postgres: one read of all that decides, one write of every row.
+
+Methods take part in the caller's transaction. The read holds what waits for the call; the head of its turn is
+not held, for a report changes no state of it.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from cardbox_cli.limits import EARLIEST
+from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.model.execution.turns import (
+    HEAD_MOVES,
+    INBOX_MOVES,
+    SUSPENDED,
+    Edge,
+    Head,
+    InboxRow,
+    WaitingTool,
+)
+from cardbox_cli.store.connection.database import jsonb
+from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.queries import decoded, decoded_or_none
+from cardbox_cli.store.execution.inbox_store import new_row
+from cardbox_cli.store.execution.step_store import card_columns
+
+
+class ReportSituation(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits for a call, held, at `now`. `asked` is the row of its turn, None where that is lost.
+
+    `worker_target` is None for an agent on no roster.
+    """
+
+    now: datetime = EARLIEST
+    waiting: WaitingTool
+    asked: InboxRow | None
+    worker_target: str | None
+
+
+class ReportWritten(msgspec.Struct, frozen=True):
+    """What became of a report: whether its cards are `stored`, its row is `written`, and which cards are."""
+
+    stored: bool
+    written: bool
+    stored_ids: list[str]
+
+
+class ReportApplied(msgspec.Struct, frozen=True):
+    """The epoch of the turn to which a result was applied, and the claimed row as it then is."""
+
+    turn_epoch: int
+    row: InboxRow | None
+
+
+class ReportStore(ProjectStore):
+    """The reports to one project's turns."""
+
+    def situation(self, agent_turn_id: str, tool_call_id: str) -> ReportSituation | None:
+        """What decides on a report to this call; None where the turn never waited for it."""
+        row = self._row("report_situation", agent_turn_id=agent_turn_id, tool_call_id=tool_call_id)
+        return None if row is None else msgspec.structs.replace(decoded(ReportSituation, row[1]), now=row[0])
+
+    def write(self, row: InboxRow, edge: Edge, cards: Sequence[CardDraft], card_id: str) -> ReportWritten:
+        """Write the row and the edge of a report that brings the card of this id, and `cards` of its."""
+        found = self._row(
+            "write_report",
+            **new_row(row, edge),
+            tool_call_id=row.correlation_id,
+            cards=card_columns(cards),
+            card_id=card_id,
+        )
+        assert found is not None
+        return ReportWritten(*found)
+
+    def apply(
+        self, head: Head, row: InboxRow, call: WaitingTool, card_id: str, *, left: int, ends: bool
+    ) -> ReportApplied | None:
+        """Write every row of a result that is applied to the suspended turn of this head, which is held.
+
+        With none `left` the claimed row carries the turn on, unless the result `ends` it, which is for the
+        caller to do; else the row is done. None where the turn is elsewhere, or its output box is gone.
+        """
+        resume, consume = HEAD_MOVES["resume"], INBOX_MOVES["consume"]
+        resumes, is_done = not left and not ends, left > 0
+        found = self._row(
+            "write_applied",
+            **msgspec.structs.asdict(head.fence),
+            sources=list(resume.sources),
+            target=resume.target if resumes else SUSPENDED,
+            epoch=resume.epoch if resumes else 0,
+            waiting=left,
+            resumes=resumes,
+            is_done=is_done,
+            output_box_id=head.output_box_id,
+            card_id=card_id,
+            card_ids=jsonb([card_id]),
+            tool_call_id=call.tool_call_id,
+            inbox_id=row.inbox_id,
+            carried_ids=[row.inbox_id] if resumes else [],
+            done_ids=[row.inbox_id] if is_done else [],
+            row_sources=list(consume.sources),
+            row_target=consume.target if is_done else None,
+        )
+        if found is None:
+            return None
+        epoch, stored = found
+        return ReportApplied(epoch, decoded_or_none(InboxRow, stored))

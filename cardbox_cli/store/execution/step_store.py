@@ -1,0 +1,186 @@
+"""The steps of active turns in Postgres: one statement writes all that changes at once.
+
+A statement locks the head first, then boxes, then what it writes; where the fence has fallen it writes
+nothing. Alone, each is its own transaction.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.cards import CardDraft, check_draft, decode_card
+from cardbox_cli.model.execution.turns import HEAD_MOVES, INBOX_MOVES, Fence, Head
+from cardbox_cli.store.connection.database import jsonb
+from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.queries import decoded
+
+
+class NewStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that begins, its request kept as a box of these ids, `cards` the new ones among them."""
+
+    step_id: str
+    status: str
+    request_box_id: str
+    title: str
+    box_card_ids: Sequence[str]
+    cards: Sequence[CardDraft]
+    metadata: Mapping[str, Any]
+
+
+class Entering(msgspec.Struct, frozen=True, kw_only=True):
+    """What is noted of a turn that is taken up: where its own cards begin, the error of steps left open."""
+
+    output_start: int
+    lost: str
+
+
+class StepWritten(msgspec.Struct, frozen=True):
+    """What became of a write: whether the turn is `at_fence`, and whether it is `written`.
+
+    It is not where a card could not be stored: `stored` are the ids of those that are there now.
+    """
+
+    at_fence: bool
+    written: bool
+    stored: list[str]
+
+
+class StepAnswered(msgspec.Struct, frozen=True, kw_only=True):
+    """The state to which an answer brings a step; `tool_call_ids` are those that it calls, None for none."""
+
+    step_id: str
+    status: str
+    tool_call_ids: Sequence[str] | None
+    metadata: Mapping[str, Any]
+
+
+class HeldOutput(msgspec.Struct, frozen=True):
+    """The head of a turn, and its output box, both held: the places of it that are the turn's own.
+
+    `has_box` is False where the box is gone. A card that dangles may have been written while others had
+    the box.
+    """
+
+    head: Head
+    has_box: bool
+    own: list[Slot]
+
+
+class StepStore(ProjectStore):
+    """The steps of one project's active turns."""
+
+    def enter(self, fence: Fence, entering: Entering) -> bool:
+        """The claimed turn at `fence` runs from now on; False where it is elsewhere."""
+        found = self._value("enter_turn", **msgspec.structs.asdict(fence), **_entered(entering))
+        return bool(found)
+
+    def begin(self, fence: Fence, entering: Entering, step: NewStep) -> StepWritten:
+        """Write every row of the step of the turn at `fence`, which runs from now on."""
+        named = {"title": step.title} if self.database.keeps_box_info else {}
+        row = self._row(
+            "begin_step" if named else "begin_step_without_title",
+            **msgspec.structs.asdict(fence),
+            **_entered(entering),
+            **named,
+            step_id=step.step_id,
+            status=step.status,
+            request_box_id=step.request_box_id,
+            box_card_ids=jsonb(list(step.box_card_ids)),
+            cards=card_columns(step.cards),
+            metadata=jsonb(step.metadata),
+        )
+        assert row is not None
+        return StepWritten(*row)
+
+    def hold(self, fence: Fence, output_start: int) -> HeldOutput | None:
+        """What the turn at `fence` has written from that place of its output box on; None if it fell.
+
+        All is held until the end of the caller's transaction.
+        """
+        rows = self._rows("hold_output", **msgspec.structs.asdict(fence), output_start=output_start)
+        if not rows:
+            return None
+        (_, _, box, head), *places = rows
+        own = [
+            Slot(output_start + place, card_id, None if state == "dangling" else decode_card(card), state)
+            for place, card_id, state, card in places
+        ]
+        return HeldOutput(decoded(Head, head), box == "present", own)
+
+    def append(
+        self,
+        fence: Fence,
+        output_start: int,
+        cards: Sequence[CardDraft],
+        answered: StepAnswered | None = None,
+    ) -> StepWritten:
+        """Write cards of the turn at `fence`, append them unless it has them all, and move the step."""
+        step: dict[str, Any] = {} if answered is None else msgspec.structs.asdict(answered)
+        if answered is not None:
+            ids = answered.tool_call_ids
+            step |= {
+                "tool_call_ids": None if ids is None else jsonb(list(ids)),
+                "metadata": jsonb(answered.metadata),
+            }
+        row = self._row(
+            "write_answer" if step else "write_own_cards",
+            **msgspec.structs.asdict(fence),
+            **step,
+            output_start=output_start,
+            cards=card_columns(cards),
+            card_ids=jsonb([card.card_id for card in cards]),
+        )
+        assert row is not None
+        return StepWritten(*row)
+
+    def suspend(
+        self, fence: Fence, step_id: str, calls: Mapping[str, str], *, inbox_id: str, wait: timedelta
+    ) -> datetime | None:
+        """Let the running turn wait for these calls, given with the names of their tools; its row is done.
+
+        Until when it waits; None where it is elsewhere.
+        """
+        move, consume = HEAD_MOVES["suspend"], INBOX_MOVES["consume"]
+        deadline: datetime | None = self._value(
+            "suspend_turn",
+            **msgspec.structs.asdict(fence),
+            sources=list(move.sources),
+            target=move.target,
+            row_sources=list(consume.sources),
+            row_target=consume.target,
+            step_id=step_id,
+            tool_call_ids=list(calls),
+            tool_names=list(calls.values()),
+            inbox_id=inbox_id,
+            delay=wait,
+        )
+        return deadline
+
+
+def _entered(entering: Entering) -> dict[str, Any]:
+    """What is noted of a turn that is taken up, and the states between which its head moves."""
+    move = HEAD_MOVES["enter"]
+    states = {"entered_sources": list(move.sources), "entered_target": move.target}
+    return {**msgspec.structs.asdict(entering), **states}
+
+
+def card_columns(drafts: Sequence[CardDraft]) -> Any:
+    """New cards as a parameter, each the object of its columns. Raises InvalidCard."""
+    for draft in drafts:
+        check_draft(draft)
+    return jsonb(
+        [
+            {
+                "card_id": draft.card_id,
+                "content": draft.content,
+                "tool_calls": draft.tool_calls,
+                "tool_call_id": draft.tool_call_id,
+                "ttl_seconds": draft.ttl_seconds,
+                "metadata": draft.metadata,
+            }
+            for draft in drafts
+        ]
+    )

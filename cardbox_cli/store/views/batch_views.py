@@ -1,0 +1,211 @@
+"""Batches as people read them: those of cbx, and those of another system's manager. Never writes.
+
+The manager of the other system picks up every task that is due in its tables, so cbx only ever reads them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from heapq import merge
+from itertools import islice
+from typing import Any, Literal
+
+import msgspec
+
+from cardbox_cli.errors import NotFound
+from cardbox_cli.model.execution.batches import TASK_OPEN, Batch
+from cardbox_cli.model.ids import MIN_SHORT
+from cardbox_cli.store.connection.project_store import (
+    Further,
+    ProjectStore,
+    like_escape,
+    paged,
+    place,
+    the_one,
+)
+from cardbox_cli.store.connection.tables import BATCHES, FOREIGN_BATCHES
+from cardbox_cli.store.execution.batch_store import BatchFilter, BatchStore
+
+
+class ForeignBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch of another system's manager."""
+
+    batch_id: str
+    status: str
+    task_count: int
+    fail_fast: bool
+    parent_turn_id: str | None
+    parent_tool_call_id: str | None
+    deadline_at: datetime | None
+    created_at: datetime | None
+    updated_at: datetime | None
+
+
+class ForeignTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A child of such a batch. What its metadata holds may be anything."""
+
+    batch_id: str
+    task_index: Any
+    status: str
+    agent_id: str
+    agent_turn_id: str | None
+    output_box_id: str | None
+    error_detail: str | None
+    digest: Any
+
+
+class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch as a list shows it; `ended_count` is how many of its children have ended.
+
+    `manager` says whose it is: cbx's, or that of the other system's.
+    """
+
+    batch_id: str
+    status: str
+    task_count: int
+    ended_count: int
+    parent_turn_id: str | None
+    deadline_at: datetime | None
+    created_at: datetime | None
+    ended_at: datetime | None
+    manager: Literal["cbx", "pmo"]
+
+
+class Member(msgspec.Struct, frozen=True):
+    """Which child of which batch a turn is; `task_index` is None where its row says none."""
+
+    batch_id: str | None
+    task_index: int | None
+
+
+class BatchViews(ProjectStore):
+    """The batches of one project."""
+
+    @property
+    def _own(self) -> BatchStore | None:
+        kept = self.database.tables.issuperset(BATCHES)
+        return BatchStore(self.database, self.project_id) if kept else None
+
+    @property
+    def has_foreign(self) -> bool:
+        """Whether another system keeps batches here."""
+        return self.database.tables.issuperset(FOREIGN_BATCHES)
+
+    def newest(self, where: BatchFilter, *, limit: int | None = None) -> Iterator[BatchRow]:
+        """The batches that `where` allows, newest first, read in pages as they are asked for."""
+        where = self._dated(where)
+        own = iter(()) if self._own is None else paged(partial(self._page, where), limit=None)
+        foreign = paged(partial(self._foreign_page, where), limit=None) if self.has_foreign else iter(())
+        if self._own is None and not self.has_foreign:
+            BatchStore(self.database, self.project_id).require()
+        return islice(merge(own, foreign, key=_when, reverse=True), limit)
+
+    def further(self, where: BatchFilter, last: BatchRow) -> Further:
+        """How many batches `newest` would give after `last`: of cbx's own, which are counted, alone."""
+        if self._own is None or last.manager != "cbx":
+            return Further(0, not self.has_foreign)
+        counted = self._further("count_further_batches", **place(self._dated(where), last, 0, key="batch_id"))
+        return Further(counted.count, counted.all_seen and not self.has_foreign)
+
+    def find_foreign(self, batch_id: str) -> ForeignBatch | None:
+        """The batch of this id of the other system's manager."""
+        return self._one(ForeignBatch, "foreign_batch", batch_id=batch_id) if self.has_foreign else None
+
+    def foreign_tasks(self, batch_ids: Sequence[str]) -> list[ForeignTask]:
+        """The tasks of these batches of the other system's manager, in order."""
+        if not self.has_foreign or not batch_ids:
+            return []
+        tasks = self._all(ForeignTask, "tasks_of_foreign_batches", batch_ids=list(batch_ids))
+        return sorted(tasks, key=lambda task: (task.batch_id, index_of(task.task_index) or 0))
+
+    def members(self, turn_ids: Sequence[str]) -> Mapping[str, Member]:
+        """Those of these turns that are children of batches: of which, and at which place."""
+        wanted = {"turn_ids": list(turn_ids)}
+        rows = self._rows("foreign_children", **wanted) if self.has_foreign and turn_ids else []
+        if self._own is not None and turn_ids:
+            rows += self._rows("children_of_batches", **wanted)
+        return {turn_id: Member(batch_id, index_of(index)) for turn_id, batch_id, index in rows}
+
+    def get_many(self, batch_ids: Sequence[str]) -> dict[str, BatchRow]:
+        """Those of these batches that are there, by id."""
+        found: dict[str, BatchRow] = {}
+        for batch_id in batch_ids:
+            batch = None if self._own is None else self._own.find(batch_id)
+            foreign = self.find_foreign(batch_id) if batch is None else None
+            if batch is not None and self._own is not None:
+                found[batch_id] = _own_row(batch, self._own.counts(batch_id))
+            elif foreign is not None:
+                found[batch_id] = _foreign_row(foreign, self.foreign_tasks([batch_id]))
+        return found
+
+    def resolve(self, wanted: str) -> str:
+        """As the store of batches does, those of the other system's manager among them."""
+        own = self._own
+        if not self.has_foreign:
+            return (own or BatchStore(self.database, self.project_id)).resolve(wanted)
+        try:
+            if own is not None:
+                return own.resolve(wanted)
+        except NotFound:
+            pass
+        return the_one("batch", wanted, self._foreign_candidates(wanted), self.project_id)
+
+    def _foreign_candidates(self, wanted: str) -> list[str]:
+        if self.find_foreign(wanted) is not None:
+            return [wanted]
+        if len(wanted) < MIN_SHORT:
+            return []
+        return self._column(
+            "find_foreign_batch_ids",
+            beginning=f"{like_escape(wanted)}%",
+            reversed_end=f"{like_escape(wanted[::-1])}%",
+        )
+
+    def _page(self, where: BatchFilter, after: Any, size: int) -> list[BatchRow]:
+        batches = self._all(Batch, "list_batches", **place(where, after, size, key="batch_id"))
+        counts = BatchStore(self.database, self.project_id).counts_of([each.batch_id for each in batches])
+        return [_own_row(batch, counts[batch.batch_id]) for batch in batches]
+
+    def _foreign_page(self, where: BatchFilter, after: Any, size: int) -> list[BatchRow]:
+        found = self._all(ForeignBatch, "list_foreign_batches", **place(where, after, size, key="batch_id"))
+        tasks = self.foreign_tasks([each.batch_id for each in found])
+        return [
+            _foreign_row(each, [task for task in tasks if task.batch_id == each.batch_id]) for each in found
+        ]
+
+
+def index_of(value: Any) -> int | None:
+    """A place that another system's metadata may hold."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _when(row: BatchRow) -> tuple[datetime, str]:
+    return row.created_at or datetime.min.replace(tzinfo=UTC), row.batch_id
+
+
+def _own_row(batch: Batch, counts: Mapping[str, int]) -> BatchRow:
+    return BatchRow(
+        batch_id=batch.batch_id,
+        status=batch.status,
+        task_count=batch.task_count,
+        ended_count=sum(count for status, count in counts.items() if status not in TASK_OPEN),
+        parent_turn_id=batch.parent_turn_id,
+        deadline_at=batch.deadline_at,
+        created_at=batch.created_at,
+        ended_at=batch.ended_at,
+        manager="cbx",
+    )
+
+
+def _foreign_row(batch: ForeignBatch, tasks: Sequence[ForeignTask]) -> BatchRow:
+    return BatchRow(
+        batch_id=batch.batch_id,
+        status=batch.status,
+        task_count=batch.task_count,
+        ended_count=sum(task.status not in TASK_OPEN for task in tasks),
+        parent_turn_id=batch.parent_turn_id,
+        deadline_at=batch.deadline_at,
+        created_at=batch.created_at,
+        ended_at=None if batch.status == "running" else batch.updated_at,
+        manager="pmo",
+    )

@@ -1,0 +1,192 @@
+"""What there is to say of a database: where it is, what runs there, what it holds, how large it is.
+
+Read-only, and quick on a large database: tables beyond `COUNTED_BYTES` are not counted but estimated by the
+planner's statistics, unless exact numbers are asked for; what the project has of them is counted up to
+`COUNTED_ROWS`. Every number says which of the two it is.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from psycopg import sql
+
+from cardbox_cli.store.cards import BIGRAM_INDEX, WORD_INDEX
+from cardbox_cli.store.connection import driver_errors
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.target import Target, hide_password
+from cardbox_cli.store.migrations.files import newest
+
+# Reading so much takes milliseconds, and small tables are the ones without statistics.
+COUNTED_BYTES = 8_000_000
+# By an index, so many take a tenth of a second. The planner knows nothing of a project that is small or new.
+COUNTED_ROWS = 100_000
+_CARDS, _BOXES = "public.cards", "public.card_boxes"
+
+
+class TableSize(msgspec.Struct, frozen=True):
+    """A table: `rows` is counted if `exact`, else an estimate, None where there is none. Sizes in bytes."""
+
+    table: str
+    rows: int | None
+    exact: bool
+    bytes: int
+    index_bytes: int
+
+
+class ProjectSize(msgspec.Struct, frozen=True):
+    """What a project holds: all its cards, hidden ones too, and its boxes; estimates unless `…_exact`.
+
+    `expired` and `deleted` of its cards are hidden, one that is both counts as deleted; None if not counted.
+    """
+
+    project_id: str
+    cards: int
+    cards_exact: bool
+    expired: int | None
+    deleted: int | None
+    boxes: int
+    boxes_exact: bool
+
+
+class Distributed(msgspec.Struct, frozen=True):
+    """How many tables are spread, over how many shards each, on how many nodes."""
+
+    tables: int
+    shards: int
+    nodes: int
+
+
+def target_status(target: Target, project_id: str, *, exact: bool = False) -> dict[str, Any]:
+    """The status of `target` and what the project holds there, starting and changing nothing.
+
+    Raises DatabaseUnavailable for a server that does not answer, unless it is the embedded one.
+    """
+    if target.embedded and not target.server().status().running:
+        return {"database": "embedded", "running": False, **_embedded_places(target)}
+    with Database.connect(target) as database, database.snapshot():
+        return {**database_status(database), **_contents(database, project_id, exact)}
+
+
+def database_status(database: Database) -> dict[str, Any]:
+    """The status of a database that answers."""
+    target = database.target
+    info = database.connection.info
+    version = f"{info.server_version // 10000}.{info.server_version % 10000}"
+    where = _embedded_places(target) if target.embedded else _server_place(target)
+    return {
+        "database": "embedded" if target.embedded else "your own server",
+        "running": True,
+        "postgres": version,
+        **where,
+        "schema_version": database.schema_version(),
+        "schema_version_of_this_cbx": newest(),
+        "tables": sorted(database.tables),
+        "unreadable_tables": sorted(database.closed_tables),
+        "one_result_per_tool_call": database.unique_tool_results,
+    }
+
+
+def _contents(database: Database, project_id: str, exact: bool) -> dict[str, Any]:
+    citus = database.value("engine")
+    tables = _table_sizes(database, exact)
+    return {
+        "engine": "Postgres" if citus is None else f"Citus {citus}",
+        "distributed": _distributed(database),
+        "role": "replica" if database.is_replica else "primary",
+        "pooler": not database.direct,
+        "keeps_plans": database.keeps_plans,
+        "text_index": bool(database.value("index_exists", index=WORD_INDEX)),
+        "bigram_index": bool(database.value("index_exists", index=BIGRAM_INDEX)),
+        "size_bytes": database.value("database_size"),
+        "table_sizes": tables,
+        "project": _project_size(database, project_id, {size.table: size.exact for size in tables}),
+    }
+
+
+def _distributed(database: Database) -> Distributed | None:
+    spread = sum(database.distributed_tables().values())
+    if not spread:
+        return None
+    row = database.row("shards_and_nodes", table=_CARDS)
+    assert row is not None
+    return Distributed(spread, *row)
+
+
+def _table_sizes(database: Database, exact: bool) -> list[TableSize]:
+    sizes = []
+    spread = [name for name, is_spread in database.distributed_tables().items() if is_spread]
+    found = database.rows("table_sizes", names=sorted(database.tables.difference(spread)))
+    # The coordinator has no statistics of what lies on the nodes.
+    found += [(*row, None) for row in (database.rows("distributed_sizes", names=spread) if spread else [])]
+    for table, in_rows, in_indexes, estimate in sorted(found):
+        counted = exact or in_rows <= COUNTED_BYTES
+        rows = _count(database, table) if counted else estimate
+        sizes.append(TableSize(table, rows, counted, in_rows, in_indexes))
+    return sizes
+
+
+def _count(database: Database, table: str) -> int:
+    counting = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(*table.split(".")))
+    with driver_errors.translated():
+        row = database.connection.execute(counting).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _project_size(database: Database, project_id: str, counted: dict[str, bool]) -> ProjectSize | None:
+    """None where the tables of cards and boxes are not there."""
+    if not {_CARDS, _BOXES} <= counted.keys():
+        return None
+    if counted[_CARDS]:
+        row = database.row("count_cards", project_id=project_id)
+        assert row is not None
+        (cards, expired, deleted), cards_exact = row, True
+    else:
+        (cards, cards_exact), expired, deleted = _about(database, "cards", project_id), None, None
+    if counted[_BOXES]:
+        boxes, boxes_exact = database.value("count_boxes", project_id=project_id), True
+    else:
+        boxes, boxes_exact = _about(database, "boxes", project_id)
+    return ProjectSize(project_id, cards, cards_exact, expired, deleted, boxes, boxes_exact)
+
+
+def _about(database: Database, things: str, project_id: str) -> tuple[int, bool]:
+    """How many cards or boxes the project has, and whether they were counted or the planner expects them."""
+    counted = database.value(f"count_some_{things}", project_id=project_id, limit=COUNTED_ROWS + 1)
+    if counted <= COUNTED_ROWS:
+        return counted, True
+    [explained] = database.value(f"plan_{things}", project_id=project_id)
+    return max(counted, int(explained["Plan"]["Plan Rows"])), False
+
+
+def _embedded_places(target: Target) -> dict[str, Any]:
+    status = target.server().status()
+    places = {name: str(getattr(status, name)) for name in ("home", "data", "socket", "log")}
+    return {**places, "programs": str(status.binaries), "account": status.account, "pid": status.pid}
+
+
+def _server_place(target: Target) -> dict[str, Any]:
+    return {
+        "named_by": target.named_by,
+        "address": hide_password(target.conninfo or "") or "libpq's environment",
+    }
+
+
+# How old what a replica answers is.
+
+
+class Lag(msgspec.Struct, frozen=True):
+    """How far a replica is behind its primary; None where it cannot know."""
+
+    behind: timedelta | None
+
+
+def lag(database: Database) -> Lag | None:
+    """How far the server is behind; None for a primary.
+
+    Nothing behind is one that is connected and has replayed all that it received. Otherwise it is the age of
+    the last transaction that it replayed, which is more than it lacks where the primary is at rest.
+    """
+    row = database.row("replica_lag")
+    return None if row is None else Lag(row[0])

@@ -1,0 +1,86 @@
+"""Inbox rows as people read them: lists of them, and the ids that short ones stand for. Never writes."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import partial
+
+import msgspec
+
+from cardbox_cli.model.execution.turns import ERROR, OPEN, SKIPPED, InboxRow
+from cardbox_cli.store.connection.project_store import (
+    Further,
+    Paged,
+    ProjectStore,
+    like_escape,
+    paged,
+    place,
+    the_one,
+)
+
+
+class InboxFilter(Paged, frozen=True, kw_only=True):
+    """Which rows a list holds; None means any."""
+
+    agent_id: str | None = None
+    status: str | None = None
+    message_type: str | None = None
+
+
+class InboxViews(ProjectStore):
+    """The inbox rows of one project's agents."""
+
+    def newest(self, where: InboxFilter | None = None, *, limit: int | None = None) -> Iterator[InboxRow]:
+        """The rows that `where` allows, newest first, read in pages as they are asked for."""
+        self._require("state.agent_inbox")
+        return paged(partial(self._page, where or InboxFilter()), limit=limit)
+
+    def further(self, where: InboxFilter, last: InboxRow) -> Further:
+        """How many rows `newest` would give after `last`. Counts up to 10,000."""
+        return self._further("count_further_inbox", **place(where, last, 0, key="inbox_id"))
+
+    def resolve(self, wanted: str) -> str:
+        """The full id that `wanted` stands for: an id, or a unique end or beginning of one.
+
+        A beginning may lack its `inbox_` or `turn_`. Raises NotFound, or AmbiguousId with the candidates.
+        """
+        self._require("state.agent_inbox")
+        if self._value("inbox_id_exists", wanted=wanted):
+            return wanted
+        escaped = like_escape(wanted)
+        found = self._column("find_inbox_ids", beginning=f"{escaped}%", end=f"%{escaped}")
+        return the_one("inbox row", wanted, found, self.project_id)
+
+    def _page(self, where: InboxFilter, after: InboxRow | None, size: int) -> list[InboxRow]:
+        return self._all(
+            InboxRow,
+            _LISTS.get(where.status or "", "list_inbox"),
+            **place(where, after, size, key="inbox_id"),
+        )
+
+
+# By the status that few rows have, the query that an index of its own serves.
+_LISTS = {**dict.fromkeys(OPEN, "list_open_inbox"), ERROR: "list_dead_inbox", SKIPPED: "list_skipped_inbox"}
+
+
+# Which calls of suspended turns wait although their result is there. Reads only.
+
+
+class LostReport(msgspec.Struct, frozen=True):
+    """A call that may wait in vain. Its result is `card_id`, or the end of turn `child_turn_id`."""
+
+    agent_id: str
+    agent_turn_id: str
+    tool_call_id: str
+    card_id: str | None
+    child_turn_id: str | None
+
+
+class LostReportStore(ProjectStore):
+    """The lost reports of one project."""
+
+    def find(self, agent_turn_id: str | None, *, age: timedelta) -> list[LostReport]:
+        """Calls that this suspended turn (None: any) may wait for in vain.
+
+        Their results are stored for so long, or no agent is at the turns that were to answer them.
+        """
+        return [LostReport(*row) for row in self._rows("lost_reports", agent_turn_id=agent_turn_id, age=age)]

@@ -1,0 +1,362 @@
+"""Turns as they are read: lists of them, and all rows of one. Never writes.
+
+What became of a turn is in its inbox row and its agent's head, on databases of other programs too; the
+end that cbx keeps, or what the turn left where nobody kept one, comes with the row. What all that means is
+for `execution/views/turn_page.py` to say.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.model.card_types import RESULT_FIELDS
+from cardbox_cli.model.cards import Card
+from cardbox_cli.model.execution.turns import (
+    ENDED,
+    STEP_OVER,
+    AuditEntry,
+    Edge,
+    InboxRow,
+    Lease,
+    LogTail,
+    Step,
+    TurnRecord,
+    WaitingTool,
+    standing,
+)
+from cardbox_cli.model.ids import MIN_SHORT, unique
+from cardbox_cli.store.audit import AuditStore
+from cardbox_cli.store.boxes import BoxStore, cards_of_type
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.connection.project_store import (
+    COUNTED,
+    PAGE,
+    Dated,
+    Further,
+    ProjectStore,
+    like_escape,
+    paged,
+    place,
+    shown_beginning,
+    the_one,
+)
+from cardbox_cli.store.execution.inbox_store import InboxStore
+from cardbox_cli.store.execution.turn_store import LogStore, TurnStore
+
+# How many turns of a family are followed to further ones.
+FAMILY = 1000
+_TABLES = (
+    "state.agent_state_head",
+    "state.agent_inbox",
+    "state.execution_edges",
+    "state.agent_steps",
+    "state.turn_waiting_tools",
+)
+
+
+class TurnFilter(Dated, frozen=True, kw_only=True):
+    """Which turns a list holds; None means any. The times are those of the enqueueing."""
+
+    agent_id: str | None = None
+    status: str | None = None
+    trace_id: str | None = None
+
+
+class Remains(msgspec.Struct, frozen=True, kw_only=True):
+    """What a turn left whose end nobody kept: its last step and its newest deliverable."""
+
+    agent_turn_id: str
+    step_id: str | None
+    step_status: str | None
+    step_ended_at: datetime | None
+    card_id: str | None
+    card_metadata: Any
+    card_content: Any
+    card_created_at: datetime | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether this is what an ended turn leaves."""
+        return self.step_status in STEP_OVER or self.card_id is not None
+
+
+class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn as its inbox row and its agent's head tell it; without the row (None), as its edge does.
+
+    `status` is that of the whole turn. Of an ended one there is its `record`, or else its `remains`.
+    `left_at` is when its inbox row was touched last; `carried` is whether an open row or call makes the agent
+    that is at the turn go on with it.
+    """
+
+    agent_turn_id: str
+    agent_id: str
+    status: str
+    turn_epoch: int
+    channel_id: str
+    trace_id: str | None
+    recursion_depth: int | None
+    parent_agent_id: str | None
+    parent_agent_turn_id: str | None
+    profile_box_id: str | None
+    context_box_id: str | None
+    output_box_id: str | None
+    resume_deadline: datetime | None
+    inbox_id: str | None = None
+    row_status: str | None = None
+    left_at: datetime | None = None
+    carried: bool = False
+    created_at: datetime | None
+    record: TurnRecord | None = None
+    remains: Remains | None = None
+
+
+class WrittenCard(msgspec.Struct, frozen=True, kw_only=True):
+    """A card that a turn wrote. `text` is the beginning of what it says.
+
+    `calls` are the ids and tools of the calls that it asks for, each None where the model named none.
+    """
+
+    card_id: str
+    type: str
+    tool_call_id: str | None
+    tool_name: str | None
+    status: str | None
+    text: str
+    calls: list[tuple[str | None, str | None]] | None
+    created_at: datetime | None
+
+
+class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """All rows of one turn, as one state of the database. What a database has no place for is empty.
+
+    Of a turn that has ended there are the cards of its context box that ask for `result_fields`, and its
+    deliverable, each where a reader sees it.
+    """
+
+    turn: TurnRow
+    inbox: list[InboxRow]
+    leases: list[Lease]
+    steps: list[Step]
+    waiting_tools: list[WaitingTool]
+    edges: list[Edge]
+    children: list[TurnRow]
+    record: TurnRecord | None
+    audit: list[AuditEntry]
+    cards: list[WrittenCard]
+    logs: list[LogTail]
+    result_fields: list[Card] = []
+    deliverable: Card | None = None
+
+
+class TurnViews(ProjectStore):
+    """The turns of one project."""
+
+    def newest(self, where: TurnFilter | None = None, *, limit: int | None = None) -> Iterator[TurnRow]:
+        """The turns that `where` allows, newest first, read in pages as they are asked for."""
+        self._require(*_TABLES)
+        where = self._dated(where or TurnFilter())
+        if where.trace_id is not None:
+            return islice(self._traced(where), limit)
+        size = PAGE if limit is None else min(limit, PAGE)
+        every = paged(partial(self._page, where), page=size, limit=None)
+        # That nearly all have ended the planner does not know: it would read every row to find them.
+        return islice(_each_once(turn for turn in every if where.status in (None, turn.status)), limit)
+
+    def further(self, where: TurnFilter, last: TurnRow) -> Further:
+        """How many turns `newest` would give after `last`. Counts up to 10,000."""
+        where = self._dated(where)
+        if where.trace_id is not None:
+            return Further(sum(_when(turn) < _when(last) for turn in self._traced(where)), True)
+        behind = place(where, last, COUNTED + 1, key="inbox_id")
+        if where.status != ENDED or last.created_at is None:
+            counting = "count_further_turns" if where.status is None else "count_further_unfinished_turns"
+            return self._further(counting, **behind)
+        passed = self._value("count_further_turns", **behind)
+        unfinished = self._value("count_further_unfinished_turns", **{**behind, "status": None})
+        return Further.counted(passed - unfinished, passed)
+
+    def get(self, turn_id: str) -> TurnRow:
+        """The turn of this id. Raises NotFound."""
+        turn = next(iter(self.get_many([turn_id])), None)
+        return self._found(turn, "turn", turn_id, "`cbx turn list` shows the newest")
+
+    def get_many(self, turn_ids: Collection[str]) -> list[TurnRow]:
+        """Those of these turns that are known, oldest first; those whose inbox rows are gone come last."""
+        self._require(*_TABLES)
+        turns = self._all(TurnRow, "turns_by_ids", turn_ids=list(turn_ids))
+        absent = set(turn_ids).difference(turn.agent_turn_id for turn in turns)
+        if absent:
+            turns += self._all(TurnRow, "turns_by_edges", turn_ids=list(absent))
+        return self._with_ends(turns)
+
+    def of_trace(self, trace_id: str) -> list[TurnRow]:
+        """The turns of a trace, oldest first."""
+        return self.get_many(unique(self._column("turns_of_trace", trace_id=trace_id)))
+
+    def family(self, turn: TurnRow) -> list[TurnRow]:
+        """The turns of its trace, and those that gave one of these its work, or got it, oldest first.
+
+        Each names its parent, whichever row tells. Other programs begin a trace for each child. Looks for no
+        more once there are `FAMILY`.
+        """
+        known: dict[str, TurnRow] = {}
+        links: list[tuple[str, str]] = []
+        asked = [turn.agent_turn_id]
+        if turn.trace_id is not None:
+            asked += self._column("turns_of_trace", trace_id=turn.trace_id)
+        seen: set[str] = set()
+        while asked and len(known) < FAMILY:
+            seen.update(asked)
+            found = self.get_many(unique(asked))
+            known |= {each.agent_turn_id: each for each in found}
+            links += [(each.agent_turn_id, each.parent_agent_turn_id or "") for each in found]
+            links += self._rows("turn_kin", turn_ids=unique(asked))
+            asked = [each for link in links for each in link if each and each not in seen]
+        parents = {child: parent for child, parent in reversed(links) if parent}
+        return [
+            msgspec.structs.replace(each, parent_agent_turn_id=parents.get(each.agent_turn_id))
+            for each in sorted(known.values(), key=_when)
+        ]
+
+    def story(self, turn_id: str) -> StoredTurn:
+        """Everything of one turn, as one snapshot. Raises NotFound."""
+        with self.database.snapshot():
+            turn = self.get(turn_id)
+            turns = TurnStore(self.database, self.project_id)
+            inbox = InboxStore(self.database, self.project_id)
+            edges, record = turns.edges(turn_id), turns.record(turn_id)
+            fields, deliverable = self._result(turn) if turn.status == ENDED else ([], None)
+            return StoredTurn(
+                result_fields=fields,
+                deliverable=deliverable,
+                turn=turn,
+                inbox=inbox.of_turn(turn_id),
+                leases=inbox.leases_of_turn(turn.agent_id, turn_id) if self.database.keeps_turns else [],
+                steps=turns.steps(turn_id),
+                waiting_tools=turns.waiting_tools(turn_id),
+                edges=edges,
+                children=self.get_many(_children(turn_id, edges)),
+                record=record,
+                audit=AuditStore(self.database, self.project_id).of_turn(turn_id),
+                logs=LogStore(self.database, self.project_id).tails(turn_id),
+                cards=self._all(
+                    WrittenCard,
+                    "cards_of_turn",
+                    turn_id=turn_id,
+                    deliverable_card_id=record.deliverable_card_id if record else None,
+                ),
+            )
+
+    def _result(self, turn: TurnRow) -> tuple[list[Card], Card | None]:
+        """What asks an ended turn for fields of its result, and its deliverable."""
+        boxes = BoxStore(self.database, self.project_id)
+        fields = cards_of_type(boxes, turn.context_box_id, RESULT_FIELDS)
+        card_id = turn.record.deliverable_card_id if turn.record else turn.remains and turn.remains.card_id
+        wanted = [card_id] if card_id else []
+        found = CardStore(self.database, self.project_id).get_many(wanted).cards
+        return fields, next(iter(found), None)
+
+    def resolve(self, wanted: str) -> str:
+        """The full id that `wanted` stands for: an id, a unique end or beginning of one, or of what is shown.
+
+        A beginning may lack its `turn_`. Raises NotFound, or AmbiguousId with the candidates.
+        """
+        self._require(*_TABLES)
+        whole = self._value("whole_turn_id", wanted=wanted)
+        return str(whole) if whole else the_one("turn", wanted, self._candidates(wanted), self.project_id)
+
+    def of_step(self, step_id: str) -> str:
+        """The id of the turn that a step, by its whole id, is of. Raises NotFound."""
+        self._require(*_TABLES)
+        hint = "`cbx turn show TURN` lists the steps of a turn; name that with --turn"
+        return str(self._found(self._value("turn_of_step", step_id=step_id), "step", step_id, hint))
+
+    def _candidates(self, wanted: str) -> list[str]:
+        """The turns that a piece of an id may stand for: those that cbx keeps, or else those of others."""
+        patterns: dict[str, str | None] = {
+            "beginning": f"{like_escape(wanted)}%",
+            "reversed_end": f"{like_escape(wanted[::-1])}%",
+        }
+        if len(wanted) < MIN_SHORT:
+            return []
+        patterns["shown"] = shown_beginning(self.database, wanted, "cbx.idx_turns_shown")
+        kept = self._column("find_kept_turn_ids", **patterns) if self.database.keeps_turns else []
+        return kept or self._column("find_turn_ids", **patterns)
+
+    def _traced(self, where: TurnFilter) -> Iterator[TurnRow]:
+        """Those turns of the trace that `where` allows, its times dated, newest first: a trace is short."""
+        turns = sorted(self.of_trace(where.trace_id or ""), key=_when, reverse=True)
+        return (turn for turn in turns if _allows(where, turn))
+
+    def _page(self, where: TurnFilter, after: TurnRow | None, size: int) -> list[TurnRow]:
+        query = "list_turns" if where.status in (None, ENDED) else "list_unfinished_turns"
+        return self._with_ends(self._all(TurnRow, query, **place(where, after, size, key="inbox_id")))
+
+    def _with_ends(self, turns: list[TurnRow]) -> list[TurnRow]:
+        turn_ids = unique(turn.agent_turn_id for turn in turns)
+        records = self._records(turn_ids) if self.database.keeps_turns else {}
+        ended = unique(turn.agent_turn_id for turn in turns if turn.status == ENDED)
+        unkept = [turn_id for turn_id in ended if _kept_end(records.get(turn_id)) is None]
+        left = self._all(Remains, "turn_remains", turn_ids=unkept) if unkept else []
+        remains = {each.agent_turn_id: each for each in left}
+        return [
+            _with_end(turn, records.get(turn.agent_turn_id), remains.get(turn.agent_turn_id))
+            for turn in turns
+        ]
+
+    def _records(self, turn_ids: Sequence[str]) -> dict[str, TurnRecord]:
+        records = self._all(TurnRecord, "records_of_turns", turn_ids=turn_ids)
+        return {record.agent_turn_id: record for record in records}
+
+
+def _kept_end(record: TurnRecord | None) -> TurnRecord | None:
+    """The record if it has the turn's end."""
+    return None if record is None or record.end_status is None else record
+
+
+def _with_end(turn: TurnRow, record: TurnRecord | None, left: Remains | None) -> TurnRow:
+    finished = left is not None and left.finished
+    status = standing(turn.status, turn.row_status, record=record, carried=turn.carried, finished=finished)
+    ended = status == ENDED
+    return msgspec.structs.replace(
+        turn, status=status, record=_kept_end(record) if ended else None, remains=left if ended else None
+    )
+
+
+def _each_once(turns: Iterable[TurnRow]) -> Iterator[TurnRow]:
+    """`turns` without those that came before: other programs enqueue a turn again under its own id."""
+    seen: set[str] = set()
+    for turn in turns:
+        if turn.agent_turn_id not in seen:
+            yield turn
+        if len(seen) == COUNTED:
+            seen.clear()
+        seen.add(turn.agent_turn_id)
+
+
+def _when(turn: TurnRow) -> tuple[datetime, str]:
+    return turn.created_at or datetime.min.replace(tzinfo=UTC), turn.inbox_id or ""
+
+
+def _allows(where: TurnFilter, turn: TurnRow) -> bool:
+    """Whether a turn is one of these, its trace aside. The times are instants."""
+    made = _when(turn)[0]
+    return (
+        where.agent_id in (None, turn.agent_id)
+        and where.status in (None, turn.status)
+        and (not isinstance(where.since, datetime) or made >= where.since)
+        and (not isinstance(where.until, datetime) or made < where.until)
+    )
+
+
+def _children(turn_id: str, edges: Sequence[Edge]) -> list[str]:
+    given = (
+        edge.target_agent_turn_id
+        for edge in edges
+        if edge.primitive == "enqueue" and edge.source_agent_turn_id == turn_id
+    )
+    return unique(child for child in given if child and child != turn_id)
