@@ -1,6 +1,6 @@
 """Admission: whether a request for a turn is accepted, and on what terms. Each check has its error code.
 
-Pure: decides by the situation that `store/execution/dispatches.py` read. Every function raises Refusal.
+Pure: decides by the situation that `store/execution/dispatch_store.py` read. Every function raises Refusal.
 """
 
 import hashlib

@@ -155,8 +155,8 @@ class ChatStore(ProjectStore):
             box_id = transcript_box(self.project_id, chat.chat_key, position)
             card_ids = self._column("slice_of_box", box_id=box_id, start=first, end=first + count)
             cards = {card.card_id: card for card in self._cards.get_many(card_ids).cards}
-            for place, card_id in enumerate(card_ids, position):
-                yield Entry(position=place, card_id=card_id, card=cards.get(card_id))
+            for number, card_id in enumerate(card_ids, position):
+                yield Entry(position=number, card_id=card_id, card=cards.get(card_id))
             position += count
 
     def _page(self, behind: str, after: Chat | None, size: int) -> list[Chat]:

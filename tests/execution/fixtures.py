@@ -89,7 +89,7 @@ def ask(runtime: Runtime, context_box: str) -> Asked:
 
 @pytest.fixture
 def watched(database: Database, runtime: Runtime) -> Iterator[None]:
-    """Whatever the test does to heads and inbox rows is a move of `model/execution/lifecycle.py`."""
+    """Whatever the test does to heads and inbox rows is a move of `model/execution/turns.py`."""
     if database.sharded:
         # Shards refuse the triggers by which it is watched.
         yield

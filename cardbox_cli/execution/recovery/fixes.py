@@ -2,7 +2,7 @@
 
 Every fix but `nudge` names the epoch that it was decided at and a reason; it is a compare-and-set, adds to
 the epoch (so that the old worker's writes fail), and writes the audit. What the fixes do to the states is
-`model/execution/lifecycle.py`'s.
+`model/execution/turns.py`'s.
 """
 
 from collections.abc import Collection, Mapping, Sequence

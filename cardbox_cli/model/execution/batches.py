@@ -1,6 +1,6 @@
 """Batches, as values: children that were asked for together, and one result for all of their ends.
 
-Owns the names of the states. How a batch ends is `orchestration/batches/decisions.py`'s. Does no I/O.
+Owns the names of the states. How a batch ends is `orchestration/batch_ends.py`'s. Does no I/O.
 """
 
 from datetime import datetime

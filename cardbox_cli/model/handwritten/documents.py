@@ -223,8 +223,8 @@ def _is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
 
 def _unknown_key(key: str, beside: type[BaseModel]) -> str:
     """Where the unknown `key` belongs, what was meant by it, or what may stand in its place."""
-    for name, field in keys_of(beside).items():
-        if _is_model(field.annotation) and key in keys_of(field.annotation):
+    for name, declared in keys_of(beside).items():
+        if _is_model(declared.annotation) and key in keys_of(declared.annotation):
             return f"unknown key; it belongs under {name!r}"
     known = keys_of(beside)
     return "unknown key" + (did_you_mean(key, known) or f"; known here: {', '.join(known)}")

@@ -38,7 +38,7 @@ class Task(Section):
 
 # What may be asked of a batch: by the arguments of a tool call, and in files of tasks.
 #
-# A file may have a matrix besides: `orchestration/batches/tasks_file.py` makes the tasks of it. Loads
+# A file may have a matrix besides: `orchestration/tasks_file.py` makes the tasks of it. Loads
 # pydantic:
 # import this module only where a batch is asked for.
 

@@ -131,8 +131,8 @@ def _copy_install(install: Path, copy: Path) -> None:
 
 
 def _open_to_all(folder: Path) -> None:
-    for parent, _, files in os.walk(folder):
+    for parent, _, names in os.walk(folder):
         os.chmod(parent, 0o755)
-        for name in files:
+        for name in names:
             path = Path(parent, name)
             path.chmod(0o755 if path.stat().st_mode & 0o100 else 0o644)

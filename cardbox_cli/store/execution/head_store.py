@@ -1,6 +1,6 @@
 """Heads in Postgres: one row per agent that says which turn it is at, in which state and at which epoch.
 
-The head is the first lock of every change of a turn. A change is one of `model/execution/lifecycle.py`, by
+The head is the first lock of every change of a turn. A change is one of `model/execution/turns.py`, by
 compare-and-set on the turn and its epoch.
 """
 

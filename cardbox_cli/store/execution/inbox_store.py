@@ -1,6 +1,6 @@
 """The inbox in Postgres: what agents must process, in which state, and who has claimed it until when.
 
-A change of a row's state is one of `model/execution/lifecycle.py`. Methods take part in the caller's
+A change of a row's state is one of `model/execution/turns.py`. Methods take part in the caller's
 transaction, who holds the head of the agent first; a claim locks the heads itself.
 """
 

@@ -2,7 +2,7 @@
 
 What became of a turn is in its inbox row and its agent's head, on databases of other programs too; the
 end that cbx keeps, or what the turn left where nobody kept one, comes with the row. What all that means is
-for `execution/views/turn_page.py` to say.
+for `execution/turn_page.py` to say.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
