@@ -19,7 +19,6 @@ from cardbox_cli.settings import DATABASE_URL, OUTPUT, PROJECT, READ_URL, Variab
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.config_file import ConfigFile, Configured
-    from cardbox_cli.cli.verb import Verb
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.cards import CardStore
     from cardbox_cli.store.connection.database import Database
@@ -82,10 +81,6 @@ class ProcessContext:
         from cardbox_cli.store.views.completion import completion_snapshot
 
         return completion_snapshot(target, milliseconds=300)
-
-    def admits(self, verb: "Verb", context: click.Context) -> bool:
-        """Whether the command may run here."""
-        return True
 
     def run_program(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         """Go on as another program. Answers its exit code where this process stays."""

@@ -21,10 +21,11 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
+    "ask",
     "cbx ask lawyer 'Does the licence allow this?' --wait",
     "cbx ask lawyer @question.md --caller clerk --include-history -o id",
 )
-def command(
+def ask_agent(
     profile: Annotated[str, Argument(click_type=PROFILE, help="The name of the expert's profile.")],
     question: Annotated[str, Argument(metavar="TEXT|@FILE", help="The question.")],
     include_history: Annotated[

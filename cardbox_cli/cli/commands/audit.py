@@ -26,14 +26,14 @@ ACTIONS = (
 
 
 @verb(
+    "audit",
     "cbx audit --since 1d",
     "cbx audit --turn 1d5c8f72 -o json | jq -r '.[] | .actor + \": \" + .action'",
     "cbx audit --action 'card delete' --limit 0 -o csv",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def list_audit_entries(
     limit: Limit = 50,
     agent: OfAgent = None,
     turn: Annotated[

@@ -14,11 +14,12 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 @verb(
+    "completion",
     "source <(cbx completion bash)",
     "source <(cbx completion zsh)",
     "cbx completion fish > ~/.config/fish/completions/cbx.fish",
 )
-def command(
+def print_completion_script(
     shell: Annotated[
         str,
         Argument(

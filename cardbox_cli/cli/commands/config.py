@@ -36,13 +36,14 @@ class InForce(NamedTuple):
 
 
 @verb(
+    "config",
     "cbx config",
     "cbx config CBX_LEASE",
     "mkdir -p ~/.config/cbx && echo 'project = \"demo\"' > ~/.config/cbx/config.toml",
     "cbx config -o json | jq -r '.[] | select(.source != \"default\") | .name'",
     pages=True,
 )
-def command(
+def show_config(
     name: Annotated[
         str | None, Argument(click_type=SETTING, help="Only its value; such as CBX_LEASE, or lease.")
     ] = None,

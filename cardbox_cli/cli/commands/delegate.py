@@ -23,12 +23,13 @@ STRATEGIES = ("new", "reuse", "clone")
 
 
 @verb(
+    "delegate",
     "cbx delegate --strategy new --ref researcher --instruction 'Find the cause'",
     "cbx delegate --strategy reuse --ref researcher-1 --instruction @task.md --context-box @last --wait",
     "cbx delegate --strategy clone --ref researcher-1 --instruction 'Now in German' --caller lead -o id",
     "cbx delegate --strategy new --ref clerk --instruction @task.md --turn-id nightly-$(date +%F)",
 )
-def command(
+def delegate_task(
     strategy: Annotated[
         str,
         Option(

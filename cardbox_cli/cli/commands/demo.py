@@ -55,8 +55,8 @@ _NEXT = """\
 # more of this one: `export CBX_PROJECT=demo`, and `cbx turn show {turn}`."""
 
 
-@verb("cbx demo", "cbx demo | less")
-def command() -> None:
+@verb("demo", "cbx demo", "cbx demo | less")
+def run_demo() -> None:
     """Import a conversation, pack a context from it by a recipe, and run a turn that is stuck at first.
 
     Runs in the project 'demo'; running it again adds only a new context and a turn. The worker's command

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "dispatch",
     "cbx dispatch --agent clerk --context-box 8b1f22c0",
     "cbx dispatch --agent clerk --handover delegate -a profile_name=clerk -a instruction=@task.md",
     "cbx dispatch --agent clerk --context-box @last --wait --timeout 120 > answer.txt",
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     "cbx dispatch --agent clerk --context-box $BOX --correlation-id nightly-$(date +%F) -o id",
     reads="dry_run",
 )
-def command(
+def dispatch_turn(
     agent: Annotated[str, Option("--agent", click_type=AGENT, help="The agent that shall run the turn.")],
     context_box: Annotated[
         str | None,

@@ -26,13 +26,14 @@ _LINES = (".jsonl", ".ndjson")
 
 
 @verb(
+    "fork-join",
     "cbx fork-join tasks.yaml --wait",
     "cbx fork-join tasks.yaml --fail-fast --deadline 600 -o id",
     "jq -c .tasks[] plan.json | cbx fork-join - --wait -o json",
     "cbx fork-join tasks.yaml --wait --join-box -o id",
     "cbx fork-join tasks.yaml --dry-run",
 )
-def command(
+def fork_join_tasks(
     file: Annotated[
         str, Argument(click_type=FILE, help="YAML, or JSON lines with a task each; - for stdin.")
     ],

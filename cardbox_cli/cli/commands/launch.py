@@ -21,11 +21,12 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
+    "launch",
     "cbx launch release-manager 'Release 2.4'",
     "cbx launch release-manager @task.md --wait --timeout 600 > notes.md",
     "cbx launch release-manager @task.md --turn-id release-2.4 -o id",
 )
-def command(
+def launch_agent(
     profile: Annotated[str, Argument(click_type=PROFILE, help="The name of the profile.")],
     instruction: Annotated[str, Argument(metavar="TEXT|@FILE", help="What to do.")],
     caller: CallerName = None,

@@ -12,8 +12,8 @@ from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import settings_from
 
 
-@verb("cbx mcp", "cbx --project shop mcp", reads=True)
-def command(
+@verb("mcp", "cbx mcp", "cbx --project shop mcp", reads=True)
+def serve_mcp(
     statement_timeout: Annotated[
         float, Option(metavar="SECONDS", min=0.1, max=3600, help="How long one statement may take.")
     ] = 30,

@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "pack",
     "cbx pack --handover delegate --arg profile_name=researcher --arg instruction='Find the cause'",
     "cbx pack --handover review --args review.yaml --arg work_box_ids=$BOX --dry-run",
     "cbx pack --handover review --args review.yaml --arg work_box_ids=$BOX --max-tokens 8000",
     "cbx pack --handover expert --arg profile_name=lawyer --arg question=@question.md --check -o id",
     reads="dry_run",
-    simple=True,
 )
-def command(
+def pack_context(
     handover: Annotated[
         str,
         Option(

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "serve",
     "cbx serve",
     "cbx serve --port 8200 --require-token",
     "cbx serve --host 0.0.0.0 --behind-tls --allowed-host cbx.example.org",
 )
-def command(
+def serve_project(
     host: Annotated[str, Option(metavar="ADDRESS", help="Where it listens.")] = "127.0.0.1",
     port: Annotated[
         int, Option(metavar="N", min=0, max=65535, help="And the port; 0 is any free one.")

@@ -25,11 +25,12 @@ def _hooked() -> tuple[str, ...]:
 
 
 @verb(
+    "shell",
     "cbx -p demo shell",
     "cbx shell nightly.cbx --keep-going",
     "cbx box list -o id | sed 's/^/box verify /' | cbx shell -",
 )
-def command(
+def run_shell(
     file: Annotated[
         str | None,
         Argument(click_type=FILE, help="Commands, one a line; - for stdin. Default: the terminal."),

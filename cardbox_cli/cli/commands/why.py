@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "why",
     "cbx why",
     "cbx why 0198c2f0",
     "cbx why --agent researcher",
@@ -31,9 +32,8 @@ if TYPE_CHECKING:
     "cbx why --all -o json | jq -r '.[].fix | select(. != null)'",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def explain_turn(
     turn: Annotated[
         str | None,
         Argument(

@@ -13,14 +13,14 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
+    "list",
     "cbx agent list",
     "cbx agent list --worker-target gpu -o id",
     "cbx agent list --columns agent,status,turn,epoch",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def list_agents(
     limit: Limit = 50,
     worker_target: Annotated[
         str | None, Option(metavar="T", help="Only those that this pool of workers serves.")

@@ -14,10 +14,11 @@ _DONE = {"provision": "provisioned", "update": "updated", "unchanged": "unchange
 
 
 @verb(
+    "provision",
     "cbx agent provision writer-1 --profile incident-writer",
     "cbx agent provision writer-1 --profile incident-writer --worker-target gpu --update",
 )
-def command(
+def provision_agent(
     agent: Annotated[str, Argument(click_type=AGENT, help="Its id: one word without '.', '*' and '>'.")],
     profile: Annotated[str, Option(click_type=PROFILE, help="The name of the profile that it works by.")],
     worker_target: Annotated[
@@ -39,8 +40,7 @@ def command(
     An agent that exists otherwise is changed only with --update. It keeps the version of its profile until
     then, and what is not named stays, but for a worker target and tags that it has from its profile.
     """
-    from cardbox_cli.execution.provision import AgentRequest
-    from cardbox_cli.execution.provision import provision as provision_agent
+    from cardbox_cli.execution.provision import AgentRequest, provision
 
     request = AgentRequest(
         agent_id=agent,
@@ -51,7 +51,7 @@ def command(
         owner_agent_id=owner,
     )
     with session().database() as database:
-        done = provision_agent(database, session().project_id, request, update=update)
+        done = provision(database, session().project_id, request, update=update)
     if done.outdated:
         announce(f"note: {agent} keeps an older version of its profile; --update gives it the newest")
     made = done.agent

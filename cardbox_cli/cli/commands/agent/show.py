@@ -17,13 +17,13 @@ AgentId = Annotated[str, Argument(click_type=AGENT, help="The agent's id.")]
 
 
 @verb(
+    "show",
     "cbx agent show writer-1",
     "cbx agent show writer-1 -o json | jq .head",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(agent: AgentId) -> None:
+def show_agent(agent: AgentId) -> None:
     """Show an agent: who it is, and what it does now."""
     from cardbox_cli.store.roster import RosterStore
 

@@ -8,8 +8,8 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Conflict
 
 
-@verb("cbx batch cancel 5e1f0a27 --reason 'asked for by mistake'")
-def command(batch: BatchId, reason: OptionalReason = None) -> None:
+@verb("cancel", "cbx batch cancel 5e1f0a27 --reason 'asked for by mistake'")
+def cancel_batch(batch: BatchId, reason: OptionalReason = None) -> None:
     """End a batch as failed, and stop its children: what they write from then on is refused."""
     from cardbox_cli.orchestration.batches.manager import cancel
     from cardbox_cli.orchestration.batches.view import batch_view

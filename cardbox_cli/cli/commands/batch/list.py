@@ -17,14 +17,14 @@ from cardbox_cli.model.execution.batches import BATCH_STATUSES
 
 
 @verb(
+    "list",
     "cbx batch list",
     "cbx batch list --status running -o id",
     "cbx batch list --watch",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def list_batches(
     limit: Limit = 50,
     status: Annotated[
         str | None,

@@ -7,13 +7,13 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
+    "show",
     "cbx batch show 5e1f0a27",
     "cbx batch show 5e1f0a27 -o json | jq -r '.results[].summary'",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(batch: BatchId) -> None:
+def show_batch(batch: BatchId) -> None:
     """Show a batch and, in the order of its tasks, what its children delivered."""
     from cardbox_cli.orchestration.batches.view import batch_view, foreign_view
     from cardbox_cli.store.views.batches import BatchViews

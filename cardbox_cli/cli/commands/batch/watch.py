@@ -11,11 +11,12 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
+    "watch",
     "cbx batch watch 5e1f0a27",
     "cbx batch watch 5e1f0a27 --join-box -o id",
     "cbx batch watch 5e1f0a27 -o jsonl | jq -r '\"\\(.task_index) \\(.state)\"'",
 )
-def command(
+def watch_batch(
     batch: BatchId,
     timeout: EndTimeout = None,
     join_box: Annotated[

@@ -8,8 +8,8 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 
 
-@verb("cbx box append 8b1f22c0 5f0c2a91", simple=True)
-def command(box: BoxId, card_ids: CardIds = None, allow_dangling: AllowDangling = False) -> None:
+@verb("append", "cbx box append 8b1f22c0 5f0c2a91")
+def append_cards(box: BoxId, card_ids: CardIds = None, allow_dangling: AllowDangling = False) -> None:
     """Append cards to a box. Concurrent appends come one after the other; none is lost.
 
     Refused while a turn reads or writes the box. A worker's command appends to its turn's own output box, for

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "compress",
     "cbx box compress 8b1f22c0 --summary 'The order was refunded twice' --keep 4",
     "cbx box compress 8b1f22c0 --summary @summary.md --dry-run",
     "cbx box compress 8b1f22c0 --summary @summary.md --max-tokens 8000 --model gpt-4o",
     "cbx box compress 8b1f22c0 --summary-cmd 'llm -s \"Sum up\"' --env OPENAI_API_KEY",
     reads="dry_run",
 )
-def command(
+def compress_box(
     box: BoxId,
     summary: Annotated[str | None, Option(metavar="TEXT|@FILE", help="The summary.")] = None,
     summary_cmd: Annotated[
@@ -67,7 +68,7 @@ def command(
     Calls and results go together. System text stays, and so do calls without a result and what the user said
     last. The summary is a layer of the request (compression__context).
     """
-    from cardbox_cli.mending.mend import compress_box, read_covering, unchanged
+    from cardbox_cli.mending import mend
 
     if (summary is None) == (summary_cmd is None):
         raise UsageError(
@@ -80,16 +81,16 @@ def command(
     refuse_inside_turn("let a summary stand for cards")
     with session().stores() as (_, boxes):
         box_id = boxes.resolve(box)
-        covering = read_covering(boxes.database, session().project_id, box_id, keep=wanted)
+        covering = mend.read_covering(boxes.database, session().project_id, box_id, keep=wanted)
     if not covering.places:
-        emit_mended(unchanged(covering), dry_run=dry_run)
+        emit_mended(mend.unchanged(covering), dry_run=dry_run)
         return
     if summary is not None:
         text = read_text(summary[1:]) if summary.startswith("@") else summary
     else:
         text = "(the summary)" if dry_run else _made_by(summary_cmd or "", covering, env or [], timeout)
     with session().database() as database:
-        made = compress_box(
+        made = mend.compress_box(
             database, session().project_id, covering, text, author_id=OPERATOR, dry_run=dry_run
         )
         notes = tell_turns(database, made.box_id, made.from_box_id, "box compress")

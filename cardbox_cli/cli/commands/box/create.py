@@ -11,11 +11,11 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
+    "create",
     "cbx box create",
     "cbx card list --type task.instruction -o id | cbx box create - --title orders",
-    simple=True,
 )
-def command(
+def create_box(
     card_ids: CardIds = None,
     title: Annotated[str | None, Option(metavar="T", help="A name for people.")] = None,
     parent: Annotated[

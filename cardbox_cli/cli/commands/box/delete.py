@@ -13,8 +13,8 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx box delete 8b1f22c0 --yes")
-def command(
+@verb("delete", "cbx box delete 8b1f22c0 --yes")
+def delete_box(
     box: BoxId,
     yes: Yes = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be deleted.")] = False,

@@ -31,15 +31,15 @@ _MOST_TEXTS = 500
 
 
 @verb(
+    "diff",
     "cbx box diff 8b1f22c0 77ab01de",
     "cbx box diff 8b1f22c0 77ab01de --full | less",
     "cbx box diff 8b1f22c0 77ab01de -o json | jq .patch",
     "cbx box diff 8b1f22c0 77ab01de -o id | xargs cbx card show",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def diff_boxes(
     a: Annotated[str, Argument(click_type=BOX, help="The old box: an id, or a beginning or end of one.")],
     b: Annotated[str, Argument(click_type=BOX, help="The new box.")],
     full: Annotated[

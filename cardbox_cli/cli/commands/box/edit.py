@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "edit",
     "cbx box edit 8b1f22c0",
     "cbx box edit 8b1f22c0 --in-place",
     "cbx box show 8b1f22c0 -o json | jq -r '.card_ids[1:][]' | cbx box edit 8b1f22c0 --file -",
 )
-def command(
+def edit_box(
     box: BoxId,
     in_place: Annotated[
         bool, Option("--in-place", help="Change the box itself, if nobody else did meanwhile.")

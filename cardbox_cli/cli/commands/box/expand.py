@@ -11,11 +11,12 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
+    "expand",
     "cbx box expand 8b1f22c0",
     "cbx box diff $OLD $(cbx box expand $COMPRESSED -o id) && echo equal",
     reads="dry_run",
 )
-def command(
+def expand_box(
     box: BoxId,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the changes, write nothing.")] = False,
 ) -> None:
@@ -24,10 +25,10 @@ def command(
     What was appended to the compressed box stays behind it. Of a card that is gone meanwhile the id comes
     back, as the old box has it.
     """
-    from cardbox_cli.mending.mend import expand_box
+    from cardbox_cli.mending import mend
 
     with session().stores() as (cards, boxes):
-        made = expand_box(boxes.database, session().project_id, boxes.resolve(box), dry_run=dry_run)
+        made = mend.expand_box(boxes.database, session().project_id, boxes.resolve(box), dry_run=dry_run)
         gone = cards.absent([change.card_id for change in made.changes if change.kind == "added"])
         notes = tell_turns(boxes.database, made.box_id, made.from_box_id, "box expand")
         session().made(box_id=made.box_id)

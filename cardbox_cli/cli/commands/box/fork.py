@@ -10,8 +10,8 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx box fork 8b1f22c0 --title 'what if'", simple=True)
-def command(
+@verb("fork", "cbx box fork 8b1f22c0 --title 'what if'")
+def fork_box(
     box: BoxId, title: Annotated[str | None, Option(metavar="T", help="Default: the box's own title.")] = None
 ) -> None:
     """Make a new box with the same cards, whose parent is this one."""

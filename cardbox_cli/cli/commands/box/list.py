@@ -19,6 +19,7 @@ from cardbox_cli.model.text.quantities import count
 
 
 @verb(
+    "list",
     "cbx box list --limit 10",
     "cbx box list -o id | head -1",
     "cbx box list --kind conversation --sort cards:desc",
@@ -26,9 +27,8 @@ from cardbox_cli.model.text.quantities import count
     "cbx box list --watch",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def list_boxes(
     limit: Limit = 50,
     since: Since = None,
     until: Until = None,

@@ -18,12 +18,13 @@ from cardbox_cli.model.ids import unique
 
 
 @verb(
+    "repair",
     "cbx box repair 8b1f22c0 --synthesize",
     "cbx box repair 8b1f22c0 --for anthropic --drop-orphans --dry-run",
     "cbx box repair $OUTPUT --after $CONTEXT --synthesize -o id",
     reads="dry_run",
 )
-def command(
+def repair_box(
     box: BoxId,
     synthesize: Annotated[
         bool | None,
@@ -50,7 +51,7 @@ def command(
     Exit 8, and nothing written, where an error is left that is about no card of the box.
     """
     from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
-    from cardbox_cli.mending.mend import repair_box
+    from cardbox_cli.mending import mend
 
     if synthesize is None:
         raise UsageError(
@@ -66,7 +67,7 @@ def command(
             raise UsageError(f"--after: box {box_id} is the one that is repaired", hint="name another")
         for each in before:
             boxes.require(each)
-        mended, left = repair_box(
+        mended, left = mend.repair_box(
             database,
             session().project_id,
             box_id,

@@ -12,11 +12,11 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
+    "replace",
     "cbx box replace 8b1f22c0 5f0c2a91 77ab01de",
     "cbx box replace 8b1f22c0 5f0c2a91 --if-ids $(cbx box show 8b1f22c0 -o json | jq -r .ids_sha256)",
-    simple=True,
 )
-def command(
+def replace_card(
     box: BoxId,
     card_ids: CardIds = None,
     if_ids: Annotated[

@@ -10,8 +10,8 @@ from cardbox_cli.model.text.quantities import count
 from cardbox_cli.model.verify import verify as findings_in
 
 
-@verb("cbx box verify 8b1f22c0 || echo 'not as it was packed'", reads=True, simple=True)
-def command(box: BoxId) -> None:
+@verb("verify", "cbx box verify 8b1f22c0 || echo 'not as it was packed'", reads=True)
+def verify_box(box: BoxId) -> None:
     """Check a box. Exit 8 on findings.
 
     Looks at its references, its pairs of calls and results, and the digest of its packing.

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "add",
     "cbx card add --type task.instruction --text 'Refund order 118'",
     'cbx card add --type task.result_fields --json \'[{"name": "total", "description": "in EUR"}]\'',
     "cbx card show 5f0c2a91 -o json | jq 'del(.card_id)' | cbx -p other card add --card -",
-    simple=True,
 )
-def command(
+def add_card(
     type_: Annotated[
         str | None,
         Option("--type", "-t", click_type=CARD_TYPE, help="metadata.type, such as task.instruction."),

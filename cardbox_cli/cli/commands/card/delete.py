@@ -16,8 +16,8 @@ from cardbox_cli.model.text.escaping import spelled
 from cardbox_cli.model.text.quantities import count
 
 
-@verb("cbx card delete 5f0c2a91 --yes")
-def command(
+@verb("delete", "cbx card delete 5f0c2a91 --yes")
+def delete_cards(
     card_ids: CardIds,
     yes: Yes = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be deleted.")] = False,

@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "edit",
     "cbx card edit 5f0c2a91",
     "cbx card edit 5f0c2a91 --box 8b1f22c0 -o id | xargs cbx box diff 8b1f22c0",
     "EDITOR='code --wait' cbx card edit 5f0c2a91",
     "cbx card edit 5f0c2a91 --text 'Refund order 119'",
 )
-def command(
+def edit_card(
     card_id: CardId,
     boxes: Annotated[
         list[str] | None,

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "export",
     "cbx card export --box 8b1f22c0 --to openai > chat.json",
     "cbx card export --box 8b1f22c0 --to claude-code > session.jsonl",
     pages=True,
     reads=True,
 )
-def command(
+def export_cards(
     box: Annotated[
         str, Option(click_type=BOX, help="The box: an id, a unique beginning or end of one, or @last.")
     ],

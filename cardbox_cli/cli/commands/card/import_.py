@@ -46,13 +46,14 @@ _SHARE = 0.25
 
 
 @verb(
+    "import",
     "cbx card import chat.json --from openai",
     "cbx card import runs.json --from openai --at traj -o id | head -1 | xargs cbx box show",
     "cbx card import ~/.claude/projects/shop/5c03.jsonl --follow",
     "cbx card import logs/ more.jsonl.gz --keep-going",
     "curl … | cbx card import - --from auto",
 )
-def command(
+def import_cards(
     files: ConversationFiles,
     from_: SourceFormat = AUTO,
     at: MessagesKey = None,

@@ -33,13 +33,14 @@ from cardbox_cli.model.text.quantities import count
 
 
 @verb(
+    "lint",
     "cbx card lint chat.json",
     "cbx card lint runs.jsonl --format anthropic",
     "cbx card lint conversations/ more.jsonl.gz",
     "cbx card lint request.json -o json | jq -r '.[].message'",
     "cbx card lint request.json --provider openai-compatible",
 )
-def command(
+def lint_cards(
     files: ConversationFiles,
     from_: SourceFormat = AUTO,
     format_: Annotated[

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.commands.card.listing import CardTypes, list_cards
+from cardbox_cli.cli.commands.card.listing import CardTypes, show_card_list
 from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch
 from cardbox_cli.cli.parameters.types import BOX
@@ -13,6 +13,7 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
+    "list",
     "cbx card list --limit 20",
     "cbx card list --box 8b1f22c0 --sort size:desc",
     "cbx card list --type tool.result --since 2026-11-01 -o jsonl",
@@ -20,9 +21,8 @@ from cardbox_cli.cli.verb import verb
     "cbx card list --watch",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def list_cards(
     limit: Limit = 50,
     types: CardTypes = None,
     box: Annotated[str | None, Option(click_type=BOX, help="Only those that this box holds.")] = None,
@@ -57,4 +57,4 @@ def command(
         until=end,
         include_deleted=deleted,
     )
-    list_cards(where, limit, columns, between_looks(watch, interval), box=box)
+    show_card_list(where, limit, columns, between_looks(watch, interval), box=box)

@@ -20,7 +20,7 @@ CardTypes = Annotated[
 ]
 
 
-def list_cards(
+def show_card_list(
     where: "CardFilter",
     limit: int,
     columns: str | None,
@@ -28,7 +28,7 @@ def list_cards(
     *,
     box: str | None = None,
 ) -> None:
-    """List the cards that `where` allows; those of a box alone, if one is named. Raises NotFound for it."""
+    """Print the cards that `where` allows; those of a box alone, if one is named. Raises NotFound for it."""
     shown = chosen(CARD, columns)
     with session().stores() as (cards, boxes):
         if box is not None:

@@ -16,13 +16,13 @@ from cardbox_cli.limits import BOXES_LOOKED_INTO
 
 
 @verb(
+    "refs",
     "cbx card refs 5f0c2a91",
     "cbx card refs 5f0c2a91 --limit 0 -o id | xargs -n1 cbx box verify",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def list_card_references(
     card_id: Annotated[
         str,
         Argument(

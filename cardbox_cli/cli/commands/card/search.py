@@ -19,13 +19,13 @@ from cardbox_cli.errors import UsageError
 
 
 @verb(
+    "search",
     "cbx card search 'payment timeout'",
     "cbx card search 超时 --type tool.result",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def search_cards(
     words: Annotated[
         list[str],
         Argument(

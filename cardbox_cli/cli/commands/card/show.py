@@ -19,13 +19,13 @@ from cardbox_cli.model.text.visible_text import indented
 
 
 @verb(
+    "show",
     "cbx card show 5f0c2a91",
     "cbx card show 5f0c2a91 -o json | jq .content",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def show_cards(
     card_ids: CardIds,
     deleted: Annotated[bool, Option("--deleted", help="Show deleted and expired cards too.")] = False,
     strict: Annotated[bool, Option("--strict", help="Fail when one of several is missing.")] = False,

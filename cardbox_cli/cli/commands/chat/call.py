@@ -19,11 +19,12 @@ _TOOL = Completed("NAME", lambda *_: ((name, tool.description) for name, tool in
 
 
 @verb(
+    "call",
     "cbx chat call chat_context_list '{}' --chat telegram-chat-42",
     """cbx chat call chat_context_load '{"query": "refund plan"}' --chat telegram-chat-42""",
     "cbx chat call chat_context_new @arguments.json",
 )
-def command(
+def call_chat_tool(
     name: Annotated[str, Argument(click_type=_TOOL, help="The tool.")],
     arguments: Annotated[
         str, Argument(metavar="JSON|@FILE", help="Its arguments as the model gave them, an object.")

@@ -10,8 +10,8 @@ from cardbox_cli.model.text.escaping import spelled
 from cardbox_cli.model.text.quantities import count
 
 
-@verb("cbx chat clear telegram-chat-42", "cbx chat clear telegram-chat-42 --yes")
-def command(key: ChatKey, yes: Yes = False) -> None:
+@verb("clear", "cbx chat clear telegram-chat-42", "cbx chat clear telegram-chat-42 --yes")
+def clear_chat_context(key: ChatKey, yes: Yes = False) -> None:
     """Empty the active context of a chat without archiving it, and ask first. The transcript stays.
 
     `cbx chat new` keeps what was active.

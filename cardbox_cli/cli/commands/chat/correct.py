@@ -16,8 +16,8 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx chat correct telegram-chat-42 'I mean order 7, not 8'")
-def command(
+@verb("correct", "cbx chat correct telegram-chat-42 'I mean order 7, not 8'")
+def correct_message(
     key: ChatKey,
     text: Message = None,
     file: MessageFile = None,

@@ -18,11 +18,12 @@ from cardbox_cli.model.text.escaping import spelled
 
 
 @verb(
+    "export",
     "cbx chat export telegram-chat-42 ~/bot",
     "cbx chat export telegram-chat-42 backup --replace -o json | jq '.changed'",
     reads=True,
 )
-def command(
+def export_chat(
     key: ChatKey,
     folder: Annotated[
         Path, Argument(click_type=FOLDER, help="The folder that shall hold .ship, or .ship itself.")
@@ -35,14 +36,14 @@ def command(
 
     What was imported comes out as it went in. Files that are so already are left alone.
     """
-    from cardbox_cli.chat.exchange.exporting import export_chat
+    from cardbox_cli.chat.exchange import exporting
     from cardbox_cli.chat.room import Room
     from cardbox_cli.chat.texts import personas
 
     root, place = folders.root_of(folder), f"{names.CHATS}/{_name_of(key)}"
     with session().database() as database, database.snapshot():
         room = Room(database, session().project_id)
-        exported = export_chat(room, key)
+        exported = exporting.export_chat(room, key)
         texts = {names.profile_file(str(each.name)): each.text for each in personas(room)}
     files = {names.PROFILES: _of_folders(texts), place: files_of(exported.files)}
     changed = {

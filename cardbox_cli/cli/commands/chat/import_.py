@@ -40,10 +40,11 @@ class ImportedChats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @verb(
+    "import",
     "cbx chat import ~/bot",
     "cbx chat import ~/bot --chat telegram-chat-42 -o json | jq '.skipped'",
 )
-def command(
+def import_chats(
     folder: Annotated[
         Path, Argument(click_type=FOLDER, help="The folder that holds .ship, or .ship itself.")
     ],

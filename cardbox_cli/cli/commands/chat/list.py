@@ -18,14 +18,14 @@ from cardbox_cli.model.text.quantities import age
 
 
 @verb(
+    "list",
     "cbx chat list",
     "cbx chat list telegram-chat-42",
     "cbx chat list telegram-chat-42 -o json | jq -r '.[].title'",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def list_chats(
     key: Annotated[
         str | None,
         Argument(click_type=CHAT, metavar="[KEY]", help="The chat. Default: lists the chats."),

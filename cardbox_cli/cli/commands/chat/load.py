@@ -14,10 +14,11 @@ from cardbox_cli.model.text.command_lines import argument
 
 
 @verb(
+    "load",
     "cbx chat load telegram-chat-42 ctx_0198c2f0",
     "cbx chat load telegram-chat-42 --query 'refund order'",
 )
-def command(
+def load_chat_context(
     key: ChatKey,
     context: Annotated[
         str | None, Argument(metavar="[CONTEXT]", help="Its id, or 4 or more characters of one.")

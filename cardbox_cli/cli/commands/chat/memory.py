@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "memory",
     "cbx chat memory telegram-chat-42",
     "cbx chat memory telegram-chat-42 @notes.md",
     "cbx chat memory telegram-chat-42 ''",
 )
-def command(
+def show_chat_memory(
     key: ChatKey,
     text: Annotated[
         str | None,

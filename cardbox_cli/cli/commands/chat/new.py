@@ -12,10 +12,11 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
+    "new",
     "cbx chat new telegram-chat-42",
     "cbx chat new telegram-chat-42 --title 'Refund of order 7' --reason 'settled'",
 )
-def command(
+def begin_chat_context(
     key: ChatKey,
     title: Annotated[str | None, Option(metavar="T", help="What the archived context is called.")] = None,
     reason: Annotated[str | None, Option(metavar="R", help="Why a new one begins.")] = None,

@@ -25,11 +25,12 @@ from cardbox_cli.model.text.escaping import one_line, spelled
 
 
 @verb(
+    "open",
     "cbx chat open me --exec 'python3 client.py'",
     "cbx chat open me --exec 'llm -m gpt-4o' --format text --answers text --env OPENAI_API_KEY",
     r"printf 'Hello\n/new First try\n' | cbx chat open me --exec ./ask.sh",
 )
-def command(
+def open_chat(
     key: ChatKey,
     exec_: working.Exec,
     profile: Annotated[

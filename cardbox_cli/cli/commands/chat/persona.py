@@ -17,12 +17,13 @@ from cardbox_cli.model.text.escaping import flat, spelled
 
 
 @verb(
+    "persona",
     "cbx chat persona",
     "cbx chat persona Primary @Primary.md",
     "cbx chat persona Primary -o json | jq -r '.[0].text'",
     pages=True,
 )
-def command(
+def show_chat_persona(
     name: Annotated[
         str | None, Argument(metavar="[NAME]", help="The persona; Primary comes first. Default: shows all.")
     ] = None,

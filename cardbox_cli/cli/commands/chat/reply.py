@@ -21,10 +21,11 @@ from cardbox_cli.settings import DATABASE_URL
 
 
 @verb(
+    "reply",
     "cbx chat reply telegram-chat-42 'It is on its way'",
     "cbx chat reply 'I am looking it up'",
 )
-def command(
+def reply_to_chat(
     words: Annotated[
         list[str] | None,
         Argument(

@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "run",
     "cbx chat run telegram-chat-42 --exec 'python3 client.py'",
     "cbx chat run telegram-chat-42 --text 'Where is my order?' --exec ./ask.sh --no-wait",
     "cbx chat run telegram-chat-42 --exec 'llm -m gpt-4o' --format text --answers text --env OPENAI_API_KEY",
 )
-def command(
+def run_chat(
     key: ChatKey,
     exec_: working.Exec,
     text: Annotated[str | None, Option(metavar="TEXT", help="A user's message, sent first.")] = None,

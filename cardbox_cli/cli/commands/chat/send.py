@@ -17,10 +17,11 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
+    "send",
     "cbx chat send telegram-chat-42 'Where is my order?'",
     "cbx chat send telegram-chat-42 --file - --message-id 1093 --user-id 7 < message.txt",
 )
-def command(
+def send_message(
     key: ChatKey,
     text: Message = None,
     file: MessageFile = None,

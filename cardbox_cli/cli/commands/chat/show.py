@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "show",
     "cbx chat show telegram-chat-42",
     "cbx chat show telegram-chat-42 -o json | jq -r '.messages[] | \"\\(.role): \\(.content)\"'",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(key: ChatKey) -> None:
+def show_chat(key: ChatKey) -> None:
     """Show a chat on one page: its active context, what its transcript keeps, its last runs."""
     from cardbox_cli.chat.views import view
 

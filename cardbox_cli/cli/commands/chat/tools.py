@@ -14,8 +14,8 @@ from cardbox_cli.context.request import ComposeOptions, request_of
 from cardbox_cli.execution.requests.request import function_tool
 
 
-@verb("cbx chat tools", "cbx chat tools --format anthropic | jq '.[].name'")
-def command(
+@verb("tools", "cbx chat tools", "cbx chat tools --format anthropic | jq '.[].name'")
+def show_chat_tools(
     format: Annotated[
         str, Option(click_type=OneOf(lambda: PROVIDERS, what="format"), help="Of which provider.")
     ] = DEFAULT,

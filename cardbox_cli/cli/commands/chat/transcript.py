@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "transcript",
     "cbx chat transcript telegram-chat-42",
     "cbx chat transcript telegram-chat-42 --limit 0 -o jsonl",
     pages=True,
     reads=True,
 )
-def command(key: ChatKey, limit: Limit = 30, columns: ColumnNames = None) -> None:
+def show_transcript(key: ChatKey, limit: Limit = 30, columns: ColumnNames = None) -> None:
     """Print the last entries of a chat's transcript, in order: what users said, and what was really sent."""
     from cardbox_cli.chat.views import entries
 

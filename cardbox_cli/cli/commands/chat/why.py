@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "why",
     "cbx chat why telegram-chat-42-topic-7",
     "cbx chat why telegram-chat-42-topic-7 -o json | jq -r '.near[].chat_key'",
     pages=True,
     reads=True,
 )
-def command(key: ChatKey) -> None:
+def explain_chat(key: ChatKey) -> None:
     """Explain what the next run of a chat carries with it; and where that is nothing, why.
 
     Most often the key is another one: a new topic is a new key. Exit code 0: it carries something. 8: it

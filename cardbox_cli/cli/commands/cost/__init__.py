@@ -19,6 +19,7 @@ from cardbox_cli.settings import PRICES
 
 
 @verb(
+    "cost",
     "cbx cost 1d5c8f72",
     "cbx cost 8b1f22c0 --by card --top 5",
     "cbx cost --agent researcher --since 2h --by tool",
@@ -30,7 +31,7 @@ from cardbox_cli.settings import PRICES
     pages=True,
     reads=True,
 )
-def command(
+def show_costs(
     source: Annotated[
         str | None,
         Argument(

@@ -7,8 +7,8 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx db destroy --yes")
-def command(yes: Yes = False) -> None:
+@verb("destroy", "cbx db destroy --yes")
+def destroy_database(yes: Yes = False) -> None:
     """Stop the embedded server and delete all of its data."""
     server = embedded_server("destroy")
     confirm(f"Delete the embedded database of {server.home}, every project in it?", yes=yes)

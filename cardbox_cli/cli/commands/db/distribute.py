@@ -17,8 +17,8 @@ MEANING = (
 )
 
 
-@verb("cbx db distribute --dry-run", "cbx db distribute --yes")
-def command(
+@verb("distribute", "cbx db distribute --dry-run", "cbx db distribute --yes")
+def distribute_tables(
     dry_run: Annotated[bool, Option("--dry-run", help="Only print the SQL that would run.")] = False,
     yes: Yes = False,
 ) -> None:

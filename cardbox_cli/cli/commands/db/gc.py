@@ -21,8 +21,13 @@ if TYPE_CHECKING:
     from cardbox_cli.store.gc import Dangling, Rubbish
 
 
-@verb("cbx db gc --dry-run", "cbx db gc --yes", "cbx db gc --purge --all-projects --yes -o json | jq .purged")
-def command(
+@verb(
+    "gc",
+    "cbx db gc --dry-run",
+    "cbx db gc --yes",
+    "cbx db gc --purge --all-projects --yes -o json | jq .purged",
+)
+def collect_garbage(
     purge: Annotated[bool, Option("--purge", help="Purge soft-deleted cards, too.")] = False,
     all_projects: Annotated[
         bool, Option("--all-projects", help="The whole database, not only --project.")

@@ -5,16 +5,16 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx db index-text")
-def command() -> None:
+@verb("index-text", "cbx db index-text")
+def index_text() -> None:
     """Build the indexes that make searching fast. They slow imports down.
 
     One is of words, the other of pairs of characters in Chinese, Japanese and Korean.
     """
-    from cardbox_cli.store.card_search import index_text as build
+    from cardbox_cli.store.card_search import index_text as build_indexes
 
     with session().database() as database:
-        built = build(database, announce)
+        built = build_indexes(database, announce)
     there = f"{' and '.join(built)} {'is' if len(built) == 1 else 'are'} there"
     names = dict(zip(("index", "bigram_index"), [*built, None], strict=False))
     output.emit(names, table=lambda: output.print_text(there))

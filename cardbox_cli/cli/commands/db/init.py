@@ -10,8 +10,10 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.text.quantities import count
 
 
-@verb("cbx --database-url postgresql://db.example.com/agents db init --yes")
-def command(yes: Annotated[bool, Option("--yes", "-y", help="Add the missing tables.")] = False) -> None:
+@verb("init", "cbx --database-url postgresql://db.example.com/agents db init --yes")
+def init_database(
+    yes: Annotated[bool, Option("--yes", "-y", help="Add the missing tables.")] = False,
+) -> None:
     """Add the tables that are missing. Without --yes it prints their SQL. No existing table is changed."""
     from cardbox_cli.store.connection.database import Database
     from cardbox_cli.store.migrations.upgrade import add_missing_tables, missing_tables

@@ -9,8 +9,8 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx db psql", "cbx db psql -- -c 'select count(*) from cards'", takes_unknown_options=True)
-def command(
+@verb("psql", "cbx db psql", "cbx db psql -- -c 'select count(*) from cards'", takes_unknown_options=True)
+def run_psql(
     arguments: Annotated[list[str] | None, Argument(metavar="-- ARGS", help="Passed on to psql.")] = None,
 ) -> int:
     """Open psql on the database."""

@@ -6,8 +6,8 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx db start")
-def command() -> None:
+@verb("start", "cbx db start")
+def start_server() -> None:
     """Start the embedded server; any command that needs it does so too."""
     from cardbox_cli.cli.commands.db.status import print_status
     from cardbox_cli.store.views.status import database_status

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "status",
     "cbx db status",
     "cbx db status --exact",
     "cbx db status -o json | jq '.schema_version, .project.cards'",
     pages=True,
 )
-def command(
+def show_status(
     exact: Annotated[
         bool, Option("--exact", help="Count every row. Without it, large tables show an estimate, ~.")
     ] = False,

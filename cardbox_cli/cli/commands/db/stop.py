@@ -5,8 +5,8 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx db stop")
-def command() -> None:
+@verb("stop", "cbx db stop")
+def stop_server() -> None:
     """Stop the embedded server. Nothing is lost; the next command starts it again."""
     stopped = embedded_server("stop").stop()
     output.emit(

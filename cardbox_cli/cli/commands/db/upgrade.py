@@ -9,8 +9,8 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx db upgrade --dry-run", "cbx db upgrade")
-def command(
+@verb("upgrade", "cbx db upgrade --dry-run", "cbx db upgrade")
+def upgrade_database(
     dry_run: Annotated[bool, Option("--dry-run", help="Only print the SQL that would run.")] = False,
 ) -> None:
     """Bring an older database to this cbx's schema version. Tables of other programs stay as they are."""

@@ -6,8 +6,8 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.store.connection.target import hide_password
 
 
-@verb('psql "$(cbx db url)"', "DATABASE_URL=$(cbx db url) ./my-agent")
-def command() -> None:
+@verb("url", 'psql "$(cbx db url)"', "DATABASE_URL=$(cbx db url) ./my-agent")
+def print_url() -> None:
     """Print the database's address for other programs; starts the embedded server. Passwords are left out."""
     target = session().target()
     if target.embedded:

@@ -10,14 +10,14 @@ from cardbox_cli.cli.terminal.tables.shown import chosen
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx handover list", pages=True, reads=True, simple=True)
-def command(columns: ColumnNames = None) -> None:
+@verb("list", "cbx handover list", pages=True, reads=True)
+def list_recipes(columns: ColumnNames = None) -> None:
     """List the recipes that `--handover NAME` finds: ./handovers, CBX_HANDOVERS, and those that ship."""
-    from cardbox_cli.packing.recipe_files import ListedRecipe, list_recipes
+    from cardbox_cli.packing import recipe_files
 
     shown = chosen(_RECIPE, columns)
 
-    def as_json(recipe: ListedRecipe) -> dict[str, Any]:
+    def as_json(recipe: recipe_files.ListedRecipe) -> dict[str, Any]:
         return {
             "name": recipe.name,
             "description": recipe.description,
@@ -27,7 +27,7 @@ def command(columns: ColumnNames = None) -> None:
         }
 
     output.emit_list(
-        [as_json(recipe) for recipe in list_recipes(recipe_folders())],
+        [as_json(recipe) for recipe in recipe_files.list_recipes(recipe_folders())],
         columns=shown,
         item_id=lambda recipe: recipe["name"],
         empty="no recipes",

@@ -4,8 +4,8 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx handover schema > handover.schema.json", pages=True)
-def command() -> None:
+@verb("schema", "cbx handover schema > handover.schema.json", pages=True)
+def print_recipe_schema() -> None:
     """Print the JSON Schema of recipes, for editors and CI."""
     from cardbox_cli.model.handwritten.recipes import recipe_schema
 

@@ -14,13 +14,13 @@ Recipe = Annotated[str, Argument(click_type=RECIPE, help="A recipe file, the nam
 
 
 @verb(
+    "show",
     "cbx handover show delegate",
     "cbx handover show delegate > handovers/mine.yaml",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(recipe: Recipe) -> None:
+def show_recipe(recipe: Recipe) -> None:
     """Show a recipe as it is written, and what arguments it takes."""
     loaded = load_recipe(recipe)
     declared = loaded.recipe.arguments or {}

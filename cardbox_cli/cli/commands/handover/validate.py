@@ -13,8 +13,8 @@ from cardbox_cli.errors import CbxError, InvalidRecipe, NotFound
 from cardbox_cli.model.text.quantities import count
 
 
-@verb("cbx handover validate handovers/*.yaml")
-def command(
+@verb("validate", "cbx handover validate handovers/*.yaml")
+def validate_recipes(
     recipes: Annotated[list[str], Argument(click_type=RECIPE, help="Recipe files or names; - for stdin.")],
 ) -> None:
     """Check recipes: everything that is wrong with any of them, with file and line. Exit 4 if anything is."""

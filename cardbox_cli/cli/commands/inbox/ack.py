@@ -5,8 +5,8 @@ from cardbox_cli.cli.parameters.options import InboxId
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx inbox ack 1d5c8f72")
-def command(inbox: InboxId, owner: Owner = None) -> None:
+@verb("ack", "cbx inbox ack 1d5c8f72")
+def ack_row(inbox: InboxId, owner: Owner = None) -> None:
     """Give a claimed row back as done. If it carries a turn, the turn ends with success."""
     from cardbox_cli.execution.queue import claims
 

@@ -8,8 +8,8 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.text.command_lines import argument
 
 
-@verb("cbx inbox cancel 1d5c8f72 --reason 'asked for twice'")
-def command(inbox: InboxId, reason: OptionalReason = None) -> None:
+@verb("cancel", "cbx inbox cancel 1d5c8f72 --reason 'asked for twice'")
+def cancel_row(inbox: InboxId, reason: OptionalReason = None) -> None:
     """End the turn of a queued row before it begins, as canceled."""
     from cardbox_cli.errors import Conflict
     from cardbox_cli.execution.recovery import fixes

@@ -18,8 +18,10 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
 
 
-@verb("cbx inbox claim --target worker_generic -o jsonl", "cbx inbox claim --wait --timeout 60 -o id")
-def command(
+@verb(
+    "claim", "cbx inbox claim --target worker_generic -o jsonl", "cbx inbox claim --wait --timeout 60 -o id"
+)
+def claim_rows(
     target: Annotated[
         str | None, Option(metavar="T", help="Only rows of agents of this worker target.")
     ] = None,
@@ -31,17 +33,17 @@ def command(
     ] = None,
 ) -> None:
     """Claim due rows for the time of a lease (CBX_LEASE), one of each agent. Exit 3 without work."""
-    from cardbox_cli.execution.queue.claims import claim as claim_rows
+    from cardbox_cli.execution.queue.claims import claim
 
     name = owner_name(owner)
     with runtime() as run, ExitStack() as listening:
         # Listening begins before the first look, so that nothing can come between the two.
         wakeups = listening.enter_context(listener(target)) if wait else None
-        claimed = claim_rows(run, target=target, owner=name, limit=limit)
+        claimed = claim(run, target=target, owner=name, limit=limit)
         until = math.inf if timeout is None else time.monotonic() + timeout
         while not claimed and wakeups is not None and (left := until - time.monotonic()) > 0:
             wakeups.wait(min(left, run.settings.poll))
-            claimed = claim_rows(run, target=target, owner=name, limit=limit)
+            claimed = claim(run, target=target, owner=name, limit=limit)
     if not claimed:
         raise NotFound(f"no work is due in project {session().project_id!r}", hint="--wait waits for it")
     rows = [each.row for each in claimed]

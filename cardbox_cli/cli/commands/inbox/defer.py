@@ -11,8 +11,8 @@ from cardbox_cli.cli.parameters.types import Seconds
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx inbox defer 1d5c8f72 --reason 'the service is down' --delay 30")
-def command(
+@verb("defer", "cbx inbox defer 1d5c8f72 --reason 'the service is down' --delay 30")
+def defer_row(
     inbox: InboxId,
     reason: Annotated[str, Option(metavar="TEXT", help="Why it is to be tried again.")],
     delay: Annotated[

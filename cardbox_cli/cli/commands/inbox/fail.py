@@ -9,8 +9,8 @@ from cardbox_cli.cli.parameters.options import InboxId
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx inbox fail 1d5c8f72 --reason 'the file is gone'", renamed={"--error": "--reason"})
-def command(
+@verb("fail", "cbx inbox fail 1d5c8f72 --reason 'the file is gone'", renamed={"--error": "--reason"})
+def fail_row(
     inbox: InboxId,
     reason: Annotated[str, Option(metavar="TEXT", help="Why it cannot be done.")],
     owner: Owner = None,

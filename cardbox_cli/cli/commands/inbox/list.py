@@ -25,14 +25,14 @@ def _types() -> list[str]:
 
 
 @verb(
+    "list",
     "cbx inbox list --agent clerk --status queued",
     "cbx inbox list --dead --columns full-id,agent,tries,why",
     "cbx inbox list --watch",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def list_inbox_rows(
     limit: Limit = 50,
     agent: OfAgent = None,
     status: Annotated[

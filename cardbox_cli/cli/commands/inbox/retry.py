@@ -9,13 +9,13 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 
 
-@verb("cbx inbox list --dead -o id | xargs -n1 cbx inbox retry")
-def command(inbox: InboxId) -> None:
+@verb("retry", "cbx inbox list --dead -o id | xargs -n1 cbx inbox retry")
+def retry_row(inbox: InboxId) -> None:
     """Try a dead row again: a report or a stop becomes due, a turn is dispatched anew as another turn."""
-    from cardbox_cli.execution.recovery.retrying import retry as retry_row
+    from cardbox_cli.execution.recovery.retrying import retry
 
     with runtime() as run:
-        retried = retry_row(run, resolve_row(run, inbox), source_agent_id=OPERATOR)
+        retried = retry(run, resolve_row(run, inbox), source_agent_id=OPERATOR)
         if retried.dispatched is not None and retried.dispatched.result.status != "accepted":
             refuse(retried.dispatched)
         if retried.dispatched is None:

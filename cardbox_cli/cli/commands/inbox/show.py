@@ -10,13 +10,13 @@ from cardbox_cli.model.text.quantities import time
 
 
 @verb(
+    "show",
     "cbx inbox show 1d5c8f72",
     "cbx inbox show 1d5c8f72 -o json | jq .payload",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(inbox_id: InboxId) -> None:
+def show_row(inbox_id: InboxId) -> None:
     """Show an inbox row whole, and who has claimed it."""
     from cardbox_cli.store.execution.inbox import InboxStore
 

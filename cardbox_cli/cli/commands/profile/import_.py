@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from cardbox_cli.store.profiles import ProfileStore
 
 
-@verb("cbx profile import researcher.yaml", "cbx profile import - < researcher.yaml")
-def command(
+@verb("import", "cbx profile import researcher.yaml", "cbx profile import - < researcher.yaml")
+def import_profiles(
     files: Annotated[list[str], Argument(click_type=FILE, help="YAML files, one profile each; - for stdin.")],
 ) -> None:
     """Store profiles. A name that exists then points to the new version; boxes of the old one stay.

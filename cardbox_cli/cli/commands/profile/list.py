@@ -9,14 +9,14 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
+    "list",
     "cbx profile list",
     "cbx profile list -o json | jq -r '.[].name'",
     "cbx profile list --columns name,updated",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
+def list_profiles(limit: Limit = 50, columns: ColumnNames = None) -> None:
     """List the profiles of the project by name."""
     from cardbox_cli.store.profiles import ProfileStore
 

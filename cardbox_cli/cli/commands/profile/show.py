@@ -13,13 +13,13 @@ from cardbox_cli.model import exact_json
 
 
 @verb(
+    "show",
     "cbx profile show researcher",
     "cbx profile show researcher -o yaml > researcher.yaml",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def show_profile(
     name: Annotated[str, Argument(click_type=PROFILE, help="The profile's name, in any case.")],
 ) -> None:
     """Show a profile: its names and boxes as a table, its whole configuration as YAML or JSON."""

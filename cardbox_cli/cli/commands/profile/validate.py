@@ -14,8 +14,8 @@ from cardbox_cli.errors import CbxError, InvalidInput, NotFound
 from cardbox_cli.model.text.quantities import count
 
 
-@verb("cbx profile validate profiles/*.yaml")
-def command(
+@verb("validate", "cbx profile validate profiles/*.yaml")
+def validate_profiles(
     files: Annotated[list[str], Argument(click_type=FILE, help="YAML files, one profile each; - for stdin.")],
 ) -> None:
     """Check profiles: all that is wrong with any of them, with file and line. Exit 4 if anything is."""

@@ -6,8 +6,10 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 
 
-@verb("cbx project create shop --title 'The web shop'", "cbx -p shop project create")
-def command(named: record.ProjectId = None, title: record.Title = None, owner: record.Owner = None) -> None:
+@verb("create", "cbx project create shop --title 'The web shop'", "cbx -p shop project create")
+def create_project(
+    named: record.ProjectId = None, title: record.Title = None, owner: record.Owner = None
+) -> None:
     """Create a project with a title and an owner. Without this, its first profile, tool or agent makes it."""
     from cardbox_cli.store.projects import ProjectsStore
 

@@ -9,14 +9,14 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
+    "list",
     "cbx project list",
     "cbx project list -o id --limit 0",
     "cbx project list --columns project,updated",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
+def list_projects(limit: Limit = 50, columns: ColumnNames = None) -> None:
     """List the projects of the database by id."""
     from cardbox_cli.store.projects import ProjectsStore
 

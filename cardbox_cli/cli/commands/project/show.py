@@ -12,8 +12,8 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.text.quantities import time
 
 
-@verb("cbx project show", "cbx project show shop -o json", pages=True, reads=True, simple=True)
-def command(named: ProjectId = None) -> None:
+@verb("show", "cbx project show", "cbx project show shop -o json", pages=True, reads=True)
+def show_project(named: ProjectId = None) -> None:
     """Show what is known of a project."""
     from cardbox_cli.store.projects import ProjectsStore
 

@@ -16,12 +16,13 @@ from cardbox_cli.model.layers import KNOWLEDGE_SCOPES, check_stored_layer
 
 
 @verb(
+    "update",
     "cbx project update shop --title 'The old shop' --status archived",
     "cbx project update --no-share --reproducible-layers knowledge__context,todo__context",
     "cbx project update --share-default",
     "cbx project update --allow-incomplete-context --knowledge-scope boxes",
 )
-def command(
+def update_project(
     named: record.ProjectId = None,
     title: record.Title = None,
     status: Annotated[

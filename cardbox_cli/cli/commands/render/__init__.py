@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "render",
     "cbx render --box 8b1f22c0",
     "cbx render --profile writer --box $CONTEXT_BOX --model gpt-4o | curl … -d @-",
     "cbx render --box 8b1f22c0 --format anthropic --check -o json",
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     pages=True,
     reads=True,
 )
-def command(
+def render_request(
     box: Annotated[
         list[str] | None,
         Option(

@@ -15,11 +15,12 @@ from cardbox_cli.model.todo import new_item
 
 
 @verb(
+    "add",
     "cbx todo add 8b1f22c0 'Check the logs' 'Write to the customer'",
     "grep -rhoP 'TODO: \\K.*' src | cbx todo add 8b1f22c0 --file -",
     "cbx todo add $CBX_OUTPUT_BOX 'Ask for the invoice'",
 )
-def command(
+def add_items(
     box: BoxId,
     texts: Annotated[list[str] | None, Argument(metavar="[TEXT...]", help="An item each.")] = None,
     file: Annotated[

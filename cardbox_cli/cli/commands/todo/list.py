@@ -12,14 +12,14 @@ from cardbox_cli.errors import UsageError
 
 
 @verb(
+    "list",
     "cbx todo list 8b1f22c0",
     "cbx todo list 8b1f22c0 --open",
     "cbx todo list 8b1f22c0 -o json | jq -r '.[] | select(.done) | .text'",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def list_items(
     box: BoxId,
     only_open: Annotated[bool, Option("--open", help="Only what is still to be done.")] = False,
     only_done: Annotated[bool, Option("--done", help="Only what is done.")] = False,

@@ -5,7 +5,7 @@ from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx todo reopen 8b1f22c0 3")
-def command(box: BoxId, items: Items) -> None:
+@verb("reopen", "cbx todo reopen 8b1f22c0 3")
+def reopen_items(box: BoxId, items: Items) -> None:
     """Mark items as not done after all. One that is open already stays as it is."""
     settle(box, items, done=False)

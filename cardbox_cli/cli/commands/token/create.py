@@ -16,10 +16,11 @@ from cardbox_cli.model.text.quantities import time
 
 
 @verb(
+    "create",
     "cbx token create --label 'dashboard of the night shift' --expires 90d",
     "cbx token create --label ci -o json | jq -r .token > token",
 )
-def command(
+def create_token(
     label: Annotated[str, Option(metavar="TEXT", help="What it is for: the list shows it.")] = "",
     expires: Annotated[
         str | None, Option(metavar="TIME", help="How long it opens the project: 12h, 90d. Default: for good.")

@@ -9,13 +9,13 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
+    "list",
     "cbx token list",
     "cbx token list -o json | jq -r '.[] | select(.revoked_at == null).token_id'",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(columns: ColumnNames = None) -> None:
+def list_tokens(columns: ColumnNames = None) -> None:
     """List the tokens of the project, revoked and expired ones too, oldest first."""
     from cardbox_cli.store.api_tokens import ApiTokenStore
 

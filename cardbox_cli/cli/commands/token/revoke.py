@@ -10,8 +10,8 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx token revoke 5bcafb8f1c77")
-def command(
+@verb("revoke", "cbx token revoke 5bcafb8f1c77")
+def revoke_token(
     token: Annotated[str, Argument(metavar="ID", help="The token's id, as `cbx token list` shows it.")],
 ) -> None:
     """Revoke a token: from now on it opens nothing, and nobody stays logged in by it."""

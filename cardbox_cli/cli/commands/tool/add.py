@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "add",
     "cbx tool add weather --schema weather.json --exec 'python3 weather.py' --timeout 20",
     "cbx tool add approve --description 'Ask a person' --after-execution terminate",
 )
-def command(
+def add_tool(
     name: Annotated[
         str, Argument(click_type=TOOL, help="Its name: letters, digits, '_' and '-', at most 64.")
     ],

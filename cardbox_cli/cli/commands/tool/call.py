@@ -14,11 +14,12 @@ from cardbox_cli.model import exact_json
 
 
 @verb(
+    "call",
     """cbx tool call launch_principal --turn @last --args '{"profile_name": "clerk", "instruction": "Go"}'""",
     'cbx tool call delegate_async --turn "$CBX_TURN_ID" --args @task.json -o json | jq -r .agent_turn_id',
     "cbx tool call ask_expert --turn 1d5c8f72 --tool-call-id call_7 --args @question.json",
 )
-def command(
+def call_tool(
     name: Annotated[str, Argument(click_type=HANDLER, help="The handler's name.")],
     turn: Annotated[
         str, Option(click_type=TURN, help="The active turn in which it is called, with its agent's rights.")

@@ -8,8 +8,8 @@ from cardbox_cli.cli.terminal.tables.shown import chosen
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx tool list", "cbx tool list -o json | jq -r '.[].tool_name'", pages=True, reads=True, simple=True)
-def command(limit: Limit = 50, columns: ColumnNames = None) -> None:
+@verb("list", "cbx tool list", "cbx tool list -o json | jq -r '.[].tool_name'", pages=True, reads=True)
+def list_tools(limit: Limit = 50, columns: ColumnNames = None) -> None:
     """List the tools of the project by name."""
     from cardbox_cli.store.tools import ToolStore
 

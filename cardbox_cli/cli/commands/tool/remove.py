@@ -9,8 +9,8 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx tool remove weather --yes")
-def command(name: ToolName, yes: Yes = False) -> None:
+@verb("remove", "cbx tool remove weather --yes")
+def remove_tool(name: ToolName, yes: Yes = False) -> None:
     """Remove a tool. Calls of it that wait go on waiting."""
     from cardbox_cli.store.tools import ToolStore
 

@@ -9,13 +9,13 @@ from cardbox_cli.model.identity import Tool
 
 
 @verb(
+    "show",
     "cbx tool show weather",
     "cbx tool show weather -o json | jq .parameters",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(name: ToolName) -> None:
+def show_tool(name: ToolName) -> None:
     """Show a tool whole."""
     from cardbox_cli.store.tools import ToolStore
 

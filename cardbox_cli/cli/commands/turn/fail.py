@@ -5,8 +5,8 @@ from cardbox_cli.cli.parameters.options import ExpectEpoch, Reason, TurnId
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx turn fail 1d5c8f72 --expect-epoch 3 --reason 'its context box is lost'")
-def command(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
+@verb("fail", "cbx turn fail 1d5c8f72 --expect-epoch 3 --reason 'its context box is lost'")
+def fail_turn(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
     """End a turn as failed, with the reason in its deliverable. A queued one: `cbx turn stop`."""
     from cardbox_cli.execution.recovery import fixes
 

@@ -14,10 +14,11 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
+    "fork",
     "cbx turn fork 1d5c8f72 --at 3 --instruction 'Look at the second log, too.'",
     "cbx turn fork @last --at 2 --profile careful --exec 'python3 client.py'",
 )
-def command(
+def fork_turn(
     turn: TurnId,
     at: Annotated[
         str, Option(metavar="STEP", help="The step that is taken otherwise: its number, or its id.")

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "list",
     "cbx turn list --limit 10",
     "cbx turn list --agent clerk --status running",
     "cbx turn list --end failed --since 2h -o id",
     "cbx turn list --watch",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def list_turns(
     limit: Limit = 50,
     agent: OfAgent = None,
     status: Annotated[

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "logs",
     "cbx turn logs @last",
     "cbx turn logs 1d5c8f72 --step 2",
     "cbx turn logs @last -o json | jq -r '.[] | select(.exit_code != 0).stderr'",
     pages=True,
     reads=True,
 )
-def command(
+def show_logs(
     turn: TurnId,
     step: Annotated[
         str | None,

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
 
 
-@verb("cbx turn rebox 1d5c8f72 --expect-epoch 3 --context-box $BOX --reason 'a card was wrong'")
-def command(
+@verb("rebox", "cbx turn rebox 1d5c8f72 --expect-epoch 3 --context-box $BOX --reason 'a card was wrong'")
+def rebox_turn(
     turn: TurnId,
     expect_epoch: ExpectEpoch,
     reason: Reason,

@@ -12,8 +12,8 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx turn rebuild clerk")
-def command(
+@verb("rebuild", "cbx turn rebuild clerk")
+def rebuild_head(
     agent: Annotated[str, Argument(click_type=AGENT, help="The agent whose head is lost.")],
     reason: OptionalReason = None,
 ) -> None:
@@ -21,10 +21,10 @@ def command(
 
     So, too, one that is not idle and names no turn.
     """
-    from cardbox_cli.execution.recovery.rebuilding import rebuild as rebuild_head
+    from cardbox_cli.execution.recovery.rebuilding import rebuild
 
     with runtime() as run:
-        rebuilt = rebuild_head(run, agent, actor=actor(run.database), reason=reason)
+        rebuilt = rebuild(run, agent, actor=actor(run.database), reason=reason)
     output.emit(
         rebuilt,
         table=lambda: output.facts(

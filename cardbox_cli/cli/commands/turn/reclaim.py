@@ -5,8 +5,8 @@ from cardbox_cli.cli.parameters.options import ExpectEpoch, Reason, TurnId
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx turn reclaim 1d5c8f72 --expect-epoch 3 --reason 'its worker is gone'")
-def command(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
+@verb("reclaim", "cbx turn reclaim 1d5c8f72 --expect-epoch 3 --reason 'its worker is gone'")
+def reclaim_turn(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
     """Take a turn away from whoever runs it, to be claimed anew."""
     from cardbox_cli.execution.recovery import fixes
 

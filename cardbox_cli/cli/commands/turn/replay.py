@@ -14,11 +14,12 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
+    "replay",
     "cbx turn replay 1d5c8f72 --exec 'python3 client.py' --times 3",
     "cbx turn replay @last --profile terse --timeout 300 -o json | jq '.replays[].same_text'",
     "cbx turn replay 1d5c8f72 --no-wait -o id | xargs -n1 cbx turn wait",
 )
-def command(
+def replay_turn(
     turn: TurnId,
     profile: Annotated[
         str | None, Option(click_type=PROFILE, help="By this profile; default: the one that it had.")

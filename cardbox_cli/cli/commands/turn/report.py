@@ -21,11 +21,12 @@ from cardbox_cli.model.execution.turns import END_STATUSES
 
 
 @verb(
+    "report",
     "cbx turn report 1d5c8f72 --tool-call-id call_7 --result-text 'approved by Ann'",
     "cbx turn report @last --tool-call-id call_7 --result @answer.json",
     "cbx turn report 1d5c8f72 --tool-call-id call_7 --error 'the shop is closed'",
 )
-def command(
+def report_result(
     turn: TurnId,
     tool_call_id: Annotated[
         str, Option(metavar="ID", help="The call; `cbx turn show` lists those that are waited for.")
@@ -53,17 +54,17 @@ def command(
 ) -> None:
     """Report the result of a tool call. The same result again is harmless, another one is refused."""
     from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
-    from cardbox_cli.execution.queue.reports import PLACEHOLDER, report_result
+    from cardbox_cli.execution.queue import reports
 
     if result is not None and result_text is not None:
         raise UsageError("--result and --result-text exclude each other", hint="leave one of them out")
     for option, given in (("--result", result), ("--result-text", result_text)):
-        if given == PLACEHOLDER:
+        if given == reports.PLACEHOLDER:
             raise UsageError(f"{option} {given} stands for the answer", hint="put the answer in its place")
     value = _text(result_text) if result is None else _value(result)
     content = _content(value, error, status, after_execution)
     with runtime() as run:
-        reported = report_result(
+        reported = reports.report_result(
             run,
             ResolvingTurns(run.database, run.project_id).resolve(turn),
             tool_call_id,

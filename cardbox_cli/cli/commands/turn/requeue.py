@@ -5,8 +5,8 @@ from cardbox_cli.cli.parameters.options import ExpectEpoch, Reason, TurnId
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx turn requeue 1d5c8f72 --expect-epoch 3 --reason 'the model was down'")
-def command(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
+@verb("requeue", "cbx turn requeue 1d5c8f72 --expect-epoch 3 --reason 'the model was down'")
+def requeue_turn(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
     """Put a turn back into its agent's queue, to begin anew. What it wrote stays."""
     from cardbox_cli.execution.recovery import fixes
 

@@ -9,21 +9,22 @@ from cardbox_cli.model.cards import OPERATOR
 
 
 @verb(
+    "retry",
     "cbx turn retry 1d5c8f72",
     "cbx turn list --end failed --since 1h -o id | xargs -n1 cbx turn retry",
     "cbx turn retry @last -o id | xargs cbx turn wait",
 )
-def command(turn: TurnId) -> None:
+def retry_turn(turn: TurnId) -> None:
     """Ask anew for a turn that ended otherwise than in success: another turn, with the same boxes to read.
 
     A call that still waits for the end of the old one gets that of the new one. Exit 6 when it was refused.
     """
     from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
-    from cardbox_cli.execution.recovery.retrying import retry_turn
+    from cardbox_cli.execution.recovery import retrying
 
     with runtime() as run:
         turn_id = ResolvingTurns(run.database, run.project_id).resolve(turn)
-        dispatched = retry_turn(run, turn_id, source_agent_id=OPERATOR)
+        dispatched = retrying.retry_turn(run, turn_id, source_agent_id=OPERATOR)
         if dispatched.result.status != "accepted":
             refuse(dispatched)
         session().made(turn_id=dispatched.result.agent_turn_id, box_id=dispatched.result.context_box_id)

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "show",
     "cbx turn show",
     "cbx turn show 1d5c8f72",
     "cbx turn show @last -o json | jq -r '.timeline[] | \"\\(.at) \\(.text)\"'",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(turn: LastTurnId = LAST) -> None:
+def show_turn(turn: LastTurnId = LAST) -> None:
     """Show one turn on one page: its state, rows, steps, tool calls, boxes, edges and what happened when."""
     from cardbox_cli.execution.views.turn_page import view
 

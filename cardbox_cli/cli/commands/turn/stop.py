@@ -5,8 +5,8 @@ from cardbox_cli.cli.parameters.options import OptionalReason, TurnId
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx turn stop 1d5c8f72 --reason 'asked for by mistake'")
-def command(turn: TurnId, reason: OptionalReason = None) -> None:
+@verb("stop", "cbx turn stop 1d5c8f72 --reason 'asked for by mistake'")
+def stop_turn(turn: TurnId, reason: OptionalReason = None) -> None:
     """End a turn at once as canceled, whatever its state. Its runner learns it at the next heartbeat."""
     from cardbox_cli.execution.recovery import fixes
 

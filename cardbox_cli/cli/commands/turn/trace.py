@@ -21,14 +21,14 @@ SVG = "svg"
 
 
 @verb(
+    "trace",
     "cbx turn trace 1d5c8f72",
     "cbx turn trace @last --format html > trace.html",
     "cbx turn trace @last -o json | jq '.turns[].children'",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def show_trace(
     turn: TurnId,
     format_: Annotated[
         str | None,

@@ -7,10 +7,11 @@ from cardbox_cli.cli.verb import verb
 
 
 @verb(
+    "wait",
     "cbx turn wait 1d5c8f72 --timeout 60",
     "cbx dispatch --agent clerk --context-box @last && cbx turn wait @last > answer.txt",
 )
-def command(turn: TurnId, timeout: EndTimeout = None) -> None:
+def wait_for_turn(turn: TurnId, timeout: EndTimeout = None) -> None:
     """Wait until a turn has ended, and print the text of what it delivered.
 
     Exit 8 when it ended otherwise than in success, 124 when that took too long.

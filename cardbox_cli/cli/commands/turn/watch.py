@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from cardbox_cli.store.views.turns import StoredTurn, TurnViews
 
 
-@verb("cbx turn watch @last", "cbx turn watch 1d5c8f72 -o jsonl | jq -r .text")
-def command(
+@verb("watch", "cbx turn watch @last", "cbx turn watch 1d5c8f72 -o jsonl | jq -r .text")
+def watch_turn(
     turn: TurnId,
     interval: Annotated[
         float, Option(click_type=Seconds(min=0.1), help="So many seconds between looks.")

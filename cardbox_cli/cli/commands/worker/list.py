@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from cardbox_cli.model.execution.turns import WorkerEntry
 
 
-@verb("cbx worker list", "cbx worker list --target gpu -o json", pages=True, reads=True, simple=True)
-def command(
+@verb("list", "cbx worker list", "cbx worker list --target gpu -o json", pages=True, reads=True)
+def list_workers(
     target: Annotated[str | None, Option(metavar="T", help="Only those of this target.")] = None,
     all_: Annotated[bool, Option("--all", help="Also those that fell silent without signing off.")] = False,
 ) -> None:

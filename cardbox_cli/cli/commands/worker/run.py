@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "run",
     "cbx worker run --exec 'python3 client.py' --drain",
     "cbx worker run --exec 'llm -m gpt-4o' --format text --answers text --env OPENAI_API_KEY",
     "cbx worker run --serve 'python3 client.py --serve' --concurrency 4",
     "cbx worker run --exec 'python3 client.py' --tools commands.yaml --concurrency 4",
     "cbx worker run --target gpu --exec ./ask.sh --once -o jsonl | jq -r .deliverable_card_id",
 )
-def command(
+def run_worker(
     exec_: Annotated[
         str | None,
         Option(

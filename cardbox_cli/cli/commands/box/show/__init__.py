@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "show",
     "cbx box show 8b1f22c0",
     "cbx box show 8b1f22c0 --tail 5 --full",
     "cbx box show @last --watch",
@@ -37,9 +38,8 @@ if TYPE_CHECKING:
     "cbx pack --handover delegate --args task.yaml -o id | xargs cbx box show --why",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def show_box(
     box_ids: Annotated[
         list[str], Argument(click_type=BOX, help="Ids, unique beginnings or ends of ids, or @last.")
     ],
