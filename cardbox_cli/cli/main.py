@@ -8,7 +8,7 @@ from io import TextIOWrapper
 from cardbox_cli.cli import boundary
 from cardbox_cli.cli.root import COMPLETING, root
 from cardbox_cli.cli.session import Session
-from cardbox_cli.cli.terminal.streams import open_closed_streams
+from cardbox_cli.cli.standard_streams import open_closed_streams
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,7 +5,9 @@ from contextlib import contextmanager
 from threading import Event
 from typing import TYPE_CHECKING
 
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import database_target, open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.settings import Settings, settings_from
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ def runtime() -> "Iterator[Runtime]":
     from cardbox_cli.execution.notifications.service import Wakeups
 
     settings = settings_from()
-    with Wakeups(announce) as wakeups, session().database() as database:
+    with Wakeups(announce) as wakeups, open_database() as database:
         yield wired(database, session().project_id, settings, wakeups)
 
 
@@ -35,7 +37,7 @@ def listener(worker_target: str | None) -> "Iterator[Listener]":
     with (
         Wakeups(announce) as wakeups,
         wakeups.listener(
-            session().target(), project_id=session().project_id, worker_targets=targets
+            database_target(), project_id=session().project_id, worker_targets=targets
         ) as opened,
     ):
         yield opened

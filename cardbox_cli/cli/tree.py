@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from cardbox_cli.cli.boundary import PIPE_CLOSED
-from cardbox_cli.cli.session import WORDS, common_options
+from cardbox_cli.cli.common_options import WORDS, common_options
 
 HELP = {"help_option_names": ["--help", "-h"]}
 

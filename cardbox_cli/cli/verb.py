@@ -11,7 +11,8 @@ import typer.core
 import typer.main
 from typer.models import CommandInfo
 
-from cardbox_cli.cli.session import common_options, list_options, session
+from cardbox_cli.cli.common_options import common_options, list_options
+from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.pager import paged
 from cardbox_cli.cli.tree import HELP, CommandBase, Definition, LazyGroup
 from cardbox_cli.errors import UsageError

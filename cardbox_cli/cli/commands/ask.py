@@ -11,8 +11,8 @@ from cardbox_cli.cli.parameters.asking import (
     caller_named,
     check_waiting,
     task_of,
-    words,
 )
+from cardbox_cli.cli.parameters.inputs import text_or_file
 from cardbox_cli.cli.parameters.options import EndTimeout
 from cardbox_cli.cli.parameters.types import PROFILE
 from cardbox_cli.cli.runtime import runtime
@@ -43,7 +43,7 @@ def ask_agent(
     from cardbox_cli.orchestration.delegate import ask_expert
 
     check_waiting(timeout, wait=wait)
-    said = words(question)
+    said = text_or_file(question)
     with runtime() as run:
         task = task_of(run, "ask", target_strategy="new", target_ref=profile, instruction=said)
         done = ask_expert(

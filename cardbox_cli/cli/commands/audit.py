@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from cardbox_cli.cli.last_ids import resolving_turns
 from cardbox_cli.cli.parameters.inputs import parse_span, resolved_or_given
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Since, Until, Watch
 from cardbox_cli.cli.parameters.types import TURN, OneOf
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns.turns import AUDIT
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
@@ -62,7 +64,7 @@ def list_audit_entries(
     start, end = parse_span(since, until)
     pause = between_looks(watch, interval)
     shown = chosen(AUDIT, columns)
-    with session().database() as database:
+    with open_database() as database:
         turn_id = None if turn is None else _turn(database, turn)
         where = AuditFilter(agent_id=agent, agent_turn_id=turn_id, action=action, since=start, until=end)
         audit = AuditStore(database, session().project_id)
@@ -73,6 +75,5 @@ def list_audit_entries(
 
 
 def _turn(database: "Database", named: str) -> str:
-    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
 
-    return resolved_or_given(ResolvingTurns(database, session().project_id).resolve, named)
+    return resolved_or_given(resolving_turns(database, session().project_id).resolve, named)

@@ -11,8 +11,8 @@ from cardbox_cli.cli.parameters.asking import (
     caller_named,
     check_waiting,
     task_of,
-    words,
 )
+from cardbox_cli.cli.parameters.inputs import text_or_file
 from cardbox_cli.cli.parameters.options import EndTimeout
 from cardbox_cli.cli.parameters.types import BOX, TARGET, OneOf
 from cardbox_cli.cli.runtime import runtime
@@ -56,7 +56,7 @@ def delegate_task(
     from cardbox_cli.orchestration.delegate import delegate
 
     check_waiting(timeout, wait=wait)
-    said = {"target_strategy": strategy, "target_ref": ref, "instruction": words(instruction)}
+    said = {"target_strategy": strategy, "target_ref": ref, "instruction": text_or_file(instruction)}
     with runtime() as run:
         task = task_of(run, "delegate", context_box, **said)
         done = delegate(run, caller_named(run, caller), task, agent_turn_id=turn_id)

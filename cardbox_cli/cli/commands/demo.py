@@ -12,7 +12,8 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 from cardbox_cli.cli.root import root
-from cardbox_cli.cli.session import Session, announce, session
+from cardbox_cli.cli.session import Session, session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings
 from cardbox_cli.model.ids import short_id

@@ -7,6 +7,7 @@ import msgspec
 from typer import Option
 
 from cardbox_cli.cli.auditing import actor
+from cardbox_cli.cli.last_ids import remember_made, resolving_boxes, resolving_turns
 from cardbox_cli.cli.parameters.inputs import parse_json, resolved_or_given
 from cardbox_cli.cli.parameters.options import EndTimeout
 from cardbox_cli.cli.parameters.recipes import (
@@ -19,7 +20,6 @@ from cardbox_cli.cli.parameters.recipes import (
 from cardbox_cli.cli.parameters.types import AGENT, BOX, RECIPE, TURN, OneOf
 from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.reports.findings import gate
 from cardbox_cli.cli.terminal.reports.turns import await_end, print_dispatched, refuse
 from cardbox_cli.cli.verb import verb
@@ -133,7 +133,7 @@ def dispatch_turn(
         if dispatched.result.status != "accepted":
             refuse(dispatched)
         if not dry_run:
-            session().made(turn_id=dispatched.result.agent_turn_id, box_id=dispatched.result.context_box_id)
+            remember_made(turn_id=dispatched.result.agent_turn_id, box_id=dispatched.result.context_box_id)
         if wait:
             await_end(run, dispatched.result, timeout)
             return
@@ -190,11 +190,10 @@ def _handover(name: str | None, given: list[str], files: list[str]) -> "Handover
 
 def _with_boxes(run: "Runtime", packing: "Handover | None") -> "Handover | None":
     """The same with whole ids of boxes among its arguments."""
-    from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
 
     if packing is None:
         return None
-    boxes = ResolvingBoxes(run.database, run.project_id)
+    boxes = resolving_boxes(run.database, run.project_id)
     arguments = resolve_boxes(dict(packing.arguments), packing.recipe, boxes)
     return msgspec.structs.replace(packing, arguments=arguments)
 
@@ -209,20 +208,18 @@ def _config(text: str | None) -> dict[str, Any]:
 
 
 def _box(run: "Runtime", named: str | None) -> str | None:
-    from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
 
     if named is None:
         return None
-    return resolved_or_given(ResolvingBoxes(run.database, run.project_id).resolve, named)
+    return resolved_or_given(resolving_boxes(run.database, run.project_id).resolve, named)
 
 
 def _parent(run: "Runtime", turn: str | None, tool_call_id: str | None) -> "Parent | None":
-    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
     from cardbox_cli.execution.dispatch.request import Parent
 
     if turn is None:
         if tool_call_id is not None:
             raise UsageError("--tool-call-id is for --parent-turn", hint="name the turn whose call waits")
         return None
-    resolved = resolved_or_given(ResolvingTurns(run.database, run.project_id).resolve, turn)
+    resolved = resolved_or_given(resolving_turns(run.database, run.project_id).resolve, turn)
     return Parent(agent_turn_id=resolved, tool_call_id=tool_call_id)

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from typer import Argument, Option
 
+from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.parameters.asking import CallerName, caller_named, check_waiting
 from cardbox_cli.cli.parameters.inputs import read_text, source_name
 from cardbox_cli.cli.parameters.options import EndTimeout
 from cardbox_cli.cli.parameters.types import FILE, Seconds
 from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal.reports.batches import await_batch, print_batch, print_plan
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
@@ -68,7 +70,7 @@ def fork_join_tasks(
         with run.rehearsal() if dry_run else run.transaction():
             created = create_batch(run, caller_named(run, caller), asked)
         if not dry_run:
-            session().made(batch_id=created.batch.batch_id)
+            remember_made(batch_id=created.batch.batch_id)
         _tell(created)
         if dry_run:
             print_plan(asked, created.batch)

@@ -11,8 +11,8 @@ from cardbox_cli.cli.parameters.asking import (
     caller_named,
     check_waiting,
     task_of,
-    words,
 )
+from cardbox_cli.cli.parameters.inputs import text_or_file
 from cardbox_cli.cli.parameters.options import EndTimeout
 from cardbox_cli.cli.parameters.types import PROFILE
 from cardbox_cli.cli.runtime import runtime
@@ -38,7 +38,7 @@ def launch_agent(
     from cardbox_cli.orchestration.delegate import launch_principal
 
     check_waiting(timeout, wait=wait)
-    said = words(instruction)
+    said = text_or_file(instruction)
     with runtime() as run:
         task = task_of(run, "launch", target_strategy="new", target_ref=profile, instruction=said)
         by = caller_named(run, caller)

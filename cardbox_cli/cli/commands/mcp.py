@@ -6,6 +6,7 @@ from typing import Annotated
 from typer import Option
 
 from cardbox_cli.cli.boundary import ended_by_interrupt
+from cardbox_cli.cli.project_database import database_target
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
@@ -29,7 +30,7 @@ def serve_mcp(
         raise UsageError("the library mcp is not installed", hint="pip install 'cardbox-cli[mcp]'")
     from cardbox_cli.serve.mcp.tools import Reader, lending_of, make_server
 
-    with closing(lending_of(session().target(), longest=statement_timeout)) as lending:
+    with closing(lending_of(database_target(), longest=statement_timeout)) as lending:
         with lending.snapshot():
             # Whatever is wrong with the database is told at once.
             pass

@@ -9,6 +9,7 @@ import msgspec
 from typer import Option
 
 from cardbox_cli.cli.auditing import audit
+from cardbox_cli.cli.last_ids import remember_made, resolving_boxes
 from cardbox_cli.cli.parameters import fitting
 from cardbox_cli.cli.parameters.recipes import (
     ArgumentFiles,
@@ -19,7 +20,9 @@ from cardbox_cli.cli.parameters.recipes import (
 )
 from cardbox_cli.cli.parameters.types import RECIPE
 from cardbox_cli.cli.parameters.worker_environment import own_turn
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.reports.describe import short_rule
 from cardbox_cli.cli.terminal.reports.findings import gate
@@ -77,7 +80,6 @@ def pack_context(
     ] = False,
 ) -> None:
     """Pack a new context box: arguments, inherited boxes and a parent pointer, as a recipe says."""
-    from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
     from cardbox_cli.packing.pack import pack
 
     passing = gate("packs", check=check, force=force)
@@ -87,8 +89,8 @@ def pack_context(
     seen = _Seen(shows=explain or dry_run)
     loaded = load_recipe(handover)
     arguments = parse_arguments(arg or [], args or [], loaded.recipe)
-    with session().database() as database, database.transaction() if force else nullcontext():
-        boxes = ResolvingBoxes(database, session().project_id)
+    with open_database() as database, database.transaction() if force else nullcontext():
+        boxes = resolving_boxes(database, session().project_id)
         arguments = resolve_boxes(arguments, loaded.recipe, boxes)
         packed = pack(
             database,
@@ -160,7 +162,7 @@ def _fit(database: "Database", entries: "list[RequestEntry]", *, budget: fitting
 def _remember(packed: "Packed") -> None:
     if packed.context_box_id is not None:
         new = [draft.card_id for draft in packed.plan.drafts]
-        session().made(card_id=new[-1] if new else None, box_id=packed.context_box_id)
+        remember_made(card_id=new[-1] if new else None, box_id=packed.context_box_id)
 
 
 def _tokenizer(database: "Database", packed: "Packed") -> Tokenizer:

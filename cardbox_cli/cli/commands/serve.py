@@ -7,7 +7,9 @@ from urllib.parse import quote
 
 from typer import Option
 
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import database_target
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
@@ -73,7 +75,7 @@ def serve_project(
     if not is_loopback(host) and not names and not behind_tls:
         announce("note: nothing here speaks TLS: tokens cross the network as they are (--behind-tls)")
     options = ServeOptions(
-        target=session().target(),
+        target=database_target(),
         settings=settings_from(),
         usual_project=session().usual_project,
         project=session().project_id,

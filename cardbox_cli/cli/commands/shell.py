@@ -11,8 +11,9 @@ from typer import Argument, Option
 from cardbox_cli import __version__
 from cardbox_cli.cli.parameters.inputs import source_name
 from cardbox_cli.cli.parameters.types import FILE, OneOf
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.session import session
 from cardbox_cli.cli.shell.lines import Shell, script
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 

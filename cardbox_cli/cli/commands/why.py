@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from cardbox_cli.cli.last import LAST, recall
+from cardbox_cli.cli.last_ids import LAST, recall
 from cardbox_cli.cli.parameters.types import AGENT, TURN
-from cardbox_cli.cli.replicas import lag_note
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import lag_note, open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below
 from cardbox_cli.cli.terminal.tables.shown import Shown
@@ -58,7 +59,7 @@ def explain_turn(
     from cardbox_cli.diagnosis.diagnose import Diagnoser
     from cardbox_cli.store.projects import require_known
 
-    with session().database() as database:
+    with open_database() as database:
         for note in lag_note(database):
             announce(note)
         diagnoser = Diagnoser(database, session().project_id, settings_from())

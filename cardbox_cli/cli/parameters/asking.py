@@ -1,13 +1,11 @@
-"""What the commands share that ask one agent for a turn: how a command line names its caller and its task.
-
-What a command prints of the turn is `terminal/turns.py`'s.
-"""
+"""Options of the commands that request a turn of one agent: its caller and its task."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from cardbox_cli.cli.parameters.inputs import read_text, resolved_or_given
+from cardbox_cli.cli.last_ids import resolving_boxes
+from cardbox_cli.cli.parameters.inputs import resolved_or_given
 from cardbox_cli.cli.parameters.types import AGENT
 from cardbox_cli.errors import BadRequest, UsageError
 
@@ -46,19 +44,13 @@ def caller_named(run: "Runtime", name: str | None) -> "Caller":
     return Caller() if name is None else named_caller(run, name)
 
 
-def words(given: str) -> str:
-    """A text, or that of the file @FILE."""
-    return read_text(given[1:]) if given.startswith("@") else given
-
-
 def task_of(run: "Runtime", name: str, context_box: str | None = None, **said: Any) -> "Task":
     """The task that the options of the command `name` describe. Raises BadRequest with all its problems."""
-    from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
     from cardbox_cli.model.handwritten.documents import document_of
     from cardbox_cli.model.handwritten.tasks import Task
     from cardbox_cli.model.handwritten.validation import fit
 
     if context_box is not None:
-        boxes = ResolvingBoxes(run.database, run.project_id)
+        boxes = resolving_boxes(run.database, run.project_id)
         said["context_box_id"] = resolved_or_given(boxes.resolve, context_box)
     return fit(Task, document_of(said, name), refuse_with=BadRequest)

@@ -5,7 +5,7 @@ from typing import Annotated, cast
 
 from typer import Option
 
-from cardbox_cli.cli.parameters.inputs import read_text
+from cardbox_cli.cli.parameters.inputs import text_or_file
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.errors import UsageError
@@ -87,7 +87,7 @@ def options(
         share=share,
         layout=cast("Layout | None", layout),
         asked=_asked(layers or [], experience=experience, knowledge_query=knowledge_query),
-        query=None if query is None else _not_blank(_text(query), "--query"),
+        query=None if query is None else _not_blank(text_or_file(query), "--query"),
     )
     if is_composed:
         check_words(chosen)
@@ -133,17 +133,13 @@ def _asked(layers: Sequence[str], *, experience: bool, knowledge_query: str | No
         if name in texts or (name in to_collect and is_text):
             raise UsageError(f"--layer: {name!r} is given twice", hint="give each layer one text")
         if is_text:
-            texts[name] = _text(text)
+            texts[name] = text_or_file(text)
         else:
             to_collect.add(name)
     words = None if knowledge_query is None else _not_blank(knowledge_query, "--knowledge-query")
     if KNOWLEDGE in texts and words is not None:
         raise UsageError(f"--knowledge-query and --layer {KNOWLEDGE}=… exclude each other", hint="name one")
     return Asked(texts=texts, to_collect=frozenset(to_collect), knowledge=words)
-
-
-def _text(given: str) -> str:
-    return read_text(given[1:]) if given.startswith("@") else given
 
 
 def _not_blank(text: str, option: str) -> str:

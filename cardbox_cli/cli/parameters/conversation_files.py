@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cardbox_cli.cli.parameters.inputs import path_text
 from cardbox_cli.cli.parameters.large_files import files_in
-from cardbox_cli.cli.session import announce
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import CbxError, Conflict, InvalidInput, NotFound
 from cardbox_cli.model.text.quantities import count
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cardbox_cli.cli.parameters.inputs import read_text
-from cardbox_cli.cli.session import Session, announce, session
+from cardbox_cli.cli.session import Session, session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.model.text.command_lines import command_line, quoted

@@ -12,8 +12,8 @@ from typing import Any, BinaryIO, NoReturn
 
 import click
 
-from cardbox_cli.cli.last import LAST
-from cardbox_cli.cli.session import announce
+from cardbox_cli.cli.last_ids import LAST
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import InvalidInput, NotFound, UsageError
 from cardbox_cli.files import open_to_read, replacing
 from cardbox_cli.limits import INPUT_SIZE
@@ -25,6 +25,11 @@ def read_text(path: str) -> str:
     """The text of a file, or of standard input for `-`. Raises NotFound and InvalidInput naming it."""
     with opened(path) as file:
         return _decoded(_bounded(file, source_name(path)), source_name(path))
+
+
+def text_or_file(given: str) -> str:
+    """Return the text of `@FILE` or `@-`, or `given` itself. Raises as `read_text` does."""
+    return read_text(given[1:]) if given.startswith("@") else given
 
 
 def _bounded(file: BinaryIO, name: str) -> bytes:
@@ -111,10 +116,8 @@ def _replace(path: Path, pieces: Iterable[str]) -> None:
 
 def parse_json(text: str, option: str) -> Any:
     """The JSON value of `text`, or that of the file @FILE. Raises InvalidInput naming `option`."""
-    if text.startswith("@"):
-        text = read_text(text[1:])
     try:
-        return exact_json.read(text)
+        return exact_json.read(text_or_file(text))
     except json.JSONDecodeError as exc:
         raise InvalidInput(
             f"{option}: not JSON at line {exc.lineno} column {exc.colno}: {exc.msg}",

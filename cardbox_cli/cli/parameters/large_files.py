@@ -12,7 +12,7 @@ from tempfile import TemporaryFile
 from typing import IO, BinaryIO, cast
 
 from cardbox_cli.cli.parameters.inputs import opened, source_name
-from cardbox_cli.cli.session import announce
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.conversations.containers import folders, zstandard
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.limits import FOLDER_FILES, PIPE_SIZE

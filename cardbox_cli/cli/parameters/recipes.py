@@ -2,23 +2,22 @@
 
 import re
 from collections.abc import Container, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from cardbox_cli.cli.last import LAST
+from cardbox_cli.cli.last_ids import LAST
 from cardbox_cli.cli.parameters.inputs import (
     parse_json,
     read_text,
     resolved_or_given,
     source_name,
     standard_input,
+    text_or_file,
 )
 from cardbox_cli.cli.parameters.types import FILE
-from cardbox_cli.cli.session import announce
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import InvalidInput, InvalidRecipe, UsageError
-from cardbox_cli.settings import HANDOVERS
 
 if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import Recipe
@@ -44,19 +43,10 @@ ArgumentFiles = Annotated[
 ]
 
 
-# In the current folder.
-_OWN = Path("handovers")
-
-
-def recipe_folders() -> list[Path]:
-    """Where recipes are looked up by name, before those that ship."""
-    return [_OWN, *([Path(named)] if (named := HANDOVERS.text()) else [])]
-
-
 def load_recipe(name_or_path: str) -> "LoadedRecipe":
     """The recipe of a name or path, or on standard input for `-`."""
     from cardbox_cli.model.handwritten.yaml_files import MAX_BYTES, text_of
-    from cardbox_cli.packing.recipe_files import LoadedRecipe, parse_recipe, read_recipe
+    from cardbox_cli.packing.recipe_files import LoadedRecipe, parse_recipe, read_recipe, recipe_folders
 
     if name_or_path != "-":
         loaded = read_recipe(name_or_path, folders=recipe_folders())
@@ -69,11 +59,13 @@ def load_recipe(name_or_path: str) -> "LoadedRecipe":
 
 def _tell_of_own(name: str, loaded: "LoadedRecipe") -> None:
     """Say where a recipe of the current folder stands in for one that ships, which somebody may mean."""
-    from cardbox_cli.packing.recipe_files import recipe_files
+    from cardbox_cli.packing.recipe_files import OWN_FOLDER, recipe_files
 
     ships = recipe_files([])
-    is_own = "/" not in name and loaded.source is not None and loaded.source.parent == _OWN and name in ships
-    if is_own and not _OWN.samefile(ships[name].parent):
+    is_own = (
+        "/" not in name and loaded.source is not None and loaded.source.parent == OWN_FOLDER and name in ships
+    )
+    if is_own and not OWN_FOLDER.samefile(ships[name].parent):
         announce(f"recipe {name!r} is {loaded.source}, not the one that ships")
 
 
@@ -125,8 +117,8 @@ def _parse_argument(option: str, of_boxes: Container[str]) -> tuple[str, Any]:
     key, kind, value = found["key"], found["kind"], found["value"]
     if kind == ":=":
         return key, parse_json(value, f"--arg {key}")
-    is_file = value.startswith("@") and not (value == LAST and key in of_boxes)
-    return key, read_text(value[1:]) if is_file else value
+    is_last_box = value == LAST and key in of_boxes
+    return key, value if is_last_box else text_or_file(value)
 
 
 def _read_mapping(path: str) -> dict[str, Any]:

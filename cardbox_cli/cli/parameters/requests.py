@@ -8,11 +8,9 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
-from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
-from cardbox_cli.cli.last import LAST
+from cardbox_cli.cli.last_ids import LAST, resolving_boxes, resolving_turns
 from cardbox_cli.cli.parameters.composing import check_query, check_words, idle_options
-from cardbox_cli.cli.session import announce
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.context.formats import encoder_of, of_another
 from cardbox_cli.context.inspection.losses import is_looked_at
 from cardbox_cli.context.lint.check import provider_for
@@ -70,8 +68,8 @@ class Requests:
     ) -> None:
         self._database = database
         self._project_id = project_id
-        self._boxes = ResolvingBoxes(database, project_id)
-        self._turns = ResolvingTurns(database, project_id)
+        self._boxes = resolving_boxes(database, project_id)
+        self._turns = resolving_turns(database, project_id)
         self._typed = options
         self._options = settled(options, ProjectsStore(database).settings(project_id))
         self._format = format

@@ -10,7 +10,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from cardbox_cli.cli.session import WORDS, Session
+from cardbox_cli.cli.common_options import WORDS
+from cardbox_cli.cli.session import Session
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import SETTINGS
 
@@ -109,10 +110,11 @@ def _stored(query: str, *, short: bool = False, narrowed: bool = False) -> Calla
     """
 
     def offer(session: Session, given: str) -> Pairs:
+        from cardbox_cli.cli.project_database import database_target
         from cardbox_cli.model.ids import short_id
         from cardbox_cli.store.views import completion
 
-        with session.process.completion_database(session.target()) as database:
+        with session.process.completion_database(database_target(session)) as database:
             pairs: Pairs = getattr(completion, query)(
                 database, session.project_id, *([given] if narrowed else [])
             )
@@ -141,8 +143,7 @@ def _card_types(*_: object) -> Pairs:
 
 
 def _recipes(*_: object) -> Pairs:
-    from cardbox_cli.cli.parameters.recipes import recipe_folders
-    from cardbox_cli.packing.recipe_files import recipe_files
+    from cardbox_cli.packing.recipe_files import recipe_files, recipe_folders
 
     return ((name, str(path)) for name, path in recipe_files(recipe_folders()).items())
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Self
 from cardbox_cli.cli import boundary
 from cardbox_cli.cli.parameters.inputs import read_text, standard_input
 from cardbox_cli.cli.root import root
-from cardbox_cli.cli.session import ProcessContext, Session, announce
+from cardbox_cli.cli.session import ProcessContext, Session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.limits import VALUE_SIZE
 

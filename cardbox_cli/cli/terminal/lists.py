@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.shown import Shown
 from cardbox_cli.cli.terminal.watch import follow, keep_showing

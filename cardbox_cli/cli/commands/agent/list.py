@@ -5,6 +5,7 @@ from typing import Annotated
 from typer import Option
 
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns.roster import AGENT
 from cardbox_cli.cli.terminal.lists import Listing, filtered, nothing_here, show_list
@@ -33,7 +34,7 @@ def list_agents(
 
     shown = chosen(AGENT, columns)
     where = AgentFilter(worker_target=worker_target, tag=tag)
-    with session().database() as database:
+    with open_database() as database:
         roster = RosterStore(database, session().project_id)
         what = "such agents" if worker_target or tag else "agents"
         empty = nothing_here(database, what, "`cbx agent provision AGENT --profile NAME` makes one")

@@ -6,7 +6,9 @@ import msgspec
 from typer import Argument, Option
 
 from cardbox_cli.cli.parameters.types import AGENT, PROFILE
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
@@ -50,7 +52,7 @@ def provision_agent(
         display_name=display_name,
         owner_agent_id=owner,
     )
-    with session().database() as database:
+    with open_database() as database:
         done = provision(database, session().project_id, request, update=update)
     if done.outdated:
         announce(f"note: {agent} keeps an older version of its profile; --update gives it the newest")

@@ -5,6 +5,7 @@ from typing import Annotated
 from typer import Argument
 
 from cardbox_cli.cli.parameters.types import AGENT
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
@@ -27,7 +28,7 @@ def show_agent(agent: AgentId) -> None:
     """Show an agent: who it is, and what it does now."""
     from cardbox_cli.store.roster import RosterStore
 
-    with session().database() as database, database.snapshot():
+    with open_database() as database, database.snapshot():
         entry = RosterStore(database, session().project_id).entry(agent)
     output.emit(entry, table=lambda: _print_text(entry), ids=[entry.agent_id])
 

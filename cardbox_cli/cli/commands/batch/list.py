@@ -7,6 +7,7 @@ from typer import Option
 from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch
 from cardbox_cli.cli.parameters.types import OneOf
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns.batches import BATCH
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
@@ -44,7 +45,7 @@ def list_batches(
     where = BatchFilter(status=status, since=first, until=last)
     pause = between_looks(watch, interval)
     shown = chosen(BATCH, columns)
-    with session().database() as database:
+    with open_database() as database:
         batches = BatchViews(database, session().project_id)
         read, further = filtered(batches.newest, batches.further, where)
         listing = Listing(

@@ -3,7 +3,7 @@
 from cardbox_cli.cli.commands.box.members import AllowDangling, CardIds, emit_box, given_cards
 from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.parameters.worker_environment import own_output
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 
@@ -17,7 +17,7 @@ def append_cards(box: BoxId, card_ids: CardIds = None, allow_dangling: AllowDang
     """
     if not card_ids:
         raise UsageError("there is nothing to append", hint="give card ids, or - to read them from stdin")
-    with session().stores() as (cards, boxes), boxes.database.transaction():
+    with open_stores() as (cards, boxes), boxes.database.transaction():
         box_id = boxes.resolve(box)
         ids = given_cards(cards, card_ids, allow_dangling)
         boxes.append(box_id, ids, allow_dangling=allow_dangling, fence=own_output(box_id))

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from cardbox_cli.cli.commands.box.mended import emit_mended, tell_turns
+from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.parameters import composing, working
-from cardbox_cli.cli.parameters.inputs import read_text
+from cardbox_cli.cli.parameters.inputs import text_or_file
 from cardbox_cli.cli.parameters.options import MOST, BoxId
 from cardbox_cli.cli.parameters.programs import check_command
 from cardbox_cli.cli.parameters.types import Seconds
 from cardbox_cli.cli.parameters.worker_environment import refuse_inside_turn
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import database_target, open_database, open_stores
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import ServiceUnavailable, UsageError
 from cardbox_cli.limits import RESULT_SIZE
@@ -79,22 +82,22 @@ def compress_box(
     if summary_cmd is not None:
         check_command(summary_cmd, "--summary-cmd")
     refuse_inside_turn("let a summary stand for cards")
-    with session().stores() as (_, boxes):
+    with open_stores() as (_, boxes):
         box_id = boxes.resolve(box)
         covering = mend.read_covering(boxes.database, session().project_id, box_id, keep=wanted)
     if not covering.places:
         emit_mended(mend.unchanged(covering), dry_run=dry_run)
         return
     if summary is not None:
-        text = read_text(summary[1:]) if summary.startswith("@") else summary
+        text = text_or_file(summary)
     else:
         text = "(the summary)" if dry_run else _made_by(summary_cmd or "", covering, env or [], timeout)
-    with session().database() as database:
+    with open_database() as database:
         made = mend.compress_box(
             database, session().project_id, covering, text, author_id=OPERATOR, dry_run=dry_run
         )
         notes = tell_turns(database, made.box_id, made.from_box_id, "box compress")
-        session().made(card_id=made.summary_card_id, box_id=made.box_id)
+        remember_made(card_id=made.summary_card_id, box_id=made.box_id)
     saved = f"~{made.tokens_covered} tokens of {count(len(covering.cards), 'message')}"
     emit_mended(made, dry_run=dry_run, facts=[("summary", f"~{made.tokens_summary} tokens for {saved}")])
     for note in notes:
@@ -122,7 +125,7 @@ def _made_by(command: str, covering: "Covering", names: list[str], timeout: floa
     ran = run_command(
         command,
         text_of(session().project_id, covering.cards).encode("utf-8", "replace"),
-        environment=environment_of(names, session().target()),
+        environment=environment_of(names, database_target()),
         timeout=timeout,
         stop=Event(),
         max_output=RESULT_SIZE.value << 20,

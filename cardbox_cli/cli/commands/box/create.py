@@ -5,8 +5,9 @@ from typing import Annotated
 from typer import Option
 
 from cardbox_cli.cli.commands.box.members import AllowDangling, CardIds, emit_box, given_cards
+from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.parameters.types import BOX
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.verb import verb
 
 
@@ -24,9 +25,9 @@ def create_box(
     allow_dangling: AllowDangling = False,
 ) -> None:
     """Make a box of cards, in the order given."""
-    with session().stores() as (cards, boxes), boxes.database.transaction():
+    with open_stores() as (cards, boxes), boxes.database.transaction():
         ids = given_cards(cards, card_ids, allow_dangling)
         parents = [boxes.get(boxes.resolve(given)).box_id for given in parent or []]
         box = boxes.create(ids, parent_ids=parents, title=title, allow_dangling=allow_dangling)
-        session().made(box_id=box.box_id)
+        remember_made(box_id=box.box_id)
     emit_box(box)

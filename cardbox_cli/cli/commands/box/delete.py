@@ -8,7 +8,7 @@ from cardbox_cli.cli.auditing import audit
 from cardbox_cli.cli.commands.box.members import told_of
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import BoxId, Yes
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
@@ -20,7 +20,7 @@ def delete_box(
     dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be deleted.")] = False,
 ) -> None:
     """Remove a box. Its cards stay."""
-    with session().stores() as (_, boxes):
+    with open_stores() as (_, boxes):
         found = boxes.get(boxes.resolve(box))
         if not dry_run:
             confirm(f"Delete box {found.box_id} ({len(found.card_ids)} cards)?", yes=yes)

@@ -8,7 +8,9 @@ import msgspec
 from typer import Argument, Option
 
 from cardbox_cli.cli.parameters.types import BOX
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_stores
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.reports.describe import box_title
 from cardbox_cli.cli.terminal.word_diff import INDENT, compared, indented
@@ -51,7 +53,7 @@ def diff_boxes(
     A card is changed when another of its type and role stands in its place, or one that was edited from it.
     With -o id: the cards that only the second box has.
     """
-    with session().stores() as (_, boxes), boxes.database.snapshot():
+    with open_stores() as (_, boxes), boxes.database.snapshot():
         found = boxes.diff(boxes.resolve(a), boxes.resolve(b))
         titles = [box_title(box, boxes) for box in (found.a, found.b)]
     changes = found.changes

@@ -11,11 +11,13 @@ from typer import Option
 from cardbox_cli.cli.auditing import audit
 from cardbox_cli.cli.commands.box.members import told_of
 from cardbox_cli.cli.commands.box.mended import tell_turns
+from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.parameters.editor import Edited, changed_meanwhile, edited, taken_from
 from cardbox_cli.cli.parameters.inputs import decline, source_name
 from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.parameters.types import FILE
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_stores
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
@@ -50,7 +52,7 @@ def edit_box(
 
     This makes a new box, whose parent is the old one.
     """
-    with session().stores() as (_, boxes), boxes.database.snapshot():
+    with open_stores() as (_, boxes), boxes.database.snapshot():
         view = boxes.view(boxes.resolve(box))
         if in_place:
             boxes.check_replaceable(view.box.box_id)
@@ -160,7 +162,7 @@ def _written(wanted: Sequence[_Line], new: Edited, old: Box, in_place: bool) -> 
     """The box that the list makes, and what there is to say of it."""
     found = _HASH_LINE.search(new.text)
     read = found[1] if found else hash_ids(old.card_ids)
-    with session().stores() as (cards, boxes), boxes.database.transaction():
+    with open_stores() as (cards, boxes), boxes.database.transaction():
         ids = _resolved(cards, wanted, set(old.card_ids))
         if in_place:
             before = boxes.lock(old.box_id)
@@ -168,7 +170,7 @@ def _written(wanted: Sequence[_Line], new: Edited, old: Box, in_place: bool) -> 
             audit(boxes.database, "box edit", **told_of(before, changed))
             return changed, []
         made = boxes.derive(old, ids)
-        session().made(box_id=made.box_id)
+        remember_made(box_id=made.box_id)
         told = tell_turns(boxes.database, made.box_id, old.box_id, "box edit")
         return made, [*changed_meanwhile(boxes, old.box_id, read, made), *told]
 

@@ -5,8 +5,11 @@ from typing import Annotated
 from typer import Option
 
 from cardbox_cli.cli.commands.box.mended import emit_mended, tell_turns
+from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.parameters.options import BoxId
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_stores
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.verb import verb
 
 
@@ -27,11 +30,11 @@ def expand_box(
     """
     from cardbox_cli.mending import mend
 
-    with session().stores() as (cards, boxes):
+    with open_stores() as (cards, boxes):
         made = mend.expand_box(boxes.database, session().project_id, boxes.resolve(box), dry_run=dry_run)
         gone = cards.absent([change.card_id for change in made.changes if change.kind == "added"])
         notes = tell_turns(boxes.database, made.box_id, made.from_box_id, "box expand")
-        session().made(box_id=made.box_id)
+        remember_made(box_id=made.box_id)
     emit_mended(made, dry_run=dry_run)
     for card_id in gone:
         announce(f"warning: card {card_id} is gone; its id is back in its place")

@@ -5,8 +5,9 @@ from typing import Annotated
 from typer import Option
 
 from cardbox_cli.cli.commands.box.members import emit_box
+from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.parameters.options import BoxId
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.verb import verb
 
 
@@ -15,7 +16,7 @@ def fork_box(
     box: BoxId, title: Annotated[str | None, Option(metavar="T", help="Default: the box's own title.")] = None
 ) -> None:
     """Make a new box with the same cards, whose parent is this one."""
-    with session().stores() as (_, boxes):
+    with open_stores() as (_, boxes):
         made = boxes.fork(boxes.resolve(box), title=title)
-        session().made(box_id=made.box_id)
+        remember_made(box_id=made.box_id)
     emit_box(made)

@@ -8,7 +8,9 @@ from typer import Option
 from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch
 from cardbox_cli.cli.parameters.types import OneOf
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_stores
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal.columns.boxes import BOX
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.tables.shown import chosen
@@ -60,7 +62,7 @@ def list_boxes(
     )
     pause = between_looks(watch, interval)
     shown = chosen(BOX, columns)
-    with session().stores() as (_, boxes):
+    with open_stores() as (_, boxes):
         if not boxes.database.keeps_box_info:
             shown = shown.replaced(TITLE=lambda _: "unknown")
         views = BoxViews(boxes.database, boxes.project_id)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from cardbox_cli.cli.last import LAST
+from cardbox_cli.cli.last_ids import LAST
 from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.parameters.types import CARD
 from cardbox_cli.cli.terminal import output

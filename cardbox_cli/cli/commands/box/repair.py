@@ -5,10 +5,13 @@ from typing import Annotated
 from typer import Option
 
 from cardbox_cli.cli.commands.box.mended import emit_mended, tell_turns
+from cardbox_cli.cli.last_ids import remember_made, resolving_boxes
 from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.parameters.types import BOX, PROVIDER
 from cardbox_cli.cli.parameters.worker_environment import own_turn
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal.reports.findings import tell
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import provider_named, providers
@@ -50,7 +53,6 @@ def repair_box(
     else the card loses its imported original, or its place. Calls that an active turn waits for stay open.
     Exit 8, and nothing written, where an error is left that is about no card of the box.
     """
-    from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
     from cardbox_cli.mending import mend
 
     if synthesize is None:
@@ -59,8 +61,8 @@ def repair_box(
             hint="the first writes results for calls that have none, the second drops such calls",
         )
     wanted = [provider_named(name) for name in unique(for_ or [])] or list(providers())
-    with session().database() as database:
-        boxes = ResolvingBoxes(database, session().project_id)
+    with open_database() as database:
+        boxes = resolving_boxes(database, session().project_id)
         box_id = boxes.resolve(box)
         before = [boxes.resolve(each) for each in after or []]
         if box_id in before:
@@ -80,7 +82,7 @@ def repair_box(
         )
         notes = tell_turns(database, mended.box_id, mended.from_box_id, "box repair")
         if mended.changes and mended.box_id is not None:
-            session().made(box_id=mended.box_id)
+            remember_made(box_id=mended.box_id)
     if left:
         tell(left)
         rules = ", ".join(unique(found.rule for found in left))

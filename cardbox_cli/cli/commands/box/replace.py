@@ -7,7 +7,7 @@ from typer import Option
 from cardbox_cli.cli.auditing import audit
 from cardbox_cli.cli.commands.box.members import AllowDangling, CardIds, emit_box, given_cards, told_of
 from cardbox_cli.cli.parameters.options import BoxId
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.verb import verb
 
 
@@ -26,7 +26,7 @@ def replace_card(
     allow_dangling: AllowDangling = False,
 ) -> None:
     """Set the cards of a box; without any it becomes empty."""
-    with session().stores() as (cards, boxes), boxes.database.transaction():
+    with open_stores() as (cards, boxes), boxes.database.transaction():
         ids = given_cards(cards, card_ids, allow_dangling)
         old = boxes.lock(boxes.resolve(box))
         changed = boxes.replace(old.box_id, ids, if_ids=if_ids, allow_dangling=allow_dangling)

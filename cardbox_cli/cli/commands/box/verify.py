@@ -1,7 +1,7 @@
 """`cbx box verify`."""
 
 from cardbox_cli.cli.parameters.options import BoxId
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_table
 from cardbox_cli.cli.verb import verb
@@ -16,7 +16,7 @@ def verify_box(box: BoxId) -> None:
 
     Looks at its references, its pairs of calls and results, and the digest of its packing.
     """
-    with session().stores() as (_, boxes), boxes.database.snapshot():
+    with open_stores() as (_, boxes), boxes.database.snapshot():
         view = boxes.view(boxes.resolve(box))
         findings = findings_in(view, boxes.provenance(view.box.box_id))
     answer = {"box_id": view.box.box_id, "digest": view.digest, "findings": findings}

@@ -8,12 +8,15 @@ import click
 from typer import Option
 
 from cardbox_cli.cli.auditing import audit, forced
+from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name
 from cardbox_cli.cli.parameters.large_files import open_file
 from cardbox_cli.cli.parameters.options import ForceCard
 from cardbox_cli.cli.parameters.types import CARD_TYPE, FILE
 from cardbox_cli.cli.parameters.worker_environment import own_turn, refuse_inside_turn
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_stores
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.conversations.json_files.documents import Documents
@@ -132,7 +135,7 @@ def _check_repair(repair: bool, force: bool) -> None:
 
 
 def _write(drafts: Sequence[CardDraft], *, repair: bool, force: bool) -> None:
-    with session().stores() as (cards, _), cards.database.transaction():
+    with open_stores() as (cards, _), cards.database.transaction():
         # In id order, so that two writers of the same cards wait for each other instead of deadlocking.
         person = forced(force, cards.database)
         drafts = _as_the_turns(cards, drafts)
@@ -143,7 +146,7 @@ def _write(drafts: Sequence[CardDraft], *, repair: bool, force: bool) -> None:
         repaired = [card_id for card_id, one in added.items() if one.outcome == "repaired"]
         if repaired:
             audit(cards.database, "card repair", card_ids=repaired)
-        session().made(card_id=drafts[-1].card_id if drafts else None)
+        remember_made(card_id=drafts[-1].card_id if drafts else None)
     written = [added[draft.card_id] for draft in drafts]
     for one in written:
         if one.outcome != "inserted":

@@ -8,7 +8,7 @@ from cardbox_cli.cli.auditing import audit, forced
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import CardIds, ForceCard, Yes
 from cardbox_cli.cli.parameters.worker_environment import refuse_inside_turn
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.ids import short_id, unique
@@ -28,7 +28,7 @@ def delete_cards(
     Refused for cards that an unfinished turn sees, and from inside the command of a turn.
     """
     refuse_inside_turn("delete cards")
-    with session().stores() as (cards, _):
+    with open_stores() as (cards, _):
         wanted = unique(map(cards.resolve, card_ids))
         if not dry_run:
             confirm(f"Delete {count(len(wanted), 'card')} ({', '.join(map(short_id, wanted))})?", yes=yes)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from typer import Option
 
+from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.parameters.editor import Edited, changed_meanwhile, edited, taken_from
 from cardbox_cli.cli.parameters.inputs import decline, source_name
 from cardbox_cli.cli.parameters.options import CardId
 from cardbox_cli.cli.parameters.types import BOX, FILE
 from cardbox_cli.cli.parameters.worker_environment import own_turn
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_stores
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.edits import editable_text, edited_card, edited_content, replaced
@@ -59,7 +61,7 @@ def edit_card(
     """
     if text is not None and file is not None:
         raise UsageError("--text and --file both bring the new text", hint="give one of them")
-    with session().stores() as (cards, box_store), cards.database.snapshot():
+    with open_stores() as (cards, box_store), cards.database.snapshot():
         card = cards.get(cards.resolve(card_id))
         wanted = unique(map(box_store.resolve, boxes or []))
         read = [box_store.get(box_id) for box_id in wanted]
@@ -98,14 +100,14 @@ def _written(card: Card, content: Content, author: str, read: Sequence[Box]) -> 
     draft = written_by(edited_card(card, content, author_id=author), own_turn())
     news = _forgotten(card)
     made = []
-    with session().stores() as (cards, boxes), cards.database.transaction():
+    with open_stores() as (cards, boxes), cards.database.transaction():
         new = cards.add(draft).card
         for box in read:
             made.append(boxes.derive(box, replaced(box.card_ids, card.card_id, new.card_id)))
             news += changed_meanwhile(boxes, box.box_id, hash_ids(box.card_ids), made[-1])
         if not made:
             news += _still_held(card, boxes.count_refs(card.card_id))
-        session().made(card_id=new.card_id, box_id=made[-1].box_id if made else None)
+        remember_made(card_id=new.card_id, box_id=made[-1].box_id if made else None)
     return _Outcome(new, made, news)
 
 

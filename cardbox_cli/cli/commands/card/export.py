@@ -10,7 +10,8 @@ from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import write_text
 from cardbox_cli.cli.parameters.types import BOX, FILE, OneOf
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_stores
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT
@@ -39,7 +40,7 @@ def export_cards(
     ] = None,
 ) -> None:
     """Print a box as a conversation. What was imported comes out as it went in."""
-    with session().stores() as (_, boxes), boxes.database.snapshot():
+    with open_stores() as (_, boxes), boxes.database.snapshot():
         box_id = boxes.resolve(box)
         boxes.require(box_id)
         gone: dict[str, None] = {}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typer import Exit, Option
 
+from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.parameters.conversation_files import (
     Refused,
     conversation_files,
@@ -21,7 +22,9 @@ from cardbox_cli.cli.parameters.large_files import end_of_lines, is_packed, open
 from cardbox_cli.cli.parameters.options import AUTO, ConversationFiles, MessagesKey, SourceFormat
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.parameters.worker_environment import own_turn
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.progress import bar
 from cardbox_cli.cli.terminal.tables.layout import Column, print_table
@@ -196,7 +199,7 @@ class _Import:
 
     def follow(self) -> None:
         """Import the lines that are complete, and again whenever there are others."""
-        with session().database():
+        with open_database():
             pass  # what keeps it from being used is reported at once, not at the first line
         known: set[str] = set()
         for source in self._growing():
@@ -240,7 +243,7 @@ class _Import:
         module, evidence = choose_format(self._options.format, documents)
         self._taken_as = module.name if evidence is None else f"{module.name}: {evidence}"
         conversations = module.read(documents, at=self._options.at)
-        with session().database() as database:
+        with open_database() as database:
             imported = import_conversations(
                 database,
                 session().project_id,
@@ -251,7 +254,7 @@ class _Import:
                 only=self._options.only,
             )
             if imported.boxes:
-                session().made(card_id=imported.last_card_id, box_id=imported.boxes[-1].box_id)
+                remember_made(card_id=imported.last_card_id, box_id=imported.boxes[-1].box_id)
         return imported
 
     def sum_up(self, imported: "Imported", *, named: bool = False) -> None:

@@ -17,7 +17,8 @@ from cardbox_cli.cli.parameters.inputs import path_text, source_name
 from cardbox_cli.cli.parameters.large_files import open_file
 from cardbox_cli.cli.parameters.options import AUTO, ConversationFiles, MessagesKey, SourceFormat
 from cardbox_cli.cli.parameters.types import OneOf
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal.progress import bar
 from cardbox_cli.cli.terminal.reports.findings import answer, show
 from cardbox_cli.cli.verb import verb

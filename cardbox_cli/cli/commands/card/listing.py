@@ -6,7 +6,7 @@ import msgspec
 from typer import Option
 
 from cardbox_cli.cli.parameters.types import CARD_TYPE
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.terminal.columns.cards import CARD
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.tables.shown import chosen
@@ -30,7 +30,7 @@ def show_card_list(
 ) -> None:
     """Print the cards that `where` allows; those of a box alone, if one is named. Raises NotFound for it."""
     shown = chosen(CARD, columns)
-    with session().stores() as (cards, boxes):
+    with open_stores() as (cards, boxes):
         if box is not None:
             where = msgspec.structs.replace(where, card_ids=_held(boxes, box))
         reading = filtered(cards.newest, cards.further, where)

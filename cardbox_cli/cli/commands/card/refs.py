@@ -7,7 +7,9 @@ from typer import Argument
 from cardbox_cli.cli.parameters.inputs import resolved_or_given
 from cardbox_cli.cli.parameters.options import ColumnNames, Latest, Limit
 from cardbox_cli.cli.parameters.types import CARD
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_stores
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal.columns.boxes import REFERENCE
 from cardbox_cli.cli.terminal.lists import Listing, looked_into, show_list
 from cardbox_cli.cli.terminal.tables.shown import chosen
@@ -41,7 +43,7 @@ def list_card_references(
     from cardbox_cli.store.connection.project_store import Further
 
     shown = chosen(REFERENCE, columns)
-    with session().stores() as (cards, boxes):
+    with open_stores() as (cards, boxes):
         wanted = resolved_or_given(cards.resolve, card_id)
         listing = Listing(
             read=lambda size: boxes.refs(wanted, limit=size, latest=latest or None),

@@ -7,7 +7,7 @@ from typer import Argument
 
 from cardbox_cli.cli.commands.card.listing import CardTypes
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.terminal.colours import painted
 from cardbox_cli.cli.terminal.columns.cards import CARD
 from cardbox_cli.cli.terminal.columns.shared import short_or_nothing
@@ -51,7 +51,7 @@ def search_cards(
         raise UsageError("there is nothing to search for", hint="give a word")
     found = found_pattern(text)
     shown = chosen(_columns(found), columns)
-    with session().stores() as (cards, _):
+    with open_stores() as (cards, _):
         views = BoxViews(cards.database, cards.project_id)
         read, further = filtered(cards.newest, cards.further, CardFilter(text=text, types=types or None))
         listing = Listing(

@@ -6,7 +6,8 @@ from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import resolved_or_given
 from cardbox_cli.cli.parameters.options import CardIds
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_stores
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
@@ -31,7 +32,7 @@ def show_cards(
     strict: Annotated[bool, Option("--strict", help="Fail when one of several is missing.")] = False,
 ) -> None:
     """Show cards whole. Of several, those that are missing are named on stderr."""
-    with session().stores() as (cards, _), cards.database.snapshot():
+    with open_stores() as (cards, _), cards.database.snapshot():
         if len(card_ids) == 1:
             card = cards.get(cards.resolve(card_ids[0]), include_deleted=deleted)
             output.emit(card, table=lambda: _print_card(card), ids=[card.card_id])

@@ -9,6 +9,7 @@ from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.tools import CHAT_TOOLS, arguments_of
 from cardbox_cli.cli.parameters.inputs import parse_json
 from cardbox_cli.cli.parameters.types import CHAT, Completed
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
@@ -40,6 +41,6 @@ def call_chat_tool(
     chat_key = chat or CHAT_KEY.text()
     if not chat_key:
         raise UsageError("no chat is named", hint="name it with --chat KEY")
-    with session().database() as database:
+    with open_database() as database:
         result = answer(Room(database, session().project_id), chat_key, name, given)
     output.emit(result, table=lambda: output.emit_document(result), ids=[chat_key])

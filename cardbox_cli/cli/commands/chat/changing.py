@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from cardbox_cli.cli.session import announce
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.model.text.quantities import count
 

@@ -4,7 +4,7 @@ from cardbox_cli.cli.commands.chat.changing import emit_changed
 from cardbox_cli.cli.commands.chat.talking import room_of
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import ChatKey, Yes
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.text.escaping import spelled
 from cardbox_cli.model.text.quantities import count
@@ -18,7 +18,7 @@ def clear_chat_context(key: ChatKey, yes: Yes = False) -> None:
     """
     from cardbox_cli.chat.contexts import clear, messages_of
 
-    with session().database() as database:
+    with open_database() as database:
         room = room_of(database)
         with database.snapshot():
             held = len(messages_of(room, room.chats.get(key)))

@@ -12,7 +12,8 @@ from cardbox_cli.cli.commands.chat.talking import (
 )
 from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.parameters.worker_environment import own_turn
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.verb import verb
 
 
@@ -32,7 +33,7 @@ def correct_message(
     from cardbox_cli.chat.transcript import correct
 
     said = message(text, file)
-    with session().database() as database:
+    with open_database() as database:
         sent = correct(room_of(database), key, said, told=told(message_id, user_id), turn=own_turn())
         emit_said(sent)
     if sent.run_id is None:

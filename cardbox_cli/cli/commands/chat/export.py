@@ -10,7 +10,9 @@ from cardbox_cli.chat.layout import folders, names
 from cardbox_cli.chat.layout.writing import files_of
 from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.parameters.types import FOLDER
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput
@@ -41,7 +43,7 @@ def export_chat(
     from cardbox_cli.chat.texts import personas
 
     root, place = folders.root_of(folder), f"{names.CHATS}/{_name_of(key)}"
-    with session().database() as database, database.snapshot():
+    with open_database() as database, database.snapshot():
         room = Room(database, session().project_id)
         exported = exporting.export_chat(room, key)
         texts = {names.profile_file(str(each.name)): each.text for each in personas(room)}

@@ -11,7 +11,9 @@ from cardbox_cli.chat.layout import folders, names
 from cardbox_cli.chat.layout.reading import ChatFiles, Skipped, read_chat, read_text
 from cardbox_cli.cli.parameters.types import CHAT, FOLDER
 from cardbox_cli.cli.parameters.worker_environment import ANSWER, refuse_inside_turn
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import Column, print_table
 from cardbox_cli.cli.verb import verb
@@ -68,7 +70,7 @@ def import_chats(
     chosen = _chosen(found, chat, root)
     for path in chosen.values():
         folders.read_files(path, root)  # what cannot be read is found before anything is written
-    with session().database() as database:
+    with open_database() as database:
         importing = _Import(Room(database, session().project_id), root, replace=replace)
         if chat is None:
             importing.take_personas()

@@ -7,6 +7,7 @@ from typer import Argument
 from cardbox_cli.cli.commands.chat.talking import room_of
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
 from cardbox_cli.cli.parameters.types import CHAT
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
@@ -37,7 +38,7 @@ def list_chats(
     from cardbox_cli.chat.views import archives
 
     shown = chosen(_CHAT if key is None else _ARCHIVE, columns)
-    with session().database() as database, database.snapshot():
+    with open_database() as database, database.snapshot():
         room = room_of(database)
         if key is None:
             output.emit_list(

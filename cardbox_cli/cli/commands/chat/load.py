@@ -7,7 +7,7 @@ from typer import Argument, Option
 from cardbox_cli.cli.commands.chat.changing import emit_changed
 from cardbox_cli.cli.commands.chat.talking import room_of
 from cardbox_cli.cli.parameters.options import ChatKey
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.text.command_lines import argument
@@ -39,6 +39,6 @@ def load_chat_context(
         )
     from cardbox_cli.chat.contexts import load
 
-    with session().database() as database:
+    with open_database() as database:
         changed = load(room_of(database), key, context, words=query)
     emit_changed(changed)

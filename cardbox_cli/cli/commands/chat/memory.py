@@ -4,10 +4,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument
 
-from cardbox_cli.cli.commands.chat.talking import room_of, text_of
+from cardbox_cli.cli.commands.chat.talking import room_of
+from cardbox_cli.cli.last_ids import remember_made
+from cardbox_cli.cli.parameters.inputs import text_or_file
 from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.parameters.worker_environment import ANSWER, refuse_inside_turn
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
@@ -34,13 +37,13 @@ def show_chat_memory(
     """
     from cardbox_cli.chat.texts import memory, set_memory
 
-    given = None if text is None else text_of(text)
+    given = None if text is None else text_or_file(text)
     if given is not None:
         refuse_inside_turn("write what a chat remembers, which is system text", hint=ANSWER)
-    with session().database() as database:
+    with open_database() as database:
         room = room_of(database)
         if given is not None:
-            session().made(card_id=set_memory(room, key, given))
+            remember_made(card_id=set_memory(room, key, given))
         found = memory(room, key)
     value = {
         "chat_key": key,

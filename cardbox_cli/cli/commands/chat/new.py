@@ -7,7 +7,8 @@ from typer import Option
 from cardbox_cli.cli.commands.chat.changing import emit_changed
 from cardbox_cli.cli.commands.chat.talking import room_of
 from cardbox_cli.cli.parameters.options import ChatKey
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.verb import verb
 
 
@@ -28,7 +29,7 @@ def begin_chat_context(
     """
     from cardbox_cli.chat.contexts import start_new
 
-    with session().database() as database:
+    with open_database() as database:
         changed = start_new(room_of(database), key, title=title, reason=reason)
     emit_changed(changed)
     if title is None and reason is None:

@@ -14,9 +14,10 @@ from typer import Option
 from cardbox_cli.cli.parameters import composing, working
 from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.parameters.types import PROFILE
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.session import session
 from cardbox_cli.cli.shell.lines import LEAVE, Shell, script
 from cardbox_cli.cli.shell.prompt import Matches
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError

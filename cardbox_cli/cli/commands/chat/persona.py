@@ -4,8 +4,11 @@ from typing import Annotated
 
 from typer import Argument
 
-from cardbox_cli.cli.commands.chat.talking import room_of, text_of
+from cardbox_cli.cli.commands.chat.talking import room_of
+from cardbox_cli.cli.last_ids import remember_made
+from cardbox_cli.cli.parameters.inputs import text_or_file
 from cardbox_cli.cli.parameters.worker_environment import ANSWER, refuse_inside_turn
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import Column
@@ -38,13 +41,13 @@ def show_chat_persona(
     """
     from cardbox_cli.chat.texts import personas, set_persona
 
-    given = None if text is None else text_of(text)
+    given = None if text is None else text_or_file(text)
     if given is not None:
         refuse_inside_turn("write a persona, which is system text", hint=ANSWER)
-    with session().database() as database:
+    with open_database() as database:
         room = room_of(database)
         if name is not None and given is not None:
-            session().made(card_id=set_persona(room, name, given))
+            remember_made(card_id=set_persona(room, name, given))
         found = personas(room)
     if name is not None:
         found = [each for each in found if (each.name or "").casefold() == name.casefold()]

@@ -14,6 +14,7 @@ from cardbox_cli.cli.commands.chat.talking import (
     told,
 )
 from cardbox_cli.cli.parameters.worker_environment import own_turn
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
@@ -46,7 +47,7 @@ def reply_to_chat(
     key, said = key_and_message(words or [], file)
     fence = own_run()
     own = fence if fence is not None and fence.chat_key == key else None
-    with session().database() as database:
+    with open_database() as database:
         room = room_of(database)
         if own is not None and room.chats.find(key) is None:
             raise NotFound(

@@ -13,8 +13,10 @@ from cardbox_cli.cli.parameters import composing, working
 from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.parameters.types import PROFILE
 from cardbox_cli.cli.parameters.worker_environment import own_turn
+from cardbox_cli.cli.project_database import database_target, open_database
 from cardbox_cli.cli.runtime import connecting
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.stopping import stopped_by_signals
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.streaming import Streaming
@@ -69,7 +71,7 @@ def run_chat(
     check_command(exec_)
     streaming = _streaming(answers) if stream else None
     settings = settings_from(max_steps=max_steps)
-    where = session().target()
+    where = database_target()
     program = program_of(
         exec_,
         where,
@@ -84,7 +86,7 @@ def run_chat(
     )
     if streaming is not None:
         program = msgspec.structs.replace(program, listen=streaming.listen)
-    with session().database() as database:
+    with open_database() as database:
         data = None if profile is None else _profile(database, profile)
         if text is not None:
             from cardbox_cli.chat.transcript import send
@@ -132,7 +134,7 @@ def _runner(program: "Program", settings: Settings, profile: dict[str, Any] | No
     from cardbox_cli.execution.worker.connections import Connections
 
     connections = Connections(
-        connecting(session().target()),
+        connecting(database_target()),
         lambda database, project_id: Runtime(database, project_id, settings=settings),
         longest_pause=settings.lease_time,
         announce=announce,

@@ -12,7 +12,7 @@ from cardbox_cli.cli.commands.chat.talking import (
 )
 from cardbox_cli.cli.parameters.options import ChatKey
 from cardbox_cli.cli.parameters.worker_environment import own_turn
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.verb import verb
 
 
@@ -35,6 +35,6 @@ def send_message(
     from cardbox_cli.chat.transcript import send
 
     said = message(text, file)
-    with session().database() as database:
+    with open_database() as database:
         sent = send(room_of(database), key, said, told=told(message_id, user_id), turn=own_turn())
         emit_said(sent)

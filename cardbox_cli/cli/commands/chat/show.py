@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.commands.chat.talking import room_of
 from cardbox_cli.cli.parameters.options import ChatKey
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below
 from cardbox_cli.cli.verb import verb
@@ -27,7 +27,7 @@ def show_chat(key: ChatKey) -> None:
     """Show a chat on one page: its active context, what its transcript keeps, its last runs."""
     from cardbox_cli.chat.views import view
 
-    with session().database() as database, database.snapshot():
+    with open_database() as database, database.snapshot():
         seen = view(room_of(database), key)
     ids = [] if seen.context_id is None else [seen.context_id]
     output.emit(seen, table=lambda: _print_text(seen), ids=ids)

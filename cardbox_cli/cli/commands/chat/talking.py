@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from cardbox_cli.chat.room import Room
+from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.parameters.worker_environment import is_epoch
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.chats import ChatFence
@@ -43,11 +45,6 @@ def message(text: str | None, file: str | None) -> str:
     return text if text is not None else read_text(file or "").removesuffix("\n")
 
 
-def text_of(given: str) -> str:
-    """The text of an argument that a person gives: itself, or the file @FILE."""
-    return read_text(given[1:]) if given.startswith("@") else given
-
-
 def told(message_id: str | None, user_id: str | None) -> dict[str, Any]:
     """What a platform says of a message."""
     return {"message_id": message_id, "user_id": user_id}
@@ -79,7 +76,7 @@ def key_and_message(given: Sequence[str], file: str | None) -> tuple[str, str]:
 
 def emit_said(said: "Said") -> None:
     """Print what was appended. With -o id: the card."""
-    session().made(card_id=said.card_id)
+    remember_made(card_id=said.card_id)
     output.emit(said, table=lambda: _print_text(said), ids=[said.card_id])
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.commands.chat.talking import room_of
 from cardbox_cli.cli.parameters.options import ChatKey, ColumnNames, Limit
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
 from cardbox_cli.cli.terminal.tables.shown import chosen
@@ -28,7 +28,7 @@ def show_transcript(key: ChatKey, limit: Limit = 30, columns: ColumnNames = None
     from cardbox_cli.chat.views import entries
 
     shown = chosen(_ENTRY, columns)
-    with session().database() as database, database.snapshot():
+    with open_database() as database, database.snapshot():
         found = entries(room_of(database), key, limit=limit or None)
     output.emit_list(
         map(_as_json, found),

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.commands.chat.talking import room_of
 from cardbox_cli.cli.parameters.options import ChatKey
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below
@@ -31,7 +32,7 @@ def explain_chat(key: ChatKey) -> None:
     """
     from cardbox_cli.chat.why import explain
 
-    with session().database() as database, database.snapshot():
+    with open_database() as database, database.snapshot():
         found = explain(room_of(database), key)
     if not found.exists and not found.causes:
         raise NotFound(

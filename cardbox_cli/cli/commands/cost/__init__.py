@@ -11,7 +11,7 @@ from cardbox_cli.cli.commands.cost.budget import BUDGET, Budget
 from cardbox_cli.cli.parameters import composing
 from cardbox_cli.cli.parameters.options import MOST, Since
 from cardbox_cli.cli.parameters.types import AGENT, BOX, BOX_OR_TURN, CHAT, FILE, HTML, PROFILE, TURN, OneOf
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.cost.account import GROUPINGS, Grouping, account_of
 from cardbox_cli.errors import UsageError
@@ -101,7 +101,7 @@ def show_costs(
 
     known = read_prices(prices)
     options = composing.options(model=model, is_composed=False)
-    with session().database() as database, database.snapshot():
+    with open_database() as database, database.snapshot():
         if agent is not None:
             costed = sources.costed_agent(database, agent, since, options, profile)
         elif chat is not None:

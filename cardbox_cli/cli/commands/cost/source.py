@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
-from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
-from cardbox_cli.cli.last import LAST
+from cardbox_cli.cli.last_ids import LAST, resolving_boxes, resolving_turns
 from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.requests import Requests
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.context.cost.series import Sent, conversation
 from cardbox_cli.context.cost.subject import ChatSubject
 from cardbox_cli.context.formats import provider_of
@@ -46,7 +45,7 @@ def costed_source(database: Database, given: str, options: ComposeOptions, profi
     if box_id is not None:
         return costed_box(database, box_id, options, profile)
     try:
-        turn_id = ResolvingTurns(database, session().project_id).resolve(given)
+        turn_id = resolving_turns(database, session().project_id).resolve(given)
     except NotFound:
         raise NotFound(
             f"no box or turn {given!r} in project {session().project_id!r}",
@@ -58,7 +57,7 @@ def costed_source(database: Database, given: str, options: ComposeOptions, profi
 def _box(database: Database, given: str) -> str | None:
     """The id of the box that is named so, None where none is. Raises NotFound where no box was made last."""
     try:
-        return ResolvingBoxes(database, session().project_id).resolve(given)
+        return resolving_boxes(database, session().project_id).resolve(given)
     except NotFound:
         if given == LAST:
             raise
@@ -69,7 +68,7 @@ def costed_turn(database: Database, given: str, options: ComposeOptions, profile
     """The requests of a turn's steps. Raises NotFound."""
     _refuse_profile(profile)
     requests = Requests(database, session().project_id, options=options, format=None)
-    turns = ResolvingTurns(database, session().project_id)
+    turns = resolving_turns(database, session().project_id)
     turn = turns.get(turns.resolve(given))
     return Costed(
         kind="turn",
@@ -85,7 +84,7 @@ def costed_agent(
     """The requests of an agent's turns, the oldest first. Raises NotFound for an agent without any."""
     _refuse_profile(profile)
     requests = Requests(database, session().project_id, options=options, format=None)
-    turns = ResolvingTurns(database, session().project_id)
+    turns = resolving_turns(database, session().project_id)
     first, _ = parse_span(since, None)
     where = TurnFilter(agent_id=agent, since=first)
     found = list(turns.newest(where, limit=None if since else _LAST))[::-1]

@@ -6,7 +6,8 @@ from typer import Option
 
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import Yes
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import database_target
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.text.quantities import count
@@ -31,7 +32,7 @@ def distribute_tables(
     from cardbox_cli.store.migrations import distribution
     from cardbox_cli.store.migrations.distributing import GLOBAL_IDS
 
-    with Database.connect(session().target()) as database:
+    with Database.connect(database_target()) as database:
         plan = distribution.plan_distribution(database)
         if plan.steps and not dry_run:
             announce(f"the index {GLOBAL_IDS} goes: {MEANING}")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import database_target
 from cardbox_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def embedded_server(action: str) -> "EmbeddedServer":
-    target = session().target()
+    target = database_target()
     if not target.embedded:
         raise UsageError(
             f"`cbx db {action}` is for the embedded server, and {target.named_by} names another database",

@@ -8,7 +8,9 @@ from typer import Option
 from cardbox_cli.cli.auditing import audit_in
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import Latest, Yes
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.lists import looked_into
 from cardbox_cli.cli.terminal.progress import bar
@@ -48,7 +50,7 @@ def collect_garbage(
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.gc import Collector, Rubbish, projects
 
-    with session().database() as database:
+    with open_database() as database:
         names = projects(database) if all_projects else [session().project_id]
         collectors = [Collector(database, name) for name in names]
         finds = [each.find(deleted=purge, latest=latest or None) for each in collectors]

@@ -1,6 +1,7 @@
 """`cbx db index-text`."""
 
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
@@ -13,7 +14,7 @@ def index_text() -> None:
     """
     from cardbox_cli.store.card_search import index_text as build_indexes
 
-    with session().database() as database:
+    with open_database() as database:
         built = build_indexes(database, announce)
     there = f"{' and '.join(built)} {'is' if len(built) == 1 else 'are'} there"
     names = dict(zip(("index", "bigram_index"), [*built, None], strict=False))

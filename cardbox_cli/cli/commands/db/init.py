@@ -4,7 +4,8 @@ from typing import Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import database_target
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.text.quantities import count
@@ -18,7 +19,7 @@ def init_database(
     from cardbox_cli.store.connection.database import Database
     from cardbox_cli.store.migrations.upgrade import add_missing_tables, missing_tables
 
-    with Database.connect(session().target()) as database:
+    with Database.connect(database_target()) as database:
         parts = missing_tables(database)
         added = add_missing_tables(database) if yes else []
     answer = {"missing": list(parts), "added": added, "sql": "\n\n".join(parts.values())}

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from typer import Argument
 
+from cardbox_cli.cli.project_database import database_target, open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 
@@ -16,8 +17,8 @@ def run_psql(
     """Open psql on the database."""
     from cardbox_cli.store.connection.psql import psql_environment
 
-    target = session().target()
-    with session().database():
+    target = database_target()
+    with open_database():
         pass
     bundled = target.server().program("psql")
     own = shutil.which("psql")

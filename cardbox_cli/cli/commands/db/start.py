@@ -1,7 +1,8 @@
 """`cbx db start`."""
 
 from cardbox_cli.cli.commands.db.embedded_server import embedded_server
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
@@ -13,7 +14,7 @@ def start_server() -> None:
     from cardbox_cli.store.views.status import database_status
 
     started = embedded_server("start").start()
-    with session().database() as database:
+    with open_database() as database:
         answer = database_status(database)
     announce("started" if started else "it runs already")
     output.emit(answer, table=lambda: print_status(answer))

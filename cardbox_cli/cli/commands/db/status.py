@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
+from cardbox_cli.cli.project_database import database_target
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import Column, print_below
@@ -30,7 +31,7 @@ def show_status(
     """Say which database commands talk to, where its files are, and what it holds. Starts nothing."""
     from cardbox_cli.store.views.status import target_status
 
-    answer = target_status(session().target(), session().project_id, exact=exact)
+    answer = target_status(database_target(), session().project_id, exact=exact)
 
     output.emit(answer, table=lambda: print_status(answer))
 

@@ -4,7 +4,8 @@ from typing import Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import database_target
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
@@ -17,7 +18,7 @@ def upgrade_database(
     from cardbox_cli.store.connection.database import Database
     from cardbox_cli.store.migrations import upgrade as upgrading
 
-    with Database.connect(session().target()) as database:
+    with Database.connect(database_target()) as database:
         plan = upgrading.plan_upgrade(database) if dry_run else upgrading.upgrade(database, announce)
     answer = {"before": plan.before, "after": plan.after, "dry_run": dry_run, "sql": plan.script}
     text = f"schema version {plan.after}" + ("" if plan.before == plan.after else f", was {plan.before}")

@@ -1,6 +1,6 @@
 """`cbx db url`."""
 
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import database_target
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.store.connection.target import hide_password
@@ -9,7 +9,7 @@ from cardbox_cli.store.connection.target import hide_password
 @verb("url", 'psql "$(cbx db url)"', "DATABASE_URL=$(cbx db url) ./my-agent")
 def print_url() -> None:
     """Print the database's address for other programs; starts the embedded server. Passwords are left out."""
-    target = session().target()
+    target = database_target()
     if target.embedded:
         server = target.server()
         server.start()

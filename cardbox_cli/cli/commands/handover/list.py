@@ -3,7 +3,6 @@
 from typing import Any
 
 from cardbox_cli.cli.parameters.options import ColumnNames
-from cardbox_cli.cli.parameters.recipes import recipe_folders
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import Column
 from cardbox_cli.cli.terminal.tables.shown import chosen
@@ -27,7 +26,7 @@ def list_recipes(columns: ColumnNames = None) -> None:
         }
 
     output.emit_list(
-        [as_json(recipe) for recipe in recipe_files.list_recipes(recipe_folders())],
+        [as_json(recipe) for recipe in recipe_files.list_recipes(recipe_files.recipe_folders())],
         columns=shown,
         item_id=lambda recipe: recipe["name"],
         empty="no recipes",

@@ -6,7 +6,8 @@ from typer import Argument
 
 from cardbox_cli.cli.parameters.recipes import load_recipe
 from cardbox_cli.cli.parameters.types import RECIPE
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 

@@ -6,7 +6,7 @@ from typer import Option
 
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Watch
 from cardbox_cli.cli.parameters.types import OneOf
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_inbox
 from cardbox_cli.cli.terminal.columns.turns import INBOX
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.tables.shown import chosen
@@ -60,7 +60,7 @@ def list_inbox_rows(
     where = InboxFilter(agent_id=agent, status=ERROR if dead else status, message_type=message_type)
     pause = between_looks(watch, interval)
     shown = chosen(INBOX, columns)
-    with session().inbox() as inbox:
+    with open_inbox() as inbox:
         reading = filtered(inbox.newest, inbox.further, where)
         empty = none_of("inbox rows", narrowed=where != InboxFilter())
         listing = Listing(*reading, limit, shown, item_id=lambda row: row.inbox_id, empty=empty)

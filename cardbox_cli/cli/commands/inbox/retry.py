@@ -1,9 +1,9 @@
 """`cbx inbox retry`."""
 
 from cardbox_cli.cli.commands.inbox.claimed import print_row, resolve_row
+from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.parameters.options import InboxId
 from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.reports.turns import refuse
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
@@ -22,5 +22,5 @@ def retry_row(inbox: InboxId) -> None:
             row = retried.row
         else:
             row = run.inbox.get(retried.dispatched.result.inbox_id or "")
-            session().made(turn_id=row.turn_id)
+            remember_made(turn_id=row.turn_id)
     print_row(row)

@@ -1,7 +1,7 @@
 """`cbx inbox show`."""
 
 from cardbox_cli.cli.parameters.options import InboxId
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_inbox
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
@@ -20,7 +20,7 @@ def show_row(inbox_id: InboxId) -> None:
     """Show an inbox row whole, and who has claimed it."""
     from cardbox_cli.store.execution.inbox import InboxStore
 
-    with session().inbox() as inbox, inbox.database.snapshot():
+    with open_inbox() as inbox, inbox.database.snapshot():
         rows = InboxStore(inbox.database, inbox.project_id)
         found = rows.get(inbox.resolve(inbox_id))
         lease = rows.lease(found.inbox_id) if inbox.database.keeps_turns else None

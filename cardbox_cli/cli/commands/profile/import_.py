@@ -6,9 +6,12 @@ import msgspec
 from typer import Argument
 
 from cardbox_cli.cli.auditing import audit
+from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.parameters.inputs import read_text, source_name
 from cardbox_cli.cli.parameters.types import FILE
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import Column, print_table
 from cardbox_cli.cli.verb import verb
@@ -34,7 +37,7 @@ def import_profiles(
     from cardbox_cli.store.tools import ToolStore
 
     profiles = [parse_profile(read_text(file), source_name(file)) for file in files]
-    with session().database() as database:
+    with open_database() as database:
         store = ProfileStore(database, session().project_id)
         tools = ToolStore(database, session().project_id).names()
         for profile in profiles:
@@ -43,7 +46,7 @@ def import_profiles(
         with database.transaction():
             imported = [_save(store, profile) for profile in profiles]
         newest = BoxStore(database, session().project_id).get(imported[-1].profile_box_id)
-        session().made(card_id=newest.card_ids[-1], box_id=newest.box_id)
+        remember_made(card_id=newest.card_ids[-1], box_id=newest.box_id)
     output.emit(
         imported[0] if len(files) == 1 else imported,
         table=lambda: print_table(_IMPORTED, imported),

@@ -1,6 +1,7 @@
 """`cbx profile list`."""
 
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns.roster import PROFILE
 from cardbox_cli.cli.terminal.lists import Listing, held_whole, nothing_here, show_list
@@ -21,7 +22,7 @@ def list_profiles(limit: Limit = 50, columns: ColumnNames = None) -> None:
     from cardbox_cli.store.profiles import ProfileStore
 
     shown = chosen(PROFILE, columns)
-    with session().database() as database:
+    with open_database() as database:
         entries = ProfileStore(database, session().project_id).all()
         empty = nothing_here(database, "profiles", "`cbx profile import FILE.yaml` adds one")
         reading = held_whole(entries, limit)

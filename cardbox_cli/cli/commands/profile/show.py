@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from typer import Argument
 
 from cardbox_cli.cli.parameters.types import PROFILE
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
@@ -25,7 +26,7 @@ def show_profile(
     """Show a profile: its names and boxes as a table, its whole configuration as YAML or JSON."""
     from cardbox_cli.store.profiles import ProfileStore
 
-    with session().database() as database, database.snapshot():
+    with open_database() as database, database.snapshot():
         profiles = ProfileStore(database, session().project_id)
         entry = profiles.get(name)
         profiles.refuse_lost_box(entry)

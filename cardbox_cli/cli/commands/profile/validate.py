@@ -7,7 +7,7 @@ from typer import Argument
 from cardbox_cli.cli.parameters.inputs import read_text, source_name
 from cardbox_cli.cli.parameters.problems import all_of
 from cardbox_cli.cli.parameters.types import FILE
-from cardbox_cli.cli.session import announce
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import CbxError, InvalidInput, NotFound

@@ -1,6 +1,7 @@
 """`cbx project create`."""
 
 from cardbox_cli.cli.commands.project import project_record as record
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
@@ -16,7 +17,7 @@ def create_project(
     project_id = record.chosen_project(named)
     session().check_project()
     record.check_labels(title, owner)
-    with session().database() as database:
+    with open_database() as database:
         created = ProjectsStore(database).create(
             project_id,
             title=project_id if title is None else title,

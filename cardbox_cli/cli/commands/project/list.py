@@ -1,7 +1,7 @@
 """`cbx project list`."""
 
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.terminal.columns.roster import PROJECT
 from cardbox_cli.cli.terminal.lists import Listing, show_list
 from cardbox_cli.cli.terminal.tables.shown import chosen
@@ -21,7 +21,7 @@ def list_projects(limit: Limit = 50, columns: ColumnNames = None) -> None:
     from cardbox_cli.store.projects import ProjectsStore
 
     shown = chosen(PROJECT, columns)
-    with session().database() as database:
+    with open_database() as database:
         projects = ProjectsStore(database)
         listing = Listing(
             lambda size: projects.list(limit=size),

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 from msgspec.structs import asdict
 from typer import Argument, Option
 
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.model.identity import Project, ProjectSettings, check_label
 

@@ -6,7 +6,7 @@ from cardbox_cli.cli.commands.project.project_record import (
     described,
     warn_of,
 )
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.text.quantities import time
@@ -18,7 +18,7 @@ def show_project(named: ProjectId = None) -> None:
     from cardbox_cli.store.projects import ProjectsStore
 
     project_id = chosen_project(named)
-    with session().database() as database, database.snapshot():
+    with open_database() as database, database.snapshot():
         projects = ProjectsStore(database)
         found, settings = projects.get(project_id), projects.settings(project_id)
 

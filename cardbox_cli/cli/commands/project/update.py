@@ -7,7 +7,7 @@ from typer import Option
 from cardbox_cli.cli.auditing import audit
 from cardbox_cli.cli.commands.project import project_record as record
 from cardbox_cli.cli.parameters.types import OneOf
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.identity import PROJECT_STATUSES
@@ -70,7 +70,7 @@ def update_project(
     if title is status is owner is None and not named_settings:
         raise UsageError("there is nothing to change", hint="`cbx project update --help` says what can be")
     record.check_labels(title, owner)
-    with session().database() as database, database.transaction():
+    with open_database() as database, database.transaction():
         projects = ProjectsStore(database)
         before = record.described(projects.lock(project_id), projects.settings(project_id))
         updated, _ = projects.update(project_id, title=title, status=status, owner_id=owner)

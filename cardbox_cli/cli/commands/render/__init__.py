@@ -30,7 +30,9 @@ from cardbox_cli.cli.parameters.types import (
     TURN,
     OneOf,
 )
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal.reports.findings import answer
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.formats import provider_of
@@ -175,7 +177,7 @@ def render_request(
     )
     from cardbox_cli.cli.parameters.requests import Requests
 
-    with session().database() as database, database.snapshot():
+    with open_database() as database, database.snapshot():
         wanted = None if is_page else format_
         requests = Requests(database, session().project_id, options=options, format=wanted, profile=profile)
         of_turn = requests.turn(turn, agent) if chat is None else requests.chat(chat)

@@ -8,7 +8,7 @@ from cardbox_cli.cli.commands.todo.todo_list import TodoList, emit
 from cardbox_cli.cli.parameters.inputs import read_text
 from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.parameters.types import FILE
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.todo import new_item
@@ -36,7 +36,7 @@ def add_items(
     wanted = [*(texts or []), *read]
     if not wanted:
         raise UsageError("there is nothing to add", hint="give a TEXT for each item, or --file")
-    with session().stores() as (cards, boxes), boxes.database.transaction():
+    with open_stores() as (cards, boxes), boxes.database.transaction():
         todo = TodoList(cards, boxes, box)
         drafts = [new_item(text, author_id=todo.author, agent_turn_id=todo.turn) for text in wanted]
         todo.write(drafts)

@@ -6,7 +6,7 @@ from typer import Option
 
 from cardbox_cli.cli.commands.todo.todo_list import TodoList, emit
 from cardbox_cli.cli.parameters.options import BoxId
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 
@@ -27,7 +27,7 @@ def list_items(
     """List the todo items of a box, each where it was added, as it is now."""
     if only_open and only_done:
         raise UsageError("--open and --done exclude each other", hint="give neither for all items")
-    with session().stores() as (cards, boxes), boxes.database.snapshot():
+    with open_stores() as (cards, boxes), boxes.database.snapshot():
         todo = TodoList(cards, boxes, box)
         items = todo.items()
     wanted = [item for item in items if not (only_open and item.done) and not (only_done and not item.done)]

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument
 
+from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.parameters.worker_environment import own_context, own_output, own_turn
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_stores
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import Column
 from cardbox_cli.cli.terminal.tables.shown import Shown
@@ -50,11 +52,11 @@ class TodoList:
         """Append these cards to the box."""
         self.cards.add_many(drafts)
         self.boxes.append(self.box_id, [draft.card_id for draft in drafts], fence=self.fence)
-        session().made(card_id=drafts[-1].card_id)
+        remember_made(card_id=drafts[-1].card_id)
 
 
 def settle(box: str, given: Sequence[str], *, done: bool) -> None:
-    with session().stores() as (cards, boxes), boxes.database.transaction():
+    with open_stores() as (cards, boxes), boxes.database.transaction():
         todo = TodoList(cards, boxes, box)
         items = todo.items()
         named = unique(find_item(items, each, todo.box_id).first_card_id for each in given)

@@ -8,7 +8,9 @@ from typer import Option
 
 from cardbox_cli.cli.auditing import actor, audit
 from cardbox_cli.cli.parameters.inputs import parse_time
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
@@ -34,7 +36,7 @@ def create_token(
     from cardbox_cli.store.projects import require_known
 
     lasts = None if expires is None else _lasting(expires)
-    with session().database() as database, database.transaction():
+    with open_database() as database, database.transaction():
         require_known(database, session().project_id)
         tokens = ApiTokenStore(database, session().project_id)
         token, kept = tokens.create(label=label, actor=actor(database), lasts=lasts)

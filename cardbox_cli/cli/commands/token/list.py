@@ -1,6 +1,7 @@
 """`cbx token list`. Its columns stand in `terminal/columns/roster.py`."""
 
 from cardbox_cli.cli.parameters.options import ColumnNames
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns.roster import TOKEN
@@ -20,7 +21,7 @@ def list_tokens(columns: ColumnNames = None) -> None:
     from cardbox_cli.store.api_tokens import ApiTokenStore
 
     shown = chosen(TOKEN, columns)
-    with session().database() as database:
+    with open_database() as database:
         found = ApiTokenStore(database, session().project_id).all()
     output.emit_list(
         found,

@@ -5,6 +5,7 @@ from typing import Annotated
 from typer import Argument
 
 from cardbox_cli.cli.auditing import audit
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
@@ -17,7 +18,7 @@ def revoke_token(
     """Revoke a token: from now on it opens nothing, and nobody stays logged in by it."""
     from cardbox_cli.store.api_tokens import ApiTokenStore
 
-    with session().database() as database, database.transaction():
+    with open_database() as database, database.transaction():
         revoked = ApiTokenStore(database, session().project_id).revoke(token)
         audit(database, "token revoke", token_id=revoked.token_id, label=revoked.label)
     output.emit(

@@ -9,6 +9,7 @@ from cardbox_cli.cli.auditing import audit
 from cardbox_cli.cli.commands.tool.auditing import command_of
 from cardbox_cli.cli.parameters.inputs import parse_json
 from cardbox_cli.cli.parameters.types import AFTER, FILE, TOOL
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
@@ -63,7 +64,7 @@ def add_tool(
         after_execution=after_execution,
         options={option: value for option, value in options.items() if value is not None},
     )
-    with session().database() as database, database.transaction():
+    with open_database() as database, database.transaction():
         done = ToolStore(database, session().project_id).add(tool, actor=OPERATOR, replace=replace)
         if done.action != "unchanged":
             _audit(database, done)

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from cardbox_cli.cli.last_ids import resolving_turns
 from cardbox_cli.cli.parameters.inputs import parse_json, resolved_or_given
 from cardbox_cli.cli.parameters.types import HANDLER, TURN
 from cardbox_cli.cli.runtime import runtime
@@ -37,14 +38,13 @@ def call_tool(
     Workers of cbx answer such calls themselves. This is for the commands that they run, and for workers of
     other makes.
     """
-    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
     from cardbox_cli.orchestration.calls import call_handler
 
     arguments = parse_json(args, "--args")
     if not isinstance(arguments, dict):
         raise InvalidInput("--args: not a JSON object", hint='for example \'{"profile_name": "clerk"}\'')
     with runtime() as run:
-        turn_id = resolved_or_given(ResolvingTurns(run.database, run.project_id).resolve, turn)
+        turn_id = resolved_or_given(resolving_turns(run.database, run.project_id).resolve, turn)
         answer = call_handler(run, name, arguments, agent_turn_id=turn_id, tool_call_id=tool_call_id)
     output.emit(answer, table=lambda: _print(answer), ids=_ids(answer))
 

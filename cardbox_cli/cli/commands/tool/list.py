@@ -1,6 +1,7 @@
 """`cbx tool list`."""
 
 from cardbox_cli.cli.parameters.options import ColumnNames, Limit
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.columns.roster import TOOL
 from cardbox_cli.cli.terminal.lists import Listing, held_whole, nothing_here, show_list
@@ -14,7 +15,7 @@ def list_tools(limit: Limit = 50, columns: ColumnNames = None) -> None:
     from cardbox_cli.store.tools import ToolStore
 
     shown = chosen(TOOL, columns)
-    with session().database() as database:
+    with open_database() as database:
         tools = ToolStore(database, session().project_id).all()
         empty = nothing_here(database, "tools", "`cbx tool add` adds one")
         reading = held_whole(tools, limit)

@@ -4,6 +4,7 @@ from cardbox_cli.cli.auditing import audit
 from cardbox_cli.cli.commands.tool.auditing import command_of
 from cardbox_cli.cli.parameters.inputs import confirm
 from cardbox_cli.cli.parameters.options import ToolName, Yes
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
@@ -14,7 +15,7 @@ def remove_tool(name: ToolName, yes: Yes = False) -> None:
     """Remove a tool. Calls of it that wait go on waiting."""
     from cardbox_cli.store.tools import ToolStore
 
-    with session().database() as database:
+    with open_database() as database:
         tools = ToolStore(database, session().project_id)
         tool = tools.get(name)
         confirm(f"Remove the tool {name}?", yes=yes)

@@ -1,6 +1,7 @@
 """`cbx tool show`."""
 
 from cardbox_cli.cli.parameters.options import ToolName
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
@@ -19,7 +20,7 @@ def show_tool(name: ToolName) -> None:
     """Show a tool whole."""
     from cardbox_cli.store.tools import ToolStore
 
-    with session().database() as database, database.snapshot():
+    with open_database() as database, database.snapshot():
         tool = ToolStore(database, session().project_id).get(name)
     output.emit(tool, table=lambda: _print_text(tool), ids=[tool.tool_name])
 

@@ -8,8 +8,11 @@ import uuid6
 from typer import Option
 
 from cardbox_cli.cli.auditing import actor
+from cardbox_cli.cli.last_ids import remember_made
+from cardbox_cli.cli.project_database import database_target
 from cardbox_cli.cli.runtime import connecting, wired
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.stopping import stopped_by_signals
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.reports.turns import refuse
@@ -54,7 +57,7 @@ def program_of(
     from cardbox_cli.execution.requests.step_snapshots import read_snapshot
 
     programs.check_command(command)
-    where = session().target()
+    where = database_target()
     snapshots = (read_snapshot(step.metadata) for step in run.turns.steps(turn_id))
     asked = next(filter(None, snapshots), None)
     return programs.program_of(
@@ -84,7 +87,7 @@ def ask(run: "Runtime", turn_id: str, again: "Again") -> list[str]:
     if asked[-1].result.status != "accepted":
         refuse(asked[-1])
     last = asked[-1].result
-    session().made(turn_id=last.agent_turn_id, box_id=last.context_box_id)
+    remember_made(turn_id=last.agent_turn_id, box_id=last.context_box_id)
     return [each.result.agent_turn_id or "" for each in asked]
 
 
@@ -144,7 +147,7 @@ def _work(worker_target: str, program: "Program") -> None:
         Worker(
             plan,
             settings,
-            connect=connecting(session().target()),
+            connect=connecting(database_target()),
             make_runtime=lambda database, project_id: wired(database, project_id, settings, wakeups),
             journal=_Journal(),
             listener=listener,

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.auditing import actor
+from cardbox_cli.cli.last_ids import resolving_turns
 from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.session import announce
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 
 if TYPE_CHECKING:
@@ -23,10 +24,9 @@ def fix(turn: str, do: "Callable[..., Fixed]", **given: Any) -> None:
 
 def free(turn: str, do: "Callable[[Runtime, str], Fixed]") -> None:
     """Free a turn by one of `recovery.fixes`, and print what it did."""
-    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
 
     with runtime() as run:
-        fixed = do(run, ResolvingTurns(run.database, run.project_id).resolve(turn))
+        fixed = do(run, resolving_turns(run.database, run.project_id).resolve(turn))
     for each in fixed.may_start_twice:
         kept = _REFUSED if fixed.fenced else _UNFENCED
         announce(f"note: {each} may still be running; {kept}")

@@ -5,6 +5,7 @@ from typing import Annotated
 from typer import Option
 
 from cardbox_cli.cli.commands.turn import again
+from cardbox_cli.cli.last_ids import resolving_turns
 from cardbox_cli.cli.parameters import working
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.parameters.types import PROFILE
@@ -38,11 +39,10 @@ def fork_turn(
 
     The turn stays as it is. With --exec it is run here and compared with the old one; else workers run it.
     """
-    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
     from cardbox_cli.orchestration.replay import Again
 
     with runtime() as run:
-        turns = ResolvingTurns(run.database, run.project_id)
+        turns = resolving_turns(run.database, run.project_id)
         turn_id = turns.resolve(turn)
         target = None if exec_ is None else again.own_target()
         program = None

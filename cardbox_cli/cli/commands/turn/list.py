@@ -9,7 +9,7 @@ from typer import Option
 from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Since, Until, Watch
 from cardbox_cli.cli.parameters.types import OneOf
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_turns
 from cardbox_cli.cli.terminal.columns.turns import TURN
 from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.tables.shown import chosen
@@ -62,7 +62,7 @@ def list_turns(
     where = TurnFilter(agent_id=agent, status=status, trace_id=trace, since=first, until=last)
     pause = between_looks(watch, interval)
     shown = chosen(TURN, columns)
-    with session().turns() as turns:
+    with open_turns() as turns:
         read, further = filtered(turns.newest, turns.further, where)
         if end is not None:
             read, further = _with_end(turns, where, end)

@@ -7,7 +7,8 @@ import msgspec
 from typer import Option
 
 from cardbox_cli.cli.parameters.options import TurnId
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_turns
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.ids import short_id
@@ -44,7 +45,7 @@ def show_logs(
     from cardbox_cli.store.execution.logs import LogStore
     from cardbox_cli.store.execution.turns import TurnStore
 
-    with session().turns() as turns, turns.database.snapshot():
+    with open_turns() as turns, turns.database.snapshot():
         store = LogStore(turns.database, turns.project_id)
         store.require()
         turn_id = turns.resolve(turn)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from cardbox_cli.cli.commands.turn.fixing import fix
+from cardbox_cli.cli.last_ids import resolving_boxes
 from cardbox_cli.cli.parameters.options import ExpectEpoch, Reason, TurnId
 from cardbox_cli.cli.parameters.types import BOX
 from cardbox_cli.cli.verb import verb
@@ -23,11 +24,10 @@ def rebox_turn(
     output_box: Annotated[str | None, Option(click_type=BOX, help="What it shall write to.")] = None,
 ) -> None:
     """Give a turn that waits another context or output box."""
-    from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
     from cardbox_cli.execution.recovery import fixes
 
     def do(run: "Runtime", turn_id: str, *, actor: str) -> "Fixed":
-        boxes = ResolvingBoxes(run.database, run.project_id)
+        boxes = resolving_boxes(run.database, run.project_id)
         return fixes.rebox(
             run,
             turn_id,

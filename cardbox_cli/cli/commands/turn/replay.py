@@ -5,6 +5,7 @@ from typing import Annotated
 from typer import Option
 
 from cardbox_cli.cli.commands.turn import again
+from cardbox_cli.cli.last_ids import resolving_turns
 from cardbox_cli.cli.parameters import working
 from cardbox_cli.cli.parameters.options import EndTimeout, TurnId
 from cardbox_cli.cli.parameters.types import PROFILE
@@ -39,12 +40,11 @@ def replay_turn(
     A fresh agent runs it, so the turn's own agent and its boxes stay as they are. Tools that the model calls
     are called again. Exit 8 when one of the turns did not end in success, 124 when that took too long.
     """
-    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
     from cardbox_cli.execution.views.waiting import wait_for_end
     from cardbox_cli.orchestration.replay import Again
 
     with runtime() as run:
-        turns = ResolvingTurns(run.database, run.project_id)
+        turns = resolving_turns(run.database, run.project_id)
         turn_id = turns.resolve(turn)
         target = None if exec_ is None else again.own_target()
         program = None

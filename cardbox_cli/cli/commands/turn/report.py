@@ -6,7 +6,8 @@ import msgspec
 from typer import Option
 
 from cardbox_cli.cli.auditing import actor
-from cardbox_cli.cli.parameters.inputs import read_text
+from cardbox_cli.cli.last_ids import resolving_turns
+from cardbox_cli.cli.parameters.inputs import text_or_file
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.parameters.types import AFTER, OneOf
 from cardbox_cli.cli.runtime import runtime
@@ -53,7 +54,6 @@ def report_result(
     source_agent: Annotated[str, Option(metavar="A", help="Who reports.")] = OPERATOR,
 ) -> None:
     """Report the result of a tool call. The same result again is harmless, another one is refused."""
-    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
     from cardbox_cli.execution.queue import reports
 
     if result is not None and result_text is not None:
@@ -66,7 +66,7 @@ def report_result(
     with runtime() as run:
         reported = reports.report_result(
             run,
-            ResolvingTurns(run.database, run.project_id).resolve(turn),
+            resolving_turns(run.database, run.project_id).resolve(turn),
             tool_call_id,
             content,
             source_agent_id=source_agent,
@@ -109,7 +109,7 @@ def _text(given: str | None) -> Any:
 
 def _value(text: str) -> Any:
     """What a tool said: the JSON that it is, else the text."""
-    content = _checked(read_text(text[1:]) if text.startswith("@") else text)
+    content = _checked(text_or_file(text))
     try:
         return exact_json.read(content)
     except ValueError:

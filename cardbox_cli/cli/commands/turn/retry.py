@@ -1,8 +1,8 @@
 """`cbx turn retry`."""
 
+from cardbox_cli.cli.last_ids import remember_made, resolving_turns
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.reports.turns import print_dispatched, refuse
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
@@ -19,13 +19,12 @@ def retry_turn(turn: TurnId) -> None:
 
     A call that still waits for the end of the old one gets that of the new one. Exit 6 when it was refused.
     """
-    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
     from cardbox_cli.execution.recovery import retrying
 
     with runtime() as run:
-        turn_id = ResolvingTurns(run.database, run.project_id).resolve(turn)
+        turn_id = resolving_turns(run.database, run.project_id).resolve(turn)
         dispatched = retrying.retry_turn(run, turn_id, source_agent_id=OPERATOR)
         if dispatched.result.status != "accepted":
             refuse(dispatched)
-        session().made(turn_id=dispatched.result.agent_turn_id, box_id=dispatched.result.context_box_id)
+        remember_made(turn_id=dispatched.result.agent_turn_id, box_id=dispatched.result.context_box_id)
     print_dispatched(dispatched.result)

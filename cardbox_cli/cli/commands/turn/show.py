@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cardbox_cli.cli.last import LAST
+from cardbox_cli.cli.last_ids import LAST
 from cardbox_cli.cli.parameters.options import LastTurnId
-from cardbox_cli.cli.replicas import lag_note
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import lag_note, open_turns
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns.shared import short_or_nothing
 from cardbox_cli.cli.terminal.columns.turns import EVENT, INBOX, TURN
@@ -38,7 +38,7 @@ def show_turn(turn: LastTurnId = LAST) -> None:
     """Show one turn on one page: its state, rows, steps, tool calls, boxes, edges and what happened when."""
     from cardbox_cli.execution.views.turn_page import view
 
-    with session().turns() as turns, turns.database.snapshot():
+    with open_turns() as turns, turns.database.snapshot():
         for note in lag_note(turns.database):
             announce(note)
         stored = turns.story(turns.resolve(turn))

@@ -7,7 +7,8 @@ from typer import Option
 
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.parameters.types import HTML, OneOf
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_turns
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.text.escaping import flat
@@ -45,7 +46,7 @@ def show_trace(
     from cardbox_cli.store.views.batches import BatchViews
     from cardbox_cli.store.views.turns import FAMILY
 
-    with session().turns() as turns, turns.database.snapshot():
+    with open_turns() as turns, turns.database.snapshot():
         found = turns.get(turns.resolve(turn))
         known = turns.family(found)
         batches = BatchViews(turns.database, turns.project_id)

@@ -1,7 +1,7 @@
 """What `cbx turn wait` does: it comes back when a turn has ended, with what the turn delivered."""
 
 from cardbox_cli.cli.parameters.options import EndTimeout, TurnId
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import open_turns
 from cardbox_cli.cli.terminal.reports.turns import print_end
 from cardbox_cli.cli.verb import verb
 
@@ -16,5 +16,5 @@ def wait_for_turn(turn: TurnId, timeout: EndTimeout = None) -> None:
 
     Exit 8 when it ended otherwise than in success, 124 when that took too long.
     """
-    with session().turns() as turns:
+    with open_turns() as turns:
         print_end(turns, turns.resolve(turn), timeout)

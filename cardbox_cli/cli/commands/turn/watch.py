@@ -10,6 +10,7 @@ from typer import Option
 
 from cardbox_cli.cli.parameters.options import TurnId
 from cardbox_cli.cli.parameters.types import Seconds
+from cardbox_cli.cli.project_database import open_turns
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns.turns import EVENT
@@ -35,7 +36,7 @@ def watch_turn(
     from cardbox_cli.execution.views.turn_page import view
 
     last: list[StoredTurn] = []
-    with session().turns() as turns:
+    with open_turns() as turns:
         events = _events(turns, turns.resolve(turn), interval, last.append)
         if session().format.kind == "text":
             for event in events:

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from cardbox_cli.cli.session import FORMATS, announce
+from cardbox_cli.cli.common_options import FORMATS
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 
 if TYPE_CHECKING:

@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
 from cardbox_cli.cli.terminal.tables.shown import Shown
@@ -25,7 +27,7 @@ def list_workers(
     """List the workers that serve this project."""
     from cardbox_cli.store.execution.workers import WorkerStore
 
-    with session().database() as database:
+    with open_database() as database:
         database.require_execution()
         found = WorkerStore(database, session().project_id).all(target)
     shown = [worker for worker in found if all_ or worker.live]

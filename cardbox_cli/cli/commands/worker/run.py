@@ -10,6 +10,7 @@ from cardbox_cli.cli.boundary import INTERRUPTED
 from cardbox_cli.cli.commands.worker.journal import Journal
 from cardbox_cli.cli.parameters import composing, working
 from cardbox_cli.cli.parameters.types import Seconds
+from cardbox_cli.cli.project_database import database_target
 from cardbox_cli.cli.runtime import connecting, wired
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.stopping import stopped_by_signals
@@ -94,7 +95,7 @@ def run_worker(
     from cardbox_cli.execution.worker.worker import WorkerPlan
 
     settings = settings_from(max_steps=max_steps)
-    where = session().target()
+    where = database_target()
     option, answering = one_command(exec_, serve, restart_after)
     program = program_of(
         answering,
@@ -134,7 +135,7 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.worker.worker import Worker
 
-    target = session().target()
+    target = database_target()
     journal = Journal(session().output)
     with Wakeups(journal.line) as wakeups, _listener(plan, target, wakeups) as listener:
         worker = Worker(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from cardbox_cli.cli.last_ids import resolving_batches
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns.batches import BATCH_RESULT
@@ -32,9 +33,8 @@ if TYPE_CHECKING:
 
 def resolved(run: "Runtime", batch: str) -> str:
     """The full id of a batch as typed, whoever's it is. Raises NotFound and AmbiguousId."""
-    from cardbox_cli.cli.id_resolution.batches import ResolvingBatches
 
-    return ResolvingBatches(run.database, run.project_id).resolve(batch)
+    return resolving_batches(run.database, run.project_id).resolve(batch)
 
 
 def resolved_own(run: "Runtime", batch: str) -> str:

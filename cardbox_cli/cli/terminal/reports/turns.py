@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.last_ids import remember_made
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import Findings, NotAccepted
 from cardbox_cli.model.card_words import full_text
@@ -52,7 +53,7 @@ def print_delegated(run: "Runtime", done: "Delegated", *, wait: bool, timeout: f
     for note in done.notes:
         announce(f"note: {note}")
     result = done.result
-    session().made(turn_id=result.agent_turn_id, box_id=result.context_box_id)
+    remember_made(turn_id=result.agent_turn_id, box_id=result.context_box_id)
     if wait:
         await_end(run, result, timeout)
     else:

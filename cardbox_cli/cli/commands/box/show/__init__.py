@@ -13,7 +13,9 @@ from cardbox_cli.cli.commands.box.show.pages import Page, pages_of, print_in_ful
 from cardbox_cli.cli.commands.box.show.reading import Look, look, wanted
 from cardbox_cli.cli.parameters.options import MOST, ColumnNames, Interval, Watch
 from cardbox_cli.cli.parameters.types import BOX
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import open_stores
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns.cards import places
 from cardbox_cli.cli.terminal.tables.shown import chosen
@@ -76,7 +78,7 @@ def show_box(
         model=model,
     )
     pause = between_looks(watch, interval)
-    with session().stores() as (_, boxes):
+    with open_stores() as (_, boxes):
         if session().output == "jsonl":
             _show_lines(boxes, asked, pause)
         elif session().output not in ("table", "wide"):

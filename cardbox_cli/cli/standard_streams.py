@@ -1,10 +1,10 @@
-"""The three standard streams, which a process may be started without.
-
-Owns what stands in the place of a closed one. Reading and writing are the business of others.
-"""
+"""The three standard streams: a process may be started without them, and notes for people go to stderr."""
 
 import os
 import sys
+
+from cardbox_cli.model.text.escaping import printable
+from cardbox_cli.model.text.visible_text import one_entry
 
 
 def open_closed_streams() -> None:
@@ -23,3 +23,12 @@ def open_closed_streams() -> None:
                 os.close(nothing)
             # Opened to be written, so that the input says that it is not readable.
             setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
+
+
+def announce(message: str) -> None:
+    """Print a note for the person on stderr, after the data so far.
+
+    Nothing in it acts on a terminal, and no further line of it passes for another message.
+    """
+    sys.stdout.flush()
+    print(printable(one_entry(message)), file=sys.stderr, flush=True)
