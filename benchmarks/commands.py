@@ -1,6 +1,5 @@
 """Commands with a query or a few, on a server that runs: whole processes against a bare script with one."""
 
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -52,32 +51,6 @@ def _prepare(bench: Workbench, command: Command, script: str) -> Iterator[tuple[
         yield process(cbx(*command(box_id)), environment), process(bare, environment)
 
 
-_LOOP = 100
-_CARDS_OF_BOX = (
-    "SELECT c.* FROM card_boxes AS b, jsonb_array_elements_text(b.card_ids) AS i (card_id)"
-    " JOIN cards AS c USING (card_id) WHERE b.box_id = 'BOX'"
-)
-
-
-@contextmanager
-def _prepare_hook(bench: Workbench) -> Iterator[tuple[Side, Side]]:
-    """A loop of bash on each side: the hook's start and end are part of ours."""
-    with bench.database() as database:
-        cards = drafts(_CARDS)
-        CardStore(database, PROJECT).add_many(cards)
-        box_id = BoxStore(database, PROJECT).create([card.card_id for card in cards]).box_id
-        settle(database)
-        environment = bench.environment(database)
-        query = _CARDS_OF_BOX.replace("BOX", box_id)
-        start = shlex.join(cbx("shell", "--hook", "bash"))
-        hooked = f'eval "$({start})"; for i in {{1..{_LOOP}}}; do cbx box show {box_id} -o json; done'
-        psql = shlex.join(
-            [str(bench.server.program("psql")), "-XAt", environment["CBX_DATABASE_URL"], "-c", query]
-        )
-        plain = f"for i in {{1..{_LOOP}}}; do {psql}; done"
-        yield process(["bash", "-ec", hooked], environment), process(["bash", "-ec", plain], environment)
-
-
 def _show_json(box_id: str) -> list[str]:
     return ["box", "show", box_id, "-o", "json"]
 
@@ -112,13 +85,5 @@ ROWS = [
         f"cbx pack --handover delegate, inheriting a box of {_CARDS} cards",
         _pack,
         target=at_most(1.7),
-    ),
-    Row(
-        name="hooked-show",
-        what=f"{_LOOP} × cbx box show BOX -o json, {_CARDS} cards, in bash with its hook",
-        against=f"{_LOOP} × psql -c of the query, in bash",
-        target=at_most(2),
-        rounds=5,
-        prepare=_prepare_hook,
     ),
 ]

@@ -10,19 +10,12 @@ from typer import Argument, Option
 
 from cardbox_cli import __version__
 from cardbox_cli.cli.parameters.inputs import source_name
-from cardbox_cli.cli.parameters.types import FILE, OneOf
+from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.shell.lines import Shell, script
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
-
-
-def _hooked() -> tuple[str, ...]:
-    """The shells that there is a hook for."""
-    from cardbox_cli.cli.shell.hook import SHELLS
-
-    return SHELLS
 
 
 @verb(
@@ -39,13 +32,6 @@ def run_shell(
     keep_going: Annotated[
         bool, Option("--keep-going", "-k", help="Run the lines after a failure, too.")
     ] = False,
-    hook: Annotated[
-        str | None,
-        Option(
-            click_type=OneOf(_hooked, what="shell"),
-            help="Print what makes `cbx` a function of a shell, by one co-process.",
-        ),
-    ] = None,
 ) -> int:
     """Run commands, one a line, with or without `cbx` before them; # begins a comment.
 
@@ -55,8 +41,6 @@ def run_shell(
     """
     if isinstance(session().process, Shell):
         raise UsageError("a shell does not start another one", hint="go on in this one")
-    if hook is not None:
-        return _hook(hook, file)
     with Shell(session()) as shell:
         if file is None and sys.stdin.isatty() and sys.stdout.isatty():
             from cardbox_cli.cli.shell.prompt import converse
@@ -66,14 +50,3 @@ def run_shell(
             return converse(TypedShell(shell))
         with script(file or "-") as lines:
             return shell.run_script(lines, source_name(file or "-"), keep_going=keep_going)
-
-
-def _hook(shell: str, file: str | None) -> int:
-    from cardbox_cli.cli.shell import hook
-
-    if file is not None:
-        raise UsageError("--hook takes no file", hint=f'eval "$(cbx shell --hook {shell})" is all of it')
-    if session().given:
-        raise UsageError("--hook takes no options", hint="give them to the commands, or set CBX_PROJECT")
-    sys.stdout.write(hook.start(shell))
-    return 0
