@@ -6,7 +6,7 @@ address, which holds no secret. Where nothing can be stored no command fails for
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -125,6 +125,16 @@ def resolving_batches(database: "Database", project_id: str) -> "BatchViews":
     from cardbox_cli.store.views.batches import BatchViews
 
     return _taking_last(BatchViews, "batch")(database, project_id)
+
+
+def resolved_or_given(resolve: Callable[[str], str], given: str) -> str:
+    """The full id that `given` stands for, or `given` itself if it stands for none; not for `@last`."""
+    try:
+        return resolve(given)
+    except NotFound:
+        if given == LAST:
+            raise
+        return given
 
 
 def _taking_last(store: "type[_Store]", noun: RowNoun) -> "type[_Store]":

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from io import TextIOWrapper
 
 from cardbox_cli.model.text.escaping import printable
 from cardbox_cli.model.text.visible_text import one_entry
@@ -23,6 +24,13 @@ def open_closed_streams() -> None:
                 os.close(nothing)
             # Opened to be written, so that the input says that it is not readable.
             setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
+
+
+def escape_unencodable() -> None:
+    """Let both outputs write a character that their encoding lacks as an escape."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def announce(message: str) -> None:

@@ -16,7 +16,7 @@ from threading import Timer
 import pytest
 
 from cardbox_cli.cli.completion import candidates
-from cardbox_cli.cli.main import main
+from cardbox_cli.entry import main
 from cardbox_cli.store.connection.target import Target
 from tests.conftest import PROJECT, Cbx, Result
 
@@ -167,7 +167,7 @@ class Shell:
     ) -> list[tuple[Sequence[str], str]]:
         """Run command lines one after the other in one process on a terminal; what each showed."""
         code = (
-            "import sys; from cardbox_cli.cli.main import main\n"
+            "import sys; from cardbox_cli.entry import main\n"
             f"for words in {list(map(list, commands))!r}: main(words); print({_NEXT!r}, flush=True)"
         )
         shown = self._on_terminal(["-c", code], typed, columns, variables).out.split(_NEXT + "\n")

@@ -193,7 +193,7 @@ class TestWhatItCosts:
 
     @pytest.mark.parametrize("name", SHELLS)
     def test_the_script_needs_no_library_but_the_command_lines(self, shell: Shell, name: str) -> None:
-        code = f"from cardbox_cli.cli.main import main; main(['completion', '{name}']); out.flush()"
+        code = f"from cardbox_cli.entry import main; main(['completion', '{name}']); out.flush()"
         assert self.imported(shell, code) == "True"
 
     @pytest.mark.parametrize("line", ["cbx ", "cbx b", "cbx -p x ", "cbx --out", "cbx completion "])

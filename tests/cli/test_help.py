@@ -205,7 +205,7 @@ class TestWhatItCosts:
         """Each of these command lines with the heavy packages that are there after it and those before it."""
         code = (
             "import contextlib, io, json, sys\n"
-            "from cardbox_cli.cli.main import main\n"
+            "from cardbox_cli.entry import main\n"
             f"for line in {[list(line) for line in lines]!r}:\n"
             "    with contextlib.redirect_stdout(io.StringIO()): code = main(line)\n"
             f"    names = [name for name in {self.HEAVY!r} if name in sys.modules]\n"
@@ -225,7 +225,7 @@ class TestWhatItCosts:
     def test_what_lists_commands_loads_none(self, command: tuple[str, ...], shell: Shell) -> None:
         code = (
             "import contextlib, io, sys\n"
-            "from cardbox_cli.cli.main import main\n"
+            "from cardbox_cli.entry import main\n"
             f"with contextlib.redirect_stdout(io.StringIO()): main({list(command)!r})\n"
             "print([name for name in sys.modules if name == 'typer' or name.startswith('cardbox_cli.cli.commands.box.')])"
         )

@@ -171,6 +171,6 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def _main(arguments: Sequence[str]) -> Callable[[Sequence[str]], int]:
-    module = arguments[2] if arguments[:2] == ("python", "-m") else "cardbox_cli.cli.main"
+    module = arguments[2] if arguments[:2] == ("python", "-m") else "cardbox_cli.entry"
     found: Callable[[Sequence[str]], int] = importlib.import_module(module).main
     return found

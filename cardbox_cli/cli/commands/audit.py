@@ -4,9 +4,17 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.last_ids import resolving_turns
-from cardbox_cli.cli.parameters.inputs import parse_span, resolved_or_given
-from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Since, Until, Watch
+from cardbox_cli.cli.last_ids import resolved_or_given, resolving_turns
+from cardbox_cli.cli.parameters.options import (
+    ColumnNames,
+    Interval,
+    Limit,
+    OfAgent,
+    Since,
+    Until,
+    Watch,
+    parse_span,
+)
 from cardbox_cli.cli.parameters.types import TURN, OneOf
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session

@@ -7,8 +7,8 @@ import msgspec
 from typer import Option
 
 from cardbox_cli.cli.auditing import actor
-from cardbox_cli.cli.last_ids import remember_made, resolving_boxes, resolving_turns
-from cardbox_cli.cli.parameters.inputs import parse_json, resolved_or_given
+from cardbox_cli.cli.last_ids import remember_made, resolved_or_given, resolving_boxes, resolving_turns
+from cardbox_cli.cli.parameters.inputs import parse_json
 from cardbox_cli.cli.parameters.options import EndTimeout
 from cardbox_cli.cli.parameters.recipes import (
     ArgumentFiles,

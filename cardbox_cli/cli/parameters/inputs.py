@@ -1,24 +1,18 @@
-"""Reading what a command line hands in: texts, files, standard input, JSON, times."""
+"""Texts, files, standard input and JSON, as a command line names them."""
 
 import json
 import os
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
-import click
-
-from cardbox_cli.cli.last_ids import LAST
-from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.errors import InvalidInput, NotFound, UsageError
+from cardbox_cli.errors import CbxError, InvalidInput, NotFound, UsageError
 from cardbox_cli.files import open_to_read, replacing
 from cardbox_cli.limits import INPUT_SIZE
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.text.escaping import printable, spelled
+from cardbox_cli.model.text.escaping import spelled
 
 
 def read_text(path: str) -> str:
@@ -127,85 +121,11 @@ def parse_json(text: str, option: str) -> Any:
         raise InvalidInput(f"{option}: {exc}") from exc
 
 
-def resolved_or_given(resolve: Callable[[str], str], given: str) -> str:
-    """The full id that `typed` stands for, or `typed` itself where it stands for none; not for `@last`."""
-    try:
-        return resolve(given)
-    except NotFound:
-        if given == LAST:
-            raise
-        return given
-
-
-def parse_time(text: str | None, option: str) -> datetime | timedelta | None:
-    """The instant that an RFC 3339 text names (without an offset: UTC), or how long ago, as in 90m."""
-    if text is None:
-        return None
-    if ago := re.fullmatch(_AGO, text, re.ASCII):
-        return _span(ago["number"], ago["unit"], f"{option}: {text!r}")
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"{option}: {text!r} is no time",
-            hint="for example 2026-11-22T09:30:00Z, or 90m for 90 minutes ago",
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-Moment = datetime | timedelta | None
-
-
-def parse_span(since: str | None, until: str | None) -> tuple[Moment, Moment]:
-    """The times of --since and --until. Raises UsageError where none is between them.
-
-    A time and a span ago are not compared: what the time is, the database says.
-    """
-    start, end = parse_time(since, "--since"), parse_time(until, "--until")
-    if isinstance(start, datetime) and isinstance(end, datetime):
-        empty = start > end
-    else:
-        empty = isinstance(start, timedelta) and isinstance(end, timedelta) and start < end
-    if empty:
-        raise UsageError(
-            f"--since {since!r} is later than --until {until!r}", hint="give the earlier time to --since"
-        )
-    return start, end
-
-
-_AGO = r"(?P<number>[0-9]*[.,]?[0-9]+)(?P<unit>[smhdw])"
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_LONGEST = timedelta(days=36_500)
-
-
-def _span(number: str, unit: str, named: str) -> timedelta:
-    if not number.isdigit():
-        raise UsageError(f"{named} is no whole number of {_UNITS[unit]}", hint="90m is one and a half hours")
-    try:
-        # What has more digits than these is too long in any case.
-        span = timedelta(**{_UNITS[unit]: int(number[:18])})
-    except OverflowError:
-        span = timedelta.max
-    if span > _LONGEST:
-        raise UsageError(f"{named} is more than 100 years", hint="leave the option out for all of time")
-    return span
-
-
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is destroyed. Off a terminal it needs --yes."""
-    if yes:
-        return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(f"{question} Not without --yes here", hint="add --yes to do it without a question")
-    if not click.confirm(printable(question), err=True):
-        decline("nothing was done")
-
-
-def decline(reason: str) -> NoReturn:
-    """End the command where a person said no, or wants out."""
-    announce(reason)
-    raise click.exceptions.Exit(DECLINED)
-
-
-# The exit code after a person said no.
-DECLINED = 130
+def all_of(failures: Sequence[CbxError]) -> CbxError:
+    """One error that tells them all: invalid if any is, else not found."""
+    worst = next((each for each in failures if isinstance(each, InvalidInput)), failures[0])
+    return type(worst)(
+        "\n".join(each.message for each in failures),
+        hint=worst.hint,
+        details={"problems": [one for each in failures for one in each.details.get("problems", [])]},
+    )

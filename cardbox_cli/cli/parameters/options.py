@@ -1,6 +1,8 @@
-"""The arguments and options that commands share: how rows, files and reasons are named on a command line."""
+"""The arguments and options that several commands share: rows, files, times and reasons."""
 
+import re
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from typer import Argument, Option
@@ -18,6 +20,7 @@ from cardbox_cli.cli.parameters.types import (
     OneOf,
     Seconds,
 )
+from cardbox_cli.errors import UsageError
 
 _AN_ID = "An id, 4 or more characters of its beginning or end or of what tables show"
 
@@ -43,8 +46,6 @@ OptionalReason = Annotated[str | None, Option(metavar="TEXT", help="Why; kept in
 ForceCard = Annotated[
     bool, Option("--force", help="Even cards that unfinished turns see; the audit of those says who.")
 ]
-
-Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 
 Since = Annotated[
     str | None, Option(metavar="TIME", help="Only from this time on: RFC 3339, or 2h for two hours ago.")
@@ -98,3 +99,60 @@ MessagesKey = Annotated[
     str | None,
     Option(metavar="KEY", help="The key of the messages, dotted if nested. Default: found by itself."),
 ]
+
+
+# --- the values of --since and --until
+
+
+def parse_time(text: str | None, option: str) -> datetime | timedelta | None:
+    """The instant that an RFC 3339 text names (without an offset: UTC), or how long ago, as in 90m."""
+    if text is None:
+        return None
+    if ago := re.fullmatch(_AGO, text, re.ASCII):
+        return _span(ago["number"], ago["unit"], f"{option}: {text!r}")
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{option}: {text!r} is no time",
+            hint="for example 2026-11-22T09:30:00Z, or 90m for 90 minutes ago",
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+Moment = datetime | timedelta | None
+
+
+def parse_span(since: str | None, until: str | None) -> tuple[Moment, Moment]:
+    """The times of --since and --until. Raises UsageError where none is between them.
+
+    A time and a span ago are not compared: what the time is, the database says.
+    """
+    start, end = parse_time(since, "--since"), parse_time(until, "--until")
+    if isinstance(start, datetime) and isinstance(end, datetime):
+        empty = start > end
+    else:
+        empty = isinstance(start, timedelta) and isinstance(end, timedelta) and start < end
+    if empty:
+        raise UsageError(
+            f"--since {since!r} is later than --until {until!r}", hint="give the earlier time to --since"
+        )
+    return start, end
+
+
+_AGO = r"(?P<number>[0-9]*[.,]?[0-9]+)(?P<unit>[smhdw])"
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_LONGEST = timedelta(days=36_500)
+
+
+def _span(number: str, unit: str, named: str) -> timedelta:
+    if not number.isdigit():
+        raise UsageError(f"{named} is no whole number of {_UNITS[unit]}", hint="90m is one and a half hours")
+    try:
+        # What has more digits than these is too long in any case.
+        span = timedelta(**{_UNITS[unit]: int(number[:18])})
+    except OverflowError:
+        span = timedelta.max
+    if span > _LONGEST:
+        raise UsageError(f"{named} is more than 100 years", hint="leave the option out for all of time")
+    return span

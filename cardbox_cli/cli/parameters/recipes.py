@@ -6,15 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from cardbox_cli.cli.last_ids import LAST
-from cardbox_cli.cli.parameters.inputs import (
-    parse_json,
-    read_text,
-    resolved_or_given,
-    source_name,
-    standard_input,
-    text_or_file,
-)
+from cardbox_cli.cli.last_ids import LAST, resolved_or_given
+from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name, standard_input, text_or_file
 from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import InvalidInput, InvalidRecipe, UsageError

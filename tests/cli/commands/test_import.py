@@ -373,7 +373,7 @@ class TestManyMessages:
         """What a command that must succeed printed, and the most memory that it had, in bytes."""
         # Not from wait4: that counts the memory of this process, of which the command was a fork.
         code = (
-            "import sys; from cardbox_cli.cli.main import main\n"
+            "import sys; from cardbox_cli.entry import main\n"
             "code = main(); open('status', 'w').write(open('/proc/self/status').read()); sys.exit(code)"
         )
         with (shell.folder / "printed").open("w+b") as printed:

@@ -4,8 +4,7 @@ from typing import Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.parameters.inputs import parse_span
-from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch
+from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch, parse_span
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session

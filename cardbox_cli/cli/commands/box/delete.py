@@ -6,8 +6,8 @@ from typer import Option
 
 from cardbox_cli.cli.auditing import audit
 from cardbox_cli.cli.commands.box.members import told_of
-from cardbox_cli.cli.parameters.inputs import confirm
-from cardbox_cli.cli.parameters.options import BoxId, Yes
+from cardbox_cli.cli.parameters.confirmation import Yes, confirm
+from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb

@@ -12,8 +12,9 @@ from cardbox_cli.cli.auditing import audit
 from cardbox_cli.cli.commands.box.members import told_of
 from cardbox_cli.cli.commands.box.mended import tell_turns
 from cardbox_cli.cli.last_ids import remember_made
+from cardbox_cli.cli.parameters.confirmation import decline
 from cardbox_cli.cli.parameters.editor import Edited, changed_meanwhile, edited, taken_from
-from cardbox_cli.cli.parameters.inputs import decline, source_name
+from cardbox_cli.cli.parameters.inputs import source_name
 from cardbox_cli.cli.parameters.options import BoxId
 from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.project_database import open_stores

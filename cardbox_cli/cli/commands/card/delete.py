@@ -5,8 +5,8 @@ from typing import Annotated
 from typer import Option
 
 from cardbox_cli.cli.auditing import audit, forced
-from cardbox_cli.cli.parameters.inputs import confirm
-from cardbox_cli.cli.parameters.options import CardIds, ForceCard, Yes
+from cardbox_cli.cli.parameters.confirmation import Yes, confirm
+from cardbox_cli.cli.parameters.options import CardIds, ForceCard
 from cardbox_cli.cli.parameters.worker_environment import refuse_inside_turn
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.terminal import output

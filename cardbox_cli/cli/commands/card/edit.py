@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from typer import Option
 
 from cardbox_cli.cli.last_ids import remember_made
+from cardbox_cli.cli.parameters.confirmation import decline
 from cardbox_cli.cli.parameters.editor import Edited, changed_meanwhile, edited, taken_from
-from cardbox_cli.cli.parameters.inputs import decline, source_name
+from cardbox_cli.cli.parameters.inputs import source_name
 from cardbox_cli.cli.parameters.options import CardId
 from cardbox_cli.cli.parameters.types import BOX, FILE
 from cardbox_cli.cli.parameters.worker_environment import own_turn

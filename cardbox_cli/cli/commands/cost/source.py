@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from cardbox_cli.cli.last_ids import LAST, resolving_boxes, resolving_turns
-from cardbox_cli.cli.parameters.inputs import parse_span
+from cardbox_cli.cli.parameters.options import parse_span
 from cardbox_cli.cli.parameters.requests import Requests
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from cardbox_cli.cli.auditing import audit_in
-from cardbox_cli.cli.parameters.inputs import confirm
-from cardbox_cli.cli.parameters.options import Latest, Yes
+from cardbox_cli.cli.parameters.confirmation import Yes, confirm
+from cardbox_cli.cli.parameters.options import Latest
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from typer import Argument
 
-from cardbox_cli.cli.parameters.problems import all_of
+from cardbox_cli.cli.parameters.inputs import all_of
 from cardbox_cli.cli.parameters.recipes import load_recipe, warn_of
 from cardbox_cli.cli.parameters.types import RECIPE
 from cardbox_cli.cli.terminal import output

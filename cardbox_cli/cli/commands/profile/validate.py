@@ -4,8 +4,7 @@ from typing import Annotated
 
 from typer import Argument
 
-from cardbox_cli.cli.parameters.inputs import read_text, source_name
-from cardbox_cli.cli.parameters.problems import all_of
+from cardbox_cli.cli.parameters.inputs import all_of, read_text, source_name
 from cardbox_cli.cli.parameters.types import FILE
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output

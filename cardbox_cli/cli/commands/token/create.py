@@ -7,7 +7,7 @@ import msgspec
 from typer import Option
 
 from cardbox_cli.cli.auditing import actor, audit
-from cardbox_cli.cli.parameters.inputs import parse_time
+from cardbox_cli.cli.parameters.options import parse_time
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce

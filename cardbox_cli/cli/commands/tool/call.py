@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from cardbox_cli.cli.last_ids import resolving_turns
-from cardbox_cli.cli.parameters.inputs import parse_json, resolved_or_given
+from cardbox_cli.cli.last_ids import resolved_or_given, resolving_turns
+from cardbox_cli.cli.parameters.inputs import parse_json
 from cardbox_cli.cli.parameters.types import HANDLER, TURN
 from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.terminal import output

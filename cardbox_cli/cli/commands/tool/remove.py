@@ -2,8 +2,8 @@
 
 from cardbox_cli.cli.auditing import audit
 from cardbox_cli.cli.commands.tool.auditing import command_of
-from cardbox_cli.cli.parameters.inputs import confirm
-from cardbox_cli.cli.parameters.options import ToolName, Yes
+from cardbox_cli.cli.parameters.confirmation import Yes, confirm
+from cardbox_cli.cli.parameters.options import ToolName
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output

@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.parameters.inputs import parse_span
-from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Since, Until, Watch
+from cardbox_cli.cli.parameters.options import (
+    ColumnNames,
+    Interval,
+    Limit,
+    OfAgent,
+    Since,
+    Until,
+    Watch,
+    parse_span,
+)
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.project_database import open_turns
 from cardbox_cli.cli.terminal.columns.turns import TURN

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cardbox_cli.cli.commands.box.show.asked import Asked
-from cardbox_cli.cli.parameters.inputs import resolved_or_given
+from cardbox_cli.cli.last_ids import resolved_or_given
 from cardbox_cli.cli.terminal.columns.cards import Place
 from cardbox_cli.cli.terminal.reports.describe import short_rule
 from cardbox_cli.cli.terminal.tables.layout import NOTHING
