@@ -23,7 +23,7 @@ _COLLECT_ABOVE = 100_000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `cbx` on `arguments` (default: the command line's); the exit code."""
     from cardbox_cli.cli import boundary
-    from cardbox_cli.cli.root import root
+    from cardbox_cli.cli.command_table import root
     from cardbox_cli.cli.session import Session
     from cardbox_cli.cli.standard_streams import escape_unencodable
 
@@ -49,12 +49,12 @@ def script() -> NoReturn:
 
 def _run_process() -> int:
     """Run the command line of this process, or answer the completion in a shell; the exit code."""
-    from cardbox_cli.cli.root import COMPLETING
+    from cardbox_cli.cli.command_table import COMPLETING
     from cardbox_cli.cli.standard_streams import open_closed_streams
 
     open_closed_streams()
     if COMPLETING in os.environ:
-        from cardbox_cli.cli.completion.candidates import answer
+        from cardbox_cli.cli.completion_candidates import answer
 
         return answer(os.environ[COMPLETING])
     code = main()

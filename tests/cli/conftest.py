@@ -15,7 +15,7 @@ from threading import Timer
 
 import pytest
 
-from cardbox_cli.cli.completion import candidates
+from cardbox_cli.cli import completion_candidates
 from cardbox_cli.entry import main
 from cardbox_cli.store.connection.target import Target
 from tests.conftest import PROJECT, Cbx, Result
@@ -77,12 +77,12 @@ def box_of(cbx: Cbx) -> Callable[..., str]:
 def offered(cbx: Cbx, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Offered:
     """What is offered at the end of a line, in this process: value and description, files as ''."""
     # A loaded machine may take its time; that it may not `test_completion.py` tests in processes.
-    monkeypatch.setattr(candidates, "SECONDS", 20)
+    monkeypatch.setattr(completion_candidates, "SECONDS", 20)
 
     def ask(line: str, shell: str = "zsh") -> dict[str, str]:
-        monkeypatch.setenv(candidates.LINE, line)
+        monkeypatch.setenv(completion_candidates.LINE, line)
         capsys.readouterr()
-        candidates.answer(shell)
+        completion_candidates.answer(shell)
         rows = [row.split("\t") for row in capsys.readouterr().out.splitlines()]
         return {value: said for _, value, said in rows}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from cardbox_cli.cli.root import root
+from cardbox_cli.cli.command_table import root
 
 FILE = Path(__file__).with_name("command_tree.txt")
 # Stands for the options that every command takes; the first line of the file lists them.

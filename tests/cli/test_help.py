@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from cardbox_cli.cli.root import COMMANDS, root
+from cardbox_cli.cli.command_table import COMMANDS, root
 from cardbox_cli.cli.session import Session
 from cardbox_cli.cli.tree import LazyGroup
 from cardbox_cli.packing.recipe_files import read_recipe

@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 from cardbox_cli.cli.commands.card import search
-from cardbox_cli.cli.terminal.columns.boxes import BOX
-from cardbox_cli.cli.terminal.columns.cards import CARD, places
-from cardbox_cli.cli.terminal.columns.roster import PROFILE
-from cardbox_cli.cli.terminal.tables.shown import Columns, picked
+from cardbox_cli.cli.terminal.list_columns import BOX, CARD, PROFILE, places
+from cardbox_cli.cli.terminal.table_layout import Columns, picked
 from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import lines, succeed
 from tests.conftest import PROJECT, Cbx

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from cardbox_cli.cli.root import COMMANDS
+from cardbox_cli.cli.command_table import COMMANDS
 
 if TYPE_CHECKING:
     from tests.conftest import Result

@@ -4,6 +4,10 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from cardbox_cli.cli.command_runtime import runtime
+from cardbox_cli.cli.options.input_files import text_or_file
+from cardbox_cli.cli.options.shared_options import EndTimeout
+from cardbox_cli.cli.options.value_types import PROFILE
 from cardbox_cli.cli.parameters.asking import (
     CallerName,
     NewTurnId,
@@ -12,11 +16,7 @@ from cardbox_cli.cli.parameters.asking import (
     check_waiting,
     task_of,
 )
-from cardbox_cli.cli.parameters.inputs import text_or_file
-from cardbox_cli.cli.parameters.options import EndTimeout
-from cardbox_cli.cli.parameters.types import PROFILE
-from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.terminal.reports.turns import print_delegated
+from cardbox_cli.cli.terminal.turn_report import print_delegated
 from cardbox_cli.cli.verb import verb
 
 

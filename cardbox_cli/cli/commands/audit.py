@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from cardbox_cli.cli.last_ids import resolved_or_given, resolving_turns
-from cardbox_cli.cli.parameters.options import (
+from cardbox_cli.cli.options.shared_options import (
     ColumnNames,
     Interval,
     Limit,
@@ -15,12 +15,12 @@ from cardbox_cli.cli.parameters.options import (
     Watch,
     parse_span,
 )
-from cardbox_cli.cli.parameters.types import TURN, OneOf
+from cardbox_cli.cli.options.value_types import TURN, OneOf
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns.turns import AUDIT
-from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
-from cardbox_cli.cli.terminal.tables.shown import chosen
+from cardbox_cli.cli.terminal.list_columns import AUDIT
+from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 

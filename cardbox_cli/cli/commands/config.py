@@ -7,11 +7,11 @@ from typer import Argument
 
 from cardbox_cli import settings
 from cardbox_cli.cli.config_file import Configured, config_path
-from cardbox_cli.cli.parameters.types import SETTING
+from cardbox_cli.cli.options.value_types import SETTING
 from cardbox_cli.cli.project_database import database_target, replica_target
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_table
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.home import default_home

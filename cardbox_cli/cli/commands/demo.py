@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
-from cardbox_cli.cli.root import root
+from cardbox_cli.cli.command_table import root
 from cardbox_cli.cli.session import Session, session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.verb import verb

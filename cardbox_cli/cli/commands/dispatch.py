@@ -6,22 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import msgspec
 from typer import Option
 
-from cardbox_cli.cli.auditing import actor
+from cardbox_cli.cli.actor import actor, own_turn
+from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.last_ids import remember_made, resolved_or_given, resolving_boxes, resolving_turns
-from cardbox_cli.cli.parameters.inputs import parse_json
-from cardbox_cli.cli.parameters.options import EndTimeout
-from cardbox_cli.cli.parameters.recipes import (
+from cardbox_cli.cli.options.input_files import parse_json
+from cardbox_cli.cli.options.recipe_arguments import (
     ArgumentFiles,
     Arguments,
     load_recipe,
     parse_arguments,
     resolve_boxes,
 )
-from cardbox_cli.cli.parameters.types import AGENT, BOX, RECIPE, TURN, OneOf
-from cardbox_cli.cli.parameters.worker_environment import own_turn
-from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.terminal.reports.findings import gate
-from cardbox_cli.cli.terminal.reports.turns import await_end, print_dispatched, refuse
+from cardbox_cli.cli.options.shared_options import EndTimeout
+from cardbox_cli.cli.options.value_types import AGENT, BOX, RECIPE, TURN, OneOf
+from cardbox_cli.cli.terminal.lint_report import gate
+from cardbox_cli.cli.terminal.turn_report import await_end, print_dispatched, refuse
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.cards import OPERATOR

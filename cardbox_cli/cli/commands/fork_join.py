@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from typer import Argument, Option
 
+from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.last_ids import remember_made
+from cardbox_cli.cli.options.input_files import read_text, source_name
+from cardbox_cli.cli.options.shared_options import EndTimeout
+from cardbox_cli.cli.options.value_types import FILE, Seconds
 from cardbox_cli.cli.parameters.asking import CallerName, caller_named, check_waiting
-from cardbox_cli.cli.parameters.inputs import read_text, source_name
-from cardbox_cli.cli.parameters.options import EndTimeout
-from cardbox_cli.cli.parameters.types import FILE, Seconds
-from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.cli.terminal.reports.batches import await_batch, print_batch, print_plan
+from cardbox_cli.cli.terminal.batch_report import await_batch, print_batch, print_plan
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.text.quantities import count

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from cardbox_cli.cli.runtime import runtime
+from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 

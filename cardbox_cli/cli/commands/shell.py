@@ -9,8 +9,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from cardbox_cli import __version__
-from cardbox_cli.cli.parameters.inputs import source_name
-from cardbox_cli.cli.parameters.types import FILE
+from cardbox_cli.cli.options.input_files import source_name
+from cardbox_cli.cli.options.value_types import FILE
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.shell.lines import Shell, script
 from cardbox_cli.cli.standard_streams import announce
@@ -43,7 +43,7 @@ def run_shell(
         raise UsageError("a shell does not start another one", hint="go on in this one")
     with Shell(session()) as shell:
         if file is None and sys.stdin.isatty() and sys.stdout.isatty():
-            from cardbox_cli.cli.shell.prompt import converse
+            from cardbox_cli.cli.line_editor import converse
             from cardbox_cli.cli.shell.typed import TypedShell
 
             announce(f"cbx {__version__}: `help` lists the commands, Tab completes, Ctrl-D leaves")

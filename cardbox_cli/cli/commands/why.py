@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from cardbox_cli.cli.last_ids import LAST, recall
-from cardbox_cli.cli.parameters.types import AGENT, TURN
+from cardbox_cli.cli.options.value_types import AGENT, TURN
 from cardbox_cli.cli.project_database import lag_note, open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below
-from cardbox_cli.cli.terminal.tables.shown import Shown
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Shown, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.model.text.escaping import flat, spelled

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from cardbox_cli.cli.last_ids import resolved_or_given, resolving_boxes
-from cardbox_cli.cli.parameters.types import AGENT
+from cardbox_cli.cli.options.value_types import AGENT
 from cardbox_cli.errors import BadRequest, UsageError
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from cardbox_cli.cli import boundary
-from cardbox_cli.cli.parameters.inputs import read_text, standard_input
-from cardbox_cli.cli.root import root
+from cardbox_cli.cli.command_table import root
+from cardbox_cli.cli.options.input_files import read_text, standard_input
 from cardbox_cli.cli.session import ProcessContext, Session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import InvalidInput, UsageError

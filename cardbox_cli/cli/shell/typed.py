@@ -8,10 +8,10 @@ from glob import escape, glob
 
 from click.shell_completion import CompletionItem
 
-from cardbox_cli.cli.completion.candidates import Offers, offers, words_of
-from cardbox_cli.cli.parameters.types import FILES
+from cardbox_cli.cli.completion_candidates import Offers, offers, words_of
+from cardbox_cli.cli.line_editor import Matches
+from cardbox_cli.cli.options.value_types import FILES
 from cardbox_cli.cli.shell.lines import LEAVE, USE, Shell
-from cardbox_cli.cli.shell.prompt import Matches
 from cardbox_cli.model.text.escaping import one_line
 from cardbox_cli.model.text.visible_text import is_visible
 

@@ -367,7 +367,7 @@ class TestStats:
         assert [line.split()[0] for line in shown[6:]] == ["system_prompt", "checkpoint_messages", "tools"]
         assert all(set(line.split()[-1]) == {"▇"} for line in shown[6:])
         with monkeypatch.context() as terminal:
-            terminal.setattr("cardbox_cli.cli.terminal.tables.layout._width", lambda: 70)
+            terminal.setattr("cardbox_cli.cli.terminal.table_layout._width", lambda: 70)
             narrow = lines(cbx(*stats))
         assert all(set(line.split()[-1]) == {"▇"} and len(line) <= 70 for line in narrow[6:])
         monkeypatch.setenv("TERM", "dumb")

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from typer import Argument, Option
 
-from cardbox_cli.cli.parameters.types import AGENT, PROFILE
+from cardbox_cli.cli.options.value_types import AGENT, PROFILE
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce

@@ -1,9 +1,9 @@
 """`cbx batch cancel`."""
 
-from cardbox_cli.cli.auditing import actor
-from cardbox_cli.cli.parameters.options import BatchId, OptionalReason
-from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.terminal.reports.batches import print_batch, resolved_own
+from cardbox_cli.cli.actor import actor
+from cardbox_cli.cli.command_runtime import runtime
+from cardbox_cli.cli.options.shared_options import BatchId, OptionalReason
+from cardbox_cli.cli.terminal.batch_report import print_batch, resolved_own
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Conflict
 

@@ -1,8 +1,8 @@
 """`cbx batch show`."""
 
-from cardbox_cli.cli.parameters.options import BatchId
-from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.terminal.reports.batches import print_batch, resolved
+from cardbox_cli.cli.command_runtime import runtime
+from cardbox_cli.cli.options.shared_options import BatchId
+from cardbox_cli.cli.terminal.batch_report import print_batch, resolved
 from cardbox_cli.cli.verb import verb
 
 

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.parameters.options import BatchId, EndTimeout
-from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.terminal.reports.batches import await_batch, resolved_own
+from cardbox_cli.cli.command_runtime import runtime
+from cardbox_cli.cli.options.shared_options import BatchId, EndTimeout
+from cardbox_cli.cli.terminal.batch_report import await_batch, resolved_own
 from cardbox_cli.cli.verb import verb
 
 

@@ -1,8 +1,8 @@
 """`cbx box append`."""
 
+from cardbox_cli.cli.actor import own_output
 from cardbox_cli.cli.commands.box.members import AllowDangling, CardIds, emit_box, given_cards
-from cardbox_cli.cli.parameters.options import BoxId
-from cardbox_cli.cli.parameters.worker_environment import own_output
+from cardbox_cli.cli.options.shared_options import BoxId
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from cardbox_cli.cli.actor import refuse_inside_turn
 from cardbox_cli.cli.commands.box.mended import emit_mended, tell_turns
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.parameters import composing, working
-from cardbox_cli.cli.parameters.inputs import text_or_file
-from cardbox_cli.cli.parameters.options import MOST, BoxId
-from cardbox_cli.cli.parameters.programs import check_command
-from cardbox_cli.cli.parameters.types import Seconds
-from cardbox_cli.cli.parameters.worker_environment import refuse_inside_turn
+from cardbox_cli.cli.options import compose_options, model_program
+from cardbox_cli.cli.options.input_files import text_or_file
+from cardbox_cli.cli.options.model_program import check_command
+from cardbox_cli.cli.options.shared_options import MOST, BoxId
+from cardbox_cli.cli.options.value_types import Seconds
 from cardbox_cli.cli.project_database import database_target, open_database, open_stores
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
@@ -57,8 +57,8 @@ def compress_box(
             "tokens; a box that has no more is left as it is.",
         ),
     ] = None,
-    model: composing.Model = None,
-    env: working.Variables = None,
+    model: compose_options.Model = None,
+    env: model_program.Variables = None,
     timeout: Annotated[
         float, Option(click_type=Seconds(min=0), help="Stop CMD after so many seconds.")
     ] = 600,
@@ -117,7 +117,7 @@ def _wanted(keep: int | None, max_tokens: int | None, model: str | None) -> "int
 
 def _made_by(command: str, covering: "Covering", names: list[str], timeout: float) -> str:
     """What the command prints. Raises ServiceUnavailable where it fails; then nothing is written."""
-    from cardbox_cli.cli.parameters.programs import environment_of
+    from cardbox_cli.cli.options.model_program import environment_of
     from cardbox_cli.execution.worker.commands.command import run_command
     from cardbox_cli.execution.worker.redaction import redacted
     from cardbox_cli.mending.mend import text_of

@@ -6,7 +6,7 @@ from typer import Option
 
 from cardbox_cli.cli.commands.box.members import AllowDangling, CardIds, emit_box, given_cards
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.parameters.types import BOX
+from cardbox_cli.cli.options.value_types import BOX
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.verb import verb
 

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.auditing import audit
+from cardbox_cli.cli.actor import audit
 from cardbox_cli.cli.commands.box.members import told_of
-from cardbox_cli.cli.parameters.confirmation import Yes, confirm
-from cardbox_cli.cli.parameters.options import BoxId
+from cardbox_cli.cli.options.confirmation import Yes, confirm
+from cardbox_cli.cli.options.shared_options import BoxId
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import msgspec
 from typer import Argument, Option
 
-from cardbox_cli.cli.parameters.types import BOX
+from cardbox_cli.cli.options.value_types import BOX
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.reports.describe import box_title
-from cardbox_cli.cli.terminal.word_diff import INDENT, compared, indented
+from cardbox_cli.cli.terminal.list_columns import box_title
+from cardbox_cli.cli.terminal.output import INDENT, compared, indented
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings
 from cardbox_cli.model import exact_json

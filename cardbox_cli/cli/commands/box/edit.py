@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typer import Option
 
-from cardbox_cli.cli.auditing import audit
+from cardbox_cli.cli.actor import audit
 from cardbox_cli.cli.commands.box.members import told_of
 from cardbox_cli.cli.commands.box.mended import tell_turns
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.parameters.confirmation import decline
-from cardbox_cli.cli.parameters.editor import Edited, changed_meanwhile, edited, taken_from
-from cardbox_cli.cli.parameters.inputs import source_name
-from cardbox_cli.cli.parameters.options import BoxId
-from cardbox_cli.cli.parameters.types import FILE
+from cardbox_cli.cli.options.confirmation import decline
+from cardbox_cli.cli.options.editor import Edited, changed_meanwhile, edited, taken_from
+from cardbox_cli.cli.options.input_files import source_name
+from cardbox_cli.cli.options.shared_options import BoxId
+from cardbox_cli.cli.options.value_types import FILE
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output

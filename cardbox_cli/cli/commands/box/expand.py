@@ -6,7 +6,7 @@ from typer import Option
 
 from cardbox_cli.cli.commands.box.mended import emit_mended, tell_turns
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.parameters.options import BoxId
+from cardbox_cli.cli.options.shared_options import BoxId
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce

@@ -6,7 +6,7 @@ from typer import Option
 
 from cardbox_cli.cli.commands.box.members import emit_box
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.parameters.options import BoxId
+from cardbox_cli.cli.options.shared_options import BoxId
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.verb import verb
 

@@ -5,14 +5,22 @@ from typing import Annotated, cast
 
 from typer import Option
 
-from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch, parse_span
-from cardbox_cli.cli.parameters.types import OneOf
+from cardbox_cli.cli.options.shared_options import (
+    ColumnNames,
+    Interval,
+    Limit,
+    Since,
+    Until,
+    Watch,
+    parse_span,
+)
+from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.cli.terminal.columns.boxes import BOX
-from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
-from cardbox_cli.cli.terminal.tables.shown import chosen
+from cardbox_cli.cli.terminal.list_columns import BOX
+from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.boxes import BOX_KINDS, INTERNAL_KINDS, BoxKind

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from cardbox_cli.cli.last_ids import LAST
-from cardbox_cli.cli.parameters.inputs import read_text
-from cardbox_cli.cli.parameters.types import CARD
+from cardbox_cli.cli.options.input_files import read_text
+from cardbox_cli.cli.options.value_types import CARD
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.boxes import Box

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.command_lines import command_line
 

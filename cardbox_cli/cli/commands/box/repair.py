@@ -4,15 +4,15 @@ from typing import Annotated
 
 from typer import Option
 
+from cardbox_cli.cli.actor import own_turn
 from cardbox_cli.cli.commands.box.mended import emit_mended, tell_turns
 from cardbox_cli.cli.last_ids import remember_made, resolving_boxes
-from cardbox_cli.cli.parameters.options import BoxId
-from cardbox_cli.cli.parameters.types import BOX, PROVIDER
-from cardbox_cli.cli.parameters.worker_environment import own_turn
+from cardbox_cli.cli.options.shared_options import BoxId
+from cardbox_cli.cli.options.value_types import BOX, PROVIDER
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.cli.terminal.reports.findings import tell
+from cardbox_cli.cli.terminal.lint_report import tell
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import provider_named, providers
 from cardbox_cli.errors import Findings, UsageError

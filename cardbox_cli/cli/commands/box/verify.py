@@ -1,9 +1,9 @@
 """`cbx box verify`."""
 
-from cardbox_cli.cli.parameters.options import BoxId
+from cardbox_cli.cli.options.shared_options import BoxId
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_table
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings
 from cardbox_cli.model.text.quantities import count

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 from typer import Option
 
-from cardbox_cli.cli.auditing import audit, forced
+from cardbox_cli.cli.actor import audit, forced, own_turn, refuse_inside_turn
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name
-from cardbox_cli.cli.parameters.large_files import open_file
-from cardbox_cli.cli.parameters.options import ForceCard
-from cardbox_cli.cli.parameters.types import CARD_TYPE, FILE
-from cardbox_cli.cli.parameters.worker_environment import own_turn, refuse_inside_turn
+from cardbox_cli.cli.options.conversation_files import open_file
+from cardbox_cli.cli.options.input_files import parse_json, read_text, source_name
+from cardbox_cli.cli.options.shared_options import ForceCard
+from cardbox_cli.cli.options.value_types import CARD_TYPE, FILE
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce

@@ -4,10 +4,9 @@ from typing import Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.auditing import audit, forced
-from cardbox_cli.cli.parameters.confirmation import Yes, confirm
-from cardbox_cli.cli.parameters.options import CardIds, ForceCard
-from cardbox_cli.cli.parameters.worker_environment import refuse_inside_turn
+from cardbox_cli.cli.actor import audit, forced, refuse_inside_turn
+from cardbox_cli.cli.options.confirmation import Yes, confirm
+from cardbox_cli.cli.options.shared_options import CardIds, ForceCard
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from typer import Option
 
+from cardbox_cli.cli.actor import own_turn
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.parameters.confirmation import decline
-from cardbox_cli.cli.parameters.editor import Edited, changed_meanwhile, edited, taken_from
-from cardbox_cli.cli.parameters.inputs import source_name
-from cardbox_cli.cli.parameters.options import CardId
-from cardbox_cli.cli.parameters.types import BOX, FILE
-from cardbox_cli.cli.parameters.worker_environment import own_turn
+from cardbox_cli.cli.options.confirmation import decline
+from cardbox_cli.cli.options.editor import Edited, changed_meanwhile, edited, taken_from
+from cardbox_cli.cli.options.input_files import source_name
+from cardbox_cli.cli.options.shared_options import CardId
+from cardbox_cli.cli.options.value_types import BOX, FILE
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.parameters.inputs import write_text
-from cardbox_cli.cli.parameters.types import BOX, FILE, OneOf
+from cardbox_cli.cli.options.input_files import write_text
+from cardbox_cli.cli.options.value_types import BOX, FILE, OneOf
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output

@@ -10,24 +10,26 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typer import Exit, Option
 
+from cardbox_cli.cli.actor import own_turn
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.parameters.conversation_files import (
+from cardbox_cli.cli.options.conversation_files import (
     Refused,
     conversation_files,
+    end_of_lines,
+    is_packed,
     one_by_one,
+    open_file,
     tell_left_out,
 )
-from cardbox_cli.cli.parameters.inputs import opened, source_name
-from cardbox_cli.cli.parameters.large_files import end_of_lines, is_packed, open_file
-from cardbox_cli.cli.parameters.options import AUTO, ConversationFiles, MessagesKey, SourceFormat
-from cardbox_cli.cli.parameters.types import OneOf
-from cardbox_cli.cli.parameters.worker_environment import own_turn
+from cardbox_cli.cli.options.input_files import opened, source_name
+from cardbox_cli.cli.options.shared_options import AUTO, ConversationFiles, MessagesKey, SourceFormat
+from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.progress import bar
-from cardbox_cli.cli.terminal.tables.layout import Column, print_table
+from cardbox_cli.cli.terminal.progress_bar import bar
+from cardbox_cli.cli.terminal.table_layout import Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.conversations.containers.archives import unzipped
 from cardbox_cli.conversations.conversation import Conversation

@@ -7,20 +7,20 @@ from typing import Annotated, NamedTuple
 import msgspec
 from typer import Option
 
-from cardbox_cli.cli.parameters.conversation_files import (
+from cardbox_cli.cli.options.conversation_files import (
     Refused,
     found_and_refused,
     one_by_one,
+    open_file,
     tell_left_out,
 )
-from cardbox_cli.cli.parameters.inputs import path_text, source_name
-from cardbox_cli.cli.parameters.large_files import open_file
-from cardbox_cli.cli.parameters.options import AUTO, ConversationFiles, MessagesKey, SourceFormat
-from cardbox_cli.cli.parameters.types import OneOf
+from cardbox_cli.cli.options.input_files import path_text, source_name
+from cardbox_cli.cli.options.shared_options import AUTO, ConversationFiles, MessagesKey, SourceFormat
+from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.cli.terminal.progress import bar
-from cardbox_cli.cli.terminal.reports.findings import answer, show
+from cardbox_cli.cli.terminal.lint_report import answer, show
+from cardbox_cli.cli.terminal.progress_bar import bar
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.lint.rule import FileFinding, LintFinding
 from cardbox_cli.context.lint.schema import UNKNOWN

@@ -5,8 +5,16 @@ from typing import Annotated
 from typer import Option
 
 from cardbox_cli.cli.commands.card.listing import CardTypes, show_card_list
-from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, Since, Until, Watch, parse_span
-from cardbox_cli.cli.parameters.types import BOX
+from cardbox_cli.cli.options.shared_options import (
+    ColumnNames,
+    Interval,
+    Limit,
+    Since,
+    Until,
+    Watch,
+    parse_span,
+)
+from cardbox_cli.cli.options.value_types import BOX
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 

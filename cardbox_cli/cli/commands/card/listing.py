@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from typer import Option
 
-from cardbox_cli.cli.parameters.types import CARD_TYPE
+from cardbox_cli.cli.options.value_types import CARD_TYPE
 from cardbox_cli.cli.project_database import open_stores
-from cardbox_cli.cli.terminal.columns.cards import CARD
-from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
-from cardbox_cli.cli.terminal.tables.shown import chosen
+from cardbox_cli.cli.terminal.list_columns import CARD
+from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.table_layout import chosen
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore

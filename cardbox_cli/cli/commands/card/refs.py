@@ -5,14 +5,14 @@ from typing import Annotated
 from typer import Argument
 
 from cardbox_cli.cli.last_ids import resolved_or_given
-from cardbox_cli.cli.parameters.options import ColumnNames, Latest, Limit
-from cardbox_cli.cli.parameters.types import CARD
+from cardbox_cli.cli.options.shared_options import ColumnNames, Latest, Limit
+from cardbox_cli.cli.options.value_types import CARD
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.cli.terminal.columns.boxes import REFERENCE
-from cardbox_cli.cli.terminal.lists import Listing, looked_into, show_list
-from cardbox_cli.cli.terminal.tables.shown import chosen
+from cardbox_cli.cli.terminal.list_columns import REFERENCE
+from cardbox_cli.cli.terminal.list_output import Listing, looked_into, show_list
+from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.limits import BOXES_LOOKED_INTO
 

@@ -6,14 +6,11 @@ from typing import Annotated
 from typer import Argument
 
 from cardbox_cli.cli.commands.card.listing import CardTypes
-from cardbox_cli.cli.parameters.options import ColumnNames, Limit
+from cardbox_cli.cli.options.shared_options import ColumnNames, Limit
 from cardbox_cli.cli.project_database import open_stores
-from cardbox_cli.cli.terminal.colours import painted
-from cardbox_cli.cli.terminal.columns.cards import CARD
-from cardbox_cli.cli.terminal.columns.shared import short_or_nothing
-from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
-from cardbox_cli.cli.terminal.tables.layout import Column
-from cardbox_cli.cli.terminal.tables.shown import Columns, chosen
+from cardbox_cli.cli.terminal.list_columns import CARD, short_or_nothing
+from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.table_layout import Column, Columns, chosen, painted
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 

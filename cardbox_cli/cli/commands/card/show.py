@@ -5,7 +5,7 @@ from typing import Annotated
 from typer import Option
 
 from cardbox_cli.cli.last_ids import resolved_or_given
-from cardbox_cli.cli.parameters.options import CardIds
+from cardbox_cli.cli.options.shared_options import CardIds
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output

@@ -7,8 +7,8 @@ from typer import Argument, Option
 from cardbox_cli.chat.handlers import answer
 from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.tools import CHAT_TOOLS, arguments_of
-from cardbox_cli.cli.parameters.inputs import parse_json
-from cardbox_cli.cli.parameters.types import CHAT, Completed
+from cardbox_cli.cli.options.input_files import parse_json
+from cardbox_cli.cli.options.value_types import CHAT, Completed
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output

@@ -2,8 +2,8 @@
 
 from cardbox_cli.cli.commands.chat.changing import emit_changed
 from cardbox_cli.cli.commands.chat.talking import room_of
-from cardbox_cli.cli.parameters.confirmation import Yes, confirm
-from cardbox_cli.cli.parameters.options import ChatKey
+from cardbox_cli.cli.options.confirmation import Yes, confirm
+from cardbox_cli.cli.options.shared_options import ChatKey
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.text.escaping import spelled

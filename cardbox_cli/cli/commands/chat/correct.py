@@ -1,5 +1,6 @@
 """`cbx chat correct`."""
 
+from cardbox_cli.cli.actor import own_turn
 from cardbox_cli.cli.commands.chat.talking import (
     Message,
     MessageFile,
@@ -10,8 +11,7 @@ from cardbox_cli.cli.commands.chat.talking import (
     room_of,
     told,
 )
-from cardbox_cli.cli.parameters.options import ChatKey
-from cardbox_cli.cli.parameters.worker_environment import own_turn
+from cardbox_cli.cli.options.shared_options import ChatKey
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.verb import verb

@@ -8,8 +8,8 @@ from typer import Argument, Option
 
 from cardbox_cli.chat.layout import folders, names
 from cardbox_cli.chat.layout.writing import files_of
-from cardbox_cli.cli.parameters.options import ChatKey
-from cardbox_cli.cli.parameters.types import FOLDER
+from cardbox_cli.cli.options.shared_options import ChatKey
+from cardbox_cli.cli.options.value_types import FOLDER
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce

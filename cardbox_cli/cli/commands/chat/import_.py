@@ -9,13 +9,13 @@ from typer import Argument, Option
 
 from cardbox_cli.chat.layout import folders, names
 from cardbox_cli.chat.layout.reading import ChatFiles, Skipped, read_chat, read_text
-from cardbox_cli.cli.parameters.types import CHAT, FOLDER
-from cardbox_cli.cli.parameters.worker_environment import ANSWER, refuse_inside_turn
+from cardbox_cli.cli.actor import ANSWER, refuse_inside_turn
+from cardbox_cli.cli.options.value_types import CHAT, FOLDER
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import Column, print_table
+from cardbox_cli.cli.terminal.table_layout import Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.model.text.escaping import spelled

@@ -5,13 +5,12 @@ from typing import Annotated
 from typer import Argument
 
 from cardbox_cli.cli.commands.chat.talking import room_of
-from cardbox_cli.cli.parameters.options import ColumnNames, Limit
-from cardbox_cli.cli.parameters.types import CHAT
+from cardbox_cli.cli.options.shared_options import ColumnNames, Limit
+from cardbox_cli.cli.options.value_types import CHAT
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
-from cardbox_cli.cli.terminal.tables.shown import chosen
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, chosen
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.card_words import PREVIEW
 from cardbox_cli.model.text.escaping import one_line, spelled

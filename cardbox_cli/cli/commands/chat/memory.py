@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument
 
+from cardbox_cli.cli.actor import ANSWER, refuse_inside_turn
 from cardbox_cli.cli.commands.chat.talking import room_of
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.parameters.inputs import text_or_file
-from cardbox_cli.cli.parameters.options import ChatKey
-from cardbox_cli.cli.parameters.worker_environment import ANSWER, refuse_inside_turn
+from cardbox_cli.cli.options.input_files import text_or_file
+from cardbox_cli.cli.options.shared_options import ChatKey
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output

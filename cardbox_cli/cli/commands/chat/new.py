@@ -6,7 +6,7 @@ from typer import Option
 
 from cardbox_cli.cli.commands.chat.changing import emit_changed
 from cardbox_cli.cli.commands.chat.talking import room_of
-from cardbox_cli.cli.parameters.options import ChatKey
+from cardbox_cli.cli.options.shared_options import ChatKey
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.verb import verb

@@ -11,12 +11,12 @@ import click
 from click.shell_completion import CompletionItem
 from typer import Option
 
-from cardbox_cli.cli.parameters import composing, working
-from cardbox_cli.cli.parameters.options import ChatKey
-from cardbox_cli.cli.parameters.types import PROFILE
+from cardbox_cli.cli.line_editor import Matches
+from cardbox_cli.cli.options import compose_options, model_program
+from cardbox_cli.cli.options.shared_options import ChatKey
+from cardbox_cli.cli.options.value_types import PROFILE
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.shell.lines import LEAVE, Shell, script
-from cardbox_cli.cli.shell.prompt import Matches
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
@@ -33,20 +33,20 @@ from cardbox_cli.model.text.escaping import one_line, spelled
 )
 def open_chat(
     key: ChatKey,
-    exec_: working.Exec,
+    exec_: model_program.Exec,
     profile: Annotated[
         str | None,
         Option(click_type=PROFILE, help="The system prompt, model and tools of this profile, too."),
     ] = None,
-    format_: working.RequestFormat = None,
-    answers: working.AnswersRead = "auto",
-    env: working.Variables = None,
-    tools: working.ToolsFile = None,
-    trust_stored_commands: working.TrustStored = False,
-    model: composing.Model = None,
-    timeout: working.CommandTimeout = 600,
-    max_steps: working.MaxSteps = None,
-    layer: composing.Layers = None,
+    format_: model_program.RequestFormat = None,
+    answers: model_program.AnswersRead = "auto",
+    env: model_program.Variables = None,
+    tools: model_program.ToolsFile = None,
+    trust_stored_commands: model_program.TrustStored = False,
+    model: compose_options.Model = None,
+    timeout: model_program.CommandTimeout = 600,
+    max_steps: model_program.MaxSteps = None,
+    layer: compose_options.Layers = None,
 ) -> int:
     """Talk to an agent by hand: each line is a message, which `cbx chat run` answers by the command.
 
@@ -54,7 +54,7 @@ def open_chat(
     on where it was. Ctrl-C stops an answer and loses nothing; Ctrl-D leaves. Off a terminal, lines come from
     standard input, and the first failure ends it.
     """
-    from cardbox_cli.cli.parameters.programs import check_command
+    from cardbox_cli.cli.options.model_program import check_command
 
     check_key(key)
     check_command(exec_)
@@ -63,7 +63,7 @@ def open_chat(
     with Shell(session()) as shell:
         talk = Talk(shell, key, _as_words(click.get_current_context()))
         if sys.stdin.isatty() and sys.stdout.isatty():
-            from cardbox_cli.cli.shell.prompt import converse
+            from cardbox_cli.cli.line_editor import converse
 
             announce(f"chat {spelled(key)}: type a message; /help lists the commands, Ctrl-D leaves")
             return converse(talk)

@@ -4,15 +4,14 @@ from typing import Annotated
 
 from typer import Argument
 
+from cardbox_cli.cli.actor import ANSWER, refuse_inside_turn
 from cardbox_cli.cli.commands.chat.talking import room_of
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.parameters.inputs import text_or_file
-from cardbox_cli.cli.parameters.worker_environment import ANSWER, refuse_inside_turn
+from cardbox_cli.cli.options.input_files import text_or_file
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import Column
-from cardbox_cli.cli.terminal.tables.shown import Shown
+from cardbox_cli.cli.terminal.table_layout import Column, Shown
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.ids import short_id

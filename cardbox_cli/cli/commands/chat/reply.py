@@ -4,6 +4,7 @@ from typing import Annotated
 
 from typer import Argument
 
+from cardbox_cli.cli.actor import own_turn
 from cardbox_cli.cli.commands.chat.talking import (
     MessageFile,
     MessageId,
@@ -13,7 +14,6 @@ from cardbox_cli.cli.commands.chat.talking import (
     room_of,
     told,
 )
-from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from typer import Option
 
+from cardbox_cli.cli.actor import own_turn
 from cardbox_cli.cli.boundary import INTERRUPTED
+from cardbox_cli.cli.command_runtime import connecting, stopped_by_signals
 from cardbox_cli.cli.commands.chat.talking import room_of
-from cardbox_cli.cli.parameters import composing, working
-from cardbox_cli.cli.parameters.options import ChatKey
-from cardbox_cli.cli.parameters.types import PROFILE
-from cardbox_cli.cli.parameters.worker_environment import own_turn
+from cardbox_cli.cli.options import compose_options, model_program
+from cardbox_cli.cli.options.shared_options import ChatKey
+from cardbox_cli.cli.options.value_types import PROFILE
 from cardbox_cli.cli.project_database import database_target, open_database
-from cardbox_cli.cli.runtime import connecting
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.cli.stopping import stopped_by_signals
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.streaming import Streaming
 from cardbox_cli.cli.verb import verb
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 )
 def run_chat(
     key: ChatKey,
-    exec_: working.Exec,
+    exec_: model_program.Exec,
     text: Annotated[str | None, Option(metavar="TEXT", help="A user's message, sent first.")] = None,
     profile: Annotated[
         str | None,
@@ -47,15 +46,15 @@ def run_chat(
     wait: Annotated[
         bool, Option("--wait/--no-wait", help="Wait while another run has the chat; else exit 6.")
     ] = True,
-    format_: working.RequestFormat = None,
-    answers: working.AnswersRead = "auto",
-    env: working.Variables = None,
-    tools: working.ToolsFile = None,
-    trust_stored_commands: working.TrustStored = False,
-    model: composing.Model = None,
-    timeout: working.CommandTimeout = 600,
-    max_steps: working.MaxSteps = None,
-    layer: composing.Layers = None,
+    format_: model_program.RequestFormat = None,
+    answers: model_program.AnswersRead = "auto",
+    env: model_program.Variables = None,
+    tools: model_program.ToolsFile = None,
+    trust_stored_commands: model_program.TrustStored = False,
+    model: compose_options.Model = None,
+    timeout: model_program.CommandTimeout = 600,
+    max_steps: model_program.MaxSteps = None,
+    layer: compose_options.Layers = None,
     stream: Annotated[
         bool, Option("--stream", help="Show what the command prints as it comes, where that is text.")
     ] = False,
@@ -66,7 +65,7 @@ def run_chat(
     What the command sends by itself with `cbx chat reply` is the answer; else what it prints in the end is
     entered as the reply. Messages that come meanwhile are taken in between two steps.
     """
-    from cardbox_cli.cli.parameters.programs import check_command, environment_of, program_of
+    from cardbox_cli.cli.options.model_program import check_command, environment_of, program_of
 
     check_command(exec_)
     streaming = _streaming(answers) if stream else None
@@ -78,7 +77,7 @@ def run_chat(
         settings,
         format=format_,
         answers=answers,
-        options=composing.options(model=model, layers=layer),
+        options=compose_options.options(model=model, layers=layer),
         timeout=timeout,
         environment=environment_of(env or (), where),
         tools=tools,

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from cardbox_cli.chat.room import Room
+from cardbox_cli.cli.actor import is_epoch
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.parameters.inputs import read_text
-from cardbox_cli.cli.parameters.types import FILE
-from cardbox_cli.cli.parameters.worker_environment import is_epoch
+from cardbox_cli.cli.options.input_files import read_text
+from cardbox_cli.cli.options.value_types import FILE
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output

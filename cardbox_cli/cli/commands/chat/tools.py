@@ -6,7 +6,7 @@ import msgspec
 from typer import Option
 
 from cardbox_cli.chat.tools import CHAT_TOOLS
-from cardbox_cli.cli.parameters.types import OneOf
+from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, provider_named

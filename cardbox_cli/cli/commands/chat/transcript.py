@@ -3,11 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.commands.chat.talking import room_of
-from cardbox_cli.cli.parameters.options import ChatKey, ColumnNames, Limit
+from cardbox_cli.cli.options.shared_options import ChatKey, ColumnNames, Limit
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
-from cardbox_cli.cli.terminal.tables.shown import chosen
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, chosen
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.text.escaping import flat, spelled
 from cardbox_cli.model.text.quantities import time

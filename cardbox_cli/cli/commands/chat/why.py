@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.commands.chat.talking import room_of
-from cardbox_cli.cli.parameters.options import ChatKey
+from cardbox_cli.cli.options.shared_options import ChatKey
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, NotFound
 from cardbox_cli.model.text.escaping import spelled

@@ -8,9 +8,19 @@ from typing import Annotated, cast
 from typer import Argument, Option
 
 from cardbox_cli.cli.commands.cost.budget import BUDGET, Budget
-from cardbox_cli.cli.parameters import composing
-from cardbox_cli.cli.parameters.options import MOST, Since
-from cardbox_cli.cli.parameters.types import AGENT, BOX, BOX_OR_TURN, CHAT, FILE, HTML, PROFILE, TURN, OneOf
+from cardbox_cli.cli.options import compose_options
+from cardbox_cli.cli.options.shared_options import MOST, Since
+from cardbox_cli.cli.options.value_types import (
+    AGENT,
+    BOX,
+    BOX_OR_TURN,
+    CHAT,
+    FILE,
+    HTML,
+    PROFILE,
+    TURN,
+    OneOf,
+)
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.cost.account import GROUPINGS, Grouping, account_of
@@ -63,7 +73,7 @@ def show_costs(
         str | None,
         Option(click_type=PROFILE, help="With a box: its prompt, model and tools stand before it."),
     ] = None,
-    model: composing.Model = None,
+    model: compose_options.Model = None,
     prices: Annotated[
         str | None,
         Option(click_type=FILE, help=f"YAML with what tokens cost in money. Default: {PRICES.name}."),
@@ -95,12 +105,12 @@ def show_costs(
         raise UsageError("name a box or a turn, or --agent or --chat", hint="`cbx turn list` shows the turns")
     if since is not None and agent is None and chat is None:
         raise UsageError("--since is for --agent and --chat", hint="leave it out")
-    from cardbox_cli.cli.commands.cost import source as sources
-    from cardbox_cli.cli.commands.cost.page import Page, print_cost
     from cardbox_cli.cli.commands.cost.price_file import read_prices
+    from cardbox_cli.cli.options import cost_selection as sources
+    from cardbox_cli.cli.terminal.cost_report import Page, print_cost
 
     known = read_prices(prices)
-    options = composing.options(model=model, is_composed=False)
+    options = compose_options.options(model=model, is_composed=False)
     with open_database() as database, database.snapshot():
         if agent is not None:
             costed = sources.costed_agent(database, agent, since, options, profile)

@@ -1,6 +1,6 @@
 """The prices that an option or the setting names."""
 
-from cardbox_cli.cli.parameters.inputs import read_text, source_name
+from cardbox_cli.cli.options.input_files import read_text, source_name
 from cardbox_cli.context.cost.prices import Prices
 from cardbox_cli.settings import PRICES
 

@@ -1,7 +1,7 @@
 """`cbx db destroy`."""
 
 from cardbox_cli.cli.commands.db.embedded_server import embedded_server
-from cardbox_cli.cli.parameters.confirmation import Yes, confirm
+from cardbox_cli.cli.options.confirmation import Yes, confirm
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 

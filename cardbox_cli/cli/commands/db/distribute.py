@@ -4,7 +4,7 @@ from typing import Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.parameters.confirmation import Yes, confirm
+from cardbox_cli.cli.options.confirmation import Yes, confirm
 from cardbox_cli.cli.project_database import database_target
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output

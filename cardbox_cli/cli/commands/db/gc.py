@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.auditing import audit_in
-from cardbox_cli.cli.parameters.confirmation import Yes, confirm
-from cardbox_cli.cli.parameters.options import Latest
+from cardbox_cli.cli.actor import audit_in
+from cardbox_cli.cli.options.confirmation import Yes, confirm
+from cardbox_cli.cli.options.shared_options import Latest
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.lists import looked_into
-from cardbox_cli.cli.terminal.progress import bar
-from cardbox_cli.cli.terminal.tables.layout import Column, print_table
+from cardbox_cli.cli.terminal.list_output import looked_into
+from cardbox_cli.cli.terminal.progress_bar import bar
+from cardbox_cli.cli.terminal.table_layout import Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.limits import BOXES_LOOKED_INTO
 from cardbox_cli.model.text.quantities import count

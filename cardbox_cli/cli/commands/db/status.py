@@ -8,7 +8,7 @@ from typer import Option
 from cardbox_cli.cli.project_database import database_target
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import Column, print_below
+from cardbox_cli.cli.terminal.table_layout import Column, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.text.quantities import byte_size, count
 

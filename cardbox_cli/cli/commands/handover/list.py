@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from cardbox_cli.cli.parameters.options import ColumnNames
+from cardbox_cli.cli.options.shared_options import ColumnNames
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import Column
-from cardbox_cli.cli.terminal.tables.shown import chosen
+from cardbox_cli.cli.terminal.table_layout import Column, chosen
 from cardbox_cli.cli.verb import verb
 
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from typer import Argument
 
-from cardbox_cli.cli.parameters.recipes import load_recipe
-from cardbox_cli.cli.parameters.types import RECIPE
+from cardbox_cli.cli.options.recipe_arguments import load_recipe
+from cardbox_cli.cli.options.value_types import RECIPE
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output

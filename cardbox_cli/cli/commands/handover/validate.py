@@ -4,9 +4,9 @@ from typing import Annotated
 
 from typer import Argument
 
-from cardbox_cli.cli.parameters.inputs import all_of
-from cardbox_cli.cli.parameters.recipes import load_recipe, warn_of
-from cardbox_cli.cli.parameters.types import RECIPE
+from cardbox_cli.cli.options.input_files import all_of
+from cardbox_cli.cli.options.recipe_arguments import load_recipe, warn_of
+from cardbox_cli.cli.options.value_types import RECIPE
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import CbxError, InvalidRecipe, NotFound

@@ -1,7 +1,7 @@
 """`cbx inbox ack`."""
 
 from cardbox_cli.cli.commands.inbox.claimed import Owner, give_back, owner_name
-from cardbox_cli.cli.parameters.options import InboxId
+from cardbox_cli.cli.options.shared_options import InboxId
 from cardbox_cli.cli.verb import verb
 
 

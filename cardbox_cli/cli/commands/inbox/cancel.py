@@ -1,9 +1,9 @@
 """`cbx inbox cancel`."""
 
-from cardbox_cli.cli.auditing import actor
+from cardbox_cli.cli.actor import actor
+from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.commands.inbox.claimed import print_row, resolve_row
-from cardbox_cli.cli.parameters.options import InboxId, OptionalReason
-from cardbox_cli.cli.runtime import runtime
+from cardbox_cli.cli.options.shared_options import InboxId, OptionalReason
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.text.command_lines import argument
 

@@ -7,13 +7,12 @@ from typing import Annotated
 
 from typer import Option
 
+from cardbox_cli.cli.command_runtime import listener, runtime
 from cardbox_cli.cli.commands.inbox.claimed import Owner, owner_name
-from cardbox_cli.cli.parameters.types import Seconds
-from cardbox_cli.cli.runtime import listener, runtime
+from cardbox_cli.cli.options.value_types import Seconds
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import Column
-from cardbox_cli.cli.terminal.tables.shown import Shown
+from cardbox_cli.cli.terminal.table_layout import Column, Shown
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
 

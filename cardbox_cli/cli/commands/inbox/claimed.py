@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Concatenate, ParamSpec
 
 from typer import Option
 
-from cardbox_cli.cli.auditing import user_name
-from cardbox_cli.cli.runtime import runtime
+from cardbox_cli.cli.actor import user_name
+from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.settings import OWNER

@@ -4,12 +4,12 @@ from typing import Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Watch
-from cardbox_cli.cli.parameters.types import OneOf
+from cardbox_cli.cli.options.shared_options import ColumnNames, Interval, Limit, OfAgent, Watch
+from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.project_database import open_inbox
-from cardbox_cli.cli.terminal.columns.turns import INBOX
-from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
-from cardbox_cli.cli.terminal.tables.shown import chosen
+from cardbox_cli.cli.terminal.list_columns import INBOX
+from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError

@@ -1,10 +1,10 @@
 """`cbx inbox retry`."""
 
+from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.commands.inbox.claimed import print_row, resolve_row
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.parameters.options import InboxId
-from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.terminal.reports.turns import refuse
+from cardbox_cli.cli.options.shared_options import InboxId
+from cardbox_cli.cli.terminal.turn_report import refuse
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 

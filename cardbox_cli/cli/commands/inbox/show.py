@@ -1,6 +1,6 @@
 """`cbx inbox show`."""
 
-from cardbox_cli.cli.parameters.options import InboxId
+from cardbox_cli.cli.options.shared_options import InboxId
 from cardbox_cli.cli.project_database import open_inbox
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from typer import Argument
 
-from cardbox_cli.cli.auditing import audit
+from cardbox_cli.cli.actor import audit
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.parameters.inputs import read_text, source_name
-from cardbox_cli.cli.parameters.types import FILE
+from cardbox_cli.cli.options.input_files import read_text, source_name
+from cardbox_cli.cli.options.value_types import FILE
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import Column, print_table
+from cardbox_cli.cli.terminal.table_layout import Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 

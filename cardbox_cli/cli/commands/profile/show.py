@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from typer import Argument
 
-from cardbox_cli.cli.parameters.types import PROFILE
+from cardbox_cli.cli.options.value_types import PROFILE
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output

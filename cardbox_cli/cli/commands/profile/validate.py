@@ -4,8 +4,8 @@ from typing import Annotated
 
 from typer import Argument
 
-from cardbox_cli.cli.parameters.inputs import all_of, read_text, source_name
-from cardbox_cli.cli.parameters.types import FILE
+from cardbox_cli.cli.options.input_files import all_of, read_text, source_name
+from cardbox_cli.cli.options.value_types import FILE
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb

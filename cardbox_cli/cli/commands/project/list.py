@@ -1,10 +1,10 @@
 """`cbx project list`."""
 
-from cardbox_cli.cli.parameters.options import ColumnNames, Limit
+from cardbox_cli.cli.options.shared_options import ColumnNames, Limit
 from cardbox_cli.cli.project_database import open_database
-from cardbox_cli.cli.terminal.columns.roster import PROJECT
-from cardbox_cli.cli.terminal.lists import Listing, show_list
-from cardbox_cli.cli.terminal.tables.shown import chosen
+from cardbox_cli.cli.terminal.list_columns import PROJECT
+from cardbox_cli.cli.terminal.list_output import Listing, show_list
+from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.verb import verb
 
 

@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from cardbox_cli.cli.auditing import audit
+from cardbox_cli.cli.actor import audit
 from cardbox_cli.cli.commands.project import project_record as record
-from cardbox_cli.cli.parameters.types import OneOf
+from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError

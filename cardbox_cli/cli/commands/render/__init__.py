@@ -17,8 +17,8 @@ from cardbox_cli.cli.commands.render.together import (
     check_step,
     format_of_host,
 )
-from cardbox_cli.cli.parameters import composing, fitting
-from cardbox_cli.cli.parameters.types import (
+from cardbox_cli.cli.options import compose_options
+from cardbox_cli.cli.options.value_types import (
     AGENT,
     BOX,
     BOX_OR_TURN,
@@ -33,7 +33,7 @@ from cardbox_cli.cli.parameters.types import (
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.cli.terminal.reports.findings import answer
+from cardbox_cli.cli.terminal.lint_report import answer
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.formats import provider_of
 from cardbox_cli.context.providers.registry import DEFAULT, HOSTS, providers
@@ -42,7 +42,7 @@ from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import unique
 
 if TYPE_CHECKING:
-    from cardbox_cli.cli.parameters.requests import Requests, Shown
+    from cardbox_cli.cli.options.request_selection import Requests, Shown
     from cardbox_cli.execution.requests.recorded import RecordedRequests
 
 
@@ -107,16 +107,16 @@ def render_request(
             f"{DEFAULT}, with --check the model's.",
         ),
     ] = None,
-    model: composing.Model = None,
-    query: composing.Query = None,
-    layer: composing.Layers = None,
-    experience: composing.Experience = False,
-    knowledge_query: composing.KnowledgeQuery = None,
-    process: composing.ProcessKind = None,
-    share: composing.Share = None,
-    layout: composing.LayoutName = None,
-    max_tokens: fitting.MaxTokens = None,
-    fit: fitting.FitStrategy = None,
+    model: compose_options.Model = None,
+    query: compose_options.Query = None,
+    layer: compose_options.Layers = None,
+    experience: compose_options.Experience = False,
+    knowledge_query: compose_options.KnowledgeQuery = None,
+    process: compose_options.ProcessKind = None,
+    share: compose_options.Share = None,
+    layout: compose_options.LayoutName = None,
+    max_tokens: compose_options.MaxTokens = None,
+    fit: compose_options.FitStrategy = None,
     check: Annotated[
         bool, Option("--check", help="Instead: what the provider would refuse. Exit 8 on errors.")
     ] = False,
@@ -160,11 +160,11 @@ def render_request(
     has_steps = bool(turn or agent or chat)
     check_step(at, has_steps=has_steps, is_diff=diff is not None, verify=verify)
     if has_steps:
-        composing.check_query(query)
-    budget = fitting.budget(max_tokens, fit)
+        compose_options.check_query(query)
+    budget = compose_options.token_budget(max_tokens, fit)
     if budget is not None and (diff is not None or verify):
         raise UsageError("--max-tokens is for one request, to be sent", hint="leave it out")
-    options = composing.options(
+    options = compose_options.options(
         model=model,
         query=query,
         layers=layer,
@@ -175,7 +175,7 @@ def render_request(
         layout=layout,
         is_composed=bool(box),
     )
-    from cardbox_cli.cli.parameters.requests import Requests
+    from cardbox_cli.cli.options.request_selection import Requests
 
     with open_database() as database, database.snapshot():
         wanted = None if is_page else format_
@@ -210,7 +210,7 @@ Answer = Callable[[], None]
 def _difference(
     requests: "Requests", diff: tuple[str, str], before: list[str], turn: "RecordedRequests | None"
 ) -> Answer:
-    from cardbox_cli.cli.commands.render.diff import print_diff
+    from cardbox_cli.cli.terminal.request_report import print_diff
 
     pair = requests.pair(diff, before=before, turn=turn)
     _announce_notes(unique([note for each in pair for note in each.unknown]))
@@ -218,7 +218,7 @@ def _difference(
 
 
 def _verification(requests: "Requests", turn: "RecordedRequests", at: str | None) -> Answer:
-    from cardbox_cli.cli.commands.render.diff import print_verified
+    from cardbox_cli.cli.terminal.request_report import print_verified
 
     step, verified = requests.verified(turn, at)
     return partial(print_verified, turn.name, step, verified)
@@ -233,7 +233,7 @@ def _check_by(shown: "Shown", *, provider: str | None) -> None:
 
 def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool, provider: str | None) -> Answer:
     from cardbox_cli.cli.commands.render.body import print_body
-    from cardbox_cli.cli.commands.render.explain import print_explained, print_stats
+    from cardbox_cli.cli.terminal.request_report import print_explained, print_stats
 
     asked = ((check, partial(_check_by, provider=provider)), (explain, print_explained), (stats, print_stats))
     show = next((each for is_asked, each in asked if is_asked), print_body)
@@ -241,7 +241,7 @@ def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool, provide
     return partial(show, shown)
 
 
-def _fitted(shown: "Shown", budget: fitting.Budget) -> "Shown":
+def _fitted(shown: "Shown", budget: compose_options.TokenBudget) -> "Shown":
     """The request within the budget. Raises UsageError for a step that has been sent."""
     from cardbox_cli.context.formats import encoder_of
     from cardbox_cli.context.mending.fit import fit
@@ -259,12 +259,12 @@ def _fitted(shown: "Shown", budget: fitting.Budget) -> "Shown":
         author_id=OPERATOR,
     )
     return msgspec.structs.replace(
-        shown, request=fitted.request, notes=[*shown.notes, *fitting.notes(fitted)]
+        shown, request=fitted.request, notes=[*shown.notes, *compose_options.fit_notes(fitted)]
     )
 
 
 def _page(requests: "Requests", shown: "Shown", turn: "RecordedRequests | None") -> Answer:
-    from cardbox_cli.cli.commands.render.picture import picture_of, print_page
+    from cardbox_cli.cli.terminal.request_report import picture_of, print_page
 
     _announce_notes(shown.notes)
     return partial(print_page, picture_of(requests, shown, turn))

@@ -1,6 +1,6 @@
 """The body of a request as it is sent, and what reading it does not tell."""
 
-from cardbox_cli.cli.parameters.requests import Shown
+from cardbox_cli.cli.options.request_selection import Shown
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.context.formats import TEXT, members_of, text_sections

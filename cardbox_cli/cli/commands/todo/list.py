@@ -5,7 +5,7 @@ from typing import Annotated
 from typer import Option
 
 from cardbox_cli.cli.commands.todo.todo_list import TodoList, emit
-from cardbox_cli.cli.parameters.options import BoxId
+from cardbox_cli.cli.options.shared_options import BoxId
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError

@@ -1,7 +1,7 @@
 """`cbx todo reopen`."""
 
 from cardbox_cli.cli.commands.todo.todo_list import Items, settle
-from cardbox_cli.cli.parameters.options import BoxId
+from cardbox_cli.cli.options.shared_options import BoxId
 from cardbox_cli.cli.verb import verb
 
 

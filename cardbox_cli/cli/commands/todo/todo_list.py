@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument
 
+from cardbox_cli.cli.actor import own_context, own_output, own_turn
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.parameters.worker_environment import own_context, own_output, own_turn
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import Column
-from cardbox_cli.cli.terminal.tables.shown import Shown
+from cardbox_cli.cli.terminal.table_layout import Column, Shown
 from cardbox_cli.model.cards import OPERATOR, CardDraft
 from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.model.text.escaping import flat

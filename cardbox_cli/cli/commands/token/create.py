@@ -6,8 +6,8 @@ from typing import Annotated
 import msgspec
 from typer import Option
 
-from cardbox_cli.cli.auditing import actor, audit
-from cardbox_cli.cli.parameters.options import parse_time
+from cardbox_cli.cli.actor import actor, audit
+from cardbox_cli.cli.options.shared_options import parse_time
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce

@@ -1,11 +1,11 @@
 """`cbx token list`. Its columns stand in `terminal/columns/roster.py`."""
 
-from cardbox_cli.cli.parameters.options import ColumnNames
+from cardbox_cli.cli.options.shared_options import ColumnNames
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns.roster import TOKEN
-from cardbox_cli.cli.terminal.tables.shown import chosen
+from cardbox_cli.cli.terminal.list_columns import TOKEN
+from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.verb import verb
 
 

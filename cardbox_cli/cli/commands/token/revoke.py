@@ -4,7 +4,7 @@ from typing import Annotated
 
 from typer import Argument
 
-from cardbox_cli.cli.auditing import audit
+from cardbox_cli.cli.actor import audit
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output

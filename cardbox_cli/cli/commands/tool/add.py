@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from typer import Argument, Option
 
-from cardbox_cli.cli.auditing import audit
+from cardbox_cli.cli.actor import audit
 from cardbox_cli.cli.commands.tool.auditing import command_of
-from cardbox_cli.cli.parameters.inputs import parse_json
-from cardbox_cli.cli.parameters.types import AFTER, FILE, TOOL
+from cardbox_cli.cli.options.input_files import parse_json
+from cardbox_cli.cli.options.value_types import AFTER, FILE, TOOL
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output

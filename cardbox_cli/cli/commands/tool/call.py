@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.last_ids import resolved_or_given, resolving_turns
-from cardbox_cli.cli.parameters.inputs import parse_json
-from cardbox_cli.cli.parameters.types import HANDLER, TURN
-from cardbox_cli.cli.runtime import runtime
+from cardbox_cli.cli.options.input_files import parse_json
+from cardbox_cli.cli.options.value_types import HANDLER, TURN
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput

@@ -1,11 +1,11 @@
 """`cbx tool list`."""
 
-from cardbox_cli.cli.parameters.options import ColumnNames, Limit
+from cardbox_cli.cli.options.shared_options import ColumnNames, Limit
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns.roster import TOOL
-from cardbox_cli.cli.terminal.lists import Listing, held_whole, nothing_here, show_list
-from cardbox_cli.cli.terminal.tables.shown import chosen
+from cardbox_cli.cli.terminal.list_columns import TOOL
+from cardbox_cli.cli.terminal.list_output import Listing, held_whole, nothing_here, show_list
+from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.verb import verb
 
 

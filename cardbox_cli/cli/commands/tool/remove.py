@@ -1,9 +1,9 @@
 """`cbx tool remove`."""
 
-from cardbox_cli.cli.auditing import audit
+from cardbox_cli.cli.actor import audit
 from cardbox_cli.cli.commands.tool.auditing import command_of
-from cardbox_cli.cli.parameters.confirmation import Yes, confirm
-from cardbox_cli.cli.parameters.options import ToolName
+from cardbox_cli.cli.options.confirmation import Yes, confirm
+from cardbox_cli.cli.options.shared_options import ToolName
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output

@@ -1,6 +1,6 @@
 """`cbx tool show`."""
 
-from cardbox_cli.cli.parameters.options import ToolName
+from cardbox_cli.cli.options.shared_options import ToolName
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output

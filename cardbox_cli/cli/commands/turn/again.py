@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import uuid6
 from typer import Option
 
-from cardbox_cli.cli.auditing import actor
+from cardbox_cli.cli.actor import actor
+from cardbox_cli.cli.command_runtime import connecting, stopped_by_signals, wired
 from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.project_database import database_target
-from cardbox_cli.cli.runtime import connecting, wired
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.cli.stopping import stopped_by_signals
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.reports.turns import refuse
-from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_table
-from cardbox_cli.cli.terminal.word_diff import compared
+from cardbox_cli.cli.terminal.output import compared
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_table
+from cardbox_cli.cli.terminal.turn_report import refuse
 from cardbox_cli.context.request import DEFAULT_OPTIONS
 from cardbox_cli.errors import Conflict, Findings
 from cardbox_cli.model.ids import short_id
@@ -53,14 +52,14 @@ def program_of(
     trust_stored_commands: bool = False,
 ) -> "Program":
     """What runs a turn again: the request has the format that the turn was asked in."""
-    from cardbox_cli.cli.parameters import programs
+    from cardbox_cli.cli.options import model_program
     from cardbox_cli.execution.requests.step_snapshots import read_snapshot
 
-    programs.check_command(command)
+    model_program.check_command(command)
     where = database_target()
     snapshots = (read_snapshot(step.metadata) for step in run.turns.steps(turn_id))
     asked = next(filter(None, snapshots), None)
-    return programs.program_of(
+    return model_program.program_of(
         command,
         where,
         run.settings,
@@ -68,7 +67,7 @@ def program_of(
         answers="auto",
         options=DEFAULT_OPTIONS,
         timeout=600,
-        environment=programs.environment_of(env, where),
+        environment=model_program.environment_of(env, where),
         tools=tools,
         trusts_stored=trust_stored_commands,
     )

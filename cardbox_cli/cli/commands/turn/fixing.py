@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from cardbox_cli.cli.auditing import actor
+from cardbox_cli.cli.actor import actor
+from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.last_ids import resolving_turns
-from cardbox_cli.cli.runtime import runtime
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 

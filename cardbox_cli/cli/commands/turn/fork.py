@@ -4,12 +4,12 @@ from typing import Annotated
 
 from typer import Option
 
+from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.commands.turn import again
 from cardbox_cli.cli.last_ids import resolving_turns
-from cardbox_cli.cli.parameters import working
-from cardbox_cli.cli.parameters.options import TurnId
-from cardbox_cli.cli.parameters.types import PROFILE
-from cardbox_cli.cli.runtime import runtime
+from cardbox_cli.cli.options import model_program
+from cardbox_cli.cli.options.shared_options import TurnId
+from cardbox_cli.cli.options.value_types import PROFILE
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
@@ -31,9 +31,9 @@ def fork_turn(
         str | None, Option(click_type=PROFILE, help="By this profile; default: the one that it had.")
     ] = None,
     exec_: again.Exec = None,
-    env: working.Variables = None,
-    tools: working.ToolsFile = None,
-    trust_stored_commands: working.TrustStored = False,
+    env: model_program.Variables = None,
+    tools: model_program.ToolsFile = None,
+    trust_stored_commands: model_program.TrustStored = False,
 ) -> None:
     """Go on from the middle of a turn: a fresh agent takes the step again, with what was there before it.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.parameters.options import (
+from cardbox_cli.cli.options.shared_options import (
     ColumnNames,
     Interval,
     Limit,
@@ -16,11 +16,11 @@ from cardbox_cli.cli.parameters.options import (
     Watch,
     parse_span,
 )
-from cardbox_cli.cli.parameters.types import OneOf
+from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.project_database import open_turns
-from cardbox_cli.cli.terminal.columns.turns import TURN
-from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
-from cardbox_cli.cli.terminal.tables.shown import chosen
+from cardbox_cli.cli.terminal.list_columns import TURN
+from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from typer import Option
 
-from cardbox_cli.cli.parameters.options import TurnId
+from cardbox_cli.cli.options.shared_options import TurnId
 from cardbox_cli.cli.project_database import open_turns
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output

@@ -1,7 +1,7 @@
 """`cbx turn nudge`."""
 
 from cardbox_cli.cli.commands.turn.fixing import free
-from cardbox_cli.cli.parameters.options import TurnId
+from cardbox_cli.cli.options.shared_options import TurnId
 from cardbox_cli.cli.verb import verb
 
 

@@ -6,8 +6,8 @@ from typer import Option
 
 from cardbox_cli.cli.commands.turn.fixing import fix
 from cardbox_cli.cli.last_ids import resolving_boxes
-from cardbox_cli.cli.parameters.options import ExpectEpoch, Reason, TurnId
-from cardbox_cli.cli.parameters.types import BOX
+from cardbox_cli.cli.options.shared_options import ExpectEpoch, Reason, TurnId
+from cardbox_cli.cli.options.value_types import BOX
 from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:

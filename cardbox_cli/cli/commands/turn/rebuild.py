@@ -4,10 +4,10 @@ from typing import Annotated
 
 from typer import Argument
 
-from cardbox_cli.cli.auditing import actor
-from cardbox_cli.cli.parameters.options import OptionalReason
-from cardbox_cli.cli.parameters.types import AGENT
-from cardbox_cli.cli.runtime import runtime
+from cardbox_cli.cli.actor import actor
+from cardbox_cli.cli.command_runtime import runtime
+from cardbox_cli.cli.options.shared_options import OptionalReason
+from cardbox_cli.cli.options.value_types import AGENT
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 

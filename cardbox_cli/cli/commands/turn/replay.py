@@ -4,12 +4,12 @@ from typing import Annotated
 
 from typer import Option
 
+from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.commands.turn import again
 from cardbox_cli.cli.last_ids import resolving_turns
-from cardbox_cli.cli.parameters import working
-from cardbox_cli.cli.parameters.options import EndTimeout, TurnId
-from cardbox_cli.cli.parameters.types import PROFILE
-from cardbox_cli.cli.runtime import runtime
+from cardbox_cli.cli.options import model_program
+from cardbox_cli.cli.options.shared_options import EndTimeout, TurnId
+from cardbox_cli.cli.options.value_types import PROFILE
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
@@ -26,9 +26,9 @@ def replay_turn(
         str | None, Option(click_type=PROFILE, help="By this profile; default: the one that it had.")
     ] = None,
     exec_: again.Exec = None,
-    env: working.Variables = None,
-    tools: working.ToolsFile = None,
-    trust_stored_commands: working.TrustStored = False,
+    env: model_program.Variables = None,
+    tools: model_program.ToolsFile = None,
+    trust_stored_commands: model_program.TrustStored = False,
     times: Annotated[int, Option(metavar="N", min=1, max=100, help="How often.")] = 1,
     timeout: EndTimeout = None,
     no_wait: Annotated[

@@ -5,12 +5,12 @@ from typing import Annotated, Any
 import msgspec
 from typer import Option
 
-from cardbox_cli.cli.auditing import actor
+from cardbox_cli.cli.actor import actor
+from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.last_ids import resolving_turns
-from cardbox_cli.cli.parameters.inputs import text_or_file
-from cardbox_cli.cli.parameters.options import TurnId
-from cardbox_cli.cli.parameters.types import AFTER, OneOf
-from cardbox_cli.cli.runtime import runtime
+from cardbox_cli.cli.options.input_files import text_or_file
+from cardbox_cli.cli.options.shared_options import TurnId
+from cardbox_cli.cli.options.value_types import AFTER, OneOf
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError

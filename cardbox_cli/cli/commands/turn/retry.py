@@ -1,9 +1,9 @@
 """`cbx turn retry`."""
 
+from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.last_ids import remember_made, resolving_turns
-from cardbox_cli.cli.parameters.options import TurnId
-from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.terminal.reports.turns import print_dispatched, refuse
+from cardbox_cli.cli.options.shared_options import TurnId
+from cardbox_cli.cli.terminal.turn_report import print_dispatched, refuse
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.cards import OPERATOR
 

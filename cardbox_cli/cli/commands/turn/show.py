@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.last_ids import LAST
-from cardbox_cli.cli.parameters.options import LastTurnId
+from cardbox_cli.cli.options.shared_options import LastTurnId
 from cardbox_cli.cli.project_database import lag_note, open_turns
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns.shared import short_or_nothing
-from cardbox_cli.cli.terminal.columns.turns import EVENT, INBOX, TURN
-from cardbox_cli.cli.terminal.reports.turns import end_of_stderr
-from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_table
-from cardbox_cli.cli.terminal.tables.shown import Columns, picked
+from cardbox_cli.cli.terminal.list_columns import EVENT, INBOX, TURN, short_or_nothing
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Columns, picked, print_table
+from cardbox_cli.cli.terminal.turn_report import end_of_stderr
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.execution.logs import LogTail, last_lines
 from cardbox_cli.model.execution.turns import Step

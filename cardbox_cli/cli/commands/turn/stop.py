@@ -1,7 +1,7 @@
 """`cbx turn stop`."""
 
 from cardbox_cli.cli.commands.turn.fixing import fix
-from cardbox_cli.cli.parameters.options import OptionalReason, TurnId
+from cardbox_cli.cli.options.shared_options import OptionalReason, TurnId
 from cardbox_cli.cli.verb import verb
 
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.parameters.options import TurnId
-from cardbox_cli.cli.parameters.types import HTML, OneOf
+from cardbox_cli.cli.options.shared_options import TurnId
+from cardbox_cli.cli.options.value_types import HTML, OneOf
 from cardbox_cli.cli.project_database import open_turns
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output

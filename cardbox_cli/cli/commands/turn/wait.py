@@ -1,8 +1,8 @@
 """What `cbx turn wait` does: it comes back when a turn has ended, with what the turn delivered."""
 
-from cardbox_cli.cli.parameters.options import EndTimeout, TurnId
+from cardbox_cli.cli.options.shared_options import EndTimeout, TurnId
 from cardbox_cli.cli.project_database import open_turns
-from cardbox_cli.cli.terminal.reports.turns import print_end
+from cardbox_cli.cli.terminal.turn_report import print_end
 from cardbox_cli.cli.verb import verb
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.parameters.options import TurnId
-from cardbox_cli.cli.parameters.types import Seconds
+from cardbox_cli.cli.options.shared_options import TurnId
+from cardbox_cli.cli.options.value_types import Seconds
 from cardbox_cli.cli.project_database import open_turns
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns.turns import EVENT
-from cardbox_cli.cli.terminal.reports.turns import require_success
-from cardbox_cli.cli.terminal.tables.shown import Shown
+from cardbox_cli.cli.terminal.list_columns import EVENT
+from cardbox_cli.cli.terminal.table_layout import Shown
+from cardbox_cli.cli.terminal.turn_report import require_success
 from cardbox_cli.cli.terminal.watch import pauses
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.text.escaping import flat

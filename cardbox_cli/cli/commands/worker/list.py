@@ -8,8 +8,7 @@ from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column
-from cardbox_cli.cli.terminal.tables.shown import Shown
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Shown
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model.card_words import PREVIEW
 from cardbox_cli.model.text.escaping import one_line

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from cardbox_cli.cli.boundary import INTERRUPTED
+from cardbox_cli.cli.command_runtime import connecting, stopped_by_signals, wired
 from cardbox_cli.cli.commands.worker.journal import Journal
-from cardbox_cli.cli.parameters import composing, working
-from cardbox_cli.cli.parameters.types import Seconds
+from cardbox_cli.cli.options import compose_options, model_program
+from cardbox_cli.cli.options.value_types import Seconds
 from cardbox_cli.cli.project_database import database_target
-from cardbox_cli.cli.runtime import connecting, wired
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.stopping import stopped_by_signals
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import MAX_STEPS, Settings, settings_from
@@ -53,12 +52,12 @@ def run_worker(
     target: Annotated[
         str, Option(metavar="T", help="The worker target whose agents it serves.")
     ] = "worker_generic",
-    format_: working.RequestFormat = None,
-    answers: working.AnswersRead = "auto",
-    env: working.Variables = None,
-    tools: working.ToolsFile = None,
-    trust_stored_commands: working.TrustStored = False,
-    model: composing.Model = None,
+    format_: model_program.RequestFormat = None,
+    answers: model_program.AnswersRead = "auto",
+    env: model_program.Variables = None,
+    tools: model_program.ToolsFile = None,
+    trust_stored_commands: model_program.TrustStored = False,
+    model: compose_options.Model = None,
     concurrency: Annotated[int, Option(metavar="N", min=1, max=256, help="Turns at the same time.")] = 1,
     once: Annotated[bool, Option("--once", help="Make one claim, run it, and end.")] = False,
     drain: Annotated[
@@ -74,9 +73,9 @@ def run_worker(
     grace: Annotated[
         float, Option(click_type=Seconds(min=0), help="Seconds that running turns have once it shall stop.")
     ] = 30,
-    layer: composing.Layers = None,
-    share: composing.Share = None,
-    layout: composing.LayoutName = None,
+    layer: compose_options.Layers = None,
+    share: compose_options.Share = None,
+    layout: compose_options.LayoutName = None,
     all_projects: Annotated[
         bool, Option("--all-projects", help="Serve the target's agents in all projects.")
     ] = False,
@@ -91,7 +90,7 @@ def run_worker(
     worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
     """
     _check(target, once=once, drain=drain)
-    from cardbox_cli.cli.parameters.programs import environment_of, one_command, program_of, staying
+    from cardbox_cli.cli.options.model_program import environment_of, one_command, program_of, staying
     from cardbox_cli.execution.worker.worker import WorkerPlan
 
     settings = settings_from(max_steps=max_steps)
@@ -104,7 +103,7 @@ def run_worker(
         option=option,
         format=format_,
         answers=answers,
-        options=composing.options(model=model, layers=layer, share=share, layout=layout),
+        options=compose_options.options(model=model, layers=layer, share=share, layout=layout),
         timeout=timeout,
         environment=environment_of(env or (), where),
         tools=tools,

@@ -11,14 +11,14 @@ from cardbox_cli.cli.commands.box.show.asked import Asked
 from cardbox_cli.cli.commands.box.show.documents import json_lines, write_documents
 from cardbox_cli.cli.commands.box.show.pages import Page, pages_of, print_in_full, print_pages
 from cardbox_cli.cli.commands.box.show.reading import Look, look, wanted
-from cardbox_cli.cli.parameters.options import MOST, ColumnNames, Interval, Watch
-from cardbox_cli.cli.parameters.types import BOX
+from cardbox_cli.cli.options.shared_options import MOST, ColumnNames, Interval, Watch
+from cardbox_cli.cli.options.value_types import BOX
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns.cards import places
-from cardbox_cli.cli.terminal.tables.shown import chosen
+from cardbox_cli.cli.terminal.list_columns import places
+from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.terminal.watch import between_looks, follow, keep_showing, printed_by
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import tokenizer_for

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from cardbox_cli.cli.terminal.tables.shown import Shown
+from cardbox_cli.cli.terminal.table_layout import Shown
 
 _Place = TypeVar("_Place")
 

@@ -7,8 +7,8 @@ import msgspec
 from cardbox_cli.cli.commands.box.show.asked import Asked
 from cardbox_cli.cli.commands.box.show.reading import Look, Reading, Totals
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns.cards import Place
-from cardbox_cli.cli.terminal.tables.layout import Rows, print_rows, rows_of
+from cardbox_cli.cli.terminal.list_columns import Place
+from cardbox_cli.cli.terminal.table_layout import Rows, print_rows, rows_of
 from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.model.card_words import full_text
 from cardbox_cli.model.text.escaping import flat

@@ -7,9 +7,8 @@ import msgspec
 
 from cardbox_cli.cli.commands.box.show.asked import Asked
 from cardbox_cli.cli.last_ids import resolved_or_given
-from cardbox_cli.cli.terminal.columns.cards import Place
-from cardbox_cli.cli.terminal.reports.describe import short_rule
-from cardbox_cli.cli.terminal.tables.layout import NOTHING
+from cardbox_cli.cli.terminal.list_columns import Place, short_rule
+from cardbox_cli.cli.terminal.table_layout import NOTHING
 from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.model.boxes import Box, Digest, Provenance, Slot
 from cardbox_cli.model.ids import unique

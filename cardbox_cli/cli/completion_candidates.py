@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
 
-from cardbox_cli.cli.parameters.types import FILES
-from cardbox_cli.cli.root import COMPLETING, root
+from cardbox_cli.cli.command_table import COMPLETING, root
+from cardbox_cli.cli.options.value_types import FILES
 from cardbox_cli.cli.session import ProcessContext, Session
 from cardbox_cli.model.text.escaping import one_line
 from cardbox_cli.model.text.visible_text import is_visible
@@ -23,6 +23,7 @@ from cardbox_cli.model.text.visible_text import is_visible
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database
     from cardbox_cli.store.connection.target import Target
+
 
 # Set by the scripts of `cbx completion`: the command line up to the cursor.
 LINE = "_CBX_LINE"

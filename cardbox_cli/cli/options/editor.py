@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cardbox_cli.cli.parameters.inputs import read_text
+from cardbox_cli.cli.options.input_files import read_text
 from cardbox_cli.cli.session import Session, session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import InvalidInput, UsageError

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from cardbox_cli.cli.commands.cost.source import Costed
+from cardbox_cli.cli.options.cost_selection import Costed
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below
 from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
 from cardbox_cli.context.cost.answer import Costs, cost_answer, costs_of
 from cardbox_cli.context.cost.finding import CostFinding

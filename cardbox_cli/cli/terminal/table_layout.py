@@ -3,16 +3,52 @@
 Knows no kind of item: which columns there are stands in `columns/`, or where the table is printed.
 """
 
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 
-from cardbox_cli.cli.session import session_or_none
-from cardbox_cli.cli.terminal.colours import painted
-from cardbox_cli.cli.terminal.tables.widths import width as cell_width
+from cardbox_cli.cli.session import session, session_or_none
+from cardbox_cli.errors import UsageError
+from cardbox_cli.model.handwritten.wording import did_you_mean
 from cardbox_cli.model.text.escaping import spelled
+from cardbox_cli.settings import NO_COLOR, TERM
+
+# The few colours that are shown on a terminal that has them.
+
+
+_CODES = {"bold": 1, "red": 31, "green": 32, "cyan": 36}
+
+
+def coloured() -> bool:
+    """Whether colours are shown here: as `--color` says, else on terminals that have them."""
+    here = session_or_none()
+    if here is not None and here.color != "auto":
+        return here.color == "always"
+    return sys.stdout.isatty() and not NO_COLOR.text() and TERM.text() != "dumb"
+
+
+def painted(colour: str, text: str) -> str:
+    """`text` in a colour (red, green, cyan, bold, or "" for none), where colours are shown."""
+    if not colour or not coloured():
+        return text
+    # Line by line: a pager forgets the colour at the end of one.
+    return "\n".join(f"\x1b[{_CODES[colour]}m{line}\x1b[0m" if line else "" for line in text.split("\n"))
+
+
+# How many cells of a terminal a text takes.
+
+
+def cell_width(text: str) -> int:
+    """The cells of a text without control characters: 2 for a wide character, 0 for a combining one."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
 
 NOTHING = "-"
 
@@ -201,3 +237,124 @@ def _aligned(column: Column, text: str, width: int) -> str:
     around = " " * (width - cell_width(text))
     shown = column.paint(text) if column.paint else text
     return around + shown if column.right else shown + around
+
+
+# The order of a list that `--sort` asks for: by what a column says of an item, or by the value behind it.
+
+
+_NUMBER = re.compile(r"(\d+)")
+
+
+class Order(NamedTuple):
+    """By which column a list is sorted, and whether the greatest comes first."""
+
+    column: Column
+    descending: bool
+
+    def sorted(self, items: Iterable[Any]) -> list[Any]:
+        """The items in this order. Equal ones stay as they came; those with nothing to compare come last."""
+        keyed = [(_key(self.column, item), item) for item in items]
+        known = [(key, item) for key, item in keyed if key is not None]
+        known.sort(key=lambda pair: pair[0], reverse=self.descending)
+        return [item for _, item in known] + [item for key, item in keyed if key is None]
+
+
+def _key(column: Column, item: Any) -> Any:
+    if column.key is not None:
+        return column.key(item)
+    text = column.text(item)
+    return None if text == NOTHING else _natural(text)
+
+
+def _natural(text: str) -> list[str | int]:
+    """A text as people sort it: in any case, and its numbers as numbers. Every second piece is one."""
+    pieces = _NUMBER.split(text.casefold())
+    return [int(piece) if place % 2 else piece for place, piece in enumerate(pieces)]
+
+
+# Which columns of a list are shown, and in which order its items come: as a person asked, or as usual.
+#
+# Knows no kind of item: which columns there are stands in `columns/`, or where the list is printed.
+
+
+Columns = Sequence[Column]
+
+
+class Shown(NamedTuple):
+    """The columns of a list that are shown, and the order of its items where one is asked for."""
+
+    columns: Columns
+    order: Order | None = None
+
+    def arranged(self, items: Iterable[Any]) -> Iterable[Any]:
+        """The items in the order of the list."""
+        return items if self.order is None else self.order.sorted(items)
+
+    def replaced(self, **texts: Callable[[Any], str]) -> "Shown":
+        """The same with another text in some columns. They are called with `_` for a space."""
+        return self._replace(columns=replaced(self.columns, **texts))
+
+
+def chosen(columns: Columns, given: str | None) -> Shown:
+    """The columns that `--columns`, else the config file, names; without either those of the format.
+
+    These are all for `-o wide`, CSV and TSV, else all but the extras. Raises UsageError.
+    """
+    here = session()
+    if given is not None and not here.format.has_columns:
+        raise UsageError(
+            f"--columns is for tables, not for -o {here.output}",
+            hint="pick keys out of -o json with jq, or print ids alone with -o id",
+        )
+    return Shown(_wanted(columns, given), _order(columns, here.sort))
+
+
+def _wanted(columns: Columns, given: str | None) -> Columns:
+    if given is not None:
+        return [_kept(_named(columns, name, "--columns")) for name in given.split(",")]
+    configured = session().configured_columns()
+    if session().format.shows_all:
+        return columns
+    if configured is not None:
+        return [_kept(_named(columns, name, configured.place)) for name in configured.value.split(",")]
+    return [column for column in columns if not column.extra]
+
+
+def _kept(column: Column) -> Column:
+    """A column that somebody asked for: it does not go where room is little."""
+    return column._replace(spare=0)
+
+
+def _order(columns: Columns, given: str | None) -> Order | None:
+    if given is None:
+        return None
+    name, _, direction = given.partition(":")
+    if direction not in ("", "asc", "desc"):
+        raise UsageError(f"--sort: {direction!r} is no order", hint=f"{name}:desc puts the greatest first")
+    return Order(_named(columns, name, "--sort"), direction == "desc")
+
+
+def _named(columns: Columns, given: str, place: str) -> Column:
+    known = {_plain(column.name): column for column in columns}
+    if _plain(given) not in known:
+        names = [name.replace(" ", "-") for name in known]
+        guess = did_you_mean(_plain(given).replace(" ", "-"), names)
+        raise UsageError(
+            f"{place}: there is no column {given.strip()!r}{guess}", hint=f"there are {', '.join(names)}"
+        )
+    return known[_plain(given)]
+
+
+def picked(columns: Columns, *names: str) -> Columns:
+    """The columns of these names."""
+    known = {column.name: column for column in columns}
+    return [known[name] for name in names]
+
+
+def replaced(columns: Columns, **texts: Callable[[Any], str]) -> Columns:
+    """These columns, some with another text. They are called with `_` for a space."""
+    return [column._replace(text=texts.get(column.name.replace(" ", "_"), column.text)) for column in columns]
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("-", " ").replace("_", " ")

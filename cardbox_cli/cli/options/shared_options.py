@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from cardbox_cli.cli.parameters.types import (
+from cardbox_cli.cli.options.value_types import (
     AGENT,
     BATCH,
     BOX,

@@ -11,6 +11,7 @@ from cardbox_cli.settings import TERM
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+
 # What is done sooner, in seconds, shows no bar.
 _SHORT = 0.5
 

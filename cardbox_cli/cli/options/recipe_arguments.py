@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from cardbox_cli.cli.last_ids import LAST, resolved_or_given
-from cardbox_cli.cli.parameters.inputs import parse_json, read_text, source_name, standard_input, text_or_file
-from cardbox_cli.cli.parameters.types import FILE
+from cardbox_cli.cli.options.input_files import (
+    parse_json,
+    read_text,
+    source_name,
+    standard_input,
+    text_or_file,
+)
+from cardbox_cli.cli.options.value_types import FILE
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import InvalidInput, InvalidRecipe, UsageError
 
@@ -16,6 +22,7 @@ if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import Recipe
     from cardbox_cli.packing.recipe_files import LoadedRecipe
     from cardbox_cli.store.boxes import BoxStore
+
 
 # key=text, key=@file, key:=json
 _ARGUMENT = re.compile(r"(?P<key>[^\s:=]+)(?P<kind>:?=)(?P<value>.*)", re.DOTALL)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below, print_table
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below, print_table
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id, unique

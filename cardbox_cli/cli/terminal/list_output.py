@@ -11,7 +11,7 @@ import click
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.shown import Shown
+from cardbox_cli.cli.terminal.table_layout import Shown
 from cardbox_cli.cli.terminal.watch import follow, keep_showing
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.text.quantities import count

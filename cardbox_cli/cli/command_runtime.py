@@ -1,5 +1,6 @@
-"""How commands reach the use cases of execution: a runtime on the session's database."""
+"""Runs use cases of execution for a command: a runtime on the session's database, ended by signals."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
@@ -70,3 +71,23 @@ def connecting(target: "Target") -> "Callable[[], Database]":
         return database
 
     return connect
+
+
+# What SIGTERM and SIGINT mean to a command that runs models: it is asked to come to its end.
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], object]) -> Iterator[list[int]]:
+    """Within, either signal calls `stop`; the numbers of those that came."""
+    received: list[int] = []
+
+    def heed(number: int, _: object) -> None:
+        received.append(number)
+        stop()
+
+    before = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

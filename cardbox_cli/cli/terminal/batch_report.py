@@ -12,10 +12,8 @@ import msgspec
 from cardbox_cli.cli.last_ids import resolving_batches
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.columns.batches import BATCH_RESULT
-from cardbox_cli.cli.terminal.columns.shared import short_or_nothing
-from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_table
-from cardbox_cli.cli.terminal.tables.shown import Shown
+from cardbox_cli.cli.terminal.list_columns import BATCH_RESULT, short_or_nothing
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Shown, print_table
 from cardbox_cli.cli.terminal.watch import pauses
 from cardbox_cli.errors import Conflict, Findings
 from cardbox_cli.model.card_words import PREVIEW

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from cardbox_cli.cli.last_ids import LAST, resolving_boxes, resolving_turns
-from cardbox_cli.cli.parameters.options import parse_span
-from cardbox_cli.cli.parameters.requests import Requests
+from cardbox_cli.cli.options.request_selection import Requests
+from cardbox_cli.cli.options.shared_options import parse_span
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.context.cost.series import Sent, conversation

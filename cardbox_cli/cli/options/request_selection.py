@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.cli.last_ids import LAST, resolving_boxes, resolving_turns
-from cardbox_cli.cli.parameters.composing import check_query, check_words, idle_options
+from cardbox_cli.cli.options.compose_options import check_query, check_words, idle_options
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.context.formats import encoder_of, of_another
 from cardbox_cli.context.inspection.losses import is_looked_at
