@@ -18,7 +18,7 @@ from cardbox_cli.cli.options.shared_options import (
 from cardbox_cli.cli.options.value_types import TURN, OneOf
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.list_columns import AUDIT
+from cardbox_cli.cli.terminal.list_columns import AUDIT_COLUMNS
 from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.terminal.watch import between_looks
@@ -71,7 +71,7 @@ def list_audit_entries(
 
     start, end = parse_span(since, until)
     pause = between_looks(watch, interval)
-    shown = chosen(AUDIT, columns)
+    shown = chosen(AUDIT_COLUMNS, columns)
     with open_database() as database:
         turn_id = None if turn is None else _turn(database, turn)
         where = AuditFilter(agent_id=agent, agent_turn_id=turn_id, action=action, since=start, until=end)

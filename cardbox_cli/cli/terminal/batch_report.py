@@ -12,7 +12,7 @@ import msgspec
 from cardbox_cli.cli.last_ids import resolving_batches
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.list_columns import BATCH_RESULT, short_or_nothing
+from cardbox_cli.cli.terminal.list_columns import BATCH_RESULT_COLUMNS, short_or_nothing
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Shown, print_table
 from cardbox_cli.cli.terminal.watch import pauses
 from cardbox_cli.errors import Conflict, Findings
@@ -73,7 +73,7 @@ def _print_facts(seen: "BatchView", foreign: bool) -> None:
     )
     if seen.results:
         output.print_text()
-        print_table(Shown(BATCH_RESULT).columns, seen.results)
+        print_table(Shown(BATCH_RESULT_COLUMNS).columns, seen.results)
 
 
 def print_plan(asked: "ForkJoin", batch: "Batch") -> None:

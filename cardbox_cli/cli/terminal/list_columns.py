@@ -82,7 +82,7 @@ def _length(turn: "TurnSummary") -> Any:
     return None if turn.created_at is None or turn.ended_at is None else turn.ended_at - turn.created_at
 
 
-TURN: Columns = (
+TURN_COLUMNS: Columns = (
     Column("ID", lambda turn: short_id(turn.agent_turn_id)),
     Column("FULL ID", lambda turn: turn.agent_turn_id, extra=True),
     Column("AGENT", lambda turn: turn.agent_id),
@@ -102,7 +102,7 @@ TURN: Columns = (
 )
 
 
-EVENT: Columns = (
+EVENT_COLUMNS: Columns = (
     Column("TIME", lambda event: to_millisecond(event.at)),
     Column("EVENT", lambda event: event.event),
     Column("DETAIL", lambda event: flat(event.text)),
@@ -113,7 +113,7 @@ def _why(row: InboxRow) -> str:
     return one_line(row.trouble or NOTHING, PREVIEW)
 
 
-INBOX: Columns = (
+INBOX_COLUMNS: Columns = (
     Column("ID", lambda row: short_id(row.inbox_id)),
     Column("FULL ID", lambda row: row.inbox_id, extra=True),
     Column("AGENT", lambda row: row.agent_id),
@@ -150,7 +150,7 @@ def _detail(entry: AuditEntry) -> str:
     return one_line(exact_json.encode(entry.detail).decode(), PREVIEW) if entry.detail else NOTHING
 
 
-AUDIT: Columns = (
+AUDIT_COLUMNS: Columns = (
     Column("ID", lambda entry: short_id(entry.audit_id), extra=True),
     Column("FULL ID", lambda entry: entry.audit_id, extra=True),
     aged("created_at", spare=0),
@@ -193,7 +193,7 @@ def _metadata(key: str) -> Callable[[Card], str]:
     return lambda card: str(card.metadata.get(key) or NOTHING)
 
 
-CARD: Columns = (
+CARD_COLUMNS: Columns = (
     Column("ID", lambda card: short_id(card.card_id)),
     Column("FULL ID", lambda card: card.card_id, extra=True),
     Column("TYPE", lambda card: card.type),
@@ -246,9 +246,9 @@ def _shown(column: Column, tokenizer: Tokenizer) -> Column:
     )
 
 
-def places(tokenizer: Tokenizer = ESTIMATE, *, with_rule: bool = False) -> Columns:
+def place_columns(tokenizer: Tokenizer = ESTIMATE, *, with_rule: bool = False) -> Columns:
     """The columns of places, their tokens counted by `tokenizer`; the rule is shown unasked or not."""
-    *of_cards, _ = map(_of_place, CARD)
+    *of_cards, _ = map(_of_place, CARD_COLUMNS)
     whole = replaced(
         of_cards,
         ID=lambda place: short_id(place.slot.card_id),
@@ -272,7 +272,7 @@ def _parents(box: Box) -> str:
     return ", ".join(map(short_id, box.parent_ids)) or NOTHING
 
 
-BOX: Columns = (
+BOX_COLUMNS: Columns = (
     Column("ID", lambda box: short_id(box.box_id)),
     Column("FULL ID", lambda box: box.box_id, extra=True),
     Column("CARDS", lambda box: str(len(box.card_ids)), right=True),
@@ -288,7 +288,7 @@ def _turns(found: Reference) -> str:
     return ", ".join(f"{turn.use} of {short_id(turn.agent_turn_id)}" for turn in found.turns) or NOTHING
 
 
-REFERENCE: Columns = (
+REFERENCE_COLUMNS: Columns = (
     Column("ID", lambda found: short_id(found.box_id)),
     Column("FULL ID", lambda found: found.box_id, extra=True),
     Column("CARDS", lambda found: str(found.cards), right=True, spare=3),
@@ -307,7 +307,7 @@ def _done(batch: "BatchRow") -> str:
     return f"{batch.ended_count}/{batch.task_count}"
 
 
-BATCH: Columns = (
+BATCH_COLUMNS: Columns = (
     Column("ID", lambda batch: short_id(batch.batch_id)),
     Column("FULL ID", lambda batch: batch.batch_id, extra=True),
     Column("STATUS", lambda batch: batch.status),
@@ -325,7 +325,7 @@ def _said(result: "BatchResult") -> str:
     return one_line(" ".join(filter(None, [result.summary, error])), PREVIEW) or NOTHING
 
 
-BATCH_RESULT: Columns = (
+BATCH_RESULT_COLUMNS: Columns = (
     Column("#", lambda result: str(result.task_index), right=True),
     Column("STATUS", lambda result: result.status),
     Column("TURN", lambda result: short_or_nothing(result.agent_turn_id)),
@@ -341,7 +341,7 @@ def _tags(entry: "ProfileEntry | RosterEntry") -> str:
     return ", ".join(map(str, entry.tags)) or NOTHING
 
 
-PROFILE: Columns = (
+PROFILE_COLUMNS: Columns = (
     Column("NAME", lambda entry: entry.name),
     Column("BOX", lambda entry: short_id(entry.profile_box_id)),
     Column("FULL ID", lambda entry: entry.profile_box_id, extra=True),
@@ -352,7 +352,7 @@ PROFILE: Columns = (
 )
 
 
-PROJECT: Columns = (
+PROJECT_COLUMNS: Columns = (
     Column("PROJECT", lambda project: project.project_id),
     Column("STATUS", lambda project: project.status),
     Column("OWNER", lambda project: project.owner_id, spare=3),
@@ -371,7 +371,7 @@ def _of_head(name: str) -> Callable[[RosterEntry], str]:
     return text
 
 
-AGENT: Columns = (
+AGENT_COLUMNS: Columns = (
     Column("AGENT", lambda entry: entry.agent_id),
     Column("STATUS", _of_head("status")),
     Column("TURN", _of_head("active_agent_turn_id"), extra=True),
@@ -392,7 +392,7 @@ def _timeout(tool: Tool) -> str:
     return NOTHING if tool.timeout_seconds is None else f"{tool.timeout_seconds:g}s"
 
 
-TOOL: Columns = (
+TOOL_COLUMNS: Columns = (
     Column("NAME", lambda tool: tool.tool_name),
     Column("COMMAND", lambda tool: flat(tool.command or NOTHING)),
     Column("TIMEOUT", _timeout, spare=1),
@@ -409,7 +409,7 @@ def _state(token: ApiToken) -> str:
     return "expired" if is_over else "in force"
 
 
-TOKEN: Columns = (
+TOKEN_COLUMNS: Columns = (
     Column("ID", lambda token: token.token_id),
     Column("STATE", _state),
     aged("created_at"),

@@ -7,7 +7,7 @@ from typer import Option
 from cardbox_cli.cli.options.shared_options import ColumnNames, Limit
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.list_columns import AGENT
+from cardbox_cli.cli.terminal.list_columns import AGENT_COLUMNS
 from cardbox_cli.cli.terminal.list_output import Listing, filtered, nothing_here, show_list
 from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.verb import verb
@@ -32,7 +32,7 @@ def list_agents(
     """List the agents of the project by id, each with what it does now."""
     from cardbox_cli.store.roster import AgentFilter, RosterStore
 
-    shown = chosen(AGENT, columns)
+    shown = chosen(AGENT_COLUMNS, columns)
     where = AgentFilter(worker_target=worker_target, tag=tag)
     with open_database() as database:
         roster = RosterStore(database, session().project_id)

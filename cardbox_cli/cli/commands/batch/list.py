@@ -16,7 +16,7 @@ from cardbox_cli.cli.options.shared_options import (
 from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.list_columns import BATCH
+from cardbox_cli.cli.terminal.list_columns import BATCH_COLUMNS
 from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.terminal.watch import between_looks
@@ -51,7 +51,7 @@ def list_batches(
     first, last = parse_span(since, until)
     where = BatchFilter(status=status, since=first, until=last)
     pause = between_looks(watch, interval)
-    shown = chosen(BATCH, columns)
+    shown = chosen(BATCH_COLUMNS, columns)
     with open_database() as database:
         batches = BatchViews(database, session().project_id)
         read, further = filtered(batches.newest, batches.further, where)

@@ -18,7 +18,7 @@ from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.cli.terminal.list_columns import BOX
+from cardbox_cli.cli.terminal.list_columns import BOX_COLUMNS
 from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.terminal.watch import between_looks
@@ -68,7 +68,7 @@ def list_boxes(
         without=INTERNAL_KINDS if not kinds and _is_for_people() else (),
     )
     pause = between_looks(watch, interval)
-    shown = chosen(BOX, columns)
+    shown = chosen(BOX_COLUMNS, columns)
     with open_stores() as (_, boxes):
         if not boxes.database.keeps_box_info:
             shown = shown.replaced(TITLE=lambda _: "unknown")

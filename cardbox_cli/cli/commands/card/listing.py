@@ -7,7 +7,7 @@ from typer import Option
 
 from cardbox_cli.cli.options.value_types import CARD_TYPE
 from cardbox_cli.cli.project_database import open_stores
-from cardbox_cli.cli.terminal.list_columns import CARD
+from cardbox_cli.cli.terminal.list_columns import CARD_COLUMNS
 from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.table_layout import chosen
 
@@ -29,7 +29,7 @@ def show_card_list(
     box: str | None = None,
 ) -> None:
     """Print the cards that `where` allows; those of a box alone, if one is named. Raises NotFound for it."""
-    shown = chosen(CARD, columns)
+    shown = chosen(CARD_COLUMNS, columns)
     with open_stores() as (cards, boxes):
         if box is not None:
             where = msgspec.structs.replace(where, card_ids=_held(boxes, box))

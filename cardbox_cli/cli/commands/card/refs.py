@@ -10,7 +10,7 @@ from cardbox_cli.cli.options.value_types import CARD
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.cli.terminal.list_columns import REFERENCE
+from cardbox_cli.cli.terminal.list_columns import REFERENCE_COLUMNS
 from cardbox_cli.cli.terminal.list_output import Listing, looked_into, show_list
 from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.verb import verb
@@ -42,7 +42,7 @@ def list_card_references(
     """
     from cardbox_cli.store.connection.project_store import Further
 
-    shown = chosen(REFERENCE, columns)
+    shown = chosen(REFERENCE_COLUMNS, columns)
     with open_stores() as (cards, boxes):
         wanted = resolved_or_given(cards.resolve, card_id)
         listing = Listing(

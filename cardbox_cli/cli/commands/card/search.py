@@ -8,7 +8,7 @@ from typer import Argument
 from cardbox_cli.cli.commands.card.listing import CardTypes
 from cardbox_cli.cli.options.shared_options import ColumnNames, Limit
 from cardbox_cli.cli.project_database import open_stores
-from cardbox_cli.cli.terminal.list_columns import CARD, short_or_nothing
+from cardbox_cli.cli.terminal.list_columns import CARD_COLUMNS, short_or_nothing
 from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.table_layout import Column, Columns, chosen, painted
 from cardbox_cli.cli.verb import verb
@@ -62,7 +62,7 @@ def search_cards(
         show_list(listing, cards.database)
 
 
-*_OF_CARDS, _PREVIEW = CARD
+*_OF_CARDS, _PREVIEW = CARD_COLUMNS
 COLUMNS: Columns = (
     *_OF_CARDS,
     _PREVIEW._replace(extra=True),

@@ -1,8 +1,8 @@
 """`cbx inbox claim`."""
 
 import math
-import time
 from contextlib import ExitStack
+from time import monotonic
 from typing import Annotated
 
 from typer import Option
@@ -39,8 +39,8 @@ def claim_rows(
         # Listening begins before the first look, so that nothing can come between the two.
         wakeups = listening.enter_context(listener(target)) if wait else None
         claimed = claim(run, target=target, owner=name, limit=limit)
-        until = math.inf if timeout is None else time.monotonic() + timeout
-        while not claimed and wakeups is not None and (left := until - time.monotonic()) > 0:
+        until = math.inf if timeout is None else monotonic() + timeout
+        while not claimed and wakeups is not None and (left := until - monotonic()) > 0:
             wakeups.wait(min(left, run.settings.poll))
             claimed = claim(run, target=target, owner=name, limit=limit)
     if not claimed:

@@ -7,7 +7,7 @@ from typer import Option
 from cardbox_cli.cli.options.shared_options import ColumnNames, Interval, Limit, OfAgent, Watch
 from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.project_database import open_inbox
-from cardbox_cli.cli.terminal.list_columns import INBOX
+from cardbox_cli.cli.terminal.list_columns import INBOX_COLUMNS
 from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.terminal.watch import between_looks
@@ -59,7 +59,7 @@ def list_inbox_rows(
         raise UsageError(f"--dead is --status {ERROR}, not {status!r}", hint="leave out one of them")
     where = InboxFilter(agent_id=agent, status=ERROR if dead else status, message_type=message_type)
     pause = between_looks(watch, interval)
-    shown = chosen(INBOX, columns)
+    shown = chosen(INBOX_COLUMNS, columns)
     with open_inbox() as inbox:
         reading = filtered(inbox.newest, inbox.further, where)
         empty = none_of("inbox rows", narrowed=where != InboxFilter())

@@ -2,7 +2,7 @@
 
 from cardbox_cli.cli.options.shared_options import ColumnNames, Limit
 from cardbox_cli.cli.project_database import open_database
-from cardbox_cli.cli.terminal.list_columns import PROJECT
+from cardbox_cli.cli.terminal.list_columns import PROJECT_COLUMNS
 from cardbox_cli.cli.terminal.list_output import Listing, show_list
 from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.verb import verb
@@ -20,7 +20,7 @@ def list_projects(limit: Limit = 50, columns: ColumnNames = None) -> None:
     """List the projects of the database by id."""
     from cardbox_cli.store.projects import ProjectsStore
 
-    shown = chosen(PROJECT, columns)
+    shown = chosen(PROJECT_COLUMNS, columns)
     with open_database() as database:
         projects = ProjectsStore(database)
         listing = Listing(

@@ -4,7 +4,7 @@ from cardbox_cli.cli.options.shared_options import ColumnNames
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.list_columns import TOKEN
+from cardbox_cli.cli.terminal.list_columns import TOKEN_COLUMNS
 from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.verb import verb
 
@@ -20,7 +20,7 @@ def list_tokens(columns: ColumnNames = None) -> None:
     """List the tokens of the project, revoked and expired ones too, oldest first."""
     from cardbox_cli.store.api_tokens import ApiTokenStore
 
-    shown = chosen(TOKEN, columns)
+    shown = chosen(TOKEN_COLUMNS, columns)
     with open_database() as database:
         found = ApiTokenStore(database, session().project_id).all()
     output.emit_list(

@@ -3,7 +3,7 @@
 from cardbox_cli.cli.options.shared_options import ColumnNames, Limit
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.list_columns import TOOL
+from cardbox_cli.cli.terminal.list_columns import TOOL_COLUMNS
 from cardbox_cli.cli.terminal.list_output import Listing, held_whole, nothing_here, show_list
 from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.verb import verb
@@ -14,7 +14,7 @@ def list_tools(limit: Limit = 50, columns: ColumnNames = None) -> None:
     """List the tools of the project by name."""
     from cardbox_cli.store.tools import ToolStore
 
-    shown = chosen(TOOL, columns)
+    shown = chosen(TOOL_COLUMNS, columns)
     with open_database() as database:
         tools = ToolStore(database, session().project_id).all()
         empty = nothing_here(database, "tools", "`cbx tool add` adds one")

@@ -18,7 +18,7 @@ from cardbox_cli.cli.options.shared_options import (
 )
 from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.project_database import open_turns
-from cardbox_cli.cli.terminal.list_columns import TURN
+from cardbox_cli.cli.terminal.list_columns import TURN_COLUMNS
 from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.terminal.watch import between_looks
@@ -69,7 +69,7 @@ def list_turns(
     status = status if end is None else ENDED
     where = TurnFilter(agent_id=agent, status=status, trace_id=trace, since=first, until=last)
     pause = between_looks(watch, interval)
-    shown = chosen(TURN, columns)
+    shown = chosen(TURN_COLUMNS, columns)
     with open_turns() as turns:
         read, further = filtered(turns.newest, turns.further, where)
         if end is not None:

@@ -8,7 +8,7 @@ from cardbox_cli.cli.options.shared_options import LastTurnId
 from cardbox_cli.cli.project_database import lag_note, open_turns
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.list_columns import EVENT, INBOX, TURN, short_or_nothing
+from cardbox_cli.cli.terminal.list_columns import EVENT_COLUMNS, INBOX_COLUMNS, TURN_COLUMNS, short_or_nothing
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Columns, picked, print_table
 from cardbox_cli.cli.terminal.turn_report import end_of_stderr
 from cardbox_cli.cli.verb import verb
@@ -61,12 +61,14 @@ def _print_text(stored: "StoredTurn", seen: "TurnView") -> None:
         *(("lease", f"{lease.owner}, until {time(lease.expires_at)}") for lease in stored.leases),
     )
     _section("findings", _FINDING, seen.findings)
-    _section("inbox", picked(INBOX, "ID", "TYPE", "STATUS", "EPOCH", "TRIES", "CREATED", "WHY"), seen.inbox)
+    _section(
+        "inbox", picked(INBOX_COLUMNS, "ID", "TYPE", "STATUS", "EPOCH", "TRIES", "CREATED", "WHY"), seen.inbox
+    )
     _section("steps", _STEP, list(enumerate(seen.steps, 1)))
     _section("waiting tools", _WAITING, seen.waiting_tools)
     _section("edges", _EDGE, seen.edges)
-    _section("children", picked(TURN, "ID", "AGENT", "STATUS", "END"), seen.children)
-    _section("timeline", EVENT, seen.timeline)
+    _section("children", picked(TURN_COLUMNS, "ID", "AGENT", "STATUS", "END"), seen.children)
+    _section("timeline", EVENT_COLUMNS, seen.timeline)
     _section("stderr", _LOG, seen.logs)
     output.print_lines(end_of_stderr(seen))
 

@@ -13,7 +13,7 @@ from cardbox_cli.cli.options.value_types import Seconds
 from cardbox_cli.cli.project_database import open_turns
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.list_columns import EVENT
+from cardbox_cli.cli.terminal.list_columns import EVENT_COLUMNS
 from cardbox_cli.cli.terminal.table_layout import Shown
 from cardbox_cli.cli.terminal.turn_report import require_success
 from cardbox_cli.cli.terminal.watch import pauses
@@ -42,7 +42,9 @@ def watch_turn(
             for event in events:
                 _print_text(event)
         else:
-            output.emit_list(events, columns=Shown(EVENT), item_id=lambda event: event.ref or "-", empty="")
+            output.emit_list(
+                events, columns=Shown(EVENT_COLUMNS), item_id=lambda event: event.ref or "-", empty=""
+            )
     [stored] = last
     require_success(view(stored), stored.record.error if stored.record else None)
 
@@ -71,6 +73,6 @@ def _events(
 
 
 def _print_text(event: "Event") -> None:
-    moment, name, text = (column.text(event) for column in EVENT)
+    moment, name, text = (column.text(event) for column in EVENT_COLUMNS)
     output.print_text(flat(f"{moment}  {name:11}  {text}"))
     sys.stdout.flush()

@@ -17,7 +17,7 @@ from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.list_columns import places
+from cardbox_cli.cli.terminal.list_columns import place_columns
 from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.terminal.watch import between_looks, follow, keep_showing, printed_by
 from cardbox_cli.cli.verb import verb
@@ -65,7 +65,7 @@ def show_box(
         raise UsageError("--head and --tail exclude each other", hint="leave one of them out")
     if session().sort is not None and not session().format.has_columns:
         raise UsageError(f"--sort is for tables here, not for -o {session().output}", hint="leave it out")
-    shown = chosen(places(tokenizer_for(model), with_rule=why), column_names)
+    shown = chosen(place_columns(tokenizer_for(model), with_rule=why), column_names)
     asked = Asked(
         box_ids=box_ids,
         full=full,
