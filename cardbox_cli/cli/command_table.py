@@ -28,6 +28,12 @@ COMMANDS: dict[str, str | Noun] = {
             "export": "Print a box as a conversation.",
             "lint": "Check conversation files for what a provider would refuse.",
         },
+        modules={
+            "card_changes": "add edit delete",
+            "card_views": "list search show refs",
+            "card_files": "import export",
+            "card_lint": "lint",
+        },
     ),
     "box": Noun(
         "Make, show, change and verify boxes of cards.",
@@ -45,6 +51,12 @@ COMMANDS: dict[str, str | Noun] = {
             "compress": "Make a new box with a summary in the place of what is old.",
             "expand": "Make a new box with what summaries stand for.",
             "delete": "Remove a box. Its cards stay.",
+        },
+        modules={
+            "box_changes": "create append replace fork edit delete",
+            "box_show": "show",
+            "box_list_diff_verify": "list diff verify",
+            "box_repair": "repair compress expand",
         },
     ),
     "todo": Noun(
@@ -146,6 +158,13 @@ COMMANDS: dict[str, str | Noun] = {
             "import": "Import chats from files of the on-disk layout.",
             "export": "Write a chat as files of the on-disk layout.",
         },
+        modules={
+            "chat_messages": "send reply correct",
+            "chat_runs": "run open",
+            "chat_contexts": "new load clear memory persona tools call",
+            "chat_views": "list show transcript why",
+            "chat_files": "import export",
+        },
     ),
     "render": "Show the exact LLM request of boxes or of a turn.",
     "cost": "Show what requests cost, and what was wasted.",
@@ -169,6 +188,12 @@ COMMANDS: dict[str, str | Noun] = {
             "fail": "End a turn as failed, with a reason.",
             "rebox": "Give a turn that waits another context or output box.",
             "rebuild": "Make the lost head of an agent anew.",
+        },
+        modules={
+            "turn_views": "list show trace logs",
+            "turn_watch_wait_report": "watch wait report",
+            "turn_fixes": "nudge retry stop reclaim requeue fail rebox rebuild",
+            "turn_replay": "replay fork",
         },
     ),
     "inbox": Noun(
@@ -218,6 +243,10 @@ COMMANDS: dict[str, str | Noun] = {
 }
 
 
+# Verbs that stand alone in help, and share a module.
+_SHARED = dict.fromkeys(("delegate", "launch", "ask", "fork-join"), "delegate_launch_ask_fork_join")
+
+
 class Root(LazyGroup):
     """The group of all commands. `cbx help COMMAND` is another way to ask for `cbx COMMAND --help`."""
 
@@ -228,8 +257,8 @@ class Root(LazyGroup):
 def root() -> LazyGroup:
     """The command tree."""
     return Root(
-        "cardbox_cli.cli.commands",
         COMMANDS,
+        _module_of,
         name="cbx",
         help="Inspect, pack and render the contexts of LLM agents: cards and boxes in Postgres.",
         epilog="`cbx help COMMAND`, or `cbx COMMAND --help`, has examples. Start with `cbx demo`.",
@@ -244,6 +273,10 @@ def root() -> LazyGroup:
             )
         ],
     )
+
+
+def _module_of(command: str) -> str:
+    return f"cardbox_cli.cli.commands.{_SHARED.get(command) or command.replace('-', '_')}"
 
 
 def _version(context: click.Context, _: click.Parameter, value: bool) -> None:

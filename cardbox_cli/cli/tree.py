@@ -5,10 +5,10 @@ take more time than all else in help and completion. The table of the commands i
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
-from keyword import iskeyword
 from typing import Any, NamedTuple
 
 import click
@@ -67,34 +67,29 @@ class Definition(ABC):
 class Noun(NamedTuple):
     """A group of verbs, such as `cbx box …`: its line in the help of `cbx`, and each verb with its own line.
 
-    `modules` are those of the noun's package, each with the verbs that it holds.
+    `modules` are those of the noun's package, each with its verbs; none if the noun is a module itself.
     """
 
     line: str
     verbs: Mapping[str, str]
-    modules: Mapping[str, Sequence[str]] = {}
+    modules: Mapping[str, str] = {}
 
 
 class LazyGroup(CommandBase, click.Group):
-    """The commands of a table, each defined in a module of `package`.
+    """The commands of a table. `module_of` answers the module that defines the one of a name.
 
     `entries` has each command's line in the help, by its name. So help and completion import no command.
     """
 
     def __init__(
-        self,
-        package: str,
-        table: Mapping[str, str | Noun],
-        modules: Mapping[str, Sequence[str]] = {},
-        **attributes: Any,
+        self, table: Mapping[str, str | Noun], module_of: Callable[[str], str], **attributes: Any
     ) -> None:
         super().__init__(no_args_is_help=True, context_settings=HELP, **attributes)
-        self.package = package
         self.table = table
+        self.module_of = module_of
         self.entries = {
             name: entry if isinstance(entry, str) else entry.line for name, entry in table.items()
         }
-        self.module_of = {name: module for module, names in modules.items() for name in names}
         self.params += common_options()
         self.aliases = {
             alias: verb
@@ -111,9 +106,11 @@ class LazyGroup(CommandBase, click.Group):
         entry = self.table.get(cmd_name)
         if entry is None:
             return None
-        module = f"{self.package}.{self.module_of.get(cmd_name) or _module_name(cmd_name)}"
+        module = self.module_of(cmd_name)
         if isinstance(entry, Noun):
-            return LazyGroup(module, entry.verbs, entry.modules, name=cmd_name, help=entry.line)
+            return LazyGroup(
+                entry.verbs, partial(_module_of_verb, module, entry), name=cmd_name, help=entry.line
+            )
         return _definition(module, cmd_name).command
 
     def verbs(self, *nouns: str) -> list[str]:
@@ -161,8 +158,9 @@ class LazyGroup(CommandBase, click.Group):
             formatter.write_text(f"Also: {short}.")
 
 
-def _module_name(name: str) -> str:
-    return name.replace("-", "_") + "_" * iskeyword(name)
+def _module_of_verb(module: str, noun: Noun, verb: str) -> str:
+    within = next((name for name, verbs in noun.modules.items() if verb in verbs.split()), None)
+    return module if within is None else f"{module}.{within}"
 
 
 def _definition(module: str, name: str) -> Definition:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.cli.commands.card import search
+from cardbox_cli.cli.commands.card import card_views
 from cardbox_cli.cli.terminal.list_columns import BOX_COLUMNS, CARD_COLUMNS, PROFILE_COLUMNS, place_columns
 from cardbox_cli.cli.terminal.table_layout import Columns, picked
 from cardbox_cli.store.connection.database import Database
@@ -178,7 +178,7 @@ class TestColumns:
 
     KINDS = (
         (("card", "list"), CARD_COLUMNS),
-        (("card", "search", "x"), (*CARD_COLUMNS, *picked(search.COLUMNS, "BOX", "MATCH"))),
+        (("card", "search", "x"), (*CARD_COLUMNS, *picked(card_views.SEARCH_COLUMNS, "BOX", "MATCH"))),
         (("box", "list"), BOX_COLUMNS),
         (("box", "show", "12345678"), place_columns()),
         (("profile", "list"), PROFILE_COLUMNS),

@@ -1,9 +1,8 @@
 """What `cbx cost` prints: the steps, what takes the tokens, the first break of the cache, the findings."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from cardbox_cli.cli.options.cost_selection import Costed
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
@@ -20,6 +19,9 @@ from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.escaping import flat, one_line
 from cardbox_cli.model.text.quantities import count, token_count
 
+if TYPE_CHECKING:
+    from cardbox_cli.cli.options.cost_selection import Costed
+
 # How a number of tokens is told.
 Say = Callable[..., str]
 
@@ -34,7 +36,7 @@ class Page(NamedTuple):
     is_picture: bool = False
 
 
-def print_cost(costed: Costed, account: Account, page: Page) -> None:
+def print_cost(costed: "Costed", account: Account, page: Page) -> None:
     """Print what a series of requests costs. With -o id: the cards that take most, or that findings name."""
     found = costs_of(account, profile=costed.profile, chat=costed.chat, prices=page.prices)
     for model in [] if found.money is None else found.money.unpriced:
@@ -58,7 +60,7 @@ def _line(mend: Mend | None) -> str | None:
 # --- for people
 
 
-def _print_text(costed: Costed, found: Costs, page: Page) -> None:
+def _print_text(costed: "Costed", found: Costs, page: Page) -> None:
     account, steps = found.account, found.account.steps
     exact = account.exact
     output.facts((costed.kind, costed.id), *_facts(found))
@@ -89,7 +91,7 @@ def _facts(found: Costs, say: Say = token_count) -> list[tuple[str, str | None]]
     ]
 
 
-def _print_picture(costed: Costed, found: Costs, page: Page) -> None:
+def _print_picture(costed: "Costed", found: Costs, page: Page) -> None:
     from cardbox_cli.pictures.cost import CostPicture, cost_page
     from cardbox_cli.pictures.steps import told
 
