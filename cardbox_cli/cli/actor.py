@@ -6,17 +6,15 @@ to its command by the environment.
 
 import os
 import re
-import socket
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.session import session
 from cardbox_cli.errors import CardConflict, UsageError
-from cardbox_cli.model.chats import CHAT_AGENT
-from cardbox_cli.model.execution.turns import Fence
 from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.settings import AGENT, CHAT_RUN, CONTEXT_BOX, OUTPUT_BOX, STEP, TURN_EPOCH, TURN_ID
 
 if TYPE_CHECKING:
+    from cardbox_cli.model.execution.turns import Fence
     from cardbox_cli.store.connection.database import Database
     from cardbox_cli.store.in_use.cards import Force
 
@@ -35,6 +33,8 @@ def audit_in(database: "Database", project_id: str, action: str, **detail: Any) 
 
 def actor(database: "Database") -> str:
     """Who acts, for the audit: the user on this host, and the role that logged in to the database."""
+    import socket
+
     name = user_name()
     user = f"uid {os.getuid()}" + (f" ({name})" if name else "")
     return f"{user} on {socket.gethostname()} as role {database.login_role}"
@@ -57,13 +57,18 @@ def forced(force: bool, database: "Database") -> "Force | None":
     return Force(actor=actor(database)) if force else None
 
 
+# --- the turn that this process works for
+
+
 def is_epoch(text: str) -> bool:
     """Whether a variable's text is an epoch."""
     return re.fullmatch("[0-9]{1,9}", text) is not None
 
 
-def own_output(box_id: str) -> Fence | None:
+def own_output(box_id: str) -> "Fence | None":
     """The fence of the turn that this process works for, if `box_id` is its output box. Raises UsageError."""
+    from cardbox_cli.model.execution.turns import Fence
+
     if as_box_id(OUTPUT_BOX.text()) != box_id:
         return None
     agent_id, turn_id, epoch = AGENT.text(), TURN_ID.text(), TURN_EPOCH.text()
@@ -80,6 +85,8 @@ def own_turn() -> dict[str, str]:
 
     Nothing where there is none. Their author is the turn's agent, or the chat's, whoever is named.
     """
+    from cardbox_cli.model.chats import CHAT_AGENT
+
     if TURN_ID.text():
         named = {"agent_turn_id": TURN_ID.text(), "step_id": STEP.text(), "author_id": AGENT.text()}
     elif CHAT_RUN.text():
@@ -87,6 +94,11 @@ def own_turn() -> dict[str, str]:
     else:
         return {}
     return {name: value for name, value in named.items() if value}
+
+
+def own_context() -> str | None:
+    """The context box of the turn that this process works for, if there is one."""
+    return as_box_id(CONTEXT_BOX.text())
 
 
 _NEW_CARD = "write a new card, and append it to the turn's output box"
@@ -106,8 +118,3 @@ def refuse_inside_turn(what: str, *, hint: str = _NEW_CARD) -> None:
             hint=hint,
             details={"agent_turn_id": turn_id},
         )
-
-
-def own_context() -> str | None:
-    """The context box of the turn that this process works for, if there is one."""
-    return as_box_id(CONTEXT_BOX.text())

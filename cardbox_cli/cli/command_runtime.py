@@ -73,12 +73,9 @@ def connecting(target: "Target") -> "Callable[[], Database]":
     return connect
 
 
-# What SIGTERM and SIGINT mean to a command that runs models: it is asked to come to its end.
-
-
 @contextmanager
 def stopped_by_signals(stop: Callable[[], object]) -> Iterator[list[int]]:
-    """Within, either signal calls `stop`; the numbers of those that came."""
+    """Within, SIGTERM and SIGINT call `stop`, so that a run ends in order. Yields those received."""
     received: list[int] = []
 
     def heed(number: int, _: object) -> None:

@@ -4,19 +4,16 @@ Stored by database and project, in a file of CBX_HOME that only its owner can re
 address, which holds no secret. Where nothing can be stored no command fails for it.
 """
 
-import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from cardbox_cli.cli.session import session
 from cardbox_cli.errors import NotFound
-from cardbox_cli.files import exclusive, open_to_read, replacing, sweep_files
-from cardbox_cli.home import check_home, default_home, make_home
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.cards import CardStore
     from cardbox_cli.store.connection.database import Database
@@ -59,44 +56,7 @@ def keep_made(database: "Database") -> None:
         here.made_ids.clear()
 
 
-def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
-    """Keep the ids that were made last, of each noun one; what is remembered of the others stays."""
-    # The command has done its work: that this cannot be stored is no failure of it.
-    with suppress(OSError), _held_home() as home:
-        entries = _read(home / FILE)
-        known = _of(entries, address, project_id)
-        others = [entry for entry in entries if not _is_of(entry, address, project_id)]
-        ids = {**known, **made}
-        newest = {**ids, "database": address, "project": project_id}
-        sweep_files(home / FILE)
-        with replacing(home / FILE) as stream:
-            json.dump([*others, newest][-REMEMBERED:], stream, indent=1)
-
-
-def recall(address: str, project_id: str, noun: RowNoun) -> str:
-    """The full id that `@last` stands for. Raises NotFound when none is remembered."""
-    made_id = _of(_read(_home() / FILE), address, project_id).get(noun)
-    if made_id is None:
-        raise NotFound(
-            f"{LAST!r} names no {noun}: your command line has made none in project {project_id!r}",
-            hint=f"`cbx {noun} list` shows the newest",
-        )
-    return made_id
-
-
-class _TakesLast:
-    """Lets a store of rows resolve `@last`: the row that was made last, whether or not it is still there."""
-
-    noun: RowNoun
-    database: "Database"
-    project_id: str
-
-    def resolve(self, given: str) -> str:
-        """Return the full id of `@last`, or of what the store resolves."""
-        if given == LAST:
-            return recall(self.database.address, self.project_id, self.noun)
-        full_id: str = super().resolve(given)  # type: ignore[misc]
-        return full_id
+# --- on a command line
 
 
 def resolving_cards(database: "Database", project_id: str) -> "CardStore":
@@ -137,8 +97,55 @@ def resolved_or_given(resolve: Callable[[str], str], given: str) -> str:
         return given
 
 
+class _TakesLast:
+    """Lets a store of rows resolve `@last`: the row that was made last, whether or not it is still there."""
+
+    noun: RowNoun
+    database: "Database"
+    project_id: str
+
+    def resolve(self, given: str) -> str:
+        """Return the full id of `@last`, or of what the store resolves."""
+        if given == LAST:
+            return recall(self.database.address, self.project_id, self.noun)
+        full_id: str = super().resolve(given)  # type: ignore[misc]
+        return full_id
+
+
 def _taking_last(store: "type[_Store]", noun: RowNoun) -> "type[_Store]":
     return type(store.__name__, (_TakesLast, store), {"noun": noun})
+
+
+# --- the file
+
+
+def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
+    """Keep the ids that were made last, of each noun one; what is remembered of the others stays."""
+    import json
+
+    from cardbox_cli.files import replacing, sweep_files
+
+    # The command has done its work: that this cannot be stored is no failure of it.
+    with suppress(OSError), _held_home() as home:
+        entries = _read(home / FILE)
+        known = _of(entries, address, project_id)
+        others = [entry for entry in entries if not _is_of(entry, address, project_id)]
+        ids = {**known, **made}
+        newest = {**ids, "database": address, "project": project_id}
+        sweep_files(home / FILE)
+        with replacing(home / FILE) as stream:
+            json.dump([*others, newest][-REMEMBERED:], stream, indent=1)
+
+
+def recall(address: str, project_id: str, noun: RowNoun) -> str:
+    """The full id that `@last` stands for. Raises NotFound when none is remembered."""
+    made_id = _of(_read(_home() / FILE), address, project_id).get(noun)
+    if made_id is None:
+        raise NotFound(
+            f"{LAST!r} names no {noun}: your command line has made none in project {project_id!r}",
+            hint=f"`cbx {noun} list` shows the newest",
+        )
+    return made_id
 
 
 def _of(entries: list[dict[str, str]], address: str, project_id: str) -> dict[str, str]:
@@ -149,8 +156,13 @@ def _is_of(entry: dict[str, str], address: str, project_id: str) -> bool:
     return (entry.get("database"), entry.get("project")) == (address, project_id)
 
 
-def _read(file: Path) -> list[dict[str, str]]:
+def _read(file: "Path") -> list[dict[str, str]]:
     """The entries of the file. What is no text in them, or no entry at all, is passed over."""
+    import json
+
+    from cardbox_cli.files import open_to_read
+    from cardbox_cli.home import check_home
+
     try:
         check_home(file.parent)
         with open_to_read(file) as stream:
@@ -164,13 +176,20 @@ def _read(file: Path) -> list[dict[str, str]]:
     ]
 
 
-def _home() -> Path:
+def _home() -> "Path":
+    import os
+
+    from cardbox_cli.home import default_home
+
     return default_home(os.environ)
 
 
 @contextmanager
-def _held_home() -> Iterator[Path]:
+def _held_home() -> "Iterator[Path]":
     """CBX_HOME, made if it is not there. One holds it at a time, so that no writer undoes another's work."""
+    from cardbox_cli.files import exclusive
+    from cardbox_cli.home import make_home
+
     home = _home()
     make_home(home)
     with exclusive(home):

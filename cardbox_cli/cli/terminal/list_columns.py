@@ -1,8 +1,9 @@
-"""What the columns of tables say, for each kind of item, and which of them a person wants.
+"""The columns of lists, for each kind of item: those that are always shown, and those that `--columns` adds.
 
-The one home of the columns of lists: what is shown unasked, and what by `--columns`. How a table is laid out
-is for `tables/layout.py` to decide.
+`table_layout.py` lays a table out.
 """
+
+from __future__ import annotations
 
 import re
 from collections.abc import Callable
@@ -11,12 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Columns, replaced
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.api_tokens import ApiToken
-from cardbox_cli.model.boxes import Box, Reference, Slot
 from cardbox_cli.model.card_words import PREVIEW, answers, full_text, preview
-from cardbox_cli.model.cards import Card
-from cardbox_cli.model.execution.turns import AuditEntry, InboxRow
-from cardbox_cli.model.identity import RosterEntry, Tool
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.durations import duration
 from cardbox_cli.model.text.escaping import flat, one_line
@@ -25,13 +21,18 @@ from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import TurnSummary
+    from cardbox_cli.model.api_tokens import ApiToken
+    from cardbox_cli.model.boxes import Box, Reference, Slot
+    from cardbox_cli.model.cards import Card
+    from cardbox_cli.model.execution.turns import AuditEntry, InboxRow
+    from cardbox_cli.model.identity import RosterEntry, Tool
     from cardbox_cli.orchestration.batches.view import BatchResult
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.profiles import ProfileEntry
     from cardbox_cli.store.views.batches import BatchRow
 
 
-# Columns and texts that several kinds of items have.
+# --- what several kinds of items have
 
 
 def aged(name: str, *, spare: int = 2) -> Column:
@@ -49,10 +50,7 @@ def short_or_nothing(full_id: str | None) -> str:
     return short_id(full_id) if full_id else NOTHING
 
 
-# What tables say of boxes and of what brought their cards.
-
-
-def box_title(box: Box, boxes: "BoxStore") -> str | None:
+def box_title(box: Box, boxes: BoxStore) -> str | None:
     """A box's title; "unknown" where the database has no place for titles."""
     return box.title if boxes.database.keeps_box_info else "unknown"
 
@@ -65,20 +63,20 @@ def short_rule(rule: str) -> str:
 _FROM_BOX = re.compile(r" \(box [0-9a-f-]{36}\)$")
 
 
-# Columns of turns, of what happened to them, of inbox rows and of the audit.
+# --- turns, their events, inbox rows and the audit
 
 
 def _known(number: int | None) -> str:
     return NOTHING if number is None else str(number)
 
 
-def _took(turn: "TurnSummary") -> str:
+def _took(turn: TurnSummary) -> str:
     if turn.created_at is None or turn.ended_at is None:
         return NOTHING
     return duration(turn.ended_at - turn.created_at)
 
 
-def _length(turn: "TurnSummary") -> Any:
+def _length(turn: TurnSummary) -> Any:
     return None if turn.created_at is None or turn.ended_at is None else turn.ended_at - turn.created_at
 
 
@@ -136,7 +134,7 @@ def _epochs(entry: AuditEntry) -> str:
     return f"{entry.epoch_before} → {'…' if entry.epoch_after is None else entry.epoch_after}"
 
 
-# An actor as `cli/auditing` writes one, where the host has a name for the user.
+# An actor as `cli/actor.py` writes one, where the host has a name for the user.
 _NAMED = re.compile(r"uid \d+ \((.+)\) on \S+ as role ")
 
 
@@ -166,7 +164,7 @@ AUDIT_COLUMNS: Columns = (
 )
 
 
-# Columns of cards, and of the places of a box, which hold cards.
+# --- cards
 
 
 class Place(NamedTuple):
@@ -265,7 +263,7 @@ def place_columns(tokenizer: Tokenizer = ESTIMATE, *, with_rule: bool = False) -
     )
 
 
-# Columns of boxes, and of the places that a card has in them.
+# --- boxes, and the places that a card has in them
 
 
 def _parents(box: Box) -> str:
@@ -300,10 +298,10 @@ REFERENCE_COLUMNS: Columns = (
 )
 
 
-# Columns of batches and of the results of their tasks.
+# --- batches and the results of their tasks
 
 
-def _done(batch: "BatchRow") -> str:
+def _done(batch: BatchRow) -> str:
     return f"{batch.ended_count}/{batch.task_count}"
 
 
@@ -320,7 +318,7 @@ BATCH_COLUMNS: Columns = (
 )
 
 
-def _said(result: "BatchResult") -> str:
+def _said(result: BatchResult) -> str:
     error = f"({result.error['code']}) {result.error['message']}" if result.error else ""
     return one_line(" ".join(filter(None, [result.summary, error])), PREVIEW) or NOTHING
 
@@ -334,10 +332,10 @@ BATCH_RESULT_COLUMNS: Columns = (
 )
 
 
-# Columns of what a project has: profiles, agents, tools and tokens; and of projects.
+# --- projects and what they have: profiles, agents, tools and tokens
 
 
-def _tags(entry: "ProfileEntry | RosterEntry") -> str:
+def _tags(entry: ProfileEntry | RosterEntry) -> str:
     return ", ".join(map(str, entry.tags)) or NOTHING
 
 

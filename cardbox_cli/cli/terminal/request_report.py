@@ -1,4 +1,4 @@
-"""What `cbx render --explain` and `--stats` print: where a request comes from, and what its parts take."""
+"""Reports on LLM requests: where one comes from and what it takes, how two differ, and a page of one."""
 
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,6 @@ from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below, 
 from cardbox_cli.context.formats import body_of, provider_of
 from cardbox_cli.context.inspection.diff import Extent, Piece, RequestDiff, diff, piece_name
 from cardbox_cli.context.inspection.explain import Explanation, LayerShare, MessageLine, explain, shares
-from cardbox_cli.context.lint.check import lint
 from cardbox_cli.context.providers.registry import window
 from cardbox_cli.context.request import Request
 from cardbox_cli.errors import Findings
@@ -20,14 +19,15 @@ from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.model.text.escaping import flat, one_line
 from cardbox_cli.model.text.quantities import count, token_count
-from cardbox_cli.pictures.request import RequestPicture, StepPicture, request_page
 from cardbox_cli.settings import TERM
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.options.request_selection import Requests, Shown
     from cardbox_cli.execution.requests.recorded import RecordedRequests
     from cardbox_cli.execution.requests.step_snapshots import Verified
+    from cardbox_cli.pictures.request import RequestPicture
 
+# --- --explain and --stats
 
 # Cells of a bar that stands for the whole request, where there is room for so many.
 _WHOLE = 40
@@ -130,7 +130,7 @@ def _print_shares(request: Request, explained: Explanation, found: list[LayerSha
     print_below([*_SHARE, bar], found)
 
 
-# What `cbx render --diff` and `--verify` print: where two part, and whether the cards still make one.
+# --- --diff and --verify: where two requests part, and whether the cards still make one
 
 
 # Characters of a piece that has nothing beside it to be compared with.
@@ -309,15 +309,18 @@ def _extent(extent: Extent) -> str:
     return f"{count(extent.messages, 'message')}, {tokens} tokens{uncounted}"
 
 
-# What `cbx render --format html` prints: the request as a page, with how the turn's requests grew to it.
+# --- --format html: the request as a page, with how the turn's requests grew to it
 
 
 # Steps that are drawn at most: the last ones.
 _MOST_STEPS = 100
 
 
-def picture_of(requests: "Requests", shown: "Shown", turn: "RecordedRequests | None") -> RequestPicture:
+def picture_of(requests: "Requests", shown: "Shown", turn: "RecordedRequests | None") -> "RequestPicture":
     """What is drawn of a request; of a turn's with those that were sent before it, which are read."""
+    from cardbox_cli.context.lint.check import lint
+    from cardbox_cli.pictures.request import RequestPicture, StepPicture
+
     sent = [] if turn is None else turn.sent_before(shown.step_id)
     numbered = list(enumerate(sent, 1))[-_MOST_STEPS:]
     steps = [
@@ -336,6 +339,8 @@ def picture_of(requests: "Requests", shown: "Shown", turn: "RecordedRequests | N
     )
 
 
-def print_page(picture: RequestPicture) -> None:
+def print_page(picture: "RequestPicture") -> None:
     """Print the page."""
+    from cardbox_cli.pictures.request import request_page
+
     output.write(request_page(picture), end="")

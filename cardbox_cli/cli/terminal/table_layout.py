@@ -1,6 +1,6 @@
-"""Tables without lines: what a column is, and how columns share the width of a terminal.
+"""Tables without lines: which columns and which order a person wants, and how they share a terminal's width.
 
-Knows no kind of item: which columns there are stands in `columns/`, or where the table is printed.
+Knows no kind of item: the columns are defined in `list_columns.py`, or where the table is printed.
 """
 
 import re
@@ -15,40 +15,6 @@ from cardbox_cli.errors import UsageError
 from cardbox_cli.model.handwritten.wording import did_you_mean
 from cardbox_cli.model.text.escaping import spelled
 from cardbox_cli.settings import NO_COLOR, TERM
-
-# The few colours that are shown on a terminal that has them.
-
-
-_CODES = {"bold": 1, "red": 31, "green": 32, "cyan": 36}
-
-
-def coloured() -> bool:
-    """Whether colours are shown here: as `--color` says, else on terminals that have them."""
-    here = session_or_none()
-    if here is not None and here.color != "auto":
-        return here.color == "always"
-    return sys.stdout.isatty() and not NO_COLOR.text() and TERM.text() != "dumb"
-
-
-def painted(colour: str, text: str) -> str:
-    """`text` in a colour (red, green, cyan, bold, or "" for none), where colours are shown."""
-    if not colour or not coloured():
-        return text
-    # Line by line: a pager forgets the colour at the end of one.
-    return "\n".join(f"\x1b[{_CODES[colour]}m{line}\x1b[0m" if line else "" for line in text.split("\n"))
-
-
-# How many cells of a terminal a text takes.
-
-
-def cell_width(text: str) -> int:
-    """The cells of a text without control characters: 2 for a wide character, 0 for a combining one."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
 
 NOTHING = "-"
 
@@ -239,7 +205,7 @@ def _aligned(column: Column, text: str, width: int) -> str:
     return around + shown if column.right else shown + around
 
 
-# The order of a list that `--sort` asks for: by what a column says of an item, or by the value behind it.
+# --- the order that `--sort` asks for: by a column's text, or by the value behind it
 
 
 _NUMBER = re.compile(r"(\d+)")
@@ -272,9 +238,7 @@ def _natural(text: str) -> list[str | int]:
     return [int(piece) if place % 2 else piece for place, piece in enumerate(pieces)]
 
 
-# Which columns of a list are shown, and in which order its items come: as a person asked, or as usual.
-#
-# Knows no kind of item: which columns there are stands in `columns/`, or where the list is printed.
+# --- the columns and the order that a person asked for, or the usual ones
 
 
 Columns = Sequence[Column]
@@ -358,3 +322,33 @@ def replaced(columns: Columns, **texts: Callable[[Any], str]) -> Columns:
 
 def _plain(name: str) -> str:
     return name.strip().lower().replace("-", " ").replace("_", " ")
+
+
+# --- colours, and widths in cells
+
+_CODES = {"bold": 1, "red": 31, "green": 32, "cyan": 36}
+
+
+def coloured() -> bool:
+    """Whether colours are shown here: as `--color` says, else on terminals that have them."""
+    here = session_or_none()
+    if here is not None and here.color != "auto":
+        return here.color == "always"
+    return sys.stdout.isatty() and not NO_COLOR.text() and TERM.text() != "dumb"
+
+
+def painted(colour: str, text: str) -> str:
+    """`text` in a colour (red, green, cyan, bold, or "" for none), where colours are shown."""
+    if not colour or not coloured():
+        return text
+    # Line by line: a pager forgets the colour at the end of one.
+    return "\n".join(f"\x1b[{_CODES[colour]}m{line}\x1b[0m" if line else "" for line in text.split("\n"))
+
+
+def cell_width(text: str) -> int:
+    """The cells of a text without control characters: 2 for a wide character, 0 for a combining one."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)

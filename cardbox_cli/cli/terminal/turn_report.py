@@ -6,8 +6,6 @@ from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import Findings, NotAccepted
-from cardbox_cli.model.card_words import full_text
-from cardbox_cli.model.execution.logs import last_lines, of_failure
 from cardbox_cli.model.text.command_lines import argument
 
 if TYPE_CHECKING:
