@@ -1,6 +1,6 @@
 """`cbx agent`: the agents that turns are dispatched to: name, profile and worker target."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from typer import Argument, Option
@@ -17,8 +17,10 @@ from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import Head
-from cardbox_cli.model.identity import RosterEntry
 from cardbox_cli.model.text.quantities import age, time
+
+if TYPE_CHECKING:
+    from cardbox_cli.model.identity import RosterEntry
 
 _DONE = {"provision": "provisioned", "update": "updated", "unchanged": "unchanged:"}
 
@@ -122,7 +124,7 @@ def show_agent(agent: AgentId) -> None:
     output.emit(entry, table=lambda: _print_agent(entry), ids=[entry.agent_id])
 
 
-def _print_agent(entry: RosterEntry) -> None:
+def _print_agent(entry: "RosterEntry") -> None:
     others = {key: value for key, value in entry.metadata.items() if key != "profile_name"}
     output.facts(
         ("agent", entry.agent_id),

@@ -1,7 +1,7 @@
 """The budget of `--fail-over`: so many tokens, or a share of the window of a request's model."""
 
 import re
-from typing import Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import click
 from typer import Argument, Option
@@ -23,11 +23,13 @@ from cardbox_cli.cli.options.value_types import (
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.cost.account import GROUPINGS, Account, Grouping, StepCost, account_of
-from cardbox_cli.context.cost.prices import Prices
 from cardbox_cli.context.providers.registry import window
 from cardbox_cli.errors import Findings, InvalidInput, UsageError
 from cardbox_cli.model.text.quantities import token_count
 from cardbox_cli.settings import PRICES
+
+if TYPE_CHECKING:
+    from cardbox_cli.context.cost.prices import Prices
 
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%")
 
@@ -186,11 +188,13 @@ def show_costs(
         fail_over.check(account)
 
 
-def read_prices(given: str | None) -> Prices | None:
+def read_prices(given: str | None) -> "Prices | None":
     """The prices of the file that is given, else of the setting's; None where neither names one.
 
     Raises NotFound and InvalidInput naming the file and the place.
     """
+    from cardbox_cli.context.cost.prices import Prices
+
     path = given or PRICES.text() or None
     if path is None:
         return None

@@ -13,14 +13,11 @@ from cardbox_cli.cli.project_database import database_target, open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.list_output import looked_into
-from cardbox_cli.cli.terminal.progress_bar import bar
 from cardbox_cli.cli.terminal.table_layout import Column, print_below, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.limits import BOXES_LOOKED_INTO
 from cardbox_cli.model.text.quantities import byte_size, count
-from cardbox_cli.store.connection.target import hide_password
 
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded import EmbeddedServer
@@ -148,6 +145,8 @@ def _shown_status(key: str, value: Any) -> str | None:
 @verb("url", 'psql "$(cbx db url)"', "DATABASE_URL=$(cbx db url) ./my-agent")
 def print_url() -> None:
     """Print the database's address for other programs; starts the embedded server. Passwords are left out."""
+    from cardbox_cli.store.connection.target import hide_password
+
     target = database_target()
     if target.embedded:
         server = target.server()
@@ -299,6 +298,8 @@ def collect_garbage(
     run finishes. Boxes stay as they are; references that then lead nowhere are reported, of the boxes of each
     project that changed last.
     """
+    from cardbox_cli.cli.terminal.list_output import looked_into
+    from cardbox_cli.cli.terminal.progress_bar import bar
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.gc import Collector, Rubbish, projects
 

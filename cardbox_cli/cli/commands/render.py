@@ -11,7 +11,6 @@ import msgspec
 from typer import Option
 
 from cardbox_cli.cli.options import compose_options
-from cardbox_cli.cli.options.request_selection import Shown
 from cardbox_cli.cli.options.value_types import (
     AGENT,
     BOX,
@@ -28,20 +27,17 @@ from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.lint_report import answer
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.formats import TEXT, members_of, provider_of, text_sections
-from cardbox_cli.context.inspection.losses import losses
 from cardbox_cli.context.providers.registry import DEFAULT, HOSTS, provider_named, providers
 from cardbox_cli.context.request import Request
 from cardbox_cli.errors import UsageError
-from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import unique
 from cardbox_cli.model.text.quantities import count
 
 if TYPE_CHECKING:
-    from cardbox_cli.cli.options.request_selection import Requests
+    from cardbox_cli.cli.options.request_selection import Requests, Shown
     from cardbox_cli.execution.requests.recorded import RecordedRequests
 
 
@@ -86,6 +82,8 @@ def format_of_host(provider: str, format_: str | None, *, check: bool) -> str:
 
 def check_step(at: str | None, *, has_steps: bool, is_diff: bool, verify: bool) -> None:
     """Raise UsageError for a step of no turn, and for steps that are named twice or not at all."""
+    from cardbox_cli.execution.requests.request import NEXT
+
     if at is not None and not has_steps:
         raise UsageError("--at names a step of a turn or a chat", hint="name it by --turn, --agent or --chat")
     if at is not None and is_diff:
@@ -201,6 +199,7 @@ def render_request(
     turn is shown as it was stored, any other request of one as cbx would compose it, which a note on stderr
     says.
     """
+
     is_page = format_ == HTML
     asked = {"check": check, "explain": explain, "stats": stats, "diff": diff is not None, "verify": verify}
     check_answers(**asked, **{f"format {HTML}": is_page})
@@ -275,6 +274,7 @@ def _verification(requests: "Requests", turn: "RecordedRequests", at: str | None
 
 
 def _check_by(shown: "Shown", *, provider: str | None) -> None:
+    from cardbox_cli.cli.terminal.lint_report import answer
     from cardbox_cli.context.lint.check import lint
 
     rules_of = provider or provider_of(shown.format)
@@ -328,7 +328,7 @@ def _announce_notes(notes: Iterable[str]) -> None:
 _EXAMPLES = 3
 
 
-def print_body(shown: Shown) -> None:
+def print_body(shown: "Shown") -> None:
     """Print the body as it is sent, and tell what reading it does not: cards that are gone, calls renamed."""
     request = shown.request
     for entry in shown.entries:
@@ -358,6 +358,8 @@ def _print_sections(request: Request) -> None:
 
 
 def _tell_losses(request: Request, provider: str) -> None:
+    from cardbox_cli.context.inspection.losses import losses
+
     lost = losses(request, provider)
     if lost:
         # Of the cards some examples; parameters are few, and nobody would miss them in an answer.

@@ -1,6 +1,5 @@
 """Files that are too large to be read whole: open at any place, whatever they are, packed or in a folder."""
 
-import gzip
 import os
 import stat
 import zlib
@@ -8,12 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import UnsupportedOperation
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from cardbox_cli.cli.options.input_files import opened, path_text, source_name
 from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.conversations.containers import folders, zstandard
 from cardbox_cli.errors import CbxError, Conflict, InvalidInput, NotFound
 from cardbox_cli.limits import FOLDER_FILES, PIPE_SIZE
 from cardbox_cli.model.text.quantities import count
@@ -33,6 +30,10 @@ def open_file(path: str) -> Iterator[BinaryIO]:
     What gzip or Zstandard packed is unpacked, and a folder of events is the list of them. Raises NotFound and
     InvalidInput naming it.
     """
+    from tempfile import TemporaryFile
+
+    from cardbox_cli.conversations.containers import folders
+
     if path != "-" and folders.is_of_events(path):
         with TemporaryFile() as copy:
             _write(folders.pieces(path), copy, source_name(path))
@@ -51,12 +52,19 @@ def open_file(path: str) -> Iterator[BinaryIO]:
 
 def is_packed(file: BinaryIO | IO[bytes]) -> bool:
     """Whether gzip or Zstandard packed a file."""
+    from cardbox_cli.conversations.containers import zstandard
+
     return os.pread(file.fileno(), len(zstandard.MAGIC), 0).startswith((_GZIP, zstandard.MAGIC))
 
 
 @contextmanager
 def _unpacked(file: BinaryIO | IO[bytes], name: str) -> Iterator[BinaryIO]:
     """The file, or a copy of what was packed into it."""
+    import gzip
+    from tempfile import TemporaryFile
+
+    from cardbox_cli.conversations.containers import zstandard
+
     if not is_packed(file):
         yield cast(BinaryIO, file)
         return
@@ -82,6 +90,8 @@ def files_in(paths: Sequence[str], suffixes: Sequence[str]) -> list[str]:
 
     Raises InvalidInput for a folder without any, and for one with more files than anybody looks through.
     """
+    from cardbox_cli.conversations.containers import folders
+
     found: list[str] = []
     for path in paths:
         if path == "-" or not os.path.isdir(path) or folders.is_of_events(path):
@@ -99,6 +109,8 @@ def files_in(paths: Sequence[str], suffixes: Sequence[str]) -> list[str]:
 
 def _within(path: str, suffixes: Sequence[str]) -> Iterator[str]:
     # What may not be read, or is gone meanwhile, is left out.
+    from cardbox_cli.conversations.containers import folders
+
     seen = 0
     for folder, below, names in os.walk(path):
         below.sort()

@@ -7,9 +7,7 @@ the command's business.
 import os
 import re
 import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -22,7 +20,6 @@ from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.model.text.command_lines import command_line, quoted
 from cardbox_cli.settings import EDITOR, TERM
-from cardbox_cli.store.connection.target import has_password, hide_password
 
 if TYPE_CHECKING:
     from cardbox_cli.model.boxes import Box
@@ -44,6 +41,8 @@ def edited(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> Itera
     the command that takes it up again, without `cbx` and the path at its end. Raises UsageError where nobody
     can edit, InvalidInput when the editor fails.
     """
+    import tempfile
+
     command = _editor()
     handle, path = tempfile.mkstemp(prefix=f"cbx-{_ODD.sub('_', name)}-", suffix=suffix)
     written = _closed(text)
@@ -72,6 +71,8 @@ def taken_from(path: str, text: str) -> str:
 
 def _again(words: Sequence[str]) -> str:
     """What to run: the command of these words, in the project and database of this, without a password."""
+    from cardbox_cli.store.connection.target import has_password, hide_password
+
     project, url = session().project_id, session().database_url
     common = [] if project == Session().project_id else ["-p", project]
     note = ""
@@ -104,6 +105,8 @@ def _editor() -> str:
 
 def _run(command: str, path: str) -> None:
     """Run the editor to its end. Raises InvalidInput when it fails, or the file is gone."""
+    import subprocess
+
     sys.stdout.flush()
     # Ctrl-C and Ctrl-\ are for the editor. Not SIG_IGN, which it would inherit.
     ours = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
@@ -137,6 +140,8 @@ def _terminal() -> Iterator[dict[str, Any]]:
 
     Without one it reads nothing, and what it prints is no data of ours.
     """
+    import subprocess
+
     if sys.stdin.isatty() and sys.stdout.isatty():
         yield {"stdin": sys.stdin}
         return

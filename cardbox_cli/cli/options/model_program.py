@@ -12,19 +12,16 @@ from typer import Option
 from cardbox_cli.cli.options.input_files import read_text, source_name
 from cardbox_cli.cli.options.value_types import FILE, REQUEST_FORMAT, OneOf, Seconds
 from cardbox_cli.context.providers.registry import DEFAULT
-from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.errors import InvalidInput, UsageError
-from cardbox_cli.execution.worker.commands.clients import Clients
 from cardbox_cli.execution.worker.commands.environment import PASSED_ON, passed_on
-from cardbox_cli.execution.worker.commands.lookup import missing_program
-from cardbox_cli.execution.worker.commands.program import Program
-from cardbox_cli.execution.worker.commands.tool_commands import ToolCommand, ToolCommands
-from cardbox_cli.execution.worker.logs import bytes_to_read
 from cardbox_cli.settings import DATABASE_URL, HOME, MAX_STEPS, Settings
-from cardbox_cli.store.connection.target import Target
 
 if TYPE_CHECKING:
+    from cardbox_cli.context.request import ComposeOptions
     from cardbox_cli.execution.worker.answers.step_answers import AnswerMode
+    from cardbox_cli.execution.worker.commands.program import Program
+    from cardbox_cli.execution.worker.commands.tool_commands import ToolCommand
+    from cardbox_cli.store.connection.target import Target
 
 
 # The options that say which commands a worker runs, what they get, and how what they print is read.
@@ -118,8 +115,11 @@ def one_command(exec_: str | None, serve: str | None, restart_after: int | None)
 
 
 @contextmanager
-def staying(program: Program, restart_after: int | None) -> Iterator[Program]:
+def staying(program: "Program", restart_after: int | None) -> "Iterator[Program]":
     """The program with its command as clients that stay, until the context is left."""
+    from cardbox_cli.execution.worker.commands.clients import Clients
+    from cardbox_cli.execution.worker.logs import bytes_to_read
+
     clients = Clients(
         program.command,
         program.environment,
@@ -132,23 +132,27 @@ def staying(program: Program, restart_after: int | None) -> Iterator[Program]:
 
 def program_of(
     command: str,
-    target: Target,
+    target: "Target",
     settings: Settings,
     *,
     option: str = "--exec",
     format: str | None,
     answers: str,
-    options: ComposeOptions,
+    options: "ComposeOptions",
     timeout: float,
     environment: Mapping[str, str],
     tools: str | None,
     trusts_stored: bool,
-) -> Program:
+) -> "Program":
     """What runs by these options; `option` is that of the command. Without a `format` it is the default one.
 
     Raises UsageError where there is no such program, or a variable is not set, and InvalidInput for the file
     of --tools.
     """
+    from cardbox_cli.execution.worker.commands.lookup import missing_program
+    from cardbox_cli.execution.worker.commands.program import Program
+    from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
+
     program = Program(
         command=command,
         format=format or DEFAULT,
@@ -175,7 +179,7 @@ def program_of(
     return program
 
 
-def environment_of(names: Iterable[str], target: Target) -> dict[str, str]:
+def environment_of(names: Iterable[str], target: "Target") -> dict[str, str]:
     """The environment of all commands: the usual variables, and those that `names` names.
 
     The database's address is the one that this worker uses, whatever it has it from, and so is its home.
@@ -188,7 +192,7 @@ def environment_of(names: Iterable[str], target: Target) -> dict[str, str]:
     return passed_on(named, environ)
 
 
-def _places(target: Target) -> dict[str, str]:
+def _places(target: "Target") -> dict[str, str]:
     if target.conninfo:
         return {DATABASE_URL.name: target.conninfo}
     return {HOME.name: str(target.home)} if target.embedded else {}
@@ -209,7 +213,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     environment: list[str] = []
 
 
-def read_tool_commands(path: str, target: Target) -> dict[str, ToolCommand]:
+def read_tool_commands(path: str, target: "Target") -> "dict[str, ToolCommand]":
     """The commands of a --tools file, by tool. Raises InvalidInput naming the file and the entry."""
     environ = {**os.environ, **_places(target)}
     return {name: _command(name, entry, environ) for name, entry in _entries(path).items()}
@@ -227,7 +231,9 @@ def _entries(path: str) -> dict[str, Any]:
     return document.value
 
 
-def _command(name: str, entry: Any, environ: dict[str, str]) -> ToolCommand:
+def _command(name: str, entry: Any, environ: dict[str, str]) -> "ToolCommand":
+    from cardbox_cli.execution.worker.commands.tool_commands import ToolCommand
+
     place = f"--tools: {name!r}"
     try:
         read = msgspec.convert({"command": entry} if isinstance(entry, str) else entry, _Entry)

@@ -106,6 +106,8 @@ def print_end(turns: "TurnViews", turn_id: str, timeout: float | None) -> None:
 
 
 def _print_deliverable(seen: "TurnView", cards: "list[Card]") -> None:
+    from cardbox_cli.model.card_words import full_text
+
     if seen.end_status in ("success", "partial"):
         for card in cards:
             output.print_text(full_text(card))
@@ -129,6 +131,8 @@ def require_success(seen: "TurnView", error: str | None) -> None:
 
 def end_of_stderr(seen: "TurnView") -> list[str]:
     """What the command that a turn failed by wrote last on stderr, where the turn ended in no success."""
+    from cardbox_cli.model.execution.logs import last_lines, of_failure
+
     last_step = seen.steps[-1].step_id if seen.steps else None
     log = of_failure(seen.logs, last_step) if seen.end_status not in (None, "success") else None
     if log is None or not log.stderr_tail.strip():

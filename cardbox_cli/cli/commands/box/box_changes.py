@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from typer import Argument, Option
 
 from cardbox_cli.cli.actor import audit, own_output
-from cardbox_cli.cli.commands.box.box_repair import rebox_hints
 from cardbox_cli.cli.last_ids import LAST, remember_made
 from cardbox_cli.cli.options.confirmation import Yes, confirm, decline
-from cardbox_cli.cli.options.editor import Edited, changed_meanwhile, edited, taken_from
 from cardbox_cli.cli.options.input_files import read_text, source_name
 from cardbox_cli.cli.options.shared_options import BoxId
 from cardbox_cli.cli.options.value_types import BOX, CARD, FILE
@@ -22,13 +20,13 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound, UsageError
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.boxes import Box, BoxView, Slot
-from cardbox_cli.model.card_words import preview
 from cardbox_cli.model.ids import hash_ids, short_id
 from cardbox_cli.model.text.escaping import flat, printable
 from cardbox_cli.model.text.quantities import count
 
 if TYPE_CHECKING:
+    from cardbox_cli.cli.options.editor import Edited
+    from cardbox_cli.model.boxes import Box, BoxView, Slot
     from cardbox_cli.store.cards import CardStore
 
 
@@ -61,11 +59,11 @@ def resolved_card(cards: "CardStore", given: str, allow_dangling: bool) -> str:
         raise
 
 
-def emit_box(box: Box) -> None:
+def emit_box(box: "Box") -> None:
     output.emit(box, table=lambda: output.print_text(box.box_id), ids=[box.box_id])
 
 
-def audited_box(box: Box, changed: Box | None = None) -> dict[str, Any]:
+def audited_box(box: "Box", changed: "Box | None" = None) -> dict[str, Any]:
     """What the audit says of a box as it was, and as it was `changed`; the ids themselves may be many."""
     before = {"box_id": box.box_id, "cards": len(box.card_ids), "ids_sha256": hash_ids(box.card_ids)}
     if changed is None:
@@ -213,7 +211,9 @@ class _Line(NamedTuple):
 
 
 @contextmanager
-def _new_list(view: BoxView, file: str | None, in_place: bool) -> Iterator[Edited]:
+def _new_list(view: "BoxView", file: str | None, in_place: bool) -> "Iterator[Edited]":
+    from cardbox_cli.cli.options.editor import Edited, edited, taken_from
+
     before = _list_text(view, in_place)
     if file is not None:
         yield Edited(taken_from(file, before), source_name(file))
@@ -224,7 +224,7 @@ def _new_list(view: BoxView, file: str | None, in_place: bool) -> Iterator[Edite
         yield new
 
 
-def _list_text(view: BoxView, in_place: bool) -> str:
+def _list_text(view: "BoxView", in_place: bool) -> str:
     box = view.box
     effect = "The box itself is changed." if in_place else "This makes a new box; the old one stays as it is."
     title = f": {box.title}" if box.title else ""
@@ -244,7 +244,9 @@ _HASH = "ids_sha256"
 _HASH_LINE = re.compile(rf"^# {_HASH} ([0-9a-f]{{64}})\s*$", re.MULTILINE)
 
 
-def _described(slot: Slot) -> str:
+def _described(slot: "Slot") -> str:
+    from cardbox_cli.model.card_words import preview
+
     card = slot.card
     if card is None:
         return "(dangling: no such card)"
@@ -261,7 +263,7 @@ def _quoted(card_id: str) -> str:
 _PLAIN = re.compile(r"""[^\s#"]\S*""")
 
 
-def _parsed(new: Edited) -> list[_Line]:
+def _parsed(new: "Edited") -> list[_Line]:
     """The lines that name a card. Raises InvalidInput naming the line."""
     lines = [
         _Line(_first_word(line.strip(), f"{new.source}:{number}"), f"{new.source}:{number}")
@@ -293,8 +295,13 @@ def _first_word(line: str, place: str) -> str:
     return str(value)
 
 
-def _written_box(wanted: Sequence[_Line], new: Edited, old: Box, in_place: bool) -> tuple[Box, list[str]]:
+def _written_box(
+    wanted: Sequence[_Line], new: "Edited", old: "Box", in_place: bool
+) -> "tuple[Box, list[str]]":
     """The box that the list makes, and what there is to say of it."""
+    from cardbox_cli.cli.commands.box.box_repair import rebox_hints
+    from cardbox_cli.cli.options.editor import changed_meanwhile
+
     found = _HASH_LINE.search(new.text)
     read = found[1] if found else hash_ids(old.card_ids)
     with open_stores() as (cards, boxes), boxes.database.transaction():

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 from typer import Argument, Option
@@ -31,14 +31,13 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import BOX_KINDS, INTERNAL_KINDS, Box, BoxKind, Slot
-from cardbox_cli.model.card_words import full_text, preview
-from cardbox_cli.model.cards import Card, card_text
-from cardbox_cli.model.content import TextContent
-from cardbox_cli.model.diff.boxes import BoxDiff, Change
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.escaping import flat
 from cardbox_cli.model.text.quantities import count
-from cardbox_cli.model.verify import verify as findings_in
+
+if TYPE_CHECKING:
+    from cardbox_cli.model.cards import Card
+    from cardbox_cli.model.diff.boxes import BoxDiff, Change
 
 
 @verb(
@@ -151,7 +150,7 @@ def diff_boxes(
         raise Findings(f"the boxes differ: {_diff_summary(changes)}")
 
 
-def _diff_summary(changes: Sequence[Change]) -> str:
+def _diff_summary(changes: "Sequence[Change]") -> str:
     numbers = Counter(change.kind for change in changes)
     return ", ".join(
         f"{numbers[kind]} {kind}" for kind in ("added", "removed", "moved", "changed") if numbers[kind]
@@ -161,7 +160,7 @@ def _diff_summary(changes: Sequence[Change]) -> str:
 # --- for programs
 
 
-def _diff_answer(found: BoxDiff) -> dict[str, Any]:
+def _diff_answer(found: "BoxDiff") -> dict[str, Any]:
     return {
         "a": _named_box(found.a),
         "b": _named_box(found.b),
@@ -175,11 +174,13 @@ def _named_box(box: Box) -> dict[str, Any]:
     return {"box_id": box.box_id, "title": box.title, "cards": len(box.card_ids)}
 
 
-def _diff_json(change: Change) -> dict[str, Any]:
+def _diff_json(change: "Change") -> dict[str, Any]:
     return {"kind": change.kind, "a": _diff_place(change.a), "b": _diff_place(change.b)}
 
 
 def _diff_place(slot: Slot | None) -> dict[str, Any] | None:
+    from cardbox_cli.model.card_words import full_text
+
     if slot is None:
         return None
     card = slot.card
@@ -196,7 +197,7 @@ def _diff_place(slot: Slot | None) -> dict[str, Any] | None:
 # --- for people
 
 
-def _print_diff(found: BoxDiff, titles: Sequence[str | None], *, full: bool) -> None:
+def _print_diff(found: "BoxDiff", titles: Sequence[str | None], *, full: bool) -> None:
     if not found.changes:
         return
     for mark, box, title in zip(("---", "+++"), (found.a, found.b), titles, strict=True):
@@ -215,7 +216,7 @@ def _print_diff(found: BoxDiff, titles: Sequence[str | None], *, full: bool) -> 
         announce(f"only among the first {_MOST_TEXTS} differences are texts compared; --full compares all")
 
 
-def _diff_cells(change: Change) -> list[str]:
+def _diff_cells(change: "Change") -> list[str]:
     slot = change.b or change.a
     assert slot is not None
     kind = [slot.card.type, slot.card.role or "-"] if slot.card else ["-", "-"]
@@ -224,8 +225,10 @@ def _diff_cells(change: Change) -> list[str]:
     return [flat(cell) for cell in ("→".join(dict.fromkeys(places)), "→".join(dict.fromkeys(ids)), *kind)]
 
 
-def _first_words(change: Change, *, compared: bool) -> str:
+def _first_words(change: "Change", *, compared: bool) -> str:
     """What stands behind the type of a card: how it begins, unless its text follows."""
+    from cardbox_cli.model.card_words import preview
+
     slot = change.b or change.a
     if slot is None or slot.card is None:
         return "(dangling: no such card)"
@@ -233,7 +236,7 @@ def _first_words(change: Change, *, compared: bool) -> str:
     return state if compared else f"{state}{preview(slot.card, _PREVIEW)}"
 
 
-def _text_below(change: Change, *, full: bool) -> list[tuple[str, str]]:
+def _text_below(change: "Change", *, full: bool) -> list[tuple[str, str]]:
     """What to print below the line of a change, as painted pieces."""
     old, new = (slot.card if slot else None for slot in (change.a, change.b))
     if change.kind == "changed" and old and new:
@@ -244,22 +247,26 @@ def _text_below(change: Change, *, full: bool) -> list[tuple[str, str]]:
     return [(_LOOKS[change.kind][1], indented(_diff_text(card)))]
 
 
-def _compared_texts(old: Card, new: Card, *, full: bool) -> list[tuple[str, str]]:
+def _compared_texts(old: "Card", new: "Card", *, full: bool) -> list[tuple[str, str]]:
     before, after = _diff_text(old), _diff_text(new)
     if before == after:
         return [("", f"{INDENT}(the same text: {_else_different(old, new)})")]
     return compared(before, after, full=full)
 
 
-def _diff_text(card: Card) -> str:
+def _diff_text(card: "Card") -> str:
     """What a card says, its JSON laid out so that lines can be compared."""
+    from cardbox_cli.model.card_words import full_text
+    from cardbox_cli.model.cards import card_text
+    from cardbox_cli.model.content import TextContent
+
     text = card_text(card.content)
     if isinstance(card.content, TextContent) or text[:1] not in ("{", "["):
         return full_text(card)
     return full_text(card).replace(text, msgspec.json.format(text, indent=2), 1)
 
 
-def _else_different(old: Card, new: Card) -> str:
+def _else_different(old: "Card", new: "Card") -> str:
     parts = [
         name
         for name in ("content", "tool_calls", "tool_call_id", "ttl_seconds")
@@ -279,6 +286,8 @@ def verify_box(box: BoxId) -> None:
 
     Looks at its references, its pairs of calls and results, and the digest of its packing.
     """
+    from cardbox_cli.model.verify import verify as findings_in
+
     with open_stores() as (_, boxes), boxes.database.snapshot():
         view = boxes.view(boxes.resolve(box))
         findings = findings_in(view, boxes.provenance(view.box.box_id))

@@ -17,10 +17,8 @@ from cardbox_cli.cli.project_database import database_target, open_database, ope
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.lint_report import tell
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.providers.registry import provider_named, providers
 from cardbox_cli.errors import Findings, ServiceUnavailable, UsageError
 from cardbox_cli.limits import RESULT_SIZE
 from cardbox_cli.model.cards import OPERATOR
@@ -121,6 +119,8 @@ def repair_box(
     else the card loses its imported original, or its place. Calls that an active turn waits for stay open.
     Exit 8, and nothing written, where an error is left that is about no card of the box.
     """
+    from cardbox_cli.cli.terminal.lint_report import tell
+    from cardbox_cli.context.providers.registry import provider_named, providers
     from cardbox_cli.mending import mend
 
     if synthesize is None:

@@ -12,8 +12,6 @@ from typer import Option
 from cardbox_cli.cli.actor import audit, forced, own_turn, refuse_inside_turn
 from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.options.confirmation import Yes, confirm, decline
-from cardbox_cli.cli.options.conversation_files import open_file
-from cardbox_cli.cli.options.editor import Edited, changed_meanwhile, edited, taken_from
 from cardbox_cli.cli.options.input_files import parse_json, read_text, source_name
 from cardbox_cli.cli.options.shared_options import CardId, CardIds, ForceCard
 from cardbox_cli.cli.options.value_types import BOX, CARD_TYPE, FILE
@@ -22,12 +20,7 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.edits import editable_text, edited_card, edited_content, replaced
-from cardbox_cli.context.sources import originals, same_json
-from cardbox_cli.conversations.json_files.documents import Documents
-from cardbox_cli.conversations.json_files.window import Source, held
 from cardbox_cli.errors import CardConflict, InvalidCard, InvalidInput, UsageError
-from cardbox_cli.model.boxes import Box
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.card_types import card_type as card_type_named
 from cardbox_cli.model.cards import (
@@ -47,6 +40,8 @@ from cardbox_cli.model.text.escaping import spelled
 from cardbox_cli.model.text.quantities import count
 
 if TYPE_CHECKING:
+    from cardbox_cli.cli.options.editor import Edited
+    from cardbox_cli.model.boxes import Box
     from cardbox_cli.store.cards import CardStore
 
 
@@ -231,6 +226,10 @@ def _tool_calls(text: str | None) -> list[Any] | None:
 
 
 def _whole_cards(path: str) -> list[CardDraft]:
+    from cardbox_cli.cli.options.conversation_files import open_file
+    from cardbox_cli.conversations.json_files.documents import Documents
+    from cardbox_cli.conversations.json_files.window import Source, held
+
     hint = "give a card as `card show -o json` prints it, a list of them, or one a line"
     with open_file(path) as file:
         source = Source(file, source_name(path), refuse_with=InvalidInput, hint=hint)
@@ -275,6 +274,9 @@ def edit_card(
 
     Its metadata names the old one as edited_from. Boxes stay as they are; --box makes new ones.
     """
+    from cardbox_cli.context.edits import editable_text, edited_content
+    from cardbox_cli.context.sources import same_json
+
     if text is not None and file is not None:
         raise UsageError("--text and --file both bring the new text", hint="give one of them")
     with open_stores() as (cards, box_store), cards.database.snapshot():
@@ -307,12 +309,15 @@ class _EditOutcome(NamedTuple):
     """The card and the boxes that hold the text now, and what there is to say of them."""
 
     card: Card
-    boxes: Sequence[Box]
+    boxes: "Sequence[Box]"
     news: Sequence[str]
 
 
-def _written_card(card: Card, content: Content, author: str, read: Sequence[Box]) -> _EditOutcome:
+def _written_card(card: Card, content: Content, author: str, read: "Sequence[Box]") -> _EditOutcome:
     """The new card, and a new box for each that was read."""
+    from cardbox_cli.cli.options.editor import changed_meanwhile
+    from cardbox_cli.context.edits import edited_card, replaced
+
     draft = written_by(edited_card(card, content, author_id=author), own_turn())
     news = _forgotten(card)
     made = []
@@ -335,7 +340,7 @@ def _check_lone_answer(cards: "CardStore", card: Card) -> None:
         )
 
 
-def _check_held(card: Card, boxes: Sequence[Box]) -> None:
+def _check_held(card: Card, boxes: "Sequence[Box]") -> None:
     for box in boxes:
         if card.card_id not in box.card_ids:
             raise InvalidInput(
@@ -347,7 +352,9 @@ def _check_held(card: Card, boxes: Sequence[Box]) -> None:
 @contextmanager
 def _new_text(
     card: Card, before: str, text: str | None, file: str | None, box_ids: Sequence[str], author: str
-) -> Iterator[Edited]:
+) -> "Iterator[Edited]":
+    from cardbox_cli.cli.options.editor import Edited, edited, taken_from
+
     if text is not None:
         yield Edited(text, "--text")
     elif file is not None:
@@ -362,6 +369,8 @@ def _new_text(
 
 
 def _forgotten(card: Card) -> list[str]:
+    from cardbox_cli.context.sources import originals
+
     keys = originals(card)
     return [f"left behind in the old card, which remembers its original: {', '.join(keys)}"] if keys else []
 

@@ -32,24 +32,22 @@ from cardbox_cli.cli.terminal.progress_bar import bar
 from cardbox_cli.cli.terminal.table_layout import Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT
-from cardbox_cli.conversations.containers.archives import unzipped
-from cardbox_cli.conversations.conversation import Conversation, Rereadable
 from cardbox_cli.conversations.formats.registry import (
     choose_format,
     exported_names,
     exporter_named,
     format_named,
 )
-from cardbox_cli.conversations.json_files.documents import Documents
-from cardbox_cli.conversations.json_files.window import Source
 from cardbox_cli.errors import InvalidCard, InvalidConversation, UsageError
-from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import unique
 from cardbox_cli.model.text.escaping import flat
 from cardbox_cli.model.text.quantities import count
 
 if TYPE_CHECKING:
+    from cardbox_cli.conversations.conversation import Conversation
     from cardbox_cli.conversations.importing import Imported, ImportedBox
+    from cardbox_cli.conversations.json_files.window import Source
+    from cardbox_cli.model.cards import Card
     from cardbox_cli.store.boxes import BoxStore
 
 
@@ -192,6 +190,9 @@ class _CardImport:
 
     def once(self, which: str = "") -> "Imported":
         """Import the whole file. `which` of several it is, for the bar."""
+        from cardbox_cli.conversations.containers.archives import unzipped
+        from cardbox_cli.conversations.json_files.window import Source
+
         try:
             with (
                 open_file(self._file) as plain,
@@ -224,8 +225,10 @@ class _CardImport:
                 _emit_imported(changed)
                 self.sum_up(imported)
 
-    def _growing(self) -> Iterator[Source]:
+    def _growing(self) -> "Iterator[Source]":
         """The complete lines of the file, each time that there are others than before."""
+        from cardbox_cli.conversations.json_files.window import Source
+
         before, waiting = (0, 0), 0
         while True:
             began = monotonic()
@@ -244,8 +247,9 @@ class _CardImport:
             self._said.add(message)
             announce(message)
 
-    def _take(self, source: Source, *, follows: bool = False) -> "Imported":
+    def _take(self, source: "Source", *, follows: bool = False) -> "Imported":
         from cardbox_cli.conversations.importing import import_conversations
+        from cardbox_cli.conversations.json_files.documents import Documents
 
         documents = Documents(source)
         if follows and documents.is_blank:
@@ -301,7 +305,7 @@ class _IncompleteFile(Exception):
     """A followed file does not say enough yet."""
 
 
-def _with_ids(conversations: Iterable[Conversation]) -> Iterator[Conversation]:
+def _with_ids(conversations: "Iterable[Conversation]") -> "Iterator[Conversation]":
     """`conversations`, if each can be told from the others when it has grown."""
     for conversation in conversations:
         if conversation.own_id is None and format_named(conversation.format).names_itself_later:
@@ -331,6 +335,8 @@ def export_cards(
     ] = None,
 ) -> None:
     """Print a box as a conversation. What was imported comes out as it went in."""
+    from cardbox_cli.conversations.conversation import Rereadable
+
     with open_stores() as (_, boxes), boxes.database.snapshot():
         box_id = boxes.resolve(box)
         boxes.require(box_id)
@@ -345,7 +351,7 @@ def export_cards(
         announce(f"warning: card {card_id} is gone and was left out")
 
 
-def _cards_of(boxes: "BoxStore", box_id: str, gone: dict[str, None]) -> Iterator[Card]:
+def _cards_of(boxes: "BoxStore", box_id: str, gone: dict[str, None]) -> "Iterator[Card]":
     """The cards that a reader of the box sees, in order; `gone` gets the ids that lead to none."""
     for slot in boxes.stream(box_id):
         if slot.card is not None and slot.state == "present":

@@ -32,12 +32,12 @@ from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.limits import BOXES_LOOKED_INTO
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_words import answers, full_text
-from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import unique
 from cardbox_cli.model.text.quantities import time
 from cardbox_cli.model.text.visible_text import indented
 
 if TYPE_CHECKING:
+    from cardbox_cli.model.cards import Card
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.cards import CardFilter
 
@@ -216,14 +216,14 @@ def show_cards(
         raise NotFound(f"{len(found.missing_card_ids)} of {len(wanted)} cards are missing")
 
 
-def _print_whole_cards(cards: list[Card]) -> None:
+def _print_whole_cards(cards: "list[Card]") -> None:
     for index, card in enumerate(cards):
         if index:
             output.print_text()
         _print_card(card)
 
 
-def _print_card(card: Card) -> None:
+def _print_card(card: "Card") -> None:
     hidden = {"type", "role", "author_id", "project_id", "created_at"}
     hidden |= {"source_message", "source_blocks", "source_line"}
     metadata = {key: value for key, value in card.metadata.items() if key not in hidden}

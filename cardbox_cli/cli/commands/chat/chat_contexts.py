@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from typer import Argument, Option
 
-from cardbox_cli.chat.handlers import answer
-from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.tools import CHAT_TOOLS, arguments_of
 from cardbox_cli.cli.actor import ANSWER, refuse_inside_turn
 from cardbox_cli.cli.commands.chat.chat_messages import room_of
@@ -22,9 +20,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.table_layout import Column, Shown
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, provider_named
-from cardbox_cli.context.request import ComposeOptions, request_of
 from cardbox_cli.errors import NotFound, UsageError
-from cardbox_cli.execution.requests.request import function_tool
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.model.text.escaping import flat, spelled
@@ -254,6 +250,9 @@ def call_chat_tool(
     ] = None,
 ) -> None:
     """Execute a call of one of the tools of chats, and print its result."""
+    from cardbox_cli.chat.handlers import answer
+    from cardbox_cli.chat.room import Room
+
     given = parse_json(arguments, "JSON")
     arguments_of(name, given)
     chat_key = chat or CHAT_KEY.text()
@@ -274,6 +273,9 @@ def show_chat_tools(
 
     `cbx chat run` offers and answers them by itself; other programs answer them by `cbx chat call`.
     """
+    from cardbox_cli.context.request import ComposeOptions, request_of
+    from cardbox_cli.execution.requests.request import function_tool
+
     provider = provider_named(format)
     tools = [function_tool(each.tool) for each in CHAT_TOOLS.values()]
     request = request_of([], ComposeOptions(), encode=provider.encode)

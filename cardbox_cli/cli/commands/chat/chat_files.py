@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from typer import Argument, Option
 
-from cardbox_cli.chat.layout import folders, names
-from cardbox_cli.chat.layout.reading import ChatFiles, Skipped, read_chat, read_text
-from cardbox_cli.chat.layout.writing import files_of
+from cardbox_cli.chat.layout.reading import Skipped
 from cardbox_cli.cli.actor import ANSWER, refuse_inside_turn
 from cardbox_cli.cli.options.shared_options import ChatKey
 from cardbox_cli.cli.options.value_types import CHAT, FOLDER
@@ -25,6 +23,7 @@ from cardbox_cli.model.text.quantities import count
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.exchange.importing import ImportedChat
+    from cardbox_cli.chat.layout.reading import ChatFiles
     from cardbox_cli.chat.room import Room
 
 
@@ -65,6 +64,7 @@ def import_chats(
 
     Again it adds only what is new. Lines that are no entries, or of another chat, are skipped and named.
     """
+    from cardbox_cli.chat.layout import folders
     from cardbox_cli.chat.room import Room
 
     refuse_inside_turn("import chats, whose memory and personas are system text", hint=ANSWER)
@@ -89,6 +89,8 @@ def import_chats(
 
 
 def _chosen(found: dict[str, Path], chat: str | None, root: Path) -> dict[str, Path]:
+    from cardbox_cli.chat.layout import names
+
     if chat is None:
         return found
     if chat not in found:
@@ -128,6 +130,8 @@ class _ChatImport:
     def take_personas(self) -> None:
         """Import the texts of the personas, which all chats have in common."""
         from cardbox_cli.chat.exchange.importing import import_persona
+        from cardbox_cli.chat.layout import folders, names
+        from cardbox_cli.chat.layout.reading import read_text
 
         for file, data in folders.read_profiles(self._root).items():
             below = f"{names.PROFILES}/{file}"
@@ -143,6 +147,8 @@ class _ChatImport:
     def take(self, chat_key: str, path: Path) -> None:
         """Import one chat; what of it is no part of a chat is kept for the report."""
         from cardbox_cli.chat.exchange.importing import import_chat
+        from cardbox_cli.chat.layout import folders
+        from cardbox_cli.chat.layout.reading import read_chat
 
         files = read_chat(chat_key, folders.read_files(path, self._root))
         below = str(path.relative_to(self._root))
@@ -155,7 +161,7 @@ class _ChatImport:
         self._ignored += [f"{below}/{name}" for name in files.ignored]
 
 
-def _named_below(folder: str, files: ChatFiles) -> Iterator[Skipped]:
+def _named_below(folder: str, files: "ChatFiles") -> Iterator[Skipped]:
     return (Skipped(f"{folder}/{each.file}", each.line, each.reason) for each in files.skipped)
 
 
@@ -221,6 +227,8 @@ def export_chat(
     What was imported comes out as it went in. Files that are so already are left alone.
     """
     from cardbox_cli.chat.exchange import exporting
+    from cardbox_cli.chat.layout import folders, names
+    from cardbox_cli.chat.layout.writing import files_of
     from cardbox_cli.chat.room import Room
     from cardbox_cli.chat.texts import personas
 
@@ -251,6 +259,8 @@ def export_chat(
 
 def _of_folders(texts: dict[str, str]) -> dict[str, str]:
     """The texts whose names files can have."""
+    from cardbox_cli.chat.layout import names
+
     for name in texts:
         if not names.is_file_name(name):
             announce(f"warning: no file can be called {spelled(name)}, which was left out")
@@ -262,6 +272,8 @@ def _paths(files: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 
 def _folder_name(key: str) -> str:
+    from cardbox_cli.chat.layout import names
+
     name = names.folder_of(key)
     if name is None:
         raise InvalidInput(f"no folder can be called after the chat {key!r}", hint="choose another key")

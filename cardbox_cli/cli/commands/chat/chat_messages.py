@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from cardbox_cli.chat.room import Room
 from cardbox_cli.cli.actor import is_epoch, own_turn
 from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.options.input_files import read_text
@@ -21,6 +20,7 @@ from cardbox_cli.model.chats import ChatFence
 from cardbox_cli.settings import CHAT_EPOCH, CHAT_KEY, CHAT_RUN, DATABASE_URL, settings_from
 
 if TYPE_CHECKING:
+    from cardbox_cli.chat.room import Room
     from cardbox_cli.chat.transcript import Said
     from cardbox_cli.store.connection.database import Database
 
@@ -37,8 +37,10 @@ MessageFile = Annotated[
 UserId = Annotated[str | None, Option(metavar="ID", help="The platform's id of who speaks.")]
 
 
-def room_of(database: "Database") -> Room:
+def room_of(database: "Database") -> "Room":
     """The chats of this run's project."""
+    from cardbox_cli.chat.room import Room
+
     return Room(database, session().project_id, settings_from())
 
 

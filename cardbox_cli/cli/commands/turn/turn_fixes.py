@@ -12,9 +12,7 @@ from cardbox_cli.cli.options.shared_options import ExpectEpoch, OptionalReason, 
 from cardbox_cli.cli.options.value_types import AGENT, BOX
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.turn_report import print_dispatched, refuse
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.model.cards import OPERATOR
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.recovery.fixes import Fixed
@@ -72,7 +70,9 @@ def retry_turn(turn: TurnId) -> None:
 
     A call that still waits for the end of the old one gets that of the new one. Exit 6 when it was refused.
     """
+    from cardbox_cli.cli.terminal.turn_report import print_dispatched, refuse
     from cardbox_cli.execution.recovery import retrying
+    from cardbox_cli.model.cards import OPERATOR
 
     with runtime() as run:
         turn_id = resolving_turns(run.database, run.project_id).resolve(turn)

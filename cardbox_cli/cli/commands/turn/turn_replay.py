@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
-import uuid6
 from typer import Option
 
 from cardbox_cli.cli.actor import actor
@@ -21,7 +20,6 @@ from cardbox_cli.cli.terminal.output import compared
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_table
 from cardbox_cli.cli.terminal.turn_report import refuse
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.request import DEFAULT_OPTIONS
 from cardbox_cli.errors import Conflict, Findings
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.command_lines import command_line
@@ -57,6 +55,7 @@ def replay_program(
     trust_stored_commands: bool = False,
 ) -> "Program":
     """What runs a turn again: the request has the format that the turn was asked in."""
+    from cardbox_cli.context.request import DEFAULT_OPTIONS
     from cardbox_cli.execution.requests.step_snapshots import read_snapshot
 
     model_program.check_command(command)
@@ -79,6 +78,8 @@ def replay_program(
 
 def own_target() -> str:
     """A worker target that no worker serves but the one that runs here."""
+    import uuid6
+
     return f"replay-{uuid6.uuid7().hex}"
 
 

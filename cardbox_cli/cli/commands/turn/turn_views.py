@@ -27,7 +27,6 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.list_columns import EVENT_COLUMNS, INBOX_COLUMNS, TURN_COLUMNS, short_or_nothing
 from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Columns, chosen, picked, print_table
-from cardbox_cli.cli.terminal.turn_report import end_of_stderr
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
@@ -137,6 +136,8 @@ def show_turn(turn: LastTurnId = LAST) -> None:
 
 
 def _print_turn(stored: "StoredTurn", seen: "TurnView") -> None:
+    from cardbox_cli.cli.terminal.turn_report import end_of_stderr
+
     turn = stored.turn
     parent = turn.parent_agent_turn_id
     depth = NOTHING if turn.recursion_depth is None else turn.recursion_depth

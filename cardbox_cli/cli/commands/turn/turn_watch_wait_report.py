@@ -27,12 +27,12 @@ from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.limits import RESULT_SIZE
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
-from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import END_STATUSES
 from cardbox_cli.model.text.escaping import flat
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.timeline import Event
+    from cardbox_cli.model.content import ToolResultContent
     from cardbox_cli.store.views.turns import StoredTurn, TurnViews
 
 
@@ -169,7 +169,9 @@ def report_result(
 
 def _result_content(
     result: Any, error: str | None, status: str | None, after_execution: str
-) -> ToolResultContent:
+) -> "ToolResultContent":
+    from cardbox_cli.model.content import ToolResultContent
+
     status = status or ("success" if error is None else "failed")
     if status == "success" and (error is not None or result is msgspec.UNSET):
         hint = "add --result-text TEXT, or --result with JSON or @FILE"
