@@ -215,6 +215,9 @@ def upgrade_database(
     output.emit(answer, table=lambda: output.print_text(plan.script if dry_run and plan.steps else text))
 
 
+# --- distribute
+
+
 _DISTRIBUTION = (
     "card ids are unique per project from then on, no more across projects: card-box clients, which upsert on"
     " the id alone, can no longer write here, only read"

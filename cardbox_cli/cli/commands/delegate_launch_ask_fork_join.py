@@ -176,6 +176,9 @@ def ask_agent(
         print_delegated(run, done, wait=wait, timeout=timeout)
 
 
+# --- many tasks at once
+
+
 _LINES = (".jsonl", ".ndjson")
 
 

@@ -324,6 +324,9 @@ def _announce_notes(notes: Iterable[str]) -> None:
         announce(f"note: {note}")
 
 
+# --- the body as it is sent, and what reading it does not show
+
+
 # So many kinds of losses of cards are named; all are by --check.
 _EXAMPLES = 3
 

@@ -104,6 +104,9 @@ def _print_hidden(numbers: Mapping[str, int]) -> None:
         announce(f"without {told}; --kind shows them, -o json all")
 
 
+# --- diff
+
+
 # kind -> the mark before a line, and its colour.
 _LOOKS = {"removed": ("-", "red"), "added": ("+", "green"), "moved": (">", "cyan"), "changed": ("~", "bold")}
 _PREVIEW = 60
@@ -278,6 +281,9 @@ def _else_different(old: "Card", new: "Card") -> str:
         if key != "created_at" and old.metadata.get(key) != new.metadata.get(key)
     ]
     return f"they differ in {', '.join(parts + keys)}" if parts or keys else "the same card under another id"
+
+
+# --- verify
 
 
 @verb("verify", "cbx box verify 8b1f22c0 || echo 'not as it was packed'", reads=True)

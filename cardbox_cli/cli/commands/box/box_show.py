@@ -65,6 +65,9 @@ class BoxSelection(msgspec.Struct, frozen=True, kw_only=True):
         return islice(places, self.head) if self.tail is None else iter(deque(places, self.tail))
 
 
+# --- reading
+
+
 class Totals:
     """What the places that were read come to."""
 
@@ -182,6 +185,9 @@ def _reading(boxes: "BoxStore", box: Box, asked: BoxSelection) -> BoxReading:
     return BoxReading(box, provenance, asked, lambda window: boxes.stream(box.box_id, window))
 
 
+# --- for programs
+
+
 def write_documents(seen: BoxReadings, asked: BoxSelection) -> int:
     """Write what programs asked for, as it is read; how many cards are missing."""
     if session().format.delimiter is not None:
@@ -279,6 +285,9 @@ def _after(reading: BoxReading, totals: Totals, asked: BoxSelection) -> dict[str
     return answer
 
 
+# --- for people
+
+
 Facts = tuple[tuple[str, str | None], ...]
 
 
@@ -362,6 +371,9 @@ def _print_place(place: Place, *, with_rule: bool) -> None:
     if card is not None:
         output.print_text(indented(full_text(card)))
     output.print_text()
+
+
+# --- the command
 
 
 @verb(

@@ -318,6 +318,9 @@ def _with_ids(conversations: "Iterable[Conversation]") -> "Iterator[Conversation
         yield conversation
 
 
+# --- export
+
+
 @verb(
     "export",
     "cbx card export --box 8b1f22c0 --to openai > chat.json",

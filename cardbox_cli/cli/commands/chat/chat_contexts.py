@@ -132,6 +132,9 @@ def clear_chat_context(key: ChatKey, yes: Yes = False) -> None:
     emit_changed(changed)
 
 
+# --- what every context begins with
+
+
 @verb(
     "memory",
     "cbx chat memory telegram-chat-42",
@@ -228,6 +231,9 @@ _PERSONA_COLUMNS = (
     Column("CARD", lambda persona: short_id(persona.card_id)),
     Column("TEXT", lambda persona: flat(persona.text)),
 )
+
+
+# --- the tools by which a model does the same
 
 
 _TOOL_NAMES = Completed("NAME", lambda *_: ((name, tool.description) for name, tool in CHAT_TOOLS.items()))

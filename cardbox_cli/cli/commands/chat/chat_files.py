@@ -207,6 +207,9 @@ _IMPORTED_COLUMNS = (
 )
 
 
+# --- export
+
+
 @verb(
     "export",
     "cbx chat export telegram-chat-42 ~/bot",

@@ -16,7 +16,7 @@ from cardbox_cli.cli.actor import own_turn
 from cardbox_cli.cli.boundary import INTERRUPTED
 from cardbox_cli.cli.command_runtime import connecting, stopped_by_signals
 from cardbox_cli.cli.commands.chat.chat_messages import room_of
-from cardbox_cli.cli.interactive_shell import LEAVE
+from cardbox_cli.cli.interactive_shell import LEAVE, Matches, Shell, converse, open_script
 from cardbox_cli.cli.options import compose_options, model_program
 from cardbox_cli.cli.options.shared_options import ChatKey
 from cardbox_cli.cli.options.value_types import PROFILE
@@ -33,53 +33,7 @@ from cardbox_cli.settings import Settings, settings_from
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.runs.run import Answered, ChatRunner
-    from cardbox_cli.cli.interactive_shell import Matches, Shell
     from cardbox_cli.execution.worker.commands.program import Program
-
-
-# What a JSON answer or a stream of events begins with.
-_NO_TEXT = re.compile(r"[{\[]|event:|data:")
-
-
-class _Streaming:
-    """Shows the output of commands, one after the other. `told` is what was shown of the last one."""
-
-    def __init__(self, *, any_text: bool) -> None:
-        """`any_text`: also what looks like JSON is text."""
-        self._any_text = any_text
-        self.told = ""
-
-    def end_line(self) -> None:
-        """End the line that was shown last, if it has none."""
-        if self.told and not self.told.endswith("\n"):
-            sys.stdout.write("\n")
-
-    def listen(self) -> "_StreamListener":
-        """What hears the next command."""
-        self.end_line()
-        self.told = ""
-        return _StreamListener(self, any_text=self._any_text)
-
-
-class _StreamListener:
-    """Hears the pieces of what one command prints. Shows them once it is plain that they are text."""
-
-    def __init__(self, streaming: _Streaming, *, any_text: bool) -> None:
-        self._streaming = streaming
-        self._any_text = any_text
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._held = ""
-        self._is_text: bool | None = None
-
-    def __call__(self, piece: bytes) -> None:
-        self._held += self._decoder.decode(piece)
-        if self._is_text is None and self._held.strip():
-            self._is_text = self._any_text or not _NO_TEXT.match(self._held.lstrip())
-        if self._is_text:
-            self._streaming.told += self._held
-            sys.stdout.write(printable(self._held))
-            sys.stdout.flush()
-            self._held = ""
 
 
 @verb(
@@ -160,7 +114,7 @@ def _sent_already(busy: Busy) -> Busy:
     )
 
 
-def _streaming(answers: str) -> _Streaming:
+def _streaming(answers: str) -> "_Streaming":
     """What shows the answers of a command in this mode. Raises UsageError where programs read them."""
     if session().format.kind != "text":
         raise UsageError(f"--stream is for people, not for -o {session().output}", hint="leave one out")
@@ -195,7 +149,7 @@ def _runner(program: "Program", settings: Settings, profile: dict[str, Any] | No
         yield ChatRunner(connections, session().project_id, program, profile=profile, tell=announce)
 
 
-def _announce_run(answered: "Answered", streaming: _Streaming | None, *, interrupted: bool) -> int:
+def _announce_run(answered: "Answered", streaming: "_Streaming | None", *, interrupted: bool) -> int:
     """Print the answer; the exit code. Raises Findings for a run that failed."""
     if answered.by_other:
         announce(f"run {answered.run_id} has answered it meanwhile")
@@ -216,12 +170,62 @@ def _announce_run(answered: "Answered", streaming: _Streaming | None, *, interru
     )
 
 
-def _print_run(text: str, streaming: _Streaming | None) -> None:
+def _print_run(text: str, streaming: "_Streaming | None") -> None:
     """Print an answer, if there is one, unless all of it was shown as it came."""
     if streaming is not None:
         streaming.end_line()
     if text and (streaming is None or streaming.told.strip() != text.strip()):
         output.print_text(text)
+
+
+# --- what a command prints, shown as it comes if it is text
+
+# What a JSON answer or a stream of events begins with.
+_NO_TEXT = re.compile(r"[{\[]|event:|data:")
+
+
+class _Streaming:
+    """Shows the output of commands, one after the other. `told` is what was shown of the last one."""
+
+    def __init__(self, *, any_text: bool) -> None:
+        """`any_text`: also what looks like JSON is text."""
+        self._any_text = any_text
+        self.told = ""
+
+    def end_line(self) -> None:
+        """End the line that was shown last, if it has none."""
+        if self.told and not self.told.endswith("\n"):
+            sys.stdout.write("\n")
+
+    def listen(self) -> "_StreamListener":
+        """What hears the next command."""
+        self.end_line()
+        self.told = ""
+        return _StreamListener(self, any_text=self._any_text)
+
+
+class _StreamListener:
+    """Hears the pieces of what one command prints. Shows them once it is plain that they are text."""
+
+    def __init__(self, streaming: _Streaming, *, any_text: bool) -> None:
+        self._streaming = streaming
+        self._any_text = any_text
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._held = ""
+        self._is_text: bool | None = None
+
+    def __call__(self, piece: bytes) -> None:
+        self._held += self._decoder.decode(piece)
+        if self._is_text is None and self._held.strip():
+            self._is_text = self._any_text or not _NO_TEXT.match(self._held.lstrip())
+        if self._is_text:
+            self._streaming.told += self._held
+            sys.stdout.write(printable(self._held))
+            sys.stdout.flush()
+            self._held = ""
+
+
+# --- open: a line at a time
 
 
 @verb(
@@ -253,18 +257,13 @@ def open_chat(
     on where it was. Ctrl-C stops an answer and loses nothing; Ctrl-D leaves. Off a terminal, lines come from
     standard input, and the first failure ends it.
     """
-    from cardbox_cli.cli.interactive_shell import Shell, open_script
-    from cardbox_cli.cli.options.model_program import check_command
-
     check_key(key)
-    check_command(exec_)
+    model_program.check_command(exec_)
     if isinstance(session().process, Shell):
         raise UsageError("a shell opens no chat", hint="leave it first")
     with Shell(session()) as shell:
         talk = Talk(shell, key, _as_words(click.get_current_context()))
         if sys.stdin.isatty() and sys.stdout.isatty():
-            from cardbox_cli.cli.interactive_shell import converse
-
             announce(f"chat {spelled(key)}: type a message; /help lists the commands, Ctrl-D leaves")
             return converse(talk)
         with open_script("-") as lines:
@@ -328,7 +327,7 @@ class Talk:
 
     history = "chat_history"
 
-    def __init__(self, shell: "Shell", key: str, options: list[str]) -> None:
+    def __init__(self, shell: Shell, key: str, options: list[str]) -> None:
         self._shell = shell
         self._key = key
         self._options = options
@@ -375,7 +374,7 @@ class Talk:
             return self._shell.run_words(_SLASHES[name].words(self._key, rest))
         return self._shell.refuse(_unknown(name), [name])
 
-    def matches(self, text: str) -> "Matches":
+    def matches(self, text: str) -> Matches:
         """The commands that begin so."""
         known = {**{name: each.help for name, each in _SLASHES.items()}, **_OWN}
         return [

@@ -78,6 +78,9 @@ _CHAT_COLUMNS = (
 )
 
 
+# --- one chat
+
+
 @verb(
     "show",
     "cbx chat show telegram-chat-42",
@@ -166,6 +169,9 @@ _STEP_COLUMNS = (
 )
 
 
+# --- its transcript
+
+
 @verb(
     "transcript",
     "cbx chat transcript telegram-chat-42",
@@ -210,6 +216,9 @@ _ENTRY_COLUMNS = (
     Column("ROLE", lambda entry: entry["role"] or NOTHING),
     Column("TEXT", lambda entry: flat(entry["text"]) if entry["state"] == "present" else "(card is gone)"),
 )
+
+
+# --- why it remembers, or does not
 
 
 @verb(

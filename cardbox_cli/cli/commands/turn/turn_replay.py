@@ -224,6 +224,9 @@ _OUTCOME_COLUMNS = (
 )
 
 
+# --- the commands
+
+
 @verb(
     "replay",
     "cbx turn replay 1d5c8f72 --exec 'python3 client.py' --times 3",

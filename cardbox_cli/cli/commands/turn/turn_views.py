@@ -115,6 +115,9 @@ def _with_end(
     return read, lambda _: Further(0, False)
 
 
+# --- one turn
+
+
 @verb(
     "show",
     "cbx turn show",
@@ -232,6 +235,9 @@ _EDGE_COLUMNS = (
 )
 
 
+# --- a trace
+
+
 SVG = "svg"
 
 
@@ -338,6 +344,9 @@ class _Drawing:
 
     def _line(self, lead: str, text: str) -> None:
         output.print_text(flat(f"{lead}{text}"))
+
+
+# --- logs
 
 
 @verb(
