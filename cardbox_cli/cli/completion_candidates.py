@@ -1,7 +1,7 @@
 """What can stand next on a command line that is being typed.
 
 click finds the place in the tree of commands, and asks the type of the value that stands there, which is of
-`parameters/types.py`. The scripts of `scripts/` hand in the line, and read rows of it.
+`options/value_types.py`. The scripts of `completion_scripts/` hand in the line, and read rows of it.
 """
 
 import os

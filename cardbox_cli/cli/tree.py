@@ -1,7 +1,7 @@
 """The groups of the command tree. A command is imported and built when it is asked for.
 
 Owns what is common to all groups, and the answer to a mistyped name. Does not know typer, whose import would
-take more time than all else in help and completion. The table of the commands is in `root.py`.
+take more time than all else in help and completion. The table of the commands is in `command_table.py`.
 """
 
 from abc import ABC, abstractmethod

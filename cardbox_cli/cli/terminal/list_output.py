@@ -1,6 +1,6 @@
 """How a list of the database is shown: up to its limit, with a word on what that cut off.
 
-Owns what `--watch` means for a list. The options that lists share are `parameters/options.py`'s.
+Owns what `--watch` means for a list. `options/shared_options.py` has the options that lists share.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
