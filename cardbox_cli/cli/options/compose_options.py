@@ -1,4 +1,4 @@
-"""The options that say how a request is composed, and what they come to."""
+"""Options for composing a request: model, layers, query, layout, and how many tokens it may have."""
 
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
@@ -155,8 +155,7 @@ def _not_blank(text: str, option: str) -> str:
     return text
 
 
-# The options that keep a request within a number of tokens, and what is said of what that cost.
-
+# --- within a number of tokens, and what that leaves out
 
 MaxTokens = Annotated[
     int | None,

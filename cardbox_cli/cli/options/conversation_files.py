@@ -1,4 +1,4 @@
-"""Files that are too large to be read whole: open at any place, whatever they are, packed or in a folder."""
+"""Conversation files, packed or in folders, and too large to be read whole: each is open at any place."""
 
 import os
 import stat
@@ -179,9 +179,7 @@ def end_of_lines(file: BinaryIO) -> int:
     return 0
 
 
-# The conversation files that a command line names, one or several or those of folders, each with its own
-# outcome.
-
+# --- those that a command line names, each with its own outcome
 
 # What the conversation files of a folder end in.
 _SUFFIXES = (".json", ".jsonl", ".ndjson", ".traj", ".af", ".eval", ".har")

@@ -1,4 +1,4 @@
-"""What answers for a model, as a command line says it: the program of `cbx worker run` and of chats."""
+"""The program that answers for a model: the options that name it, its environment and its tools."""
 
 import os
 import re
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.worker.commands.program import Program
     from cardbox_cli.execution.worker.commands.tool_commands import ToolCommand
     from cardbox_cli.store.connection.target import Target
-
-
-# The options that say which commands a worker runs, what they get, and how what they print is read.
 
 
 # As of `execution/worker/answers/step_answers`, which is loaded when it is needed.
