@@ -11,8 +11,8 @@ from cardbox_cli.model.text.visible_text import one_entry
 def open_closed_streams() -> None:
     """Put something in the place of each closed stream, before a file or a socket gets its descriptor.
 
-    Who reads the input learns it from `input_files.standard_input`; who writes an answer fails with EBADF, which
-    `boundary` reports. What is written to a closed stderr goes nowhere.
+    Who reads the input learns it from `input_files.standard_input`; who writes an answer fails with EBADF,
+    which `boundary` reports. What is written to a closed stderr goes nowhere.
     """
     for number, (name, access) in enumerate(
         (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY))
