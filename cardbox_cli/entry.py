@@ -1,7 +1,8 @@
-"""Where the process of a command `cbx` begins and ends.
+"""The way into the command `cbx`: from Python, from a process, and out of the process again.
 
 Most commands are shorter than the interpreter's own beginning and end, so both are made cheap here, once for
-all of them. An interrupt ends a command in one line, whatever is still being imported.
+all of them. What is imported here is imported within functions: an interrupt ends a command in one line, even
+while modules are being imported.
 """
 
 import atexit
@@ -9,6 +10,7 @@ import gc
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from typing import NoReturn
 
 INTERRUPTED = 130
@@ -18,18 +20,49 @@ INTERRUPTED = 130
 _COLLECT_ABOVE = 100_000
 
 
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `cbx` on `arguments` (default: the command line's); the exit code."""
+    from cardbox_cli.cli import boundary
+    from cardbox_cli.cli.command_table import root
+    from cardbox_cli.cli.session import Session
+    from cardbox_cli.cli.standard_streams import escape_unencodable
+
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    escape_unencodable()
+    session = Session()
+    return boundary.run(
+        lambda: root().main(argv, prog_name="cbx", standalone_mode=False, obj=session), argv, session
+    )
+
+
 def script() -> NoReturn:
     """The console script."""
     gc.set_threshold(_COLLECT_ABOVE)
     try:
-        from cardbox_cli.cli.main import script as command
-
-        code = command()
+        code = _run_process()
     except KeyboardInterrupt:
         # Before the command itself began; it reports its own.
         sys.stderr.write("\ninterrupted\n")
         code = INTERRUPTED
     _end(code)
+
+
+def _run_process() -> int:
+    """Run the command line of this process, or answer the completion in a shell; the exit code."""
+    from cardbox_cli.cli.command_table import COMPLETING
+    from cardbox_cli.cli.standard_streams import open_closed_streams
+
+    open_closed_streams()
+    if COMPLETING in os.environ:
+        from cardbox_cli.cli.completion_candidates import answer
+
+        return answer(os.environ[COMPLETING])
+    code = main()
+    import signal  # which has been loaded by now, if at all
+
+    # All is done and said; nothing is left that an interrupt could end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return code
 
 
 def _end(code: int) -> NoReturn:

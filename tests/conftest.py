@@ -19,7 +19,7 @@ import psycopg
 import pytest
 from hypothesis import settings as hypothesis_settings
 
-from cardbox_cli.cli.main import main
+from cardbox_cli.entry import main
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database

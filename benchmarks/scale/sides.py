@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 from benchmarks.scale import cards
 from benchmarks.scale.cards import PROJECT, MarkedBox
 from benchmarks.scale.telling import tell, timed
-from cardbox_cli.cli.completion.candidates import offers
+from cardbox_cli.cli.completion_candidates import offers
+from cardbox_cli.cli.interactive_shell import Shell
 from cardbox_cli.cli.session import ProcessContext, Session
-from cardbox_cli.cli.shell.lines import Shell
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer

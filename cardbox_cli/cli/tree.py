@@ -1,21 +1,21 @@
-"""How the command tree is put together: groups whose commands are modules, loaded when they are called.
+"""The groups of the command tree. A command is imported and built when it is asked for.
 
-Owns what is common to all groups, and the answer to a mistyped name. Knows nothing of typer, whose import
-would take more time than all else in help and completion. Which commands there are stands in `root.py`, and
-in the `__init__.py` of each noun.
+Owns what is common to all groups, and the answer to a mistyped name. Does not know typer, whose import would
+take more time than all else in help and completion. The table of the commands is in `command_table.py`.
 """
 
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
-from keyword import iskeyword
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
 from cardbox_cli.cli.boundary import PIPE_CLOSED
-from cardbox_cli.cli.session import WORDS, common_options
+from cardbox_cli.cli.common_options import WORDS, common_options
 
 HELP = {"help_option_names": ["--help", "-h"]}
 
@@ -23,7 +23,7 @@ HELP = {"help_option_names": ["--help", "-h"]}
 ALIASES = {"ls": ("list",), "rm": ("delete", "remove"), "get": ("show",)}
 
 
-class Signed(click.Command):
+class CommandBase(click.Command):
     """A command whose refusals say whose they are, and all that is missing: click names the first alone.
 
     What it was called with stays under `WORDS` in the context, so that an option is named as it was typed.
@@ -53,47 +53,70 @@ class Signed(click.Command):
         ]
 
 
-class LazyGroup(Signed, click.Group):
-    """Commands that are modules of a package, each loaded when it is called.
+class Definition(ABC):
+    """What a module says of a command, by the name that users type."""
 
-    `entries`: each command's line in the help, by its name, in order. So help and completion load none.
+    name: str
+
+    @property
+    @abstractmethod
+    def command(self) -> click.Command:
+        """The command, built when it is first asked for."""
+
+
+class Noun(NamedTuple):
+    """A group of verbs, such as `cbx box …`: its line in the help of `cbx`, and each verb with its own line.
+
+    `modules` are those of the noun's package, each with its verbs; none if the noun is a module itself.
     """
 
-    def __init__(self, package: str, entries: Mapping[str, str], **attributes: Any) -> None:
+    line: str
+    verbs: Mapping[str, str]
+    modules: Mapping[str, str] = {}
+
+
+class LazyGroup(CommandBase, click.Group):
+    """The commands of a table. `module_of` answers the module that defines the one of a name.
+
+    `entries` has each command's line in the help, by its name. So help and completion import no command.
+    """
+
+    def __init__(
+        self, table: Mapping[str, str | Noun], module_of: Callable[[str], str], **attributes: Any
+    ) -> None:
         super().__init__(no_args_is_help=True, context_settings=HELP, **attributes)
-        self.package = package
-        self.entries = entries
+        self.table = table
+        self.module_of = module_of
+        self.entries = {
+            name: entry if isinstance(entry, str) else entry.line for name, entry in table.items()
+        }
         self.params += common_options()
         self.aliases = {
             alias: verb
             for alias, verbs in ALIASES.items()
-            if alias not in entries and (verb := next((each for each in verbs if each in entries), None))
+            if alias not in table and (verb := next((each for each in verbs if each in table), None))
         }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the table."""
-        return list(self.entries)
+        return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name: what its module calls `command`."""
-        if cmd_name not in self.entries:
+        """The command of this name; its module is imported, and it is built, at the first call."""
+        entry = self.table.get(cmd_name)
+        if entry is None:
             return None
-        module = cmd_name.replace("-", "_") + "_" * iskeyword(cmd_name)
-        command: click.Command = import_module(f"{self.package}.{module}").command
-        command.name = cmd_name
-        command.help = command.help or self.entries[cmd_name]
-        return command
+        module = self.module_of(cmd_name)
+        if isinstance(entry, Noun):
+            return LazyGroup(
+                entry.verbs, partial(_module_of_verb, module, entry), name=cmd_name, help=entry.line
+            )
+        return _definition(module, cmd_name).command
 
     def verbs(self, *nouns: str) -> list[str]:
-        """The verbs of these nouns, or of all, as "card list". For all it loads what stands alone, too."""
-        context = click.Context(self)
-        groups = ((name, self.get_command(context, name)) for name in nouns or self.entries)
-        return [
-            f"{name} {verb}"
-            for name, group in groups
-            if isinstance(group, LazyGroup)
-            for verb in group.entries
-        ]
+        """The verbs of these nouns, or of all, as "card list"."""
+        entries = ((name, self.table.get(name)) for name in nouns or self.table)
+        return [f"{name} {verb}" for name, noun in entries if isinstance(noun, Noun) for verb in noun.verbs]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The names of the table and the options that begin so."""
@@ -117,12 +140,12 @@ class LazyGroup(Signed, click.Group):
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """As click does; `--help` prints here."""
-        with _past_click():
+        with _bypass_click_handlers():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """As click does."""
-        with _past_click():
+        with _bypass_click_handlers():
             return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -135,13 +158,19 @@ class LazyGroup(Signed, click.Group):
             formatter.write_text(f"Also: {short}.")
 
 
-def noun(package: str, entries: Mapping[str, str]) -> LazyGroup:
-    """A group of verbs, such as `cbx box …`. What it says of itself is its line in the table of `root.py`."""
-    return LazyGroup(package, entries)
+def _module_of_verb(module: str, noun: Noun, verb: str) -> str:
+    within = next((name for name, verbs in noun.modules.items() if verb in verbs.split()), None)
+    return module if within is None else f"{module}.{within}"
+
+
+def _definition(module: str, name: str) -> Definition:
+    """The definition of a command in a module."""
+    values = vars(import_module(module)).values()
+    return next(each for each in values if isinstance(each, Definition) and each.name == name)
 
 
 @contextmanager
-def _past_click() -> Iterator[None]:
+def _bypass_click_handlers() -> Iterator[None]:
     """Keep click from making a closed pipe exit code 1, and from printing a line of its own at Ctrl-C."""
     try:
         yield

@@ -1,7 +1,9 @@
-"""What makes a command of a function: its options, its help, and whether its answers go through a pager."""
+"""Turns a function into a command: its options, its help, and whether its answers go through a pager."""
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import click
@@ -9,30 +11,28 @@ import typer.core
 import typer.main
 from typer.models import CommandInfo
 
-from cardbox_cli.cli.session import common_options, list_options, session
+from cardbox_cli.cli.common_options import common_options, list_options
+from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.pager import paged
-from cardbox_cli.cli.tree import HELP, LazyGroup, Signed
+from cardbox_cli.cli.tree import HELP, CommandBase, Definition, LazyGroup
 from cardbox_cli.errors import UsageError
 
 
-class Verb(Signed, typer.core.TyperCommand):
-    """What a function does. `pages`: whether long answers go through a pager; those of --watch never end.
+class Verb(CommandBase, typer.core.TyperCommand):
+    """The command of a function. `pages`: long answers go through a pager, except those of --watch.
 
-    `reads`: whether it only reads, so that a replica can be asked; the name of the flag that makes it so.
-    `simple`: whether it ends soon by itself and asks nobody: without an editor, a question or other programs.
-    The hook of a shell may run it then, unless its arguments name standard input or it would page or watch.
+    `reads`: the command only reads, so that a replica can answer; or the name of the flag that makes it so.
     """
 
     pages = False
     reads: bool | str = False
-    simple: bool = False
     renamed: Mapping[str, str] = {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does, with today's names of options that are called by an earlier one."""
-        return super().parse_args(ctx, [self._today(word) for word in args])
+        """Replace earlier names of options by the current ones, then parse."""
+        return super().parse_args(ctx, [self._current_name(word) for word in args])
 
-    def _today(self, word: str) -> str:
+    def _current_name(self, word: str) -> str:
         option, equals, value = word.partition("=")
         return self.renamed.get(option, option) + equals + value
 
@@ -42,8 +42,6 @@ class Verb(Signed, typer.core.TyperCommand):
         return any("--columns" in parameter.opts for parameter in self.params)
 
     def invoke(self, ctx: click.Context) -> Any:
-        if not session().process.admits(self, ctx):
-            ctx.exit()
         session().configure(cast(LazyGroup, ctx.find_root().command).verbs)
         session().reads = bool(ctx.params[self.reads] if isinstance(self.reads, str) else self.reads)
         self._refuse_format()
@@ -64,35 +62,33 @@ class Verb(Signed, typer.core.TyperCommand):
             raise UsageError(f"-0 is for ids, not for -o {here.output}", hint="add -o id, or leave -0 out")
 
 
-def verb(
-    *examples: str,
-    pages: bool = False,
-    reads: bool | str = False,
-    simple: bool = False,
-    takes_unknown_options: bool = False,
-    renamed: Mapping[str, str] = {},
-) -> Callable[[Callable[..., Any]], Verb]:
-    """Make a command of a function: its docstring is the help, its parameters are typer's.
+@dataclass
+class VerbDefinition(Definition):
+    """A function with the arguments of `verb`."""
 
-    `examples` are command lines, for the end of the help. `pages`, `reads` and `simple` are as in `Verb`.
-    `renamed` are earlier names of options, which still work, by today's.
-    """
+    name: str
+    examples: tuple[str, ...]
+    function: Callable[..., Any]
+    pages: bool
+    reads: bool | str
+    takes_unknown_options: bool
+    renamed: Mapping[str, str]
 
-    def make(function: Callable[..., Any]) -> Verb:
-        lines = "".join(f"\n  {line}" for line in examples)
+    @cached_property
+    def command(self) -> Verb:
+        """The command, with the options that all commands take."""
+        lines = "".join(f"\n  {line}" for line in self.examples)
         info = CommandInfo(
+            name=self.name,
             cls=Verb,
-            callback=function,
+            callback=self.function,
             epilog=f"\b\nExamples:{lines}",
-            context_settings={**HELP, "ignore_unknown_options": takes_unknown_options},
+            context_settings={**HELP, "ignore_unknown_options": self.takes_unknown_options},
         )
         # Plain help: rich would cost every call its import.
         command = typer.main.get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
         assert isinstance(command, Verb)
-        command.pages = pages
-        command.reads = reads
-        command.simple = simple
-        command.renamed = renamed
+        command.pages, command.reads, command.renamed = self.pages, self.reads, self.renamed
         for parameter in command.params:
             if isinstance(parameter, click.Argument) and parameter.metavar is None:
                 # typer calls an argument by its variable, unless it has a metavar.
@@ -101,4 +97,22 @@ def verb(
         command.params += [*(list_options() if command.lists else []), *common_options()]
         return command
 
-    return make
+
+def verb(
+    name: str,
+    *examples: str,
+    pages: bool = False,
+    reads: bool | str = False,
+    takes_unknown_options: bool = False,
+    renamed: Mapping[str, str] = {},
+) -> Callable[[Callable[..., Any]], VerbDefinition]:
+    """Define the command `name` by a function: its docstring is the help, its parameters are typer's.
+
+    `examples` are command lines, for the end of the help. `pages` and `reads` are as in `Verb`. `renamed`
+    maps earlier names of options, which still work, to the current ones.
+    """
+
+    def define(function: Callable[..., Any]) -> VerbDefinition:
+        return VerbDefinition(name, examples, function, pages, reads, takes_unknown_options, renamed)
+
+    return define

@@ -14,6 +14,7 @@ from cardbox_cli.errors import InvalidRecipe, NotFound
 from cardbox_cli.files import open_to_read
 from cardbox_cli.model.handwritten.documents import Document, Problem, document_of, refusal
 from cardbox_cli.model.handwritten.yaml_files import MAX_BYTES, read_yaml, text_of
+from cardbox_cli.settings import HANDOVERS
 from cardbox_cli.shipped import shipped
 from cardbox_cli.text import did_you_mean
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import Recipe
 
 _ENDINGS = (".yaml", ".yml")
+# In the current folder.
+OWN_FOLDER = Path("handovers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,11 @@ class ListedRecipe:
     source: Path
     shipped: bool
     problem: str | None = None
+
+
+def recipe_folders() -> list[Path]:
+    """The folders in which recipes are found by name, before those that ship."""
+    return [OWN_FOLDER, *([Path(named)] if (named := HANDOVERS.text()) else [])]
 
 
 def read_recipe(name_or_path: str, *, folders: Sequence[Path]) -> LoadedRecipe:

@@ -15,8 +15,8 @@ from threading import Timer
 
 import pytest
 
-from cardbox_cli.cli.completion import candidates
-from cardbox_cli.cli.main import main
+from cardbox_cli.cli import completion_candidates
+from cardbox_cli.entry import main
 from cardbox_cli.store.connection.target import Target
 from tests.conftest import PROJECT, Cbx, Result
 
@@ -76,13 +76,13 @@ def box_of(cbx: Cbx) -> Callable[..., str]:
 @pytest.fixture
 def offered(cbx: Cbx, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Offered:
     """What is offered at the end of a line, in this process: value and description, files as ''."""
-    # A busy machine may take its time, and what takes too long ends this process. `test_completion.py` tests that.
-    monkeypatch.setattr(candidates, "SECONDS", 600)
+    # A loaded machine may take its time; that it may not `test_completion.py` tests in processes.
+    monkeypatch.setattr(completion_candidates, "SECONDS", 600)
 
     def ask(line: str, shell: str = "zsh") -> dict[str, str]:
-        monkeypatch.setenv(candidates.LINE, line)
+        monkeypatch.setenv(completion_candidates.LINE, line)
         capsys.readouterr()
-        candidates.answer(shell)
+        completion_candidates.answer(shell)
         rows = [row.split("\t") for row in capsys.readouterr().out.splitlines()]
         return {value: said for _, value, said in rows}
 
@@ -167,7 +167,7 @@ class Shell:
     ) -> list[tuple[Sequence[str], str]]:
         """Run command lines one after the other in one process on a terminal; what each showed."""
         code = (
-            "import sys; from cardbox_cli.cli.main import main\n"
+            "import sys; from cardbox_cli.entry import main\n"
             f"for words in {list(map(list, commands))!r}: main(words); print({_NEXT!r}, flush=True)"
         )
         shown = self._on_terminal(["-c", code], typed, columns, variables).out.split(_NEXT + "\n")

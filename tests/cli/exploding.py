@@ -3,7 +3,7 @@
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx explode")
-def command() -> None:
+@verb("explode", "cbx explode")
+def explode() -> None:
     """Divide by zero."""
     1 / 0  # noqa: B018  # it is the failure that counts

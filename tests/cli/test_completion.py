@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
+from cardbox_cli.cli.command_table import COMMANDS, root
 from cardbox_cli.cli.commands.completion import SHELLS
-from cardbox_cli.cli.root import COMMANDS, root
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import Offered, Shell, succeed
@@ -193,12 +193,12 @@ class TestWhatItCosts:
 
     @pytest.mark.parametrize("name", SHELLS)
     def test_the_script_needs_no_library_but_the_command_lines(self, shell: Shell, name: str) -> None:
-        code = f"from cardbox_cli.cli.main import main; main(['completion', '{name}']); out.flush()"
+        code = f"from cardbox_cli.entry import main; main(['completion', '{name}']); out.flush()"
         assert self.imported(shell, code) == "True"
 
     @pytest.mark.parametrize("line", ["cbx ", "cbx b", "cbx -p x ", "cbx --out", "cbx completion "])
     def test_nor_do_the_names_of_commands(self, shell: Shell, line: str) -> None:
-        code = f"os.environ['_CBX_LINE'] = {line!r}; from cardbox_cli.cli.completion.candidates import answer; answer('zsh')"
+        code = f"os.environ['_CBX_LINE'] = {line!r}; from cardbox_cli.cli.completion_candidates import answer; answer('zsh')"
         assert self.imported(shell, code) == "True"
 
     def test_verbs_and_options_need_no_database_driver(self, shell: Shell) -> None:
@@ -211,7 +211,7 @@ class TestWhatItCosts:
         told = succeed(
             shell.python(
                 "import contextlib, io, os, sys\n"
-                "from cardbox_cli.cli.completion.candidates import answer\n"
+                "from cardbox_cli.cli.completion_candidates import answer\n"
                 f"for line in {lines!r}:\n"
                 "    os.environ['_CBX_LINE'] = line\n"
                 "    with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())): answer('zsh')\n"

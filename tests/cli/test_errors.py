@@ -15,7 +15,7 @@ import pytest
 
 import cardbox_cli
 from cardbox_cli import errors
-from cardbox_cli.cli.root import COMMANDS
+from cardbox_cli.cli.command_table import COMMANDS
 from cardbox_cli.errors import CbxError
 from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.store.connection.database import Database

@@ -18,7 +18,7 @@ from typing import Any
 import click
 import pytest
 
-from cardbox_cli.cli.root import root
+from cardbox_cli.cli.command_table import root
 from cardbox_cli.cli.tree import LazyGroup
 from cardbox_cli.execution.runtime import Runtime
 from tests.conftest import Cbx

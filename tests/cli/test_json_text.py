@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.cli.terminal.json_text import compact, compact_pieces, pretty, pretty_pieces
+from cardbox_cli.cli.terminal.output import compact, compact_pieces, pretty, pretty_pieces
 
 LONG = [{"text": "a\nb" * 9000, "of": number, "empty": [], "none": {}} for number in range(30)]
 SHAPES: list[dict[str, Any]] = [

@@ -266,7 +266,7 @@ class TestTheFile:
         assert cbx("box", "show", "@last").code == 3
 
     def test_old_entries_make_room(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from cardbox_cli.cli import last
+        from cardbox_cli.cli import last_ids as last
 
         monkeypatch.setenv("CBX_HOME", str(home))
         for number in range(last.REMEMBERED + 5):

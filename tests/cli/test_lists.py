@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.cli.commands.card import search
-from cardbox_cli.cli.terminal.columns.boxes import BOX
-from cardbox_cli.cli.terminal.columns.cards import CARD, places
-from cardbox_cli.cli.terminal.columns.roster import PROFILE
-from cardbox_cli.cli.terminal.tables.shown import Columns, picked
+from cardbox_cli.cli.commands.card import card_views
+from cardbox_cli.cli.terminal.list_columns import BOX_COLUMNS, CARD_COLUMNS, PROFILE_COLUMNS, place_columns
+from cardbox_cli.cli.terminal.table_layout import Columns, picked
 from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import lines, succeed
 from tests.conftest import PROJECT, Cbx
@@ -179,11 +177,11 @@ class TestColumns:
         assert [line.split() for line in listed] == [["WORKER", "TARGET", "FULL", "ID"], ["desk", box]]
 
     KINDS = (
-        (("card", "list"), CARD),
-        (("card", "search", "x"), (*CARD, *picked(search.COLUMNS, "BOX", "MATCH"))),
-        (("box", "list"), BOX),
-        (("box", "show", "12345678"), places()),
-        (("profile", "list"), PROFILE),
+        (("card", "list"), CARD_COLUMNS),
+        (("card", "search", "x"), (*CARD_COLUMNS, *picked(card_views.SEARCH_COLUMNS, "BOX", "MATCH"))),
+        (("box", "list"), BOX_COLUMNS),
+        (("box", "show", "12345678"), place_columns()),
+        (("profile", "list"), PROFILE_COLUMNS),
     )
 
     @pytest.mark.parametrize(
@@ -226,7 +224,7 @@ class TestColumns:
 
     def test_every_column_can_be_shown(self, card: str, cbx: Cbx, box_of: Callable[..., str]) -> None:
         box = box_of(card, "gone")
-        for command, known in (self.KINDS[0], self.KINDS[2], (("box", "show", box), places())):
+        for command, known in (self.KINDS[0], self.KINDS[2], (("box", "show", box), place_columns())):
             typed = [column.name for column in known]
             headers = [line.split() for line in lines(cbx(*command, "--columns", ",".join(typed)))]
             assert " ".join(typed).split() in headers, command

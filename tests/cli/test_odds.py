@@ -99,7 +99,7 @@ class TestInterrupts:
             "from cardbox_cli.entry import script\n"
             "script()"
         )
-        for module in ("cardbox_cli.cli.main", "click", "cardbox_cli.cli.session"):
+        for module in ("cardbox_cli.cli.command_table", "click", "cardbox_cli.cli.session"):
             ran = shell.line(f"python -c '{code}' {module}", PATH=f"{Path(sys.executable).parent}:/bin")
             assert (ran.code, ran.out, ran.err) == (130, "", "\ninterrupted\n"), module
 

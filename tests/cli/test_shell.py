@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.cli.shell.lines import split
+from cardbox_cli.cli.interactive_shell import split
 from cardbox_cli.errors import UsageError
 from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import Shell, succeed

@@ -21,16 +21,29 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from cardbox_cli.cli.root import COMMANDS
+from cardbox_cli.cli.command_table import COMMANDS, root
+from cardbox_cli.cli.tree import Noun
 
 if TYPE_CHECKING:
     from tests.conftest import Result
 
 PATIENCE = 120
 
+
+def _command_modules() -> Iterator[str]:
+    """Yield the modules of all commands."""
+    for name, entry in COMMANDS.items():
+        module = root().module_of(name)
+        yield module
+        if isinstance(entry, Noun):
+            yield from (f"{module}.{each}" for each in entry.modules)
+
+
 _FORKS = multiprocessing.get_context("forkserver")
 # What is loaded when it is needed costs each fork its loading: so that it is loaded before.
 _LAZY = (
+    "cli.options.conversation_files",
+    "cli.options.editor",
     "cli.terminal.output",
     "model.handwritten.recipes",
     "model.handwritten.profiles",
@@ -48,7 +61,7 @@ _LAZY = (
 _FORKS.set_forkserver_preload(
     [
         "__main__",
-        *(f"cardbox_cli.cli.commands.{name}" for name in COMMANDS),
+        *_command_modules(),
         *(f"cardbox_cli.{name}" for name in _LAZY),
         "rich.table",
     ]
@@ -172,6 +185,6 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def _main(arguments: Sequence[str]) -> Callable[[Sequence[str]], int]:
-    module = arguments[2] if arguments[:2] == ("python", "-m") else "cardbox_cli.cli.main"
+    module = arguments[2] if arguments[:2] == ("python", "-m") else "cardbox_cli.entry"
     found: Callable[[Sequence[str]], int] = importlib.import_module(module).main
     return found

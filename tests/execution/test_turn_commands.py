@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cardbox_cli.cli.last import remember
+from cardbox_cli.cli.last_ids import remember
 from cardbox_cli.execution.dispatch_requests import Parent
 from cardbox_cli.execution.queue.claims import ack, defer, fail
 from cardbox_cli.execution.recovery.fixes import stop

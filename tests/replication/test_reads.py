@@ -7,7 +7,7 @@ import click
 import psycopg
 import pytest
 
-from cardbox_cli.cli.root import root
+from cardbox_cli.cli.command_table import root
 from cardbox_cli.cli.tree import LazyGroup
 from cardbox_cli.cli.verb import Verb
 from cardbox_cli.store.connection.target import Target

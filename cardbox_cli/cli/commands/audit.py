@@ -4,13 +4,23 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.parameters.inputs import parse_span, resolved_or_given
-from cardbox_cli.cli.parameters.options import ColumnNames, Interval, Limit, OfAgent, Since, Until, Watch
-from cardbox_cli.cli.parameters.types import TURN, OneOf
+from cardbox_cli.cli.last_ids import resolved_or_given, resolving_turns
+from cardbox_cli.cli.options.shared_options import (
+    ColumnNames,
+    Interval,
+    Limit,
+    OfAgent,
+    Since,
+    Until,
+    Watch,
+    parse_span,
+)
+from cardbox_cli.cli.options.value_types import TURN, OneOf
+from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.columns.turns import AUDIT
-from cardbox_cli.cli.terminal.lists import Listing, filtered, none_of, show_list
-from cardbox_cli.cli.terminal.tables.shown import chosen
+from cardbox_cli.cli.terminal.list_columns import AUDIT_COLUMNS
+from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 
@@ -26,14 +36,14 @@ ACTIONS = (
 
 
 @verb(
+    "audit",
     "cbx audit --since 1d",
     "cbx audit --turn 1d5c8f72 -o json | jq -r '.[] | .actor + \": \" + .action'",
     "cbx audit --action 'card delete' --limit 0 -o csv",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def list_audit_entries(
     limit: Limit = 50,
     agent: OfAgent = None,
     turn: Annotated[
@@ -61,8 +71,8 @@ def command(
 
     start, end = parse_span(since, until)
     pause = between_looks(watch, interval)
-    shown = chosen(AUDIT, columns)
-    with session().database() as database:
+    shown = chosen(AUDIT_COLUMNS, columns)
+    with open_database() as database:
         turn_id = None if turn is None else _turn(database, turn)
         where = AuditFilter(agent_id=agent, agent_turn_id=turn_id, action=action, since=start, until=end)
         audit = AuditStore(database, session().project_id)
@@ -73,6 +83,5 @@ def command(
 
 
 def _turn(database: "Database", named: str) -> str:
-    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
 
-    return resolved_or_given(ResolvingTurns(database, session().project_id).resolve, named)
+    return resolved_or_given(resolving_turns(database, session().project_id).resolve, named)

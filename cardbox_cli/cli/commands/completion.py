@@ -6,7 +6,7 @@ from typing import Annotated
 import click
 from typer import Argument
 
-from cardbox_cli.cli.parameters.types import OneOf
+from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 
@@ -14,11 +14,12 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 @verb(
+    "completion",
     "source <(cbx completion bash)",
     "source <(cbx completion zsh)",
     "cbx completion fish > ~/.config/fish/completions/cbx.fish",
 )
-def command(
+def print_completion_script(
     shell: Annotated[
         str,
         Argument(
@@ -31,5 +32,5 @@ def command(
     """Print the script that completes commands, options, recipes, profiles, boxes and cards."""
     if shell not in SHELLS:
         raise UsageError(f"there is no completion for {shell!r}", hint=f"shells are {', '.join(SHELLS)}")
-    script = Path(__file__).parents[1] / "completion" / "scripts" / f"cbx.{shell}"
+    script = Path(__file__).parents[1] / "completion_scripts" / f"cbx.{shell}"
     click.echo(script.read_text(encoding="utf-8"), nl=False)

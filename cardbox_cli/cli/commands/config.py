@@ -7,10 +7,11 @@ from typer import Argument
 
 from cardbox_cli import settings
 from cardbox_cli.cli.config_file import Configured, config_path
-from cardbox_cli.cli.parameters.types import SETTING
+from cardbox_cli.cli.options.value_types import SETTING
+from cardbox_cli.cli.project_database import database_target, replica_target
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_table
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.home import default_home
@@ -36,13 +37,14 @@ class InForce(NamedTuple):
 
 
 @verb(
+    "config",
     "cbx config",
     "cbx config CBX_LEASE",
     "mkdir -p ~/.config/cbx && echo 'project = \"demo\"' > ~/.config/cbx/config.toml",
     "cbx config -o json | jq -r '.[] | select(.source != \"default\") | .name'",
     pages=True,
 )
-def command(
+def show_config(
     name: Annotated[
         str | None, Argument(click_type=SETTING, help="Only its value; such as CBX_LEASE, or lease.")
     ] = None,
@@ -118,13 +120,13 @@ def _looked_up(variable: settings.Variable, source: str) -> tuple[Any, str]:
 
         return ", ".join(server.address for server in parse_servers(variable.text())), source
     if variable is settings.READ_URL:
-        target = session().read_target(session().target())
+        target = replica_target(database_target())
         if target.stands_for is None:
             # What names one may not count: it is none of this database.
             return None, DEFAULT
         return hide_password(target.conninfo or ""), target.named_by
     if variable is settings.DATABASE_URL or (variable is settings.LISTEN_URL and source != DEFAULT):
-        target = session().target()
+        target = database_target()
         if variable is settings.LISTEN_URL:
             target = find_listen_target(target)
         if target.conninfo is not None:

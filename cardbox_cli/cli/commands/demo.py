@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
-from cardbox_cli.cli.root import root
-from cardbox_cli.cli.session import Session, announce, session
+from cardbox_cli.cli.command_table import root
+from cardbox_cli.cli.session import Session, session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings
 from cardbox_cli.model.ids import short_id
@@ -55,8 +56,8 @@ _NEXT = """\
 # more of this one: `export CBX_PROJECT=demo`, and `cbx turn show {turn}`."""
 
 
-@verb("cbx demo", "cbx demo | less")
-def command() -> None:
+@verb("demo", "cbx demo", "cbx demo | less")
+def run_demo() -> None:
     """Import a conversation, pack a context from it by a recipe, and run a turn that is stuck at first.
 
     Runs in the project 'demo'; running it again adds only a new context and a turn. The worker's command

@@ -6,22 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import msgspec
 from typer import Option
 
-from cardbox_cli.cli.auditing import actor
-from cardbox_cli.cli.parameters.inputs import parse_json, resolved_or_given
-from cardbox_cli.cli.parameters.options import EndTimeout
-from cardbox_cli.cli.parameters.recipes import (
+from cardbox_cli.cli.actor import actor, own_turn
+from cardbox_cli.cli.command_runtime import runtime
+from cardbox_cli.cli.last_ids import remember_made, resolved_or_given, resolving_boxes, resolving_turns
+from cardbox_cli.cli.options.input_files import parse_json
+from cardbox_cli.cli.options.recipe_arguments import (
     ArgumentFiles,
     Arguments,
     load_recipe,
     parse_arguments,
     resolve_boxes,
 )
-from cardbox_cli.cli.parameters.types import AGENT, BOX, RECIPE, TURN, OneOf
-from cardbox_cli.cli.parameters.worker_environment import own_turn
-from cardbox_cli.cli.runtime import runtime
-from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.reports.findings import gate
-from cardbox_cli.cli.terminal.reports.turns import await_end, print_dispatched, refuse
+from cardbox_cli.cli.options.shared_options import EndTimeout
+from cardbox_cli.cli.options.value_types import AGENT, BOX, RECIPE, TURN, OneOf
+from cardbox_cli.cli.terminal.lint_report import gate
+from cardbox_cli.cli.terminal.turn_report import await_end, print_dispatched, refuse
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.cards import OPERATOR
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "dispatch",
     "cbx dispatch --agent clerk --context-box 8b1f22c0",
     "cbx dispatch --agent clerk --handover delegate -a profile_name=clerk -a instruction=@task.md",
     "cbx dispatch --agent clerk --context-box @last --wait --timeout 120 > answer.txt",
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     "cbx dispatch --agent clerk --context-box $BOX --correlation-id nightly-$(date +%F) -o id",
     reads="dry_run",
 )
-def command(
+def dispatch_turn(
     agent: Annotated[str, Option("--agent", click_type=AGENT, help="The agent that shall run the turn.")],
     context_box: Annotated[
         str | None,
@@ -132,7 +132,7 @@ def command(
         if dispatched.result.status != "accepted":
             refuse(dispatched)
         if not dry_run:
-            session().made(turn_id=dispatched.result.agent_turn_id, box_id=dispatched.result.context_box_id)
+            remember_made(turn_id=dispatched.result.agent_turn_id, box_id=dispatched.result.context_box_id)
         if wait:
             await_end(run, dispatched.result, timeout)
             return
@@ -189,11 +189,10 @@ def _handover(name: str | None, given: list[str], files: list[str]) -> "Handover
 
 def _with_boxes(run: "Runtime", packing: "Handover | None") -> "Handover | None":
     """The same with whole ids of boxes among its arguments."""
-    from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
 
     if packing is None:
         return None
-    boxes = ResolvingBoxes(run.database, run.project_id)
+    boxes = resolving_boxes(run.database, run.project_id)
     arguments = resolve_boxes(dict(packing.arguments), packing.recipe, boxes)
     return msgspec.structs.replace(packing, arguments=arguments)
 
@@ -208,20 +207,18 @@ def _config(text: str | None) -> dict[str, Any]:
 
 
 def _box(run: "Runtime", named: str | None) -> str | None:
-    from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
 
     if named is None:
         return None
-    return resolved_or_given(ResolvingBoxes(run.database, run.project_id).resolve, named)
+    return resolved_or_given(resolving_boxes(run.database, run.project_id).resolve, named)
 
 
 def _parent(run: "Runtime", turn: str | None, tool_call_id: str | None) -> "Parent | None":
-    from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
     from cardbox_cli.execution.dispatch_requests import Parent
 
     if turn is None:
         if tool_call_id is not None:
             raise UsageError("--tool-call-id is for --parent-turn", hint="name the turn whose call waits")
         return None
-    resolved = resolved_or_given(ResolvingTurns(run.database, run.project_id).resolve, turn)
+    resolved = resolved_or_given(resolving_turns(run.database, run.project_id).resolve, turn)
     return Parent(agent_turn_id=resolved, tool_call_id=tool_call_id)

@@ -6,14 +6,15 @@ from typing import Annotated
 from typer import Option
 
 from cardbox_cli.cli.boundary import ended_by_interrupt
+from cardbox_cli.cli.project_database import database_target
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import settings_from
 
 
-@verb("cbx mcp", "cbx --project shop mcp", reads=True)
-def command(
+@verb("mcp", "cbx mcp", "cbx --project shop mcp", reads=True)
+def serve_mcp(
     statement_timeout: Annotated[
         float, Option(metavar="SECONDS", min=0.1, max=3600, help="How long one statement may take.")
     ] = 30,
@@ -29,7 +30,7 @@ def command(
         raise UsageError("the library mcp is not installed", hint="pip install 'cardbox-cli[mcp]'")
     from cardbox_cli.serve.mcp.tools import Reader, lending_of, make_server
 
-    with closing(lending_of(session().target(), longest=statement_timeout)) as lending:
+    with closing(lending_of(database_target(), longest=statement_timeout)) as lending:
         with lending.snapshot():
             # Whatever is wrong with the database is told at once.
             pass

@@ -8,22 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from typer import Option
 
-from cardbox_cli.cli.auditing import audit
-from cardbox_cli.cli.parameters import fitting
-from cardbox_cli.cli.parameters.recipes import (
+from cardbox_cli.cli.actor import audit, own_turn
+from cardbox_cli.cli.last_ids import remember_made, resolving_boxes
+from cardbox_cli.cli.options import compose_options
+from cardbox_cli.cli.options.recipe_arguments import (
     ArgumentFiles,
     Arguments,
     load_recipe,
     parse_arguments,
     resolve_boxes,
 )
-from cardbox_cli.cli.parameters.types import RECIPE
-from cardbox_cli.cli.parameters.worker_environment import own_turn
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.options.value_types import RECIPE
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.reports.describe import short_rule
-from cardbox_cli.cli.terminal.reports.findings import gate
-from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below
+from cardbox_cli.cli.terminal.lint_report import gate
+from cardbox_cli.cli.terminal.list_columns import short_rule
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.request import RequestEntry, model_of, profile_of, request_of
 from cardbox_cli.errors import UsageError
@@ -41,14 +43,14 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "pack",
     "cbx pack --handover delegate --arg profile_name=researcher --arg instruction='Find the cause'",
     "cbx pack --handover review --args review.yaml --arg work_box_ids=$BOX --dry-run",
     "cbx pack --handover review --args review.yaml --arg work_box_ids=$BOX --max-tokens 8000",
     "cbx pack --handover expert --arg profile_name=lawyer --arg question=@question.md --check -o id",
     reads="dry_run",
-    simple=True,
 )
-def command(
+def pack_context(
     handover: Annotated[
         str,
         Option(
@@ -63,8 +65,8 @@ def command(
     source_agent: Annotated[
         str, Option(metavar="A", help="The agent on whose behalf this is packed.")
     ] = OPERATOR,
-    max_tokens: fitting.MaxTokens = None,
-    fit: fitting.FitStrategy = None,
+    max_tokens: compose_options.MaxTokens = None,
+    fit: compose_options.FitStrategy = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the plan, write nothing.")] = False,
     explain: Annotated[
         bool, Option("--explain", help="Print each card with the rule that brought it.")
@@ -77,18 +79,17 @@ def command(
     ] = False,
 ) -> None:
     """Pack a new context box: arguments, inherited boxes and a parent pointer, as a recipe says."""
-    from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
     from cardbox_cli.packing.pack import pack
 
     passing = gate("packs", check=check, force=force)
     if not source_agent.strip():
         raise UsageError("--source-agent is empty", hint=f"leave it out for {OPERATOR}")
-    budget = fitting.budget(max_tokens, fit)
+    budget = compose_options.token_budget(max_tokens, fit)
     seen = _Seen(shows=explain or dry_run)
     loaded = load_recipe(handover)
     arguments = parse_arguments(arg or [], args or [], loaded.recipe)
-    with session().database() as database, database.transaction() if force else nullcontext():
-        boxes = ResolvingBoxes(database, session().project_id)
+    with open_database() as database, database.transaction() if force else nullcontext():
+        boxes = resolving_boxes(database, session().project_id)
         arguments = resolve_boxes(arguments, loaded.recipe, boxes)
         packed = pack(
             database,
@@ -109,7 +110,7 @@ def command(
         _remember(packed)
         if seen.shows:
             seen.recount(_tokenizer(database, packed))
-    for note in fitting.notes(packed.fitted) if packed.fitted is not None else ():
+    for note in compose_options.fit_notes(packed.fitted) if packed.fitted is not None else ():
         announce(f"note: {note}")
     for name in loaded.recipe.unused_arguments(arguments):
         announce(f"warning: no rule of recipe {loaded.name!r} uses the argument {name!r}")
@@ -140,7 +141,9 @@ class _Seen:
         self.tokens = sum(card_tokens(card, tokenizer) for card in self.cards.values())
 
 
-def _fit(database: "Database", entries: "list[RequestEntry]", *, budget: fitting.Budget) -> "Fitted":
+def _fit(
+    database: "Database", entries: "list[RequestEntry]", *, budget: compose_options.TokenBudget
+) -> "Fitted":
     """The request of the context with the tools that a worker would offer, in the format of the model's
     provider, within the budget."""
     from cardbox_cli.context.formats import encoder_of
@@ -160,7 +163,7 @@ def _fit(database: "Database", entries: "list[RequestEntry]", *, budget: fitting
 def _remember(packed: "Packed") -> None:
     if packed.context_box_id is not None:
         new = [draft.card_id for draft in packed.plan.drafts]
-        session().made(card_id=new[-1] if new else None, box_id=packed.context_box_id)
+        remember_made(card_id=new[-1] if new else None, box_id=packed.context_box_id)
 
 
 def _tokenizer(database: "Database", packed: "Packed") -> Tokenizer:

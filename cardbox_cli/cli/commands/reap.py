@@ -2,13 +2,13 @@
 
 from functools import partial
 
-from cardbox_cli.cli.runtime import runtime
+from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 
-@verb("cbx reap", "cbx --project shop reap -o jsonl")
-def command() -> None:
+@verb("reap", "cbx reap", "cbx --project shop reap -o jsonl")
+def reap_overdue() -> None:
     """Do what is overdue in the project, once. Harmless from many places at the same time.
 
     Expired leases make their rows due again, or dead after too many tries; a result whose report was lost is

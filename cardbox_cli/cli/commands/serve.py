@@ -7,7 +7,9 @@ from urllib.parse import quote
 
 from typer import Option
 
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.project_database import database_target
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
@@ -19,11 +21,12 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "serve",
     "cbx serve",
     "cbx serve --port 8200 --require-token",
     "cbx serve --host 0.0.0.0 --behind-tls --allowed-host cbx.example.org",
 )
-def command(
+def serve_project(
     host: Annotated[str, Option(metavar="ADDRESS", help="Where it listens.")] = "127.0.0.1",
     port: Annotated[
         int, Option(metavar="N", min=0, max=65535, help="And the port; 0 is any free one.")
@@ -72,7 +75,7 @@ def command(
     if not is_loopback(host) and not names and not behind_tls:
         announce("note: nothing here speaks TLS: tokens cross the network as they are (--behind-tls)")
     options = ServeOptions(
-        target=session().target(),
+        target=database_target(),
         settings=settings_from(),
         usual_project=session().usual_project,
         project=session().project_id,

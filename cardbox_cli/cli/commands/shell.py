@@ -1,7 +1,4 @@
-"""`cbx shell`: many commands in one process and on one connection, a line each.
-
-Owns where the lines come from. How they are run is `cli/shell`.
-"""
+"""`cbx shell`: commands line by line, in one process and on one connection."""
 
 import sys
 from typing import Annotated
@@ -9,20 +6,22 @@ from typing import Annotated
 from typer import Argument, Option
 
 from cardbox_cli import __version__
-from cardbox_cli.cli.parameters.inputs import source_name
-from cardbox_cli.cli.parameters.types import FILE
-from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.shell.lines import Shell, script
+from cardbox_cli.cli.interactive_shell import Shell, TypedShell, converse, open_script
+from cardbox_cli.cli.options.input_files import source_name
+from cardbox_cli.cli.options.value_types import FILE
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 
 
 @verb(
+    "shell",
     "cbx -p demo shell",
     "cbx shell nightly.cbx --keep-going",
     "cbx box list -o id | sed 's/^/box verify /' | cbx shell -",
 )
-def command(
+def run_shell(
     file: Annotated[
         str | None,
         Argument(click_type=FILE, help="Commands, one a line; - for stdin. Default: the terminal."),
@@ -41,10 +40,7 @@ def command(
         raise UsageError("a shell does not start another one", hint="go on in this one")
     with Shell(session()) as shell:
         if file is None and sys.stdin.isatty() and sys.stdout.isatty():
-            from cardbox_cli.cli.shell.prompt import converse
-            from cardbox_cli.cli.shell.typed import TypedShell
-
             announce(f"cbx {__version__}: `help` lists the commands, Tab completes, Ctrl-D leaves")
             return converse(TypedShell(shell))
-        with script(file or "-") as lines:
+        with open_script(file or "-") as lines:
             return shell.run_script(lines, source_name(file or "-"), keep_going=keep_going)

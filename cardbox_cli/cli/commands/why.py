@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from cardbox_cli.cli.last import LAST, recall
-from cardbox_cli.cli.parameters.types import AGENT, TURN
-from cardbox_cli.cli.replicas import lag_note
-from cardbox_cli.cli.session import announce, session
+from cardbox_cli.cli.last_ids import LAST, recall
+from cardbox_cli.cli.options.value_types import AGENT, TURN
+from cardbox_cli.cli.project_database import lag_note, open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below
-from cardbox_cli.cli.terminal.tables.shown import Shown
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Shown, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.settings import settings_from
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 @verb(
+    "why",
     "cbx why",
     "cbx why 0198c2f0",
     "cbx why --agent researcher",
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
     "cbx why --all -o json | jq -r '.[].fix | select(. != null)'",
     pages=True,
     reads=True,
-    simple=True,
 )
-def command(
+def explain_turn(
     turn: Annotated[
         str | None,
         Argument(
@@ -57,7 +57,7 @@ def command(
     from cardbox_cli.orchestration.handlers import HANDLERS
     from cardbox_cli.store.projects import require_known
 
-    with session().database() as database:
+    with open_database() as database:
         for note in lag_note(database):
             announce(note)
         diagnoser = Diagnoser(database, session().project_id, settings_from(), HANDLERS)

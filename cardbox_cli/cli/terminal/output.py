@@ -1,32 +1,30 @@
 """All rendering: the answer of a command as a table, JSON, JSON lines, YAML or bare ids, on stdout.
 
-Commands hand over values; how they look is decided here, and in `tables/layout.py`. On a terminal nothing in
+Commands hand over values; how they look is decided here, and in `table_layout.py`. On a terminal nothing in
 the data can act on it; in a pipe the bytes are the data's own.
 """
 
 import csv
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cardbox_cli.cli.session import announce, session
-from cardbox_cli.cli.terminal.colours import painted
-from cardbox_cli.cli.terminal.json_text import (
-    Members,
-    compact,
-    compact_pieces,
-    deeper,
-    pretty,
-    pretty_pieces,
-    whole,
-)
-from cardbox_cli.cli.terminal.tables.layout import NOTHING, print_table
-from cardbox_cli.cli.terminal.tables.shown import Columns, Shown
+import msgspec
+
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Columns, Shown, coloured, painted, print_table
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
 from cardbox_cli.text import breaks_line, flat, json_safe, printable
+
+if TYPE_CHECKING:
+    from cardbox_cli.model.diff import Piece
+
+# The keys and values of an object. A value that is an iterator is a list, read as it is written.
+Members = Iterable[tuple[str, Any]]
 
 
 def emit(value: Any, *, table: Callable[[], None], ids: Sequence[str] = ()) -> None:
@@ -167,7 +165,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_painted(pieces: Iterable[tuple[str, str]]) -> None:
-    """Print text as `print_text` does, in pieces of a colour, as of `colours.painted`, and a text."""
+    """Print text as `print_text` does, in pieces of a colour, as of `painted`, and a text."""
     shown = "".join(painted(colour, printable(text)) for colour, text in pieces)
     sys.stdout.write(shown + "\n")
 
@@ -181,6 +179,92 @@ def facts(*pairs: tuple[str, str | None]) -> None:
         print_text(f"{name.ljust(width)}  {first}")
         for line in others:
             print_text(f"{'':{width}}  {line}" if line else "")
+
+
+# --- JSON, in chunks if it is too long to hold, and YAML
+
+# So many bytes of a list are formatted together, or one item of it that has more.
+_AT_ONCE = 64 * 1024
+
+
+def pretty(value: Any) -> str:
+    """A value as people read it."""
+    return _formatted(exact_json.encode(value))
+
+
+def compact(value: Any) -> str:
+    """A value on one line."""
+    return exact_json.encode(value).decode()
+
+
+def pretty_pieces(members: Members) -> Iterator[str]:
+    """`pretty` of an object."""
+    lead = "{"
+    for name, value in members:
+        yield f"{lead}\n  {compact(name)}: "
+        if isinstance(value, Iterator):
+            yield from map(deeper, _pretty_list(value))
+        else:
+            yield deeper(pretty(value))
+        lead = ","
+    yield "{}" if lead == "{" else "\n}"
+
+
+def compact_pieces(members: Members) -> Iterator[str]:
+    """`compact` of an object."""
+    lead = "{"
+    for name, value in members:
+        yield f"{lead}{compact(name)}:"
+        if isinstance(value, Iterator):
+            yield from _compact_list(value)
+        else:
+            yield compact(value)
+        lead = ","
+    yield "{}" if lead == "{" else "}"
+
+
+def whole(members: Members) -> dict[str, Any]:
+    """The object, held."""
+    return {name: list(value) if isinstance(value, Iterator) else value for name, value in members}
+
+
+def _pretty_list(items: Iterator[Any]) -> Iterator[str]:
+    lead = "["
+    for chunk in _chunks(items):
+        yield lead + _formatted(chunk)[1:-2]
+        lead = ","
+    yield "[]" if lead == "[" else "\n]"
+
+
+def _compact_list(items: Iterator[Any]) -> Iterator[str]:
+    lead = "["
+    for chunk in _chunks(items):
+        yield lead + chunk.decode()[1:-1]
+        lead = ","
+    yield "[]" if lead == "[" else "]"
+
+
+def _chunks(items: Iterator[Any]) -> Iterator[bytes]:
+    """The items in JSON lists, none of which is empty, nor much longer than it must be."""
+    held: list[bytes] = []
+    size = 0
+    for item in map(exact_json.encode, items):
+        held.append(item)
+        size += len(item)
+        if size >= _AT_ONCE:
+            yield b"[" + b",".join(held) + b"]"
+            held, size = [], 0
+    if held:
+        yield b"[" + b",".join(held) + b"]"
+
+
+def _formatted(text: bytes) -> str:
+    return msgspec.json.format(text, indent=2).decode()
+
+
+def deeper(text: str) -> str:
+    """JSON text as it stands within an object or a list; no string in it has a line break."""
+    return text.replace("\n", "\n  ")
 
 
 _YAML_TEXT = "tag:yaml.org,2002:str"
@@ -208,3 +292,31 @@ def _yaml(value: Any) -> str:
         return yaml.dump(plain, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
     except RecursionError:
         raise InvalidInput("the answer is nested too deeply for YAML", hint="-o json prints it") from None
+
+
+# --- two texts compared word by word, in colours or in the marks of git's `--word-diff`
+
+INDENT = "    "
+
+
+def compared(before: str, after: str, *, full: bool = False) -> list[tuple[str, str]]:
+    """What differs between two texts, as painted pieces; with `full` what is far from any change, too."""
+    from cardbox_cli.model.diff import abridged, text_diff
+
+    pieces = text_diff(before, after)
+    return [("", INDENT), *(_painted(piece) for piece in (pieces if full else abridged(pieces)))]
+
+
+def indented(text: str) -> str:
+    """A text below the line that it belongs to."""
+    return INDENT + text.replace("\n", f"\n{INDENT}")
+
+
+def _painted(piece: "Piece") -> tuple[str, str]:
+    text = indented(piece.text)[len(INDENT) :]
+    if piece.kind == "same":
+        return "", text
+    removed = piece.kind == "removed"
+    if coloured():
+        return ("red" if removed else "green"), text
+    return "", f"[-{text}-]" if removed else f"{{+{text}+}}"

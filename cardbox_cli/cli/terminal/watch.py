@@ -17,7 +17,7 @@ from typing import Never, TypeVar
 import click
 
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.tables.layout import clipped
+from cardbox_cli.cli.terminal.table_layout import clipped
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import TERM
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from psycopg import conninfo
 
-from cardbox_cli.cli.parameters import programs
+from cardbox_cli.cli.options import model_program
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.chats import CHAT_AGENT
 from cardbox_cli.settings import CHAT_EPOCH, CHAT_KEY, CHAT_RUN, DATABASE_URL, HOME, TURN_ID
@@ -272,7 +272,7 @@ def test_commands_of_a_run_are_told_of_a_database_only_by_env(
         given.update(environment)
         raise UsageError("that is all")
 
-    monkeypatch.setattr(programs, "program_of", program_of)
+    monkeypatch.setattr(model_program, "program_of", program_of)
     monkeypatch.delenv(DATABASE_URL.name)
     assert cbx("chat", "run", KEY, *said).code == 2
     assert HOME.name not in given

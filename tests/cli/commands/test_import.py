@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cardbox_cli.cli.parameters import large_files
+from cardbox_cli.cli.options import conversation_files
 from cardbox_cli.limits import Limit
 from cardbox_cli.model import exact_json
 from cardbox_cli.store.connection.database import Database
@@ -373,7 +373,7 @@ class TestManyMessages:
         """What a command that must succeed printed, and the most memory that it had, in bytes."""
         # Not from wait4: that counts the memory of this process, of which the command was a fork.
         code = (
-            "import sys; from cardbox_cli.cli.main import main\n"
+            "import sys; from cardbox_cli.entry import main\n"
             "code = main(); open('status', 'w').write(open('/proc/self/status').read()); sys.exit(code)"
         )
         with (shell.folder / "printed").open("w+b") as printed:
@@ -407,7 +407,7 @@ def _importing(database: Database) -> int:
 def test_a_folder_that_holds_more_than_anybody_looks_through_is_refused(
     cbx: Cbx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(large_files, "FOLDER_FILES", Limit(2, "files", ""))
+    monkeypatch.setattr(conversation_files, "FOLDER_FILES", Limit(2, "files", ""))
     for number in range(3):
         (tmp_path / "within").mkdir(exist_ok=True)
         (tmp_path / "within" / f"{number}.txt").touch()

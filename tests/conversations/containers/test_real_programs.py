@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.cli.parameters.large_files import open_file
+from cardbox_cli.cli.options.conversation_files import open_file
 from cardbox_cli.conversations.containers.packed_files import unzipped
 from cardbox_cli.conversations.formats.registry import choose_format
 from cardbox_cli.conversations.json_documents import Documents, Source

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.cli.terminal.reports.batches import lines_of
+from cardbox_cli.cli.terminal.batch_report import lines_of
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.orchestration.batch_progress import progress_of
 from tests.conftest import Cbx

@@ -1,0 +1,91 @@
+"""Runs use cases of execution for a command: a runtime on the session's database, ended by signals."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event
+from typing import TYPE_CHECKING
+
+from cardbox_cli.cli.project_database import database_target, open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.settings import Settings, settings_from
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.notifications.service import WakeupListener, Wakeups
+    from cardbox_cli.execution.runtime import Runtime
+    from cardbox_cli.store.connection.database import Database
+    from cardbox_cli.store.connection.target import Target
+
+
+@contextmanager
+def runtime() -> "Iterator[Runtime]":
+    """The project of this run, for the time of one command; workers are notified of what it commits."""
+    from cardbox_cli.execution.notifications.service import Wakeups
+
+    settings = settings_from()
+    with Wakeups(announce) as wakeups, open_database() as database:
+        yield wired(database, session().project_id, settings, wakeups)
+
+
+@contextmanager
+def listener(worker_target: str | None) -> "Iterator[WakeupListener]":
+    """What to wait on for work of a worker target, or of any, in the project of this run."""
+    from cardbox_cli.execution.notifications.service import Wakeups
+
+    targets = None if worker_target is None else [worker_target]
+    with (
+        Wakeups(announce) as wakeups,
+        wakeups.listener(
+            database_target(), project_id=session().project_id, worker_targets=targets
+        ) as opened,
+    ):
+        yield opened
+
+
+def wired(database: "Database", project_id: str, settings: Settings, wakeups: "Wakeups") -> "Runtime":
+    """A project on a connection, its notifiers and events wired."""
+    from cardbox_cli.execution.runtime import Runtime
+    from cardbox_cli.orchestration.batch_manager import BatchManager
+    from cardbox_cli.orchestration.handlers import HANDLERS
+
+    return Runtime(
+        database,
+        project_id,
+        settings=settings,
+        notify=wakeups.notifiers(database).notify,
+        publish=wakeups.publish,
+        followers=(BatchManager(),),
+        handlers=HANDLERS,
+    )
+
+
+def connecting(target: "Target") -> "Callable[[], Database]":
+    """Connects to a database again and again. An embedded server is started for the first time alone."""
+    from cardbox_cli.store.connection.database import Database
+
+    was_open = Event()
+
+    def connect() -> Database:
+        database = Database.open_target(target, again=was_open.is_set())
+        was_open.set()
+        return database
+
+    return connect
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], object]) -> Iterator[list[int]]:
+    """Within, SIGTERM and SIGINT call `stop`, so that a run ends in order. Yields those received."""
+    received: list[int] = []
+
+    def heed(number: int, _: object) -> None:
+        received.append(number)
+        stop()
+
+    before = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,134 @@
+"""`cbx batch`: tasks that were handed out together, to be read, watched and canceled."""
+
+from typing import Annotated
+
+from typer import Option
+
+from cardbox_cli.cli.actor import actor
+from cardbox_cli.cli.command_runtime import runtime
+from cardbox_cli.cli.options.shared_options import (
+    BatchId,
+    ColumnNames,
+    EndTimeout,
+    Interval,
+    Limit,
+    OptionalReason,
+    Since,
+    Until,
+    Watch,
+    parse_span,
+)
+from cardbox_cli.cli.options.value_types import OneOf
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal.batch_report import await_batch, print_batch, resolved, resolved_own
+from cardbox_cli.cli.terminal.list_columns import BATCH_COLUMNS
+from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.table_layout import chosen
+from cardbox_cli.cli.terminal.watch import between_looks
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import Conflict
+from cardbox_cli.model.execution.batches import BATCH_STATUSES
+
+
+@verb(
+    "list",
+    "cbx batch list",
+    "cbx batch list --status running -o id",
+    "cbx batch list --watch",
+    pages=True,
+    reads=True,
+)
+def list_batches(
+    limit: Limit = 50,
+    status: Annotated[
+        str | None,
+        Option(click_type=OneOf(lambda: BATCH_STATUSES, what="state"), help="Only in this state."),
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    columns: ColumnNames = None,
+    watch: Watch = False,
+    interval: Interval = 1.0,
+) -> None:
+    """List batches, newest first; those of another system's manager, `pmo`, too."""
+    from cardbox_cli.store.execution.batch_store import BatchFilter
+    from cardbox_cli.store.views.batch_views import BatchViews
+
+    first, last = parse_span(since, until)
+    where = BatchFilter(status=status, since=first, until=last)
+    pause = between_looks(watch, interval)
+    shown = chosen(BATCH_COLUMNS, columns)
+    with open_database() as database:
+        batches = BatchViews(database, session().project_id)
+        read, further = filtered(batches.newest, batches.further, where)
+        listing = Listing(
+            read,
+            further,
+            limit,
+            shown,
+            item_id=lambda batch: batch.batch_id,
+            empty=none_of("batches", narrowed=where != BatchFilter()),
+        )
+        show_list(listing, database, interval=pause)
+
+
+@verb(
+    "show",
+    "cbx batch show 5e1f0a27",
+    "cbx batch show 5e1f0a27 -o json | jq -r '.results[].summary'",
+    pages=True,
+    reads=True,
+)
+def show_batch(batch: BatchId) -> None:
+    """Show a batch and, in the order of its tasks, what its children delivered."""
+    from cardbox_cli.orchestration.batch_progress import batch_view, foreign_view
+    from cardbox_cli.store.views.batch_views import BatchViews
+
+    with runtime() as run, run.database.snapshot():
+        batch_id = resolved(run, batch)
+        views = BatchViews(run.database, run.project_id)
+        foreign = views.find_foreign(batch_id)
+        if foreign is not None:
+            seen = foreign_view(views, foreign)
+        else:
+            seen = batch_view(run, run.batches.get(batch_id))
+    print_batch(seen, foreign=foreign is not None)
+
+
+@verb(
+    "watch",
+    "cbx batch watch 5e1f0a27",
+    "cbx batch watch 5e1f0a27 --join-box -o id",
+    "cbx batch watch 5e1f0a27 -o jsonl | jq -r '\"\\(.task_index) \\(.state)\"'",
+)
+def watch_batch(
+    batch: BatchId,
+    timeout: EndTimeout = None,
+    join_box: Annotated[
+        bool, Option("--join-box", help="Make a box of what the children delivered, in order.")
+    ] = False,
+) -> None:
+    """Watch a batch until it has ended, and print its results; what is due of it meanwhile is done.
+
+    Exit 8 unless in success, 124 when that took too long. Ctrl-C leaves the batch running.
+    """
+    with runtime() as run:
+        await_batch(run, resolved_own(run, batch), timeout=timeout, joined=join_box)
+
+
+@verb("cancel", "cbx batch cancel 5e1f0a27 --reason 'asked for by mistake'")
+def cancel_batch(batch: BatchId, reason: OptionalReason = None) -> None:
+    """End a batch as failed, and stop its children: what they write from then on is refused."""
+    from cardbox_cli.orchestration.batch_manager import cancel
+    from cardbox_cli.orchestration.batch_progress import batch_view
+
+    with runtime() as run:
+        batch_id = resolved_own(run, batch)
+        if not cancel(run, batch_id, reason=reason or "canceled", actor=actor(run.database)):
+            status = run.batches.get(batch_id).status
+            raise Conflict(
+                f"batch {batch_id} has ended: {status}", hint="`cbx batch show` shows what came of it"
+            )
+        seen = batch_view(run, run.batches.get(batch_id))
+    print_batch(seen)

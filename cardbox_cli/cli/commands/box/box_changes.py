@@ -1,0 +1,332 @@
+"""`cbx box create, append, replace, fork, edit` and `delete`."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from typer import Argument, Option
+
+from cardbox_cli.cli.actor import audit, own_output
+from cardbox_cli.cli.last_ids import LAST, remember_made
+from cardbox_cli.cli.options.confirmation import Yes, confirm, decline
+from cardbox_cli.cli.options.input_files import read_text, source_name
+from cardbox_cli.cli.options.shared_options import BoxId
+from cardbox_cli.cli.options.value_types import BOX, CARD, FILE
+from cardbox_cli.cli.project_database import open_stores
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound, UsageError
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.ids import hash_ids, short_id
+from cardbox_cli.text import flat, format_count, printable
+
+if TYPE_CHECKING:
+    from cardbox_cli.cli.options.editor import Edited
+    from cardbox_cli.model.boxes import Box, BoxView, Slot
+    from cardbox_cli.store.cards import CardStore
+
+
+CardIds = Annotated[
+    list[str] | None,
+    Argument(click_type=CARD, help="Card ids in order; - reads them from stdin, one a line."),
+]
+AllowDangling = Annotated[bool, Option("--allow-dangling", help="Allow ids of cards that do not exist.")]
+
+
+def given_cards(cards: "CardStore", given: Sequence[str] | None, allow_dangling: bool) -> list[str]:
+    ids: list[str] = []
+    for text in given or []:
+        if text == "-":
+            ids += [line.strip() for line in read_text("-").splitlines() if line.strip()]
+        else:
+            ids.append(text)
+    absent = set(cards.absent(ids))
+    return [
+        card_id if card_id not in absent else resolved_card(cards, card_id, allow_dangling) for card_id in ids
+    ]
+
+
+def resolved_card(cards: "CardStore", given: str, allow_dangling: bool) -> str:
+    try:
+        return cards.resolve(given)
+    except NotFound:
+        if allow_dangling and given != LAST:
+            return given
+        raise
+
+
+def emit_box(box: "Box") -> None:
+    output.emit(box, table=lambda: output.print_text(box.box_id), ids=[box.box_id])
+
+
+def audited_box(box: "Box", changed: "Box | None" = None) -> dict[str, Any]:
+    """What the audit says of a box as it was, and as it was `changed`; the ids themselves may be many."""
+    before = {"box_id": box.box_id, "cards": len(box.card_ids), "ids_sha256": hash_ids(box.card_ids)}
+    if changed is None:
+        return before
+    after = {"cards": len(changed.card_ids), "ids_sha256": hash_ids(changed.card_ids)}
+    return {**before, "after": after}
+
+
+@verb(
+    "create",
+    "cbx box create",
+    "cbx card list --type task.instruction -o id | cbx box create - --title orders",
+)
+def create_box(
+    card_ids: CardIds = None,
+    title: Annotated[str | None, Option(metavar="T", help="A name for people.")] = None,
+    parent: Annotated[
+        list[str] | None, Option(click_type=BOX, help="A box that this one is derived from.")
+    ] = None,
+    allow_dangling: AllowDangling = False,
+) -> None:
+    """Make a box of cards, in the order given."""
+    with open_stores() as (cards, boxes), boxes.database.transaction():
+        ids = given_cards(cards, card_ids, allow_dangling)
+        parents = [boxes.get(boxes.resolve(given)).box_id for given in parent or []]
+        box = boxes.create(ids, parent_ids=parents, title=title, allow_dangling=allow_dangling)
+        remember_made(box_id=box.box_id)
+    emit_box(box)
+
+
+@verb("append", "cbx box append 8b1f22c0 5f0c2a91")
+def append_cards(box: BoxId, card_ids: CardIds = None, allow_dangling: AllowDangling = False) -> None:
+    """Append cards to a box. Concurrent appends come one after the other; none is lost.
+
+    Refused while a turn reads or writes the box. A worker's command appends to its turn's own output box, for
+    as long as the worker has the turn.
+    """
+    if not card_ids:
+        raise UsageError("there is nothing to append", hint="give card ids, or - to read them from stdin")
+    with open_stores() as (cards, boxes), boxes.database.transaction():
+        box_id = boxes.resolve(box)
+        ids = given_cards(cards, card_ids, allow_dangling)
+        boxes.append(box_id, ids, allow_dangling=allow_dangling, fence=own_output(box_id))
+        changed = boxes.get(box_id)
+    emit_box(changed)
+
+
+@verb(
+    "replace",
+    "cbx box replace 8b1f22c0 5f0c2a91 77ab01de",
+    "cbx box replace 8b1f22c0 5f0c2a91 --if-ids $(cbx box show 8b1f22c0 -o json | jq -r .ids_sha256)",
+)
+def replace_card(
+    box: BoxId,
+    card_ids: CardIds = None,
+    if_ids: Annotated[
+        str | None,
+        Option(metavar="HASH", help="Only if the ids still hash to this: ids_sha256 of `box show -o json`."),
+    ] = None,
+    allow_dangling: AllowDangling = False,
+) -> None:
+    """Set the cards of a box; without any it becomes empty."""
+    with open_stores() as (cards, boxes), boxes.database.transaction():
+        ids = given_cards(cards, card_ids, allow_dangling)
+        old = boxes.lock(boxes.resolve(box))
+        changed = boxes.replace(old.box_id, ids, if_ids=if_ids, allow_dangling=allow_dangling)
+        if changed.card_ids != old.card_ids:
+            audit(boxes.database, "box replace", **audited_box(old, changed))
+    emit_box(changed)
+
+
+@verb("fork", "cbx box fork 8b1f22c0 --title 'what if'")
+def fork_box(
+    box: BoxId, title: Annotated[str | None, Option(metavar="T", help="Default: the box's own title.")] = None
+) -> None:
+    """Make a new box with the same cards, whose parent is this one."""
+    with open_stores() as (_, boxes):
+        made = boxes.fork(boxes.resolve(box), title=title)
+        remember_made(box_id=made.box_id)
+    emit_box(made)
+
+
+@verb("delete", "cbx box delete 8b1f22c0 --yes")
+def delete_box(
+    box: BoxId,
+    yes: Yes = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be deleted.")] = False,
+) -> None:
+    """Remove a box. Its cards stay."""
+    with open_stores() as (_, boxes):
+        found = boxes.get(boxes.resolve(box))
+        if not dry_run:
+            confirm(f"Delete box {found.box_id} ({len(found.card_ids)} cards)?", yes=yes)
+            with boxes.database.transaction():
+                audit(boxes.database, "box delete", **audited_box(boxes.lock(found.box_id)))
+                boxes.delete(found.box_id)
+    verb = "would delete" if dry_run else "deleted"
+    answer = {"deleted_box_id": found.box_id, "dry_run": dry_run}
+    output.emit(answer, table=lambda: output.print_text(f"{verb} {found.box_id}"), ids=[found.box_id])
+
+
+# --- edit: the list as lines of text
+
+
+@verb(
+    "edit",
+    "cbx box edit 8b1f22c0",
+    "cbx box edit 8b1f22c0 --in-place",
+    "cbx box show 8b1f22c0 -o json | jq -r '.card_ids[1:][]' | cbx box edit 8b1f22c0 --file -",
+)
+def edit_box(
+    box: BoxId,
+    in_place: Annotated[
+        bool, Option("--in-place", help="Change the box itself, if nobody else did meanwhile.")
+    ] = False,
+    file: Annotated[
+        str | None,
+        Option("--file", "-f", click_type=FILE, help="A file with the edited list; no editor. - for stdin."),
+    ] = None,
+) -> None:
+    """Edit the list of a box in VISUAL or EDITOR, a line per card: reorder, delete or add lines.
+
+    This makes a new box, whose parent is the old one.
+    """
+    with open_stores() as (_, boxes), boxes.database.snapshot():
+        view = boxes.view(boxes.resolve(box))
+        if in_place:
+            boxes.check_replaceable(view.box.box_id)
+    old = view.box
+    with _new_list(view, file, in_place) as new:
+        wanted = _parsed(new)
+        is_new = [line.given for line in wanted] != old.card_ids
+        made, news = _written_box(wanted, new, old, in_place) if wanted and is_new else (old, [])
+    if is_new and not wanted:
+        decline("the list is empty: nothing was done")
+    if not is_new:
+        announce(f"unchanged: {old.box_id}")
+    output.emit(made, table=lambda: output.print_text(made.box_id), ids=[made.box_id])
+    for note in news:
+        announce(note)
+
+
+class _Line(NamedTuple):
+    """One line of the list: the id as it was typed, and where."""
+
+    given: str
+    place: str
+
+
+@contextmanager
+def _new_list(view: "BoxView", file: str | None, in_place: bool) -> "Iterator[Edited]":
+    from cardbox_cli.cli.options.editor import Edited, edited, taken_from
+
+    before = _list_text(view, in_place)
+    if file is not None:
+        yield Edited(taken_from(file, before), source_name(file))
+        return
+    # Without --in-place: after a conflict that would fail again, and a new box loses nothing.
+    remedy = ["box", "edit", view.box.box_id, "--file"]
+    with edited(before, name=short_id(view.box.box_id), suffix=".txt", remedy=remedy) as new:
+        yield new
+
+
+def _list_text(view: "BoxView", in_place: bool) -> str:
+    box = view.box
+    effect = "The box itself is changed." if in_place else "This makes a new box; the old one stays as it is."
+    title = f": {box.title}" if box.title else ""
+    notes = [
+        f"Box {box.box_id}{title}, {format_count(len(box.card_ids), 'card')}",
+        f"{_HASH} {hash_ids(box.card_ids)}",
+        "",
+        "A line is a place of the box. Its first word is the card: an id, or 4 or more characters of",
+        "its beginning or end; the rest of the line is for you. Move lines, delete them, add some.",
+        f"{effect} If no line is left, nothing is done.",
+    ]
+    lines = [printable(flat(f"{_quoted(slot.card_id)}  {_described(slot)}")) for slot in view.slots]
+    return "\n".join([*lines, "", *(flat(f"# {note}".rstrip()) for note in notes), ""])
+
+
+_HASH = "ids_sha256"
+_HASH_LINE = re.compile(rf"^# {_HASH} ([0-9a-f]{{64}})\s*$", re.MULTILINE)
+
+
+def _described(slot: "Slot") -> str:
+    from cardbox_cli.model.pairing import preview
+
+    card = slot.card
+    if card is None:
+        return "(dangling: no such card)"
+    state = "" if slot.state == "present" else f"({slot.state}) "
+    return f"{card.type}  {card.role or '-'}  {state}{preview(card)}"
+
+
+def _quoted(card_id: str) -> str:
+    """An id as a line begins with it: as a JSON string where it is not one plain word."""
+    plain = _PLAIN.fullmatch(card_id) and printable(card_id) == card_id
+    return card_id if plain else json.dumps(card_id)
+
+
+_PLAIN = re.compile(r"""[^\s#"]\S*""")
+
+
+def _parsed(new: "Edited") -> list[_Line]:
+    """The lines that name a card. Raises InvalidInput naming the line."""
+    lines = [
+        _Line(_first_word(line.strip(), f"{new.source}:{number}"), f"{new.source}:{number}")
+        for number, line in enumerate(new.text.split("\n"), 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    for line in lines:
+        _check_text(line)
+    return lines
+
+
+def _check_text(line: _Line) -> None:
+    try:
+        exact_json.check_storable(line.given)
+    except exact_json.Unstorable as exc:
+        message = f"{line.place}: the id {line.given!r} {exc}"
+        raise InvalidInput(message, hint="no card has such an id") from exc
+
+
+def _first_word(line: str, place: str) -> str:
+    if not line.startswith('"'):
+        return line.split()[0]
+    try:
+        value, _ = json.JSONDecoder().raw_decode(line)
+    except json.JSONDecodeError as exc:
+        raise InvalidInput(
+            f"{place}:{exc.colno}: {exc.msg}", hint="an id in quotes is a JSON string"
+        ) from exc
+    return str(value)
+
+
+def _written_box(
+    wanted: Sequence[_Line], new: "Edited", old: "Box", in_place: bool
+) -> "tuple[Box, list[str]]":
+    """The box that the list makes, and what there is to say of it."""
+    from cardbox_cli.cli.commands.box.box_repair import rebox_hints
+    from cardbox_cli.cli.options.editor import changed_meanwhile
+
+    found = _HASH_LINE.search(new.text)
+    read = found[1] if found else hash_ids(old.card_ids)
+    with open_stores() as (cards, boxes), boxes.database.transaction():
+        ids = _resolved_line(cards, wanted, set(old.card_ids))
+        if in_place:
+            before = boxes.lock(old.box_id)
+            changed = boxes.rewrite(old, ids, if_ids=read)
+            audit(boxes.database, "box edit", **audited_box(before, changed))
+            return changed, []
+        made = boxes.derive(old, ids)
+        remember_made(box_id=made.box_id)
+        told = rebox_hints(boxes.database, made.box_id, old.box_id, "box edit")
+        return made, [*changed_meanwhile(boxes, old.box_id, read, made), *told]
+
+
+def _resolved_line(cards: "CardStore", wanted: Sequence[_Line], held: Set[str]) -> list[str]:
+    """The whole ids. Raises NotFound and AmbiguousId naming the line."""
+    absent = set(cards.absent([line.given for line in wanted if line.given not in held]))
+    return [_whole_list(cards, line) if line.given in absent else line.given for line in wanted]
+
+
+def _whole_list(cards: "CardStore", line: _Line) -> str:
+    try:
+        return cards.resolve(line.given)
+    except (NotFound, AmbiguousId) as exc:
+        raise type(exc)(f"{line.place}: {exc.message}", hint=exc.hint, details=exc.details) from exc

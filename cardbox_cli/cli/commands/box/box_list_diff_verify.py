@@ -1,0 +1,316 @@
+"""`cbx box list, diff` and `verify`: boxes are read and compared, and not changed."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import msgspec
+from typer import Argument, Option
+
+from cardbox_cli.cli.options.shared_options import (
+    BoxId,
+    ColumnNames,
+    Interval,
+    Limit,
+    Since,
+    Until,
+    Watch,
+    parse_span,
+)
+from cardbox_cli.cli.options.value_types import BOX, OneOf
+from cardbox_cli.cli.project_database import open_stores
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.list_columns import BOX_COLUMNS, box_title
+from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.output import INDENT, compared, indented
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, chosen, print_table
+from cardbox_cli.cli.terminal.watch import between_looks
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import Findings
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.boxes import BOX_KINDS, INTERNAL_KINDS, Box, BoxKind, Slot
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.text import flat, format_count
+
+if TYPE_CHECKING:
+    from cardbox_cli.model.cards import Card
+    from cardbox_cli.model.diff import BoxDiff, Change
+
+
+@verb(
+    "list",
+    "cbx box list --limit 10",
+    "cbx box list -o id | head -1",
+    "cbx box list --kind conversation --sort cards:desc",
+    "cbx box list --since 2h --columns full-id,updated,title",
+    "cbx box list --watch",
+    pages=True,
+    reads=True,
+)
+def list_boxes(
+    limit: Limit = 50,
+    since: Since = None,
+    until: Until = None,
+    columns: ColumnNames = None,
+    watch: Watch = False,
+    interval: Interval = 1.0,
+    kinds: Annotated[
+        list[str] | None,
+        Option(
+            "--kind",
+            click_type=OneOf(lambda: BOX_KINDS, what="kind"),
+            help="Only boxes of this kind; repeat for several.",
+        ),
+    ] = None,
+) -> None:
+    """List boxes, the last changed first.
+
+    A table, and -o id, leave out the boxes of profiles and of requests, which cbx makes by itself, unless
+    --kind names them; JSON and CSV have all. There the kind of each box stands, as far as it is known.
+    """
+    from cardbox_cli.store.views.box_views import BoxKindFilter, BoxViews
+
+    start, end = parse_span(since, until)
+    where = BoxKindFilter(
+        since=start,
+        until=end,
+        kinds=tuple(cast(BoxKind, kind) for kind in kinds) if kinds else None,
+        without=INTERNAL_KINDS if not kinds and _is_for_people() else (),
+    )
+    pause = between_looks(watch, interval)
+    shown = chosen(BOX_COLUMNS, columns)
+    with open_stores() as (_, boxes):
+        if not boxes.database.keeps_box_info:
+            shown = shown.replaced(TITLE=lambda _: "unknown")
+        views = BoxViews(boxes.database, boxes.project_id)
+        reading = filtered(views.newest, views.further, where)
+        empty = none_of("boxes", narrowed=bool(since or until or kinds))
+        listing = Listing(*reading, limit, shown, item_id=lambda box: box.box_id, empty=empty)
+        show_list(listing, boxes.database, interval=pause)
+        if where.without:
+            _print_hidden(views.hidden(where))
+
+
+def _is_for_people() -> bool:
+    return session().format.kind == "text" or session().output == "id"
+
+
+def _print_hidden(numbers: Mapping[str, int]) -> None:
+    if numbers:
+        told = " and ".join(format_count(number, f"{kind} box") for kind, number in numbers.items())
+        announce(f"without {told}; --kind shows them, -o json all")
+
+
+# --- diff
+
+
+# kind -> the mark before a line, and its colour.
+_LOOKS = {"removed": ("-", "red"), "added": ("+", "green"), "moved": (">", "cyan"), "changed": ("~", "bold")}
+_PREVIEW = 60
+# Comparing the texts of two cards takes milliseconds; nobody waits for ten thousand of them unasked.
+_MOST_TEXTS = 500
+
+
+@verb(
+    "diff",
+    "cbx box diff 8b1f22c0 77ab01de",
+    "cbx box diff 8b1f22c0 77ab01de --full | less",
+    "cbx box diff 8b1f22c0 77ab01de -o json | jq .patch",
+    "cbx box diff 8b1f22c0 77ab01de -o id | xargs cbx card show",
+    pages=True,
+    reads=True,
+)
+def diff_boxes(
+    a: Annotated[str, Argument(click_type=BOX, help="The old box: an id, or a beginning or end of one.")],
+    b: Annotated[str, Argument(click_type=BOX, help="The new box.")],
+    full: Annotated[
+        bool, Option("--full", help="Whole texts, also of cards that were added or removed.")
+    ] = False,
+) -> None:
+    """Show how one box differs from another: cards added, removed, moved and changed. Exit 8 if any.
+
+    A card is changed when another of its type and role stands in its place, or one that was edited from it.
+    With -o id: the cards that only the second box has.
+    """
+    with open_stores() as (_, boxes), boxes.database.snapshot():
+        found = boxes.diff(boxes.resolve(a), boxes.resolve(b))
+        titles = [box_title(box, boxes) for box in (found.a, found.b)]
+    changes = found.changes
+    if session().output == "jsonl":
+        for change in changes:
+            output.write(exact_json.encode(_diff_json(change)).decode())
+    else:
+        output.emit(
+            # Making the patch takes time, and only these print it.
+            _diff_answer(found) if session().format.kind == "document" else None,
+            table=lambda: _print_diff(found, titles, full=full),
+            ids=[change.b.card_id for change in changes if change.b and change.kind != "moved"],
+        )
+    if changes:
+        raise Findings(f"the boxes differ: {_diff_summary(changes)}")
+
+
+def _diff_summary(changes: "Sequence[Change]") -> str:
+    numbers = Counter(change.kind for change in changes)
+    return ", ".join(
+        f"{numbers[kind]} {kind}" for kind in ("added", "removed", "moved", "changed") if numbers[kind]
+    )
+
+
+# --- for programs
+
+
+def _diff_answer(found: "BoxDiff") -> dict[str, Any]:
+    return {
+        "a": _named_box(found.a),
+        "b": _named_box(found.b),
+        "equal": not found.changes,
+        "changes": [_diff_json(change) for change in found.changes],
+        "patch": found.patch,
+    }
+
+
+def _named_box(box: Box) -> dict[str, Any]:
+    return {"box_id": box.box_id, "title": box.title, "cards": len(box.card_ids)}
+
+
+def _diff_json(change: "Change") -> dict[str, Any]:
+    return {"kind": change.kind, "a": _diff_place(change.a), "b": _diff_place(change.b)}
+
+
+def _diff_place(slot: Slot | None) -> dict[str, Any] | None:
+    from cardbox_cli.model.pairing import full_text
+
+    if slot is None:
+        return None
+    card = slot.card
+    return {
+        "position": slot.position,
+        "card_id": slot.card_id,
+        "state": slot.state,
+        "type": card.type if card else None,
+        "role": card.role if card else None,
+        "text": full_text(card) if card else None,
+    }
+
+
+# --- for people
+
+
+def _print_diff(found: "BoxDiff", titles: Sequence[str | None], *, full: bool) -> None:
+    if not found.changes:
+        return
+    for mark, box, title in zip(("---", "+++"), (found.a, found.b), titles, strict=True):
+        output.print_painted([("bold", flat(f"{mark} {short_id(box.box_id)}  {title or ''}").rstrip())])
+    rows = [_diff_cells(change) for change in found.changes]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for number, (change, cells) in enumerate(zip(found.changes, rows, strict=True)):
+        mark, colour = _LOOKS[change.kind]
+        below = _text_below(change, full=full) if full or number < _MOST_TEXTS else []
+        line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        first = _first_words(change, compared=bool(below) and change.kind == "changed")
+        output.print_painted([(colour, f"{mark} {line}  {first}".rstrip())])
+        if below:
+            output.print_painted(below)
+    if len(rows) > _MOST_TEXTS and not full:
+        announce(f"only among the first {_MOST_TEXTS} differences are texts compared; --full compares all")
+
+
+def _diff_cells(change: "Change") -> list[str]:
+    slot = change.b or change.a
+    assert slot is not None
+    kind = [slot.card.type, slot.card.role or "-"] if slot.card else ["-", "-"]
+    places = [str(each.position) for each in (change.a, change.b) if each]
+    ids = [short_id(each.card_id) for each in (change.a, change.b) if each]
+    return [flat(cell) for cell in ("→".join(dict.fromkeys(places)), "→".join(dict.fromkeys(ids)), *kind)]
+
+
+def _first_words(change: "Change", *, compared: bool) -> str:
+    """What stands behind the type of a card: how it begins, unless its text follows."""
+    from cardbox_cli.model.pairing import preview
+
+    slot = change.b or change.a
+    if slot is None or slot.card is None:
+        return "(dangling: no such card)"
+    state = "" if slot.state == "present" else f"({slot.state}) "
+    return state if compared else f"{state}{preview(slot.card, _PREVIEW)}"
+
+
+def _text_below(change: "Change", *, full: bool) -> list[tuple[str, str]]:
+    """What to print below the line of a change, as painted pieces."""
+    old, new = (slot.card if slot else None for slot in (change.a, change.b))
+    if change.kind == "changed" and old and new:
+        return _compared_texts(old, new, full=full)
+    card = new or old
+    if card is None or change.kind == "moved" or not full:
+        return []
+    return [(_LOOKS[change.kind][1], indented(_diff_text(card)))]
+
+
+def _compared_texts(old: "Card", new: "Card", *, full: bool) -> list[tuple[str, str]]:
+    before, after = _diff_text(old), _diff_text(new)
+    if before == after:
+        return [("", f"{INDENT}(the same text: {_else_different(old, new)})")]
+    return compared(before, after, full=full)
+
+
+def _diff_text(card: "Card") -> str:
+    """What a card says, its JSON laid out so that lines can be compared."""
+    from cardbox_cli.model.cards import card_text
+    from cardbox_cli.model.content import TextContent
+    from cardbox_cli.model.pairing import full_text
+
+    text = card_text(card.content)
+    if isinstance(card.content, TextContent) or text[:1] not in ("{", "["):
+        return full_text(card)
+    return full_text(card).replace(text, msgspec.json.format(text, indent=2), 1)
+
+
+def _else_different(old: "Card", new: "Card") -> str:
+    parts = [
+        name
+        for name in ("content", "tool_calls", "tool_call_id", "ttl_seconds")
+        if getattr(old, name) != getattr(new, name)
+    ]
+    keys = [
+        f"metadata.{key}"
+        for key in {**old.metadata, **new.metadata}
+        if key != "created_at" and old.metadata.get(key) != new.metadata.get(key)
+    ]
+    return f"they differ in {', '.join(parts + keys)}" if parts or keys else "the same card under another id"
+
+
+# --- verify
+
+
+@verb("verify", "cbx box verify 8b1f22c0 || echo 'not as it was packed'", reads=True)
+def verify_box(box: BoxId) -> None:
+    """Check a box. Exit 8 on findings.
+
+    Looks at its references, its pairs of calls and results, and the digest of its packing.
+    """
+    from cardbox_cli.model.boxes import verify as findings_in
+
+    with open_stores() as (_, boxes), boxes.database.snapshot():
+        view = boxes.view(boxes.resolve(box))
+        findings = findings_in(view, boxes.provenance(view.box.box_id))
+    answer = {"box_id": view.box.box_id, "digest": view.digest, "findings": findings}
+
+    def table() -> None:
+        if findings:
+            print_table(_VERIFY_COLUMNS, findings)
+        else:
+            output.print_text(f"box {view.box.box_id}: {len(view.slots)} cards, nothing found")
+
+    output.emit(answer, table=table, ids=[view.box.box_id])
+    if findings:
+        raise Findings(f"{format_count(len(findings), 'finding')} in box {view.box.box_id}")
+
+
+_VERIFY_COLUMNS = (
+    Column("#", lambda found: NOTHING if found.position is None else str(found.position), right=True),
+    Column("FINDING", lambda found: found.kind),
+    Column("DETAIL", lambda found: found.message),
+)

@@ -1,0 +1,325 @@
+"""`cbx box repair, compress` and `expand`: each makes a new box, and names the turns of the old one."""
+
+from collections.abc import Sequence
+from threading import Event
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from cardbox_cli.cli.actor import own_turn, refuse_inside_turn
+from cardbox_cli.cli.last_ids import remember_made, resolving_boxes
+from cardbox_cli.cli.options import compose_options, model_program
+from cardbox_cli.cli.options.input_files import text_or_file
+from cardbox_cli.cli.options.model_program import check_command
+from cardbox_cli.cli.options.shared_options import MOST, BoxId
+from cardbox_cli.cli.options.value_types import BOX, PROVIDER, Seconds
+from cardbox_cli.cli.project_database import database_target, open_database, open_stores
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import Findings, ServiceUnavailable, UsageError
+from cardbox_cli.limits import RESULT_SIZE
+from cardbox_cli.model.cards import OPERATOR
+from cardbox_cli.model.ids import short_id, unique
+from cardbox_cli.text import command_line, format_count, one_entry
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.worker.command_processes import Ran
+    from cardbox_cli.mending.mend import Covering, MaxTokens, Mended
+    from cardbox_cli.mending.waiting import ActiveUser
+    from cardbox_cli.store.connection.database import Database
+
+
+def emit_mended(mended: "Mended", *, dry_run: bool, facts: Sequence[tuple[str, str | None]] = ()) -> None:
+    """Print the new box and what was changed for it; with -o id, the id of the box that stands now."""
+    if not mended.changes:
+        announce(f"unchanged: {mended.from_box_id}")
+
+    def table() -> None:
+        output.facts(
+            ("box", "(dry run: nothing was written)" if dry_run and mended.changes else mended.box_id),
+            ("from", mended.from_box_id),
+            *facts,
+        )
+        print_below(_CHANGE_COLUMNS, mended.changes)
+
+    output.emit(mended, table=table, ids=[mended.box_id] if mended.box_id else [])
+
+
+def rebox_hints(database: "Database", box_id: str | None, from_box_id: str, reason: str) -> list[str]:
+    """What to say of the active turns that have the old box, or one that it came of: the command that gives
+    them the new one. Nothing after a dry run (`box_id` is None), or where no box was made."""
+    from cardbox_cli.mending.waiting import active_users, line_of
+
+    if box_id in (None, from_box_id):
+        return []
+    line = line_of(database, session().project_id, from_box_id)
+    return [
+        f"note: {whose} the {user.use} box of turn {user.agent_turn_id}"
+        + (f": {_rebox(user, box_id, reason)} gives it the new one" if user.waits else _RUNS)
+        for whose, box_ids in (("it is", line[:1]), ("it came of", line[1:]))
+        for user in active_users(database, session().project_id, box_ids)
+        if user.use in ("context", "output")
+    ]
+
+
+_RUNS = ", which is being run; `cbx turn reclaim` takes it back first"
+
+
+def _rebox(user: "ActiveUser", box_id: str | None, reason: str) -> str:
+    box = (f"--{user.use}-box", box_id or "")
+    words = ("--expect-epoch", str(user.turn_epoch), *box, "--reason", reason)
+    return f"`{command_line(('turn', 'rebox', user.agent_turn_id), *words)}`"
+
+
+_CHANGE_COLUMNS = (
+    Column("#", lambda change: NOTHING if change.position is None else str(change.position), right=True),
+    Column("CARD", lambda change: short_id(change.card_id)),
+    Column("CHANGE", lambda change: change.kind),
+    Column("NOW", lambda change: short_id(change.new_card_id) if change.new_card_id else NOTHING, spare=1),
+    Column("RULE", lambda change: change.rule),
+    Column("WHY", lambda change: change.reason),
+)
+
+
+@verb(
+    "repair",
+    "cbx box repair 8b1f22c0 --synthesize",
+    "cbx box repair 8b1f22c0 --for anthropic --drop-orphans --dry-run",
+    "cbx box repair $OUTPUT --after $CONTEXT --synthesize -o id",
+    reads="dry_run",
+)
+def repair_box(
+    box: BoxId,
+    synthesize: Annotated[
+        bool | None,
+        Option(
+            "--synthesize/--drop-orphans",
+            help="Write what lacks: for a call without a result one that says interrupted. Or drop what "
+            "lacks something.",
+        ),
+    ] = None,
+    for_: Annotated[
+        list[str] | None,
+        Option("--for", click_type=PROVIDER, help="By whose rules. Repeatable. Default: by all of them."),
+    ] = None,
+    after: Annotated[
+        list[str] | None,
+        Option("--after", click_type=BOX, help="A box that stands before it in the request. Repeatable."),
+    ] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the changes, write nothing.")] = False,
+) -> None:
+    """Make a new box that providers do not refuse. The old one stays, and so do its cards.
+
+    What the lint finds is mended where that can be: results move to their calls, arguments become JSON;
+    else the card loses its imported original, or its place. Calls that an active turn waits for stay open.
+    Exit 8, and nothing written, where an error is left that is about no card of the box.
+    """
+    from cardbox_cli.cli.terminal.lint_report import tell
+    from cardbox_cli.context.providers.registry import provider_named, providers
+    from cardbox_cli.mending import mend
+
+    if synthesize is None:
+        raise UsageError(
+            "--synthesize or --drop-orphans is missing",
+            hint="the first writes results for calls that have none, the second drops such calls",
+        )
+    wanted = [provider_named(name) for name in unique(for_ or [])] or list(providers())
+    with open_database() as database:
+        boxes = resolving_boxes(database, session().project_id)
+        box_id = boxes.resolve(box)
+        before = [boxes.resolve(each) for each in after or []]
+        if box_id in before:
+            raise UsageError(f"--after: box {box_id} is the one that is repaired", hint="name another")
+        for each in before:
+            boxes.require(each)
+        mended, left = mend.repair_box(
+            database,
+            session().project_id,
+            box_id,
+            providers=wanted,
+            synthesizes=synthesize,
+            before=before,
+            author_id=OPERATOR,
+            turn=own_turn(),
+            dry_run=dry_run,
+        )
+        notes = rebox_hints(database, mended.box_id, mended.from_box_id, "box repair")
+        if mended.changes and mended.box_id is not None:
+            remember_made(box_id=mended.box_id)
+    if left:
+        tell(left)
+        rules = ", ".join(unique(found.rule for found in left))
+        raise Findings(
+            f"box {box_id} has errors that are about no card of it: {rules}",
+            hint="nothing was written; "
+            + ("mend what is told above" if synthesize else "mend what is told above, or try --synthesize"),
+        )
+    emit_mended(mended, dry_run=dry_run)
+    for note in notes:
+        announce(note)
+
+
+@verb(
+    "compress",
+    "cbx box compress 8b1f22c0 --summary 'The order was refunded twice' --keep 4",
+    "cbx box compress 8b1f22c0 --summary @summary.md --dry-run",
+    "cbx box compress 8b1f22c0 --summary @summary.md --max-tokens 8000 --model gpt-4o",
+    "cbx box compress 8b1f22c0 --summary-cmd 'llm -s \"Sum up\"' --env OPENAI_API_KEY",
+    reads="dry_run",
+)
+def compress_box(
+    box: BoxId,
+    summary: Annotated[str | None, Option(metavar="TEXT|@FILE", help="The summary.")] = None,
+    summary_cmd: Annotated[
+        str | None,
+        Option(metavar="CMD", help="What makes it: reads the messages that go as text, prints the summary."),
+    ] = None,
+    keep: Annotated[
+        int | None,
+        Option(metavar="N", min=0, max=MOST, help="The last so many messages stay as they are. Default: 10."),
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        Option(
+            metavar="N",
+            min=1,
+            max=MOST,
+            help="Instead: sum up only what is too much. What stays beside the summary has at most so many "
+            "tokens; a box that has no more is left as it is.",
+        ),
+    ] = None,
+    model: compose_options.Model = None,
+    env: model_program.Variables = None,
+    timeout: Annotated[
+        float, Option(click_type=Seconds(min=0), help="Stop CMD after so many seconds.")
+    ] = 600,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Print what the summary would stand for; run and write nothing.")
+    ] = False,
+) -> None:
+    """Make a new box with a summary in the place of what is old. `cbx box expand` brings it back.
+
+    Calls and results go together. System text stays, and so do calls without a result and what the user said
+    last. The summary is a layer of the request (compression__context).
+    """
+    from cardbox_cli.mending import mend
+
+    if (summary is None) == (summary_cmd is None):
+        raise UsageError(
+            "a summary is brought by one of --summary and --summary-cmd",
+            hint="give the text, or the command that makes it",
+        )
+    wanted = _kept_part(keep, max_tokens, model)
+    if summary_cmd is not None:
+        check_command(summary_cmd, "--summary-cmd")
+    refuse_inside_turn("let a summary stand for cards")
+    with open_stores() as (_, boxes):
+        box_id = boxes.resolve(box)
+        covering = mend.read_covering(boxes.database, session().project_id, box_id, keep=wanted)
+    if not covering.places:
+        emit_mended(mend.unchanged(covering), dry_run=dry_run)
+        return
+    if summary is not None:
+        text = text_or_file(summary)
+    else:
+        text = (
+            "(the summary)"
+            if dry_run
+            else _summary_of_command(summary_cmd or "", covering, env or [], timeout)
+        )
+    with open_database() as database:
+        made = mend.compress_box(
+            database, session().project_id, covering, text, author_id=OPERATOR, dry_run=dry_run
+        )
+        notes = rebox_hints(database, made.box_id, made.from_box_id, "box compress")
+        remember_made(card_id=made.summary_card_id, box_id=made.box_id)
+    saved = f"~{made.tokens_covered} tokens of {format_count(len(covering.cards), 'message')}"
+    emit_mended(made, dry_run=dry_run, facts=[("summary", f"~{made.tokens_summary} tokens for {saved}")])
+    for note in notes:
+        announce(note)
+
+
+def _kept_part(keep: int | None, max_tokens: int | None, model: str | None) -> "int | MaxTokens":
+    """What shall stay as it is. Raises UsageError for what does not go together."""
+    from cardbox_cli.mending.mend import MaxTokens
+
+    if keep is not None and max_tokens is not None:
+        raise UsageError("--keep and --max-tokens both say what stays", hint="leave one of them out")
+    if model is not None and max_tokens is None:
+        raise UsageError("--model is for --max-tokens", hint="add --max-tokens N, or leave --model out")
+    return (
+        MaxTokens(max_tokens, model) if max_tokens is not None else _MESSAGES_KEPT if keep is None else keep
+    )
+
+
+def _summary_of_command(command: str, covering: "Covering", names: list[str], timeout: float) -> str:
+    """What the command prints. Raises ServiceUnavailable where it fails; then nothing is written."""
+    from cardbox_cli.cli.options.model_program import environment_of
+    from cardbox_cli.execution.worker.command_output import redacted
+    from cardbox_cli.execution.worker.command_processes import run_command
+    from cardbox_cli.mending.mend import text_of
+
+    ran = run_command(
+        command,
+        text_of(session().project_id, covering.cards).encode("utf-8", "replace"),
+        environment=environment_of(names, database_target()),
+        timeout=timeout,
+        stop=Event(),
+        max_output=RESULT_SIZE.value << 20,
+    )
+    text = ran.stdout.decode("utf-8", "replace")
+    written = one_entry(redacted(ran.stderr[-_STDERR_SHOWN:], cut=len(ran.stderr) > _STDERR_SHOWN).strip())
+    if ran.succeeded and text.strip():
+        return text
+    raise ServiceUnavailable(
+        f"the summary command {_command_failure(ran, timeout)}: nothing was written",
+        hint=f"on stderr it wrote {written}" if written else None,
+    )
+
+
+# How many messages stay where nobody says what.
+_MESSAGES_KEPT = 10
+# Characters of what a command that failed wrote on stderr.
+_STDERR_SHOWN = 500
+
+
+def _command_failure(ran: "Ran", timeout: float) -> str:
+    if ran.timed_out:
+        return f"took more than {timeout:g} seconds"
+    if ran.too_long:
+        return f"printed more than {RESULT_SIZE}"
+    if ran.exit_code < 0:
+        return f"was ended by signal {-ran.exit_code}"
+    return "printed nothing" if ran.succeeded else f"failed with exit code {ran.exit_code}"
+
+
+@verb(
+    "expand",
+    "cbx box expand 8b1f22c0",
+    "cbx box diff $OLD $(cbx box expand $COMPRESSED -o id) && echo equal",
+    reads="dry_run",
+)
+def expand_box(
+    box: BoxId,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the changes, write nothing.")] = False,
+) -> None:
+    """Make a new box with what summaries stand for, each card in its old place.
+
+    What was appended to the compressed box stays behind it. Of a card that is gone meanwhile the id comes
+    back, as the old box has it.
+    """
+    from cardbox_cli.mending import mend
+
+    with open_stores() as (cards, boxes):
+        made = mend.expand_box(boxes.database, session().project_id, boxes.resolve(box), dry_run=dry_run)
+        gone = cards.absent([change.card_id for change in made.changes if change.kind == "added"])
+        notes = rebox_hints(boxes.database, made.box_id, made.from_box_id, "box expand")
+        remember_made(box_id=made.box_id)
+    emit_mended(made, dry_run=dry_run)
+    for card_id in gone:
+        announce(f"warning: card {card_id} is gone; its id is back in its place")
+    for note in notes:
+        announce(note)

@@ -1,0 +1,504 @@
+"""`cbx box show`: boxes, place by place, for people and for programs. A large box is never held."""
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import msgspec
+from typer import Argument, Option
+
+from cardbox_cli.cli.last_ids import resolved_or_given
+from cardbox_cli.cli.options.shared_options import MOST, ColumnNames, Interval, Watch
+from cardbox_cli.cli.options.value_types import BOX
+from cardbox_cli.cli.project_database import open_stores
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.list_columns import Place, place_columns, short_rule
+from cardbox_cli.cli.terminal.output import Members, whole
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Rows, Shown, chosen, print_rows, rows_of
+from cardbox_cli.cli.terminal.watch import between_looks, follow, keep_showing, printed_by
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.context.providers.registry import tokenizer_for
+from cardbox_cli.errors import NotFound, UsageError
+from cardbox_cli.model.boxes import Box, Digest, Provenance, Slot
+from cardbox_cli.model.cards import Card
+from cardbox_cli.model.ids import hash_ids, unique
+from cardbox_cli.model.pairing import ToolNames, full_text
+from cardbox_cli.model.tokens import card_tokens
+from cardbox_cli.text import flat, format_count, format_time, format_tokens, indented
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.boxes import BoxStore
+
+
+_AnyPlace = TypeVar("_AnyPlace")
+
+
+class BoxSelection(msgspec.Struct, frozen=True, kw_only=True):
+    """What of the boxes is to be shown, and how. `columns` are those of the table."""
+
+    box_ids: list[str]
+    full: bool
+    types: frozenset[str] | None
+    head: int | None
+    tail: int | None
+    why: bool
+    strict: bool
+    columns: Shown
+    model: str | None
+
+    def window(self, cards: int) -> range | None:
+        """The positions that are shown of so many; None where all are, or where the cards tell which."""
+        if self.types is not None or (self.head is None and self.tail is None):
+            return None
+        return range(cards)[: self.head] if self.tail is None else range(max(cards - self.tail, 0), cards)
+
+    def cut(self, places: Iterable[_AnyPlace]) -> Iterator[_AnyPlace]:
+        """The first or the last of these places, as asked."""
+        return islice(places, self.head) if self.tail is None else iter(deque(places, self.tail))
+
+
+# --- reading
+
+
+class Totals:
+    """What the places that were read come to."""
+
+    def __init__(self, asked: BoxSelection) -> None:
+        self._digest = Digest()
+        self._tokenizer = tokenizer_for(asked.model)
+        self._missing: dict[str, None] = {}
+        self.tokens = 0
+
+    def add(self, slot: Slot) -> None:
+        """A place that was read."""
+        self._digest.add(slot.card)
+        if slot.card is None or slot.state != "present":
+            self._missing[slot.card_id] = None
+        else:
+            self.tokens += card_tokens(slot.card, self._tokenizer)
+
+    @property
+    def missing_card_ids(self) -> list[str]:
+        """The ids that lead to no card that a reader sees, each once, in box order."""
+        return list(self._missing)
+
+    @property
+    def digest(self) -> str:
+        """The digest of the places."""
+        return self._digest.hexdigest()
+
+
+class BoxReading:
+    """One box of a look. `slots` reads its places: all of them, or those of a window of positions."""
+
+    def __init__(
+        self,
+        box: Box,
+        provenance: Provenance | None,
+        asked: BoxSelection,
+        slots: Callable[[range | None], Iterable[Slot]],
+    ) -> None:
+        self.box = box
+        self.provenance = provenance
+        self._asked = asked
+        self._slots = slots
+
+    def window(self) -> range | None:
+        """The positions that are shown; None where all must be read to know, or to be counted."""
+        return (
+            None if self._asked.strict or self._names_tools() else self._asked.window(len(self.box.card_ids))
+        )
+
+    def places(self, totals: Totals, *, whole: bool) -> Iterator[Place]:
+        """The places that are shown, each with its rule and tool; `whole` reads all others, too.
+
+        At its end `totals` has what was read.
+        """
+        tools = ToolNames()
+
+        def read() -> Iterator[Place]:
+            for slot in self._slots(None if whole else self.window()):
+                totals.add(slot)
+                tool = None if slot.card is None else tools.of(slot.card)
+                if self._is_wanted(slot):
+                    yield Place(slot, self._rule(slot), tool or NOTHING)
+
+        reading = read()
+        if not whole and self.window() is not None:
+            yield from reading
+            return
+        yield from self._asked.cut(reading)
+        # What the first N left unread counts, too.
+        for _ in reading:
+            pass
+
+    def _is_wanted(self, slot: Slot) -> bool:
+        types = self._asked.types
+        return types is None or (slot.card is not None and slot.card.type in types)
+
+    def _names_tools(self) -> bool:
+        """Whether a result's tool is shown, which the call says, wherever that stands."""
+        return any(column.name == "TOOL" for column in self._asked.columns.columns)
+
+    def _rule(self, slot: Slot) -> str:
+        if self.provenance is None:
+            return "unknown"
+        return short_rule(self.provenance.rule_of(slot.position) or "appended later")
+
+
+class BoxReadings(msgspec.Struct, frozen=True, kw_only=True):
+    """One look at the boxes. Without titles the database has no place for them."""
+
+    readings: list[BoxReading]
+    missing: list[str]
+    titles: bool
+
+
+def wanted_ids(boxes: "BoxStore", asked: BoxSelection) -> tuple[list[str], list[str]]:
+    """The ids of the boxes that there are, and of those that are missing. A lone one must be there."""
+    if len(asked.box_ids) == 1:
+        box_id = boxes.resolve(asked.box_ids[0])
+        boxes.require(box_id)
+        return [box_id], []
+    named = unique(resolved_or_given(boxes.resolve, given) for given in asked.box_ids)
+    there = boxes.existing(named)
+    return [box_id for box_id in named if box_id in there], [each for each in named if each not in there]
+
+
+def read_boxes(boxes: "BoxStore", asked: BoxSelection) -> BoxReadings:
+    """What there is now, within the caller's snapshot, which must last until all is read."""
+    box_ids, missing = wanted_ids(boxes, asked)
+    readings = [_reading(boxes, box, asked) for box in boxes.get_many(box_ids).boxes]
+    return BoxReadings(readings=readings, missing=missing, titles=boxes.database.keeps_box_info)
+
+
+def _reading(boxes: "BoxStore", box: Box, asked: BoxSelection) -> BoxReading:
+    provenance = boxes.provenance(box.box_id) if asked.why else None
+    return BoxReading(box, provenance, asked, lambda window: boxes.stream(box.box_id, window))
+
+
+# --- for programs
+
+
+def write_documents(seen: BoxReadings, asked: BoxSelection) -> int:
+    """Write what programs asked for, as it is read; how many cards are missing."""
+    if session().format.delimiter is not None:
+        return _write_rows(seen, asked)
+    totals = [Totals(asked) for _ in seen.readings]
+    if session().output == "id":
+        for reading, total in zip(seen.readings, totals, strict=True):
+            output.write_id(reading.box.box_id)
+            if asked.strict:
+                list(reading.places(total, whole=True))
+    else:
+        output.emit_members(_members(seen, asked, totals))
+    return sum(len(each.missing_card_ids) for each in totals)
+
+
+def json_lines(boxes: "BoxStore", box_id: str, asked: BoxSelection, gone: set[str]) -> Iterator[str]:
+    """The JSON of each card that is to be shown; `gone` gets the ids that lead to none."""
+    cards = boxes.length(box_id) if asked.types is None else 0
+    window = None if asked.strict else asked.window(cards)
+
+    def places() -> Iterator[str | None]:
+        for card_id, text in boxes.json_lines(box_id, asked.types, window):
+            if text is None:
+                gone.add(card_id)
+            if text is not None or asked.types is None:
+                yield text
+
+    shown = places() if window is not None else asked.cut(places())
+    return (text for text in shown if text is not None)
+
+
+def _is_alone(asked: BoxSelection) -> bool:
+    return len(asked.box_ids) == 1
+
+
+def _write_rows(seen: BoxReadings, asked: BoxSelection) -> int:
+    totals = Totals(asked)
+    places = (place for reading in seen.readings for place in reading.places(totals, whole=False))
+    output.write_rows(asked.columns.columns, asked.columns.arranged(places))
+    return len(totals.missing_card_ids)
+
+
+def _members(seen: BoxReadings, asked: BoxSelection, totals: list[Totals]) -> Members:
+    if _is_alone(asked):
+        yield from _members_of(seen.readings[0], totals[0], asked)
+    else:
+        answers = (whole(_members_of(*each, asked)) for each in zip(seen.readings, totals, strict=True))
+        yield "boxes", answers
+        yield "missing_box_ids", seen.missing
+
+
+def _members_of(reading: BoxReading, totals: Totals, asked: BoxSelection) -> Members:
+    yield from _before(reading).items()
+    yield "cards", _cards(reading, totals)
+    yield from _after(reading, totals, asked).items()
+
+
+def _before(reading: BoxReading) -> dict[str, Any]:
+    box = reading.box
+    return {
+        "box_id": box.box_id,
+        "project_id": box.project_id,
+        "title": box.title,
+        "card_ids": box.card_ids,
+    }
+
+
+def _cards(reading: BoxReading, totals: Totals) -> Iterator[Card]:
+    for place in reading.places(totals, whole=True):
+        if place.slot.card is not None and place.slot.state == "present":
+            yield place.slot.card
+
+
+def _after(reading: BoxReading, totals: Totals, asked: BoxSelection) -> dict[str, Any]:
+    box = reading.box
+    answer: dict[str, Any] = {
+        "parent_ids": box.parent_ids,
+        "missing_card_ids": totals.missing_card_ids,
+        "digest": totals.digest,
+        "ids_sha256": hash_ids(box.card_ids),
+        "updated_at": box.updated_at,
+    }
+    if asked.model is not None:
+        tokenizer = tokenizer_for(asked.model)
+        answer["tokens"] = totals.tokens
+        answer["tokens_exact"] = tokenizer.exact
+        answer["tokenizer"] = tokenizer.name
+    if asked.why:
+        known = reading.provenance
+        answer["recipe"] = None if known is None else {"name": known.recipe, "digest": known.recipe_digest}
+        answer["rules"] = [
+            {"position": position, "card_id": card_id, "rule": known and known.rule_of(position)}
+            for position, card_id in enumerate(box.card_ids)
+        ]
+    return answer
+
+
+# --- for people
+
+
+Facts = tuple[tuple[str, str | None], ...]
+
+
+class BoxPage(msgspec.Struct, frozen=True):
+    """A box as people see it: what is known of it, the texts of its table, and how many cards are missing."""
+
+    facts: Facts
+    rows: Rows
+    missing: int
+
+
+def pages_of(seen: BoxReadings, asked: BoxSelection) -> list[BoxPage]:
+    """The tables of the boxes, read to their ends."""
+    return [_box_page(reading, seen, asked) for reading in seen.readings]
+
+
+def print_pages(pages: Iterable[BoxPage]) -> None:
+    """Print tables."""
+    for number, page in enumerate(pages):
+        _begin_box(number, page.facts)
+        if page.rows.cells:
+            output.print_text()
+            print_rows(page.rows)
+
+
+def print_in_full(seen: BoxReadings, asked: BoxSelection) -> int:
+    """Print whole texts as they are read; how many cards are missing."""
+    missing = 0
+    for number, reading in enumerate(seen.readings):
+        totals, shown = Totals(asked), Totals(asked)
+        # What all come to stands before them: they are read twice, and never held.
+        places = sum(1 for _ in reading.places(totals, whole=reading.window() is None))
+        _begin_box(number, _box_facts(reading, seen, asked, totals, places))
+        if places:
+            output.print_text()
+        for place in reading.places(shown, whole=False):
+            _print_place(place, with_rule=reading.provenance is not None)
+        missing += len(totals.missing_card_ids)
+    return missing
+
+
+def _box_page(reading: BoxReading, seen: BoxReadings, asked: BoxSelection) -> BoxPage:
+    totals = Totals(asked)
+    places = reading.places(totals, whole=reading.window() is None)
+    rows = rows_of(asked.columns.columns, asked.columns.arranged(places))
+    facts = _box_facts(reading, seen, asked, totals, len(rows.cells))
+    return BoxPage(facts, rows, len(totals.missing_card_ids))
+
+
+def _box_facts(
+    reading: BoxReading, seen: BoxReadings, asked: BoxSelection, totals: Totals, shown: int
+) -> Facts:
+    """What is known of a box. One that was read in part has no digest, and the tokens of that part."""
+    box, provenance = reading.box, reading.provenance
+    whole = reading.window() is None
+    tokens = format_tokens(totals.tokens, exact=tokenizer_for(asked.model).exact)
+    cards = len(box.card_ids)
+    return (
+        ("box", box.box_id),
+        ("title", box.title if seen.titles else "unknown"),
+        ("cards", f"{cards}{'' if whole else f'; {shown} of them shown'}, {tokens} tokens"),
+        ("parents", ", ".join(box.parent_ids) or None),
+        ("packed by", None if provenance is None else f"recipe {provenance.recipe}"),
+        ("updated", format_time(box.updated_at)),
+        ("digest", totals.digest if whole else None),
+    )
+
+
+def _begin_box(number: int, facts: Facts) -> None:
+    if number:
+        output.print_text()
+    output.facts(*facts)
+
+
+def _print_place(place: Place, *, with_rule: bool) -> None:
+    slot, card = place.slot, place.slot.card
+    rule = f"  by {place.rule}" if with_rule else ""
+    kind = f"{card.type}  {card.role or '-'}" if card else "(dangling: no such card)"
+    state = f"  ({slot.state})" if card and slot.state != "present" else ""
+    output.print_text(flat(f"── {slot.position}  {slot.card_id}  {kind}{state}{rule}"))
+    if card is not None:
+        output.print_text(indented(full_text(card)))
+    output.print_text()
+
+
+# --- the command
+
+
+@verb(
+    "show",
+    "cbx box show 8b1f22c0",
+    "cbx box show 8b1f22c0 --tail 5 --full",
+    "cbx box show @last --watch",
+    "cbx box show 8b1f22c0 --sort tokens:desc | head -20",
+    "cbx box show 8b1f22c0 --model gpt-4o",
+    "cbx box show 8b1f22c0 --columns '#,created,author,tool,preview'",
+    "cbx pack --handover delegate --args task.yaml -o id | xargs cbx box show --why",
+    pages=True,
+    reads=True,
+)
+def show_box(
+    box_ids: Annotated[
+        list[str], Argument(click_type=BOX, help="Ids, unique beginnings or ends of ids, or @last.")
+    ],
+    full: Annotated[bool, Option("--full", help="Whole texts instead of previews.")] = False,
+    types: Annotated[str | None, Option(metavar="T,…", help="Only cards of these types.")] = None,
+    head: Annotated[int | None, Option(metavar="N", min=0, max=MOST, help="Only the first N places.")] = None,
+    tail: Annotated[int | None, Option(metavar="N", min=0, max=MOST, help="Only the last N places.")] = None,
+    why: Annotated[bool, Option("--why", help="The rule that brought each card.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Fail when a card or box is missing.")] = False,
+    model: Annotated[
+        str | None, Option(metavar="M", help="Count tokens as this model does. Default: an estimate.")
+    ] = None,
+    column_names: ColumnNames = None,
+    watch: Watch = False,
+    interval: Interval = 1.0,
+) -> None:
+    """Show what is in a box, in order. With -o jsonl: one card a line."""
+    if full and column_names is not None:
+        raise UsageError("--full has no columns", hint="leave out --full or --columns")
+    if head is not None and tail is not None:
+        raise UsageError("--head and --tail exclude each other", hint="leave one of them out")
+    if session().sort is not None and not session().format.has_columns:
+        raise UsageError(f"--sort is for tables here, not for -o {session().output}", hint="leave it out")
+    shown = chosen(place_columns(tokenizer_for(model), with_rule=why), column_names)
+    asked = BoxSelection(
+        box_ids=box_ids,
+        full=full,
+        types=frozenset(name.strip() for name in types.split(",")) if types else None,
+        head=head,
+        tail=tail,
+        why=why or any(column.name == "RULE" for column in shown.columns),
+        strict=strict,
+        columns=shown,
+        model=model,
+    )
+    pause = between_looks(watch, interval)
+    with open_stores() as (_, boxes):
+        if session().output == "jsonl":
+            _show_lines(boxes, asked, pause)
+        elif session().output not in ("table", "wide"):
+            _show_as_read(boxes, asked, write_documents, pause)
+        elif full:
+            _show_as_read(boxes, asked, print_in_full, pause)
+        else:
+            _show_pages(boxes, asked, pause)
+
+
+def _show_pages(boxes: "BoxStore", asked: BoxSelection, interval: float | None) -> None:
+    """Print tables: their texts are held, so that nobody's reading holds the snapshot."""
+
+    def read() -> tuple[list[str], list[BoxPage]]:
+        with boxes.database.snapshot():
+            seen = read_boxes(boxes, asked)
+            return seen.missing, pages_of(seen, asked)
+
+    def show(known: tuple[list[str], list[BoxPage]]) -> None:
+        missing, pages = known
+        _announce_missing(missing)
+        print_pages(pages)
+        _be_strict(asked, missing, sum(page.missing for page in pages))
+
+    if interval is not None:
+        keep_showing(read, show, interval=interval, end=True)
+    show(read())
+
+
+def _show_as_read(
+    boxes: "BoxStore",
+    asked: BoxSelection,
+    write_all: Callable[[BoxReadings, BoxSelection], int],
+    interval: float | None,
+) -> None:
+    """Print what may be too long to hold while it is read. `write_all` answers how many cards are missing."""
+
+    def write() -> None:
+        with boxes.database.snapshot():
+            seen = read_boxes(boxes, asked)
+            _announce_missing(seen.missing)
+            lost = write_all(seen, asked)
+        _be_strict(asked, seen.missing, lost)
+
+    if interval is not None:
+        keep_showing(partial(printed_by, write), sys.stdout.write, interval=interval, end=True)
+    write()
+
+
+def _show_lines(boxes: "BoxStore", asked: BoxSelection, interval: float | None) -> None:
+    """Print cards as the database formats them, as they come."""
+
+    def lines() -> list[str]:
+        with boxes.database.snapshot():
+            box_ids, _ = wanted_ids(boxes, asked)
+            return [line for box_id in box_ids for line in json_lines(boxes, box_id, asked, set())]
+
+    if interval is not None:
+        follow(lines, interval=interval)
+    with boxes.database.snapshot():
+        box_ids, missing = wanted_ids(boxes, asked)
+        _announce_missing(missing)
+        lost = 0
+        for box_id in box_ids:
+            gone: set[str] = set()
+            for line in json_lines(boxes, box_id, asked, gone):
+                output.write(line)
+            lost += len(gone)
+    _be_strict(asked, missing, lost)
+
+
+def _announce_missing(box_ids: Sequence[str]) -> None:
+    for box_id in box_ids:
+        announce(f"missing: no box {box_id!r}")
+
+
+def _be_strict(asked: BoxSelection, missing: Sequence[str], lost: int) -> None:
+    if asked.strict and (missing or lost):
+        raise NotFound(f"missing: {format_count(len(missing), 'box')} and {format_count(lost, 'card')}")

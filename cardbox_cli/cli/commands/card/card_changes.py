@@ -1,0 +1,425 @@
+"""`cbx card add, edit` and `delete`."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import click
+from typer import Option
+
+from cardbox_cli.cli.actor import audit, forced, own_turn, refuse_inside_turn
+from cardbox_cli.cli.last_ids import remember_made
+from cardbox_cli.cli.options.confirmation import Yes, confirm, decline
+from cardbox_cli.cli.options.input_files import parse_json, read_text, source_name
+from cardbox_cli.cli.options.shared_options import CardId, CardIds, ForceCard
+from cardbox_cli.cli.options.value_types import BOX, CARD_TYPE, FILE
+from cardbox_cli.cli.project_database import open_stores
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import CardConflict, InvalidCard, InvalidInput, UsageError
+from cardbox_cli.model.card_types import TOOL_RESULT
+from cardbox_cli.model.card_types import card_type as card_type_named
+from cardbox_cli.model.cards import (
+    OPERATOR,
+    Card,
+    CardDraft,
+    draft_card,
+    draft_from_mapping,
+    shown_draft,
+    written_by,
+)
+from cardbox_cli.model.content import Content, TextContent, parse_content
+from cardbox_cli.model.ids import check_new_id, hash_ids, short_id, unique
+from cardbox_cli.text import argument, format_count, json_kind, spelled
+
+if TYPE_CHECKING:
+    from cardbox_cli.cli.options.editor import Edited
+    from cardbox_cli.model.boxes import Box
+    from cardbox_cli.store.cards import CardStore
+
+
+@verb(
+    "add",
+    "cbx card add --type task.instruction --text 'Refund order 118'",
+    'cbx card add --type task.result_fields --json \'[{"name": "total", "description": "in EUR"}]\'',
+    "cbx card show 5f0c2a91 -o json | jq 'del(.card_id)' | cbx -p other card add --card -",
+)
+def add_card(
+    type_: Annotated[
+        str | None,
+        Option("--type", "-t", click_type=CARD_TYPE, help="metadata.type, such as task.instruction."),
+    ] = None,
+    role: Annotated[str | None, Option(metavar="R", help="Who speaks. Default: by type.")] = None,
+    text: Annotated[str | None, Option(metavar="S", help="The content, as text.")] = None,
+    json_: Annotated[
+        str | None,
+        Option(
+            "--json", metavar="J", help="The content as JSON, or @FILE; a content class if it has __type__."
+        ),
+    ] = None,
+    file: Annotated[
+        str | None,
+        Option("--file", "-f", click_type=FILE, help="The content, as the text of a file; - for stdin."),
+    ] = None,
+    card: Annotated[
+        str | None,
+        Option(
+            click_type=FILE,
+            help="A whole card, or JSON lines of cards, as `card show -o json` prints; - for stdin.",
+        ),
+    ] = None,
+    author: Annotated[
+        str | None, Option(metavar="A", help=f"author_id, for audit. Default: {OPERATOR}.")
+    ] = None,
+    card_id: Annotated[
+        str | None, Option("--id", metavar="ID", help="The card's id. Default: a new UUIDv7.")
+    ] = None,
+    metadata: Annotated[
+        str | None, Option(metavar="J", help="More metadata: a JSON object, or @FILE.")
+    ] = None,
+    tool_calls: Annotated[
+        str | None, Option(metavar="J", help="Tool calls as OpenAI writes them: a JSON list, or @FILE.")
+    ] = None,
+    tool_call_id: Annotated[
+        str | None, Option(metavar="ID", help="The call that a tool.result answers.")
+    ] = None,
+    ttl: Annotated[
+        int | None, Option(metavar="SECONDS", min=0, help="Lifetime; then readers skip the card.")
+    ] = None,
+    repair: Annotated[
+        bool, Option("--repair", help="Overwrite a card of this project that has the same id.")
+    ] = False,
+    force: ForceCard = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Check and print the card, write nothing.")] = False,
+) -> None:
+    """Write a card. The same card again changes nothing; another one under its id is a conflict.
+
+    --repair overwrites no card that an unfinished turn sees, and none from inside the command of a turn. New
+    cards that such a command adds are the turn's: they name it, and its agent as their author.
+    """
+    _check_repair(repair, force)
+    if card is not None:
+        _refuse_beside_card()
+        drafts = _whole_cards(card)
+    else:
+        if card_id:
+            check_new_id(card_id, "--id", "letters, digits and - are good; leave --id out to get a new id")
+        card_type = _required(type_)
+        drafts = [
+            draft_card(
+                card_type,
+                _content(card_type, text, json_, file),
+                role=role,
+                author_id=author or OPERATOR,
+                card_id=card_id,
+                metadata=_metadata(metadata),
+                tool_calls=_tool_calls(tool_calls),
+                tool_call_id=tool_call_id,
+                ttl_seconds=ttl,
+            )
+        ]
+    if dry_run:
+        announce("dry run: nothing was written")
+        drafts = [written_by(draft, own_turn()) for draft in drafts]
+        _print_cards([shown_draft(draft, session().project_id) for draft in drafts], drafts)
+    else:
+        _write_cards(drafts, repair=repair, force=force)
+
+
+def _check_repair(repair: bool, force: bool) -> None:
+    if repair:
+        refuse_inside_turn("overwrite cards (--repair)")
+    elif force:
+        raise UsageError("--force is for --repair", hint="add --repair, or leave --force out")
+
+
+def _write_cards(drafts: Sequence[CardDraft], *, repair: bool, force: bool) -> None:
+    with open_stores() as (cards, _), cards.database.transaction():
+        # In id order, so that two writers of the same cards wait for each other instead of deadlocking.
+        person = forced(force, cards.database)
+        drafts = _as_the_turns(cards, drafts)
+        added = {
+            each.card_id: cards.add(each, repair=repair, force=person)
+            for each in sorted(drafts, key=attrgetter("card_id"))
+        }
+        repaired = [card_id for card_id, one in added.items() if one.outcome == "repaired"]
+        if repaired:
+            audit(cards.database, "card repair", card_ids=repaired)
+        remember_made(card_id=drafts[-1].card_id if drafts else None)
+    written = [added[draft.card_id] for draft in drafts]
+    for one in written:
+        if one.outcome != "inserted":
+            announce(f"{one.outcome}: {one.card.card_id}")
+    _print_cards([one.card for one in written], drafts)
+
+
+def _as_the_turns(cards: "CardStore", drafts: Sequence[CardDraft]) -> list[CardDraft]:
+    """The drafts, those of new cards as the turn's that this process works for."""
+    turn = own_turn()
+    absent = set(cards.absent([draft.card_id for draft in drafts])) if turn else set()
+    return [written_by(draft, turn) if draft.card_id in absent else draft for draft in drafts]
+
+
+def _print_cards(cards: Sequence[Any], drafts: Sequence[CardDraft]) -> None:
+    ids = [draft.card_id for draft in drafts]
+    output.emit(cards[0] if len(cards) == 1 else cards, table=lambda: output.print_lines(ids), ids=ids)
+
+
+def _refuse_beside_card() -> None:
+    """Raise UsageError for options that say what --card brings."""
+    context = click.get_current_context()
+    others = (
+        each for each in context.command.params if each.name not in ("card", "repair", "force", "dry_run")
+    )
+    given = [each.opts[0] for each in others if context.params.get(each.name or "") is not None]
+    if given:
+        raise UsageError("--card brings a whole card", hint=f"leave out {', '.join(given)}")
+
+
+def _required(card_type: str | None) -> str:
+    if card_type is None:
+        raise UsageError("a card needs --type", hint="for example --type task.instruction")
+    return card_type
+
+
+def _content(card_type: str, text: str | None, json_: str | None, file: str | None) -> Content:
+    if sum(value is not None for value in (text, json_, file)) != 1:
+        raise UsageError(
+            "a card's content is one of --text, --json or --file", hint="give exactly one of them"
+        )
+    if text is not None:
+        return TextContent(text)
+    if file is not None:
+        return TextContent(read_text(file))
+    value = parse_json(json_ or "", "--json")
+    if isinstance(value, dict) and "__type__" in value:
+        return parse_content(value)
+    if not isinstance(value, dict | list):
+        raise InvalidInput(
+            f"--json must be an object or a list, not {json_kind(value)}", hint="use --text for a scalar"
+        )
+    try:
+        return card_type_named(card_type).content_of(value)
+    except InvalidCard as exc:
+        raise InvalidCard(f"--json: {exc.message}") from exc
+
+
+def _metadata(text: str | None) -> dict[str, Any]:
+    value = {} if text is None else parse_json(text, "--metadata")
+    if not isinstance(value, dict):
+        raise InvalidInput(f"--metadata must be an object, not {json_kind(value)}")
+    return value
+
+
+def _tool_calls(text: str | None) -> list[Any] | None:
+    value = None if text is None else parse_json(text, "--tool-calls")
+    if value is not None and not isinstance(value, list):
+        raise InvalidInput(f"--tool-calls must be a list, not {json_kind(value)}")
+    return value
+
+
+def _whole_cards(path: str) -> list[CardDraft]:
+    from cardbox_cli.cli.options.conversation_files import open_file
+    from cardbox_cli.conversations.json_documents import Documents, Source, held
+
+    hint = "give a card as `card show -o json` prints it, a list of them, or one a line"
+    with open_file(path) as file:
+        source = Source(file, source_name(path), refuse_with=InvalidInput, hint=hint)
+        values = [(place, held(value)) for place, value in Documents(source)]
+    if len(values) == 1 and isinstance(values[0][1], list):
+        [(place, cards)] = values
+        values = [(f"{place}[{index}]", card) for index, card in enumerate(cards)]
+    return [_whole_card(value, place) for place, value in values]
+
+
+def _whole_card(value: Any, place: str) -> CardDraft:
+    try:
+        return draft_from_mapping(value)
+    except InvalidCard as exc:
+        raise InvalidCard(f"{place}: {exc.message}", hint=exc.hint) from exc
+
+
+# --- edit
+
+
+@verb(
+    "edit",
+    "cbx card edit 5f0c2a91",
+    "cbx card edit 5f0c2a91 --box 8b1f22c0 -o id | xargs cbx box diff 8b1f22c0",
+    "EDITOR='code --wait' cbx card edit 5f0c2a91",
+    "cbx card edit 5f0c2a91 --text 'Refund order 119'",
+)
+def edit_card(
+    card_id: CardId,
+    boxes: Annotated[
+        list[str] | None,
+        Option(
+            "--box", click_type=BOX, help="Make a new box, with the new card in place of the old. Repeatable."
+        ),
+    ] = None,
+    text: Annotated[
+        str | None, Option(metavar="S", help="The new text; no editor. JSON where the content is.")
+    ] = None,
+    file: Annotated[
+        str | None, Option("--file", "-f", click_type=FILE, help="A file with the new text; - for stdin.")
+    ] = None,
+    author: Annotated[str, Option(metavar="A", help="author_id, for audit.")] = OPERATOR,
+) -> None:
+    """Edit a card's text in VISUAL or EDITOR. Cards are immutable, so this makes a new one.
+
+    Its metadata names the old one as edited_from. Boxes stay as they are; --box makes new ones.
+    """
+    from cardbox_cli.context.edits import editable_text, edited_content
+    from cardbox_cli.context.sources import same_json
+
+    if text is not None and file is not None:
+        raise UsageError("--text and --file both bring the new text", hint="give one of them")
+    with open_stores() as (cards, box_store), cards.database.snapshot():
+        card = cards.get(cards.resolve(card_id))
+        wanted = unique(map(box_store.resolve, boxes or []))
+        read = [box_store.get(box_id) for box_id in wanted]
+        before = editable_text(card)
+        _check_lone_answer(cards, card)
+    _check_held(card, read)
+    by_editor = text is None and file is None
+    with _new_text(card, before, text, file, wanted, author) as new:
+        is_new = new.text != before
+        # As in git, who empties the file wants out.
+        left = is_new and by_editor and not new.text.strip()
+        outcome = _EditOutcome(card, read, [])
+        if is_new and not left:
+            content = edited_content(card, new.text, new.source)
+            is_new = not same_json(card.content, content)
+            outcome = _written_card(card, content, author, read) if is_new else outcome
+    if left:
+        decline("the text is empty: nothing was done; --text '' makes it so")
+    if not is_new:
+        announce(f"unchanged: {card.card_id}")
+    _emit_edited(outcome, card)
+    for note in outcome.news:
+        announce(note)
+
+
+class _EditOutcome(NamedTuple):
+    """The card and the boxes that hold the text now, and what there is to say of them."""
+
+    card: Card
+    boxes: "Sequence[Box]"
+    news: Sequence[str]
+
+
+def _written_card(card: Card, content: Content, author: str, read: "Sequence[Box]") -> _EditOutcome:
+    """The new card, and a new box for each that was read."""
+    from cardbox_cli.cli.options.editor import changed_meanwhile
+    from cardbox_cli.context.edits import edited_card, replaced
+
+    draft = written_by(edited_card(card, content, author_id=author), own_turn())
+    news = _forgotten(card)
+    made = []
+    with open_stores() as (cards, boxes), cards.database.transaction():
+        new = cards.add(draft).card
+        for box in read:
+            made.append(boxes.derive(box, replaced(box.card_ids, card.card_id, new.card_id)))
+            news += changed_meanwhile(boxes, box.box_id, hash_ids(box.card_ids), made[-1])
+        if not made:
+            news += _still_held(card, boxes.count_refs(card.card_id))
+        remember_made(card_id=new.card_id, box_id=made[-1].box_id if made else None)
+    return _EditOutcome(new, made, news)
+
+
+def _check_lone_answer(cards: "CardStore", card: Card) -> None:
+    if card.type == TOOL_RESULT and card.tool_call_id and cards.database.unique_tool_results:
+        raise CardConflict(
+            f"card {card.card_id!r} answers the tool call {card.tool_call_id!r}, and no other card can",
+            hint="this database allows one result per call; `cbx card add --card - --repair` overwrites",
+        )
+
+
+def _check_held(card: Card, boxes: "Sequence[Box]") -> None:
+    for box in boxes:
+        if card.card_id not in box.card_ids:
+            raise InvalidInput(
+                f"box {box.box_id} does not hold card {card.card_id!r}",
+                hint=f"`cbx card refs {argument(card.card_id)}` lists the boxes that do",
+            )
+
+
+@contextmanager
+def _new_text(
+    card: Card, before: str, text: str | None, file: str | None, box_ids: Sequence[str], author: str
+) -> "Iterator[Edited]":
+    from cardbox_cli.cli.options.editor import Edited, edited, taken_from
+
+    if text is not None:
+        yield Edited(text, "--text")
+    elif file is not None:
+        yield Edited(taken_from(file, before), source_name(file))
+    else:
+        options = [word for box_id in box_ids for word in ("--box", box_id)]
+        options += [] if author == OPERATOR else ["--author", author]
+        remedy = ["card", "edit", card.card_id, *options, "--file"]
+        suffix = ".md" if isinstance(card.content, TextContent) else ".json"
+        with edited(before, name=short_id(card.card_id), suffix=suffix, remedy=remedy) as new:
+            yield new
+
+
+def _forgotten(card: Card) -> list[str]:
+    from cardbox_cli.context.sources import originals
+
+    keys = originals(card)
+    return [f"left behind in the old card, which remembers its original: {', '.join(keys)}"] if keys else []
+
+
+def _still_held(card: Card, holding: int) -> list[str]:
+    if not holding:
+        return []
+    verb = "holds" if holding == 1 else "hold"
+    refs = f"cbx card refs {argument(card.card_id)}"
+    return [
+        f"{format_count(holding, 'box')} still {verb} the old card: `{refs}` lists them, "
+        "and --box makes a new one with the new card"
+    ]
+
+
+def _emit_edited(outcome: _EditOutcome, old: Card) -> None:
+    card, boxes, _ = outcome
+    answer: dict[str, Any] = {"card": card, "edited_card_id": old.card_id, "boxes": boxes}
+    box_ids = [box.box_id for box in boxes]
+    table = partial(output.print_lines, [card.card_id, *box_ids])
+    output.emit(answer, table=table, ids=box_ids or [card.card_id])
+
+
+# --- delete
+
+
+@verb("delete", "cbx card delete 5f0c2a91 --yes")
+def delete_cards(
+    card_ids: CardIds,
+    yes: Yes = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be deleted.")] = False,
+    force: ForceCard = False,
+) -> None:
+    """Hide cards from readers. Nothing is purged; boxes keep the ids, and say so.
+
+    Refused for cards that an unfinished turn sees, and from inside the command of a turn.
+    """
+    refuse_inside_turn("delete cards")
+    with open_stores() as (cards, _):
+        wanted = unique(map(cards.resolve, card_ids))
+        if not dry_run:
+            confirm(
+                f"Delete {format_count(len(wanted), 'card')} ({', '.join(map(short_id, wanted))})?", yes=yes
+            )
+        database = cards.database
+        with database.aside() if dry_run else database.transaction():
+            deleted = cards.delete(wanted, force=forced(force, database))
+            if deleted:
+                audit(database, "card delete", card_ids=deleted)
+    answer = {"deleted_card_ids": deleted, "dry_run": dry_run}
+    verb = "would delete" if dry_run else "deleted"
+    named = ", ".join(map(spelled, deleted)) or "nothing"
+    output.emit(answer, table=lambda: output.print_text(f"{verb} {named}"), ids=deleted)

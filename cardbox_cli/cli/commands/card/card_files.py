@@ -1,0 +1,364 @@
+"""`cbx card import` and `export`: conversations in files."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from typer import Exit, Option
+
+from cardbox_cli.cli.actor import own_turn
+from cardbox_cli.cli.last_ids import remember_made
+from cardbox_cli.cli.options.conversation_files import (
+    Refused,
+    conversation_files,
+    end_of_lines,
+    is_packed,
+    one_by_one,
+    open_file,
+    tell_left_out,
+)
+from cardbox_cli.cli.options.input_files import opened, source_name, write_text
+from cardbox_cli.cli.options.shared_options import AUTO, ConversationFiles, MessagesKey, SourceFormat
+from cardbox_cli.cli.options.value_types import BOX, FILE, OneOf
+from cardbox_cli.cli.project_database import open_database, open_stores
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.progress_bar import bar
+from cardbox_cli.cli.terminal.table_layout import Column, print_table
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.conversations.formats.registry import (
+    choose_format,
+    exported_names,
+    exporter_named,
+    format_named,
+)
+from cardbox_cli.errors import InvalidCard, InvalidConversation, UsageError
+from cardbox_cli.model.ids import unique
+from cardbox_cli.text import flat, format_count
+
+if TYPE_CHECKING:
+    from cardbox_cli.conversations.conversation import Conversation
+    from cardbox_cli.conversations.importing import Imported, ImportedBox
+    from cardbox_cli.conversations.json_documents import Source
+    from cardbox_cli.model.cards import Card
+    from cardbox_cli.store.boxes import BoxStore
+
+
+# How often a followed file is looked at, in seconds, and which part of the time importing it may take.
+_LOOK_EVERY = 0.5
+_SHARE = 0.25
+
+
+@verb(
+    "import",
+    "cbx card import chat.json --from openai",
+    "cbx card import runs.json --from openai --at traj -o id | head -1 | xargs cbx box show",
+    "cbx card import ~/.claude/projects/shop/5c03.jsonl --follow",
+    "cbx card import logs/ more.jsonl.gz --keep-going",
+    "curl … | cbx card import - --from auto",
+)
+def import_cards(
+    files: ConversationFiles,
+    from_: SourceFormat = AUTO,
+    at: MessagesKey = None,
+    follow: Annotated[
+        bool, Option("--follow", "-f", help="Go on importing a JSONL file as it grows, until Ctrl-C.")
+    ] = False,
+    on_bad_text: Annotated[
+        str,
+        Option(
+            click_type=OneOf(lambda: ("fail", "replace"), what="way"),
+            help="What to do about NUL characters and lone surrogates, which Postgres cannot hold.",
+        ),
+    ] = "fail",
+    remap_tool_ids: Annotated[
+        bool, Option("--remap-tool-ids", help="Give tool calls ids that are unique in the project.")
+    ] = False,
+    only: Annotated[
+        int | None,
+        Option(
+            "--only", metavar="N", min=0, help="Import one conversation of the file, by its number from 0."
+        ),
+    ] = None,
+    keep_going: Annotated[
+        bool, Option("--keep-going", "-k", help="Import the files after one that is refused, too.")
+    ] = False,
+) -> None:
+    """Import conversations: cards, and a box each. Importing again adds only what is new.
+
+    Of several files each is imported whole or not at all. The first that is refused ends the command, unless
+    it is told to keep going.
+    """
+    wanted = None if from_ == AUTO else from_
+    if only is not None and (follow or len(files) > 1 or os.path.isdir(files[0])):
+        raise UsageError("--only takes one conversation of one whole file", hint="name that file alone")
+    if follow and len(files) > 1:
+        raise UsageError("--follow follows one file", hint="start a command for each")
+    options = _ImportOptions(wanted, at, remap_tool_ids, on_bad_text == "replace", only)
+    if follow:
+        _check_can_follow(files[0])
+        _CardImport(files[0], options).follow()
+    else:
+        found = conversation_files(files)
+        if len(found) == 1:
+            _import_one(found[0], options)
+        else:
+            _import_all(found, options, keep_going=keep_going)
+
+
+class _ImportOptions(NamedTuple):
+    """What is asked of every file."""
+
+    format: str | None
+    at: str | None
+    remap_tool_ids: bool
+    replace_bad_text: bool
+    only: int | None
+
+
+def _import_one(file: str, options: _ImportOptions) -> None:
+    importing = _CardImport(file, options)
+    imported = importing.once()
+    _emit_imported(imported.boxes)
+    importing.sum_up(imported)
+
+
+def _import_all(files: Sequence[str], options: _ImportOptions, *, keep_going: bool) -> None:
+    """Import files, one after the other, and show what became of all of them."""
+    boxes: list[ImportedBox] = []
+
+    def take(file: str, which: str) -> None:
+        importing = _CardImport(file, options)
+        imported = importing.once(which)
+        boxes.extend(imported.boxes)
+        importing.sum_up(imported, named=True)
+
+    def refuse(refused: Refused) -> bool:
+        if keep_going:
+            announce(f"error: {refused.error.message}")
+        return keep_going
+
+    refused = one_by_one(files, take, refuse=refuse)
+    _emit_imported(boxes, refused)
+    if refused and not keep_going:
+        _tell_rest(len(files), boxes, refused[0].file)
+        raise refused[0].error
+    if refused:
+        announce(f"{format_count(len(refused), 'file')} of {len(files)} refused, and not imported")
+        raise Exit(refused[0].error.exit_code)
+
+
+def _tell_rest(total: int, boxes: Sequence["ImportedBox"], refused: str) -> None:
+    imported = f"; {format_count(len(boxes), 'conversation')} before it imported" if boxes else ""
+    announce(
+        f"{source_name(refused)} is refused{imported}; --keep-going goes on with the rest of {total} files"
+    )
+
+
+def _check_can_follow(file: str) -> None:
+    if file == "-" or (os.path.exists(file) and not os.path.isfile(file)):
+        name = "standard input" if file == "-" else repr(file)
+        raise UsageError(f"--follow needs a file that grows, not {name}", hint="name such a file")
+    if os.path.isfile(file):
+        with opened(file) as packed:
+            if is_packed(packed):
+                raise UsageError(
+                    f"--follow needs a file that grows, not the packed {file!r}", hint="unpack it"
+                )
+    if session().format.kind == "document":
+        raise UsageError(
+            f"--follow prints as it goes, which -o {session().output} cannot", hint="use -o jsonl"
+        )
+
+
+class _CardImport:
+    """The import of one file, once or as often as it grows."""
+
+    def __init__(self, file: str, options: _ImportOptions) -> None:
+        self._file = file
+        self._name = source_name(file)
+        self._options = options
+        self._taken_as: str | None = None
+        self._said: set[str] = set()
+
+    def once(self, which: str = "") -> "Imported":
+        """Import the whole file. `which` of several it is, for the bar."""
+        from cardbox_cli.conversations.containers.packed_files import unzipped
+        from cardbox_cli.conversations.json_documents import Source
+
+        try:
+            with (
+                open_file(self._file) as plain,
+                unzipped(plain, self._name) as file,
+                bar(f"importing {which}".strip(), os.fstat(file.fileno()).st_size, in_bytes=True) as heard,
+            ):
+                imported = self._take(Source(file, self._name, heard=heard))
+        except (InvalidConversation, InvalidCard) as exc:
+            nothing = "nothing of this file was imported" if which else "nothing was imported"
+            exc.hint = exc.hint and f"{exc.hint}; {nothing}"
+            raise
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("nothing is half-done; the same command imports the file") from None
+        return imported
+
+    def follow(self) -> None:
+        """Import the lines that are complete, and again whenever there are others."""
+        with open_database():
+            pass  # what keeps it from being used is reported at once, not at the first line
+        known: set[str] = set()
+        for source in self._growing():
+            try:
+                imported = self._take(source, follows=True)
+            except _IncompleteFile as exc:
+                self._announce_once(str(exc))
+                continue
+            changed = [box for box in imported.boxes if box.new_cards or box.box_id not in known]
+            known.update(box.box_id for box in changed)
+            if changed:
+                _emit_imported(changed)
+                self.sum_up(imported)
+
+    def _growing(self) -> "Iterator[Source]":
+        """The complete lines of the file, each time that there are others than before."""
+        from cardbox_cli.conversations.json_documents import Source
+
+        before, waiting = (0, 0), 0
+        while True:
+            began = monotonic()
+            with open_file(self._file) as file:
+                status, end = os.fstat(file.fileno()), end_of_lines(file)
+                if end and (status.st_ino, end) != before:
+                    yield Source(file, self._name, size=end)
+                    before = (status.st_ino, end)
+            if end < status.st_size == waiting:
+                self._announce_once("the last line has no line break yet; it is left out until it has")
+            waiting = status.st_size
+            sleep(max(_LOOK_EVERY, (monotonic() - began) * (1 / _SHARE - 1)))
+
+    def _announce_once(self, message: str) -> None:
+        if message not in self._said:
+            self._said.add(message)
+            announce(message)
+
+    def _take(self, source: "Source", *, follows: bool = False) -> "Imported":
+        from cardbox_cli.conversations.importing import import_conversations
+        from cardbox_cli.conversations.json_documents import Documents
+
+        documents = Documents(source)
+        if follows and documents.is_blank:
+            raise _IncompleteFile(f"{self._name} is empty so far")
+        module, evidence = choose_format(self._options.format, documents)
+        self._taken_as = module.name if evidence is None else f"{module.name}: {evidence}"
+        conversations = module.read(documents, at=self._options.at)
+        with open_database() as database:
+            imported = import_conversations(
+                database,
+                session().project_id,
+                _with_ids(conversations) if follows else conversations,
+                remap_tool_ids=self._options.remap_tool_ids,
+                replace_bad_text=self._options.replace_bad_text,
+                turn=own_turn(),
+                only=self._options.only,
+            )
+            if imported.boxes:
+                remember_made(card_id=imported.last_card_id, box_id=imported.boxes[-1].box_id)
+        return imported
+
+    def sum_up(self, imported: "Imported", *, named: bool = False) -> None:
+        """Tell on stderr what was done, with the file's name where that is not clear."""
+        lead = f"{self._name}: " if named else ""
+        if self._options.format is None:
+            announce(f"{lead}taken as {self._taken_as}")
+        boxes = imported.boxes
+        total, new = sum(box.cards for box in boxes), sum(box.new_cards for box in boxes)
+        announce(
+            f"{lead}{format_count(len(boxes), 'conversation')}, {format_count(total, 'card')}, {new} new"
+        )
+        tell_left_out(imported.left_out, lead)
+        if imported.replaced_characters:
+            announce(f"{format_count(imported.replaced_characters, 'character')} replaced by U+FFFD")
+
+
+def _emit_imported(boxes: "Sequence[ImportedBox]", refused: Sequence[Refused] = ()) -> None:
+    output.emit(
+        {"boxes": boxes, "failed": [each.shown for each in refused]},
+        table=lambda: print_table(_IMPORTED_COLUMNS, boxes),
+        ids=unique(box.box_id for box in boxes),
+    )
+
+
+_IMPORTED_COLUMNS = (
+    Column("#", lambda box: str(box.index), right=True),
+    Column("BOX", lambda box: box.box_id),
+    Column("CARDS", lambda box: str(box.cards), right=True),
+    Column("NEW", lambda box: str(box.new_cards), right=True),
+    Column("TITLE", lambda box: flat(box.title or "")),
+)
+
+
+class _IncompleteFile(Exception):
+    """A followed file does not say enough yet."""
+
+
+def _with_ids(conversations: "Iterable[Conversation]") -> "Iterator[Conversation]":
+    """`conversations`, if each can be told from the others when it has grown."""
+    for conversation in conversations:
+        if conversation.own_id is None and format_named(conversation.format).names_itself_later:
+            raise _IncompleteFile("waiting for a line that names the session")
+        if conversation.own_id is None:
+            raise InvalidConversation(
+                f"{conversation.place}: without an id of its own --follow could not tell that this grew",
+                hint="put a conversation_id beside its messages, or import it once it is complete",
+            )
+        yield conversation
+
+
+# --- export
+
+
+@verb(
+    "export",
+    "cbx card export --box 8b1f22c0 --to openai > chat.json",
+    "cbx card export --box 8b1f22c0 --to claude-code > session.jsonl",
+    pages=True,
+    reads=True,
+)
+def export_cards(
+    box: Annotated[
+        str, Option(click_type=BOX, help="The box: an id, a unique beginning or end of one, or @last.")
+    ],
+    to: Annotated[str, Option(click_type=OneOf(exported_names, what="format"), help="The format.")] = DEFAULT,
+    out: Annotated[
+        Path | None, Option("--out", click_type=FILE, help="Write to a file instead of stdout.")
+    ] = None,
+) -> None:
+    """Print a box as a conversation. What was imported comes out as it went in."""
+    from cardbox_cli.conversations.conversation import Rereadable
+
+    with open_stores() as (_, boxes), boxes.database.snapshot():
+        box_id = boxes.resolve(box)
+        boxes.require(box_id)
+        gone: dict[str, None] = {}
+        cards = Rereadable(partial(_cards_of, boxes, box_id, gone))
+        text = exporter_named(to)(cards)
+        if out is None or str(out) == "-":
+            output.write_pieces(text)
+        else:
+            write_text(out, chain(text, "\n"))
+    for card_id in gone:
+        announce(f"warning: card {card_id} is gone and was left out")
+
+
+def _cards_of(boxes: "BoxStore", box_id: str, gone: dict[str, None]) -> "Iterator[Card]":
+    """The cards that a reader of the box sees, in order; `gone` gets the ids that lead to none."""
+    for slot in boxes.stream(box_id):
+        if slot.card is not None and slot.state == "present":
+            yield slot.card
+        else:
+            gone[slot.card_id] = None

@@ -1,0 +1,157 @@
+"""`cbx card lint`: conversation files, checked for what a provider would refuse."""
+
+import os
+from collections.abc import Container, Sequence
+from typing import Annotated, NamedTuple
+
+import msgspec
+from typer import Option
+
+from cardbox_cli.cli.options.conversation_files import (
+    Refused,
+    found_and_refused,
+    one_by_one,
+    open_file,
+    tell_left_out,
+)
+from cardbox_cli.cli.options.input_files import path_text, source_name
+from cardbox_cli.cli.options.shared_options import AUTO, ConversationFiles, MessagesKey, SourceFormat
+from cardbox_cli.cli.options.value_types import OneOf
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal.lint_report import answer, show
+from cardbox_cli.cli.terminal.progress_bar import bar
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.context.lint.rule import FileFinding, LintFinding
+from cardbox_cli.context.lint.schema import UNKNOWN
+from cardbox_cli.context.providers.registry import HOSTS, PROVIDERS
+from cardbox_cli.conversations.containers.packed_files import unzipped
+from cardbox_cli.conversations.formats.registry import choose_format, format_named
+from cardbox_cli.conversations.json_documents import Documents, Source
+from cardbox_cli.errors import InvalidInput, NoMessages, NotFound
+from cardbox_cli.text import format_count
+
+
+@verb(
+    "lint",
+    "cbx card lint chat.json",
+    "cbx card lint runs.jsonl --format anthropic",
+    "cbx card lint conversations/ more.jsonl.gz",
+    "cbx card lint request.json -o json | jq -r '.[].message'",
+    "cbx card lint request.json --provider openai-compatible",
+)
+def lint_cards(
+    files: ConversationFiles,
+    from_: SourceFormat = AUTO,
+    format_: Annotated[
+        str | None,
+        Option(
+            "--format",
+            "-f",
+            "--provider",
+            click_type=OneOf(lambda: (*PROVIDERS, *HOSTS), what="format"),
+            help="Whose rules to check by; openai-compatible is for hosts that have OpenAI's API and other "
+            "models. Default: the model's beside the messages, else the format's own.",
+        ),
+    ] = None,
+    at: MessagesKey = None,
+    allow_unknown: Annotated[
+        bool,
+        Option("--allow-unknown", help="Only warn of keys that the provider's package does not know (yet)."),
+    ] = False,
+) -> None:
+    """Check conversations for what a provider would refuse. Exit 8 on errors; nothing is stored.
+
+    A request in the provider's own format is checked as it was logged: what cbx would mend when it renders is
+    an error, too. Any other conversation is checked as the request that its cards make, with the model and
+    the tools that stand beside its messages. Of several files all are checked, whatever is wrong with one.
+    """
+    asked = _LintOptions(None if from_ == AUTO else from_, format_, at, UNKNOWN if allow_unknown else ())
+    found, refused = found_and_refused(files)
+    if len(found) + len(refused) > 1:
+        _lint_all(found, refused, asked)
+    elif refused:
+        raise refused[0].error
+    else:
+        answer(_findings(found[0], asked))
+
+
+class _LintOptions(NamedTuple):
+    """What is asked of every file: the format that it is in, whose rules count, the key of its messages, and
+    which rules only warn."""
+
+    source_format: str | None
+    provider: str | None
+    at: str | None
+    warned: Container[str]
+
+
+def _lint_all(files: Sequence[str], folders: Sequence[Refused], asked: _LintOptions) -> None:
+    """Check files, one after the other, and show what is found in all of them. `folders` are refused."""
+    findings: list[FileFinding] = []
+
+    def refuse(refused: Refused) -> bool:
+        announce(f"error: {refused.error.message}")
+        return True
+
+    for folder in folders:
+        refuse(folder)
+    unread = [
+        *folders,
+        *one_by_one(files, lambda file, which: findings.extend(_findings(file, asked, which)), refuse=refuse),
+    ]
+    if not unread:
+        answer(findings)
+        return
+    total = len(files) + len(folders)
+    show(findings, files_read=total - len(unread))
+    # Worse than findings: nobody knows what is in these.
+    kind = NotFound if all(isinstance(each.error, NotFound) for each in unread) else InvalidInput
+    raise kind(
+        f"{len(unread)} of {format_count(total, 'file')} could not be read, and not checked",
+        details={"failed": [each.shown for each in unread]},
+    )
+
+
+def _findings(file: str, asked: _LintOptions, which: str = "") -> list[FileFinding]:
+    """What is found in a file. `which` of several it is: then what is said of it begins with its name."""
+    name = source_name(file)
+    with (
+        open_file(file) as plain,
+        unzipped(plain, name) as opened,
+        bar(f"checking {which}".strip(), os.fstat(opened.fileno()).st_size, in_bytes=True) as heard,
+    ):
+        documents = Documents(Source(opened, name, heard=heard))
+        found = _findings_in(documents, asked, f"{name}: " if which else "")
+    return [FileFinding(**msgspec.structs.asdict(each), file=path_text(file)) for each in found]
+
+
+def _findings_in(documents: Documents, asked: _LintOptions, lead: str) -> list[LintFinding]:
+    from cardbox_cli.conversations.conversation_lint import is_unsaid, lint_conversation, provider_beside
+    from cardbox_cli.conversations.drafting import LeftOut
+
+    wanted, project_id = asked.source_format, session().project_id
+    module, evidence = choose_format(wanted, documents)
+    findings: list[LintFinding] = []
+    providers: set[str] = set()
+    left_out = LeftOut()
+    try:
+        for conversation in module.read(documents, at=asked.at):
+            if is_unsaid(conversation):
+                left_out = left_out.with_one_at(conversation.place)
+                continue
+            # In a log of requests each is in the format of the provider that it was sent to.
+            is_sent = conversation.format != module.name
+            named = provider_beside(conversation) if wanted is None and not is_sent else None
+            provider = asked.provider or named or format_named(conversation.format).provider
+            providers.add(provider)
+            findings += lint_conversation(conversation, provider, project_id, warned=asked.warned)
+    except NoMessages:
+        if not findings:
+            raise
+    if wanted is None:
+        is_own = asked.provider is not None or providers <= {module.provider}
+        others = "" if is_own else f", checked for {' and '.join(sorted(providers))}"
+        announce(f"{lead}taken as {module.name}: {evidence}{others}")
+    tell_left_out(left_out, lead)
+    return findings

@@ -1,0 +1,286 @@
+"""`cbx card list, search, show` and `refs`."""
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from typer import Argument, Option
+
+from cardbox_cli.cli.last_ids import resolved_or_given
+from cardbox_cli.cli.options.shared_options import (
+    CardIds,
+    ColumnNames,
+    Interval,
+    Latest,
+    Limit,
+    Since,
+    Until,
+    Watch,
+    parse_span,
+)
+from cardbox_cli.cli.options.value_types import BOX, CARD, CARD_TYPE
+from cardbox_cli.cli.project_database import open_stores
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.list_columns import CARD_COLUMNS, REFERENCE_COLUMNS, short_or_nothing
+from cardbox_cli.cli.terminal.list_output import Listing, filtered, looked_into, none_of, show_list
+from cardbox_cli.cli.terminal.table_layout import Column, Columns, chosen, painted
+from cardbox_cli.cli.terminal.watch import between_looks
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import NotFound, UsageError
+from cardbox_cli.limits import BOXES_LOOKED_INTO
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.ids import unique
+from cardbox_cli.model.pairing import answers, full_text
+from cardbox_cli.text import format_time, indented
+
+if TYPE_CHECKING:
+    from cardbox_cli.model.cards import Card
+    from cardbox_cli.store.boxes import BoxStore
+    from cardbox_cli.store.cards import CardFilter
+
+
+CardTypes = Annotated[
+    list[str] | None, Option("--type", "-t", click_type=CARD_TYPE, help="Only this type; repeat for several.")
+]
+
+
+def show_card_list(
+    where: "CardFilter",
+    limit: int,
+    columns: str | None,
+    interval: float | None = None,
+    *,
+    box: str | None = None,
+) -> None:
+    """Print the cards that `where` allows; those of a box alone, if one is named. Raises NotFound for it."""
+    shown = chosen(CARD_COLUMNS, columns)
+    with open_stores() as (cards, boxes):
+        if box is not None:
+            where = msgspec.structs.replace(where, card_ids=_held_ids(boxes, box))
+        reading = filtered(cards.newest, cards.further, where)
+        empty = none_of("cards", narrowed=True)
+        listing = Listing(*reading, limit, shown, item_id=lambda card: card.card_id, empty=empty)
+        show_list(listing, cards.database, interval=interval)
+
+
+def _held_ids(boxes: "BoxStore", given: str) -> list[str]:
+    box_id = boxes.resolve(given)
+    boxes.require(box_id)
+    return boxes.id_lists([box_id])[box_id]
+
+
+@verb(
+    "list",
+    "cbx card list --limit 20",
+    "cbx card list --box 8b1f22c0 --sort size:desc",
+    "cbx card list --type tool.result --since 2026-11-01 -o jsonl",
+    "cbx card list --since 2h --columns id,created,author,preview",
+    "cbx card list --watch",
+    pages=True,
+    reads=True,
+)
+def list_cards(
+    limit: Limit = 50,
+    types: CardTypes = None,
+    box: Annotated[str | None, Option(click_type=BOX, help="Only those that this box holds.")] = None,
+    role: Annotated[str | None, Option(metavar="R", help="Only this role.")] = None,
+    author: Annotated[str | None, Option(metavar="A", help="Only this author_id.")] = None,
+    turn: Annotated[str | None, Option(metavar="ID", help="Only this agent_turn_id.")] = None,
+    step: Annotated[str | None, Option(metavar="ID", help="Only this step_id.")] = None,
+    trace: Annotated[str | None, Option(metavar="ID", help="Only this trace_id.")] = None,
+    tool_call_id: Annotated[
+        str | None, Option(metavar="ID", help="Only calls and results of this id.")
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    deleted: Annotated[bool, Option("--deleted", help="Deleted and expired cards too.")] = False,
+    columns: ColumnNames = None,
+    watch: Watch = False,
+    interval: Interval = 1.0,
+) -> None:
+    """List cards, newest first."""
+    from cardbox_cli.store.cards import CardFilter
+
+    start, end = parse_span(since, until)
+    where = CardFilter(
+        types=types or None,
+        role=role,
+        author_id=author,
+        agent_turn_id=turn,
+        step_id=step,
+        trace_id=trace,
+        tool_call_id=tool_call_id,
+        since=start,
+        until=end,
+        include_deleted=deleted,
+    )
+    show_card_list(where, limit, columns, between_looks(watch, interval), box=box)
+
+
+@verb(
+    "search",
+    "cbx card search 'payment timeout'",
+    "cbx card search 超时 --type tool.result",
+    pages=True,
+    reads=True,
+)
+def search_cards(
+    words: Annotated[
+        list[str],
+        Argument(
+            metavar="TEXT...",
+            help='Words, "a phrase", -word, or; for Chinese, Japanese and Korean any piece of the text.',
+        ),
+    ],
+    limit: Limit = 50,
+    types: CardTypes = None,
+    columns: ColumnNames = None,
+) -> None:
+    """Find cards by what they say, newest first. Whole words, in any case.
+
+    MATCH is what a card says around the first word that is found. BOX is the box that has held the card for
+    longest without a change, among the 100 that changed last; `cbx card refs` looks further.
+    """
+    from cardbox_cli.store.cards import CardFilter
+    from cardbox_cli.store.views.box_views import BoxViews
+    from cardbox_cli.store.views.found_cards import found_cards, found_pattern
+
+    text = " ".join(words)
+    if not text.strip():
+        raise UsageError("there is nothing to search for", hint="give a word")
+    found = found_pattern(text)
+    shown = chosen(_search_columns(found), columns)
+    with open_stores() as (cards, _):
+        views = BoxViews(cards.database, cards.project_id)
+        read, further = filtered(cards.newest, cards.further, CardFilter(text=text, types=types or None))
+        listing = Listing(
+            lambda size: found_cards(read(size), views, found),
+            further,
+            limit,
+            shown,
+            item_id=lambda card: card.card_id,
+            empty=none_of("cards", narrowed=True),
+        )
+        show_list(listing, cards.database)
+
+
+*_OF_CARDS, _PREVIEW = CARD_COLUMNS
+SEARCH_COLUMNS: Columns = (
+    *_OF_CARDS,
+    _PREVIEW._replace(extra=True),
+    Column("BOX", lambda card: short_or_nothing(card.box_id), spare=1),
+    Column("MATCH", lambda card: card.match, overflow="cut"),
+)
+
+
+def _search_columns(words: re.Pattern[str] | None) -> Columns:
+    *others, match = SEARCH_COLUMNS
+    return (*others, match._replace(paint=lambda text: _highlighted(text, words)))
+
+
+def _highlighted(text: str, words: re.Pattern[str] | None) -> str:
+    return text if words is None else words.sub(lambda word: painted("red", word[0]), text)
+
+
+@verb(
+    "show",
+    "cbx card show 5f0c2a91",
+    "cbx card show 5f0c2a91 -o json | jq .content",
+    pages=True,
+    reads=True,
+)
+def show_cards(
+    card_ids: CardIds,
+    deleted: Annotated[bool, Option("--deleted", help="Show deleted and expired cards too.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Fail when one of several is missing.")] = False,
+) -> None:
+    """Show cards whole. Of several, those that are missing are named on stderr."""
+    with open_stores() as (cards, _), cards.database.snapshot():
+        if len(card_ids) == 1:
+            card = cards.get(cards.resolve(card_ids[0]), include_deleted=deleted)
+            output.emit(card, table=lambda: _print_card(card), ids=[card.card_id])
+            return
+        wanted = unique(resolved_or_given(cards.resolve, given) for given in card_ids)
+        found = cards.get_many(wanted, include_deleted=deleted)
+    for card_id in found.missing_card_ids:
+        announce(f"missing: no card {card_id!r}")
+    output.emit(
+        {"cards": found.cards, "missing_card_ids": found.missing_card_ids},
+        table=lambda: _print_whole_cards(found.cards),
+        ids=[card.card_id for card in found.cards],
+    )
+    if strict and found.missing_card_ids:
+        raise NotFound(f"{len(found.missing_card_ids)} of {len(wanted)} cards are missing")
+
+
+def _print_whole_cards(cards: "list[Card]") -> None:
+    for index, card in enumerate(cards):
+        if index:
+            output.print_text()
+        _print_card(card)
+
+
+def _print_card(card: "Card") -> None:
+    hidden = {"type", "role", "author_id", "project_id", "created_at"}
+    hidden |= {"source_message", "source_blocks", "source_line"}
+    metadata = {key: value for key, value in card.metadata.items() if key not in hidden}
+    output.facts(
+        ("card", card.card_id),
+        ("type", card.type),
+        ("role", card.role),
+        ("author", card.author_id),
+        ("created", format_time(card.created_at)),
+        ("expires", format_time(card.expires_at)),
+        ("deleted", format_time(card.deleted_at)),
+        ("calls", answers(card) or None),
+        ("metadata", exact_json.encode(metadata).decode() if metadata else None),
+    )
+    if isinstance(card.content, dict):
+        announce(
+            f"warning: card {card.card_id} holds content of no class that cbx knows; shown as it is stored"
+        )
+    output.print_text()
+    output.print_text(indented(full_text(card)))
+
+
+@verb(
+    "refs",
+    "cbx card refs 5f0c2a91",
+    "cbx card refs 5f0c2a91 --limit 0 -o id | xargs -n1 cbx box verify",
+    pages=True,
+    reads=True,
+)
+def list_card_references(
+    card_id: Annotated[
+        str,
+        Argument(
+            click_type=CARD,
+            help="An id, whole if no such card exists, a unique beginning or end of one, or @last.",
+        ),
+    ],
+    limit: Limit = 50,
+    latest: Latest = BOXES_LOOKED_INTO.value,
+    columns: ColumnNames = None,
+) -> None:
+    """List the boxes that hold a card, the last changed first, with its positions in each.
+
+    TURNS are those that read (context) or write (output) the box: all that wait or run, and the latest ones.
+    """
+    from cardbox_cli.store.connection.project_store import Further
+
+    shown = chosen(REFERENCE_COLUMNS, columns)
+    with open_stores() as (cards, boxes):
+        wanted = resolved_or_given(cards.resolve, card_id)
+        listing = Listing(
+            read=lambda size: boxes.refs(wanted, limit=size, latest=latest or None),
+            further=lambda _: Further(boxes.count_refs(wanted, latest=latest or None) - limit, True),
+            limit=limit,
+            columns=shown if boxes.database.keeps_box_info else shown.replaced(TITLE=lambda _: "unknown"),
+            item_id=lambda found: found.box_id,
+            empty=f"no box in project {session().project_id!r} holds card {wanted!r}",
+        )
+        show_list(listing, boxes.database)
+        if latest and boxes.are_more_than(latest):
+            announce(looked_into(latest))

@@ -1,0 +1,288 @@
+"""`cbx chat import` and `export`: the files of the on-disk layout."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from typer import Argument, Option
+
+from cardbox_cli.chat.files.reading_and_writing import Skipped
+from cardbox_cli.cli.actor import ANSWER, refuse_inside_turn
+from cardbox_cli.cli.options.shared_options import ChatKey
+from cardbox_cli.cli.options.value_types import CHAT, FOLDER
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.table_layout import Column, print_table
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import InvalidInput, NotFound
+from cardbox_cli.text import format_count, spelled
+
+if TYPE_CHECKING:
+    from cardbox_cli.chat.files.chat_import import ImportedChat
+    from cardbox_cli.chat.files.reading_and_writing import ChatFiles
+    from cardbox_cli.store.chats import Room
+
+
+_TAKE = "--replace takes that of the file"
+# How many skipped lines are told one by one.
+_TOLD = 20
+
+
+class ImportedChats(msgspec.Struct, frozen=True, kw_only=True):
+    """What was imported, and what became of each persona. Files are named below the folder; `ignored` are
+    none of the layout.
+    """
+
+    chats: "list[ImportedChat]"
+    personas: dict[str, str]
+    skipped: list[Skipped]
+    ignored: list[str]
+
+
+@verb(
+    "import",
+    "cbx chat import ~/bot",
+    "cbx chat import ~/bot --chat telegram-chat-42 -o json | jq '.skipped'",
+)
+def import_chats(
+    folder: Annotated[
+        Path, Argument(click_type=FOLDER, help="The folder that holds .ship, or .ship itself.")
+    ],
+    chat: Annotated[
+        str | None, Option("--chat", click_type=CHAT, help="Only this chat. Default: all of them.")
+    ] = None,
+    replace: Annotated[
+        bool,
+        Option("--replace", help="Where a context or a text is another, take the file's; what was is kept."),
+    ] = False,
+) -> None:
+    """Import chats from files of the on-disk layout: transcripts, active and archived contexts.
+
+    Again it adds only what is new. Lines that are no entries, or of another chat, are skipped and named.
+    """
+    from cardbox_cli.chat.files import folders
+    from cardbox_cli.store.chats import Room
+
+    refuse_inside_turn("import chats, whose memory and personas are system text", hint=ANSWER)
+    root = folders.root_of(folder)
+    found, ignored = folders.chat_folders(root)
+    chosen = _chosen(found, chat, root)
+    for path in chosen.values():
+        folders.read_files(path, root)  # what cannot be read is found before anything is written
+    with open_database() as database:
+        importing = _ChatImport(Room(database, session().project_id), root, replace=replace)
+        if chat is None:
+            importing.take_personas()
+        for chat_key, path in chosen.items():
+            importing.take(chat_key, path)
+    done = importing.done(ignored)
+    output.emit(
+        done,
+        table=lambda: print_table(_IMPORTED_COLUMNS, done.chats),
+        ids=[each.chat_key for each in done.chats],
+    )
+    _sum_up(done)
+
+
+def _chosen(found: dict[str, Path], chat: str | None, root: Path) -> dict[str, Path]:
+    from cardbox_cli.chat.files import records
+
+    if chat is None:
+        return found
+    if chat not in found:
+        where = str(root / records.CHATS)
+        raise NotFound(f"there is no chat {chat!r} in {where!r}", hint=_there_are(list(found)))
+    return {chat: found[chat]}
+
+
+def _there_are(keys: Sequence[str]) -> str:
+    if not keys:
+        return "no chat is there"
+    shown = ", ".join(spelled(key) for key in keys[:5])
+    return f"there are {shown}{' and others' if len(keys) > 5 else ''}"
+
+
+class _ChatImport:
+    """The import of some chats, one after the other."""
+
+    def __init__(self, room: "Room", root: Path, *, replace: bool) -> None:
+        self._room = room
+        self._root = root
+        self._replace = replace
+        self._chats: list[ImportedChat] = []
+        self._personas: dict[str, str] = {}
+        self._skipped: list[Skipped] = []
+        self._ignored: list[str] = []
+
+    def done(self, ignored: Sequence[str]) -> ImportedChats:
+        """What was imported."""
+        return ImportedChats(
+            chats=self._chats,
+            personas=self._personas,
+            skipped=self._skipped,
+            ignored=[*ignored, *self._ignored],
+        )
+
+    def take_personas(self) -> None:
+        """Import the texts of the personas, which all chats have in common."""
+        from cardbox_cli.chat.files import folders, records
+        from cardbox_cli.chat.files.chat_import import import_persona
+        from cardbox_cli.chat.files.reading_and_writing import read_text
+
+        for file, data in folders.read_profiles(self._root).items():
+            below = f"{records.PROFILES}/{file}"
+            text = read_text(below, data, self._skipped)
+            name = records.persona_of(file) or ""
+            try:
+                fate = import_persona(self._room, name, text, replace=self._replace)
+            except InvalidInput as exc:
+                self._skipped.append(Skipped(below, None, exc.message))
+            else:
+                self._personas[name] = fate
+
+    def take(self, chat_key: str, path: Path) -> None:
+        """Import one chat; what of it is no part of a chat is kept for the report."""
+        from cardbox_cli.chat.files import folders
+        from cardbox_cli.chat.files.chat_import import import_chat
+        from cardbox_cli.chat.files.reading_and_writing import read_chat
+
+        files = read_chat(chat_key, folders.read_files(path, self._root))
+        below = str(path.relative_to(self._root))
+        try:
+            self._chats.append(import_chat(self._room, files, replace=self._replace))
+        except InvalidInput as exc:
+            self._skipped.append(Skipped(below, None, exc.message))
+            return
+        self._skipped += _named_below(below, files)
+        self._ignored += [f"{below}/{name}" for name in files.ignored]
+
+
+def _named_below(folder: str, files: "ChatFiles") -> Iterator[Skipped]:
+    return (Skipped(f"{folder}/{each.file}", each.line, each.reason) for each in files.skipped)
+
+
+def _sum_up(done: ImportedChats) -> None:
+    for each in done.skipped[:_TOLD]:
+        place = each.file if each.line is None else f"{each.file}:{each.line}"
+        announce(f"skipped {place}: {each.reason}")
+    if len(done.skipped) > _TOLD:
+        announce(f"skipped {len(done.skipped) - _TOLD} more; -o json lists all")
+    for name, fate in done.personas.items():
+        if fate == "kept":
+            announce(f"the persona {spelled(name)} is another, and stays; {_TAKE}")
+    for chat in done.chats:
+        _tell_of_others(chat)
+    if done.ignored:
+        announce(f"{format_count(len(done.ignored), 'file')} of no chat left alone; -o json lists them")
+    entries = sum(chat.entries for chat in done.chats)
+    new = sum(chat.new_entries for chat in done.chats)
+    announce(
+        f"{format_count(len(done.chats), 'chat')}, {format_count(entries, 'line')} of transcripts, "
+        f"{new} new; {len(done.skipped)} skipped"
+    )
+
+
+def _tell_of_others(chat: "ImportedChat") -> None:
+    name = f"chat {spelled(chat.chat_key)}"
+    if chat.context == "kept":
+        announce(f"{name} went on with another context, which stays; {_TAKE}, and archives this")
+    if chat.memory == "kept":
+        announce(f"{name} remembers another text, which stays; {_TAKE}")
+    for context_id in chat.differing:
+        announce(f"{name} has another {context_id}, which stays as it is")
+
+
+_IMPORTED_COLUMNS = (
+    Column("CHAT", lambda chat: spelled(chat.chat_key)),
+    Column("ENTRIES", lambda chat: str(chat.entries), right=True),
+    Column("NEW", lambda chat: str(chat.new_entries), right=True),
+    Column("CONTEXT", lambda chat: chat.context),
+    Column("MESSAGES", lambda chat: str(chat.messages), right=True),
+    Column("ARCHIVES", lambda chat: str(chat.archives), right=True),
+    Column("NEW", lambda chat: str(chat.new_archives), right=True),
+)
+
+
+# --- export
+
+
+@verb(
+    "export",
+    "cbx chat export telegram-chat-42 ~/bot",
+    "cbx chat export telegram-chat-42 backup --replace -o json | jq '.changed'",
+    reads=True,
+)
+def export_chat(
+    key: ChatKey,
+    folder: Annotated[
+        Path, Argument(click_type=FOLDER, help="The folder that shall hold .ship, or .ship itself.")
+    ],
+    replace: Annotated[
+        bool, Option("--replace", help="Replace files even where they hold what this chat does not have.")
+    ] = False,
+) -> None:
+    """Write a chat as files of the on-disk layout: its transcript, its active and its archived contexts.
+
+    What was imported comes out as it went in. Files that are so already are left alone.
+    """
+    from cardbox_cli.chat.files import chat_export, folders, records
+    from cardbox_cli.chat.files.reading_and_writing import files_of
+    from cardbox_cli.chat.persona_texts import personas
+    from cardbox_cli.store.chats import Room
+
+    root, place = folders.root_of(folder), f"{records.CHATS}/{_folder_name(key)}"
+    with open_database() as database, database.snapshot():
+        room = Room(database, session().project_id)
+        exported = chat_export.export_chat(room, key)
+        texts = {records.profile_file(str(each.name)): each.text for each in personas(room)}
+    files = {records.PROFILES: _of_folders(texts), place: files_of(exported.files)}
+    changed = {
+        below: folders.changes_of(root / below, root, texts, replace=replace)
+        for below, texts in files.items()
+    }
+    for below, texts in changed.items():
+        folders.write_files(root / below, root, texts)
+    for card_id in exported.gone:
+        announce(f"warning: card {card_id} is gone and was left out")
+    for context_id in exported.unnamed:
+        announce(f"warning: no file can be called after {spelled(context_id)}, which was left out")
+    done = {
+        "chat_key": key,
+        "folder": str(root / place),
+        "files": _paths(files),
+        "changed": _paths(changed),
+    }
+    output.emit(done, table=lambda: _print_exported(done), ids=[str(root / place)])
+
+
+def _of_folders(texts: dict[str, str]) -> dict[str, str]:
+    """The texts whose names files can have."""
+    from cardbox_cli.chat.files import records
+
+    for name in texts:
+        if not records.is_file_name(name):
+            announce(f"warning: no file can be called {spelled(name)}, which was left out")
+    return {name: text for name, text in texts.items() if records.is_file_name(name)}
+
+
+def _paths(files: Mapping[str, Mapping[str, str]]) -> list[str]:
+    return [f"{folder}/{name}" for folder, below in files.items() for name in below]
+
+
+def _folder_name(key: str) -> str:
+    from cardbox_cli.chat.files import records
+
+    name = records.folder_of(key)
+    if name is None:
+        raise InvalidInput(f"no folder can be called after the chat {key!r}", hint="choose another key")
+    return name
+
+
+def _print_exported(done: dict[str, Any]) -> None:
+    files, changed = len(done["files"]), set(done["changed"])
+    for name in done["files"]:
+        output.print_text(f"{'written  ' if name in changed else 'unchanged'}  {name}")
+    announce(f"{done['folder']}: {len(changed)} of {files} files written")

@@ -1,0 +1,265 @@
+"""`cbx chat list, show, transcript` and `why`."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument
+
+from cardbox_cli.cli.commands.chat.chat_messages import room_of
+from cardbox_cli.cli.options.shared_options import ChatKey, ColumnNames, Limit
+from cardbox_cli.cli.options.value_types import CHAT
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, chosen, print_below
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import Findings, NotFound
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.pairing import PREVIEW
+from cardbox_cli.text import flat, format_age, format_count, format_time, one_line, spelled
+
+if TYPE_CHECKING:
+    from cardbox_cli.chat.chat_view import ChatView, Kept
+    from cardbox_cli.chat.why import Explained
+    from cardbox_cli.model.chats import Entry
+
+
+@verb(
+    "list",
+    "cbx chat list",
+    "cbx chat list telegram-chat-42",
+    "cbx chat list telegram-chat-42 -o json | jq -r '.[].title'",
+    pages=True,
+    reads=True,
+)
+def list_chats(
+    key: Annotated[
+        str | None,
+        Argument(click_type=CHAT, metavar="[KEY]", help="The chat. Default: lists the chats."),
+    ] = None,
+    limit: Limit = 50,
+    columns: ColumnNames = None,
+) -> None:
+    """List the archived contexts of a chat, newest first; without a key the chats of the project."""
+    from cardbox_cli.chat.chat_view import archives
+
+    shown = chosen(_CHAT_COLUMNS if key is None else _ARCHIVE_COLUMNS, columns)
+    with open_database() as database, database.snapshot():
+        room = room_of(database)
+        if key is None:
+            output.emit_list(
+                room.chats.all(limit=limit or None),
+                columns=shown,
+                item_id=lambda chat: chat.chat_key,
+                empty=f"no chats in project {session().project_id!r}",
+            )
+            return
+        output.emit_list(
+            archives(room, key, limit=limit or None),
+            columns=shown,
+            item_id=lambda archive: archive.context_id,
+            empty=f"chat {spelled(key)} has no archived context",
+        )
+
+
+_ARCHIVE_COLUMNS = (
+    Column("CONTEXT", lambda archive: archive.context_id),
+    Column("TITLE", lambda archive: one_line(archive.title or NOTHING, PREVIEW)),
+    Column("REASON", lambda archive: one_line(archive.reason or NOTHING, PREVIEW), spare=1),
+    Column("MESSAGES", lambda archive: str(archive.messages), right=True),
+    Column("AGE", lambda archive: format_age(archive.archived_at), right=True),
+    Column("LAST ANSWER", lambda archive: one_line(archive.checkpoint_preview or NOTHING, PREVIEW)),
+)
+_CHAT_COLUMNS = (
+    Column("CHAT", lambda chat: spelled(chat.chat_key)),
+    Column("ENTRIES", lambda chat: str(chat.entries), right=True),
+    Column("CONTEXT", lambda chat: chat.context_id or NOTHING),
+    Column("USED", lambda chat: format_age(chat.updated_at), right=True),
+)
+
+
+# --- one chat
+
+
+@verb(
+    "show",
+    "cbx chat show telegram-chat-42",
+    "cbx chat show telegram-chat-42 -o json | jq -r '.messages[] | \"\\(.role): \\(.content)\"'",
+    pages=True,
+    reads=True,
+)
+def show_chat(key: ChatKey) -> None:
+    """Show a chat on one page: its active context, what its transcript keeps, its last runs."""
+    from cardbox_cli.chat.chat_view import view
+
+    with open_database() as database, database.snapshot():
+        seen = view(room_of(database), key)
+    ids = [] if seen.context_id is None else [seen.context_id]
+    output.emit(seen, table=lambda: _print_chat(seen), ids=ids)
+
+
+def _print_chat(seen: "ChatView") -> None:
+    output.facts(
+        ("chat", spelled(seen.chat_key)),
+        ("context", _context(seen)),
+        ("box", seen.context_box_id),
+        ("reset", None if seen.reset_by is None else f"{seen.reset_by}, {format_time(seen.reset_at)}"),
+        ("archived", format_count(seen.archives, "context")),
+        ("transcript", _transcript(seen.transcript)),
+        ("window", _window(seen.transcript)),
+        ("running", _running(seen)),
+    )
+    print_below(_MESSAGE_COLUMNS, list(enumerate(seen.messages, 1)))
+    print_below(_RUN_COLUMNS, seen.runs)
+    print_below(_STEP_COLUMNS, seen.steps)
+
+
+def _context(seen: "ChatView") -> str:
+    if seen.context_id is None:
+        return "empty"
+    loaded = "" if seen.loaded_from in (None, seen.context_id) else f", loaded from {seen.loaded_from}"
+    return f"{seen.context_id}, {format_count(len(seen.messages), 'message')}{loaded}"
+
+
+def _running(seen: "ChatView") -> str | None:
+    if seen.running is None:
+        return None
+    owner = spelled(seen.owner or "nobody")
+    return f"{seen.running}, by {owner}, lease until {format_time(seen.lease_expires_at)}"
+
+
+def _transcript(kept: "Kept") -> str:
+    boxes = f" in {format_count(kept.boxes, 'box')}, kept for good" if kept.entries else ""
+    unanswered = f"; {kept.unanswered} unanswered" if kept.unanswered else ""
+    return f"{format_count(kept.entries, 'entry')}{boxes}{unanswered}"
+
+
+def _window(kept: "Kept") -> str:
+    window = kept.window
+    seen = window.last - window.first
+    places = f", from {window.first} to {window.last - 1}" if seen else ""
+    since = f"; nothing from before {window.start}" if window.start else ""
+    return f"{seen} of at most {window.most} entries{places}{since}, for a run without context"
+
+
+# Items are pairs of a number and a message.
+_MESSAGE_COLUMNS = (
+    Column("#", lambda numbered: str(numbered[0]), right=True),
+    Column("ROLE", lambda numbered: numbered[1].role or NOTHING),
+    Column("CARD", lambda numbered: short_id(numbered[1].card_id), spare=1),
+    Column(
+        "MESSAGE",
+        lambda numbered: (
+            flat(numbered[1].content) if numbered[1].state == "present" else f"({numbered[1].state} card)"
+        ),
+    ),
+)
+_RUN_COLUMNS = (
+    Column("RUN", lambda run: run.run_id),
+    Column("STATUS", lambda run: run.status),
+    Column("BEGAN", lambda run: format_time(run.started_at) or NOTHING),
+    Column("ENDED", lambda run: format_time(run.ended_at) or NOTHING, spare=1),
+    Column("ERROR", lambda run: one_line(run.error or NOTHING, 200)),
+)
+_STEP_COLUMNS = (
+    Column("#", lambda step: str(step.number), right=True),
+    Column("STEP", lambda step: step.step_id),
+    Column("RUN", lambda step: short_id(step.run_id)),
+    Column("STATUS", lambda step: step.status),
+    Column("BEGAN", lambda step: format_time(step.started_at) or NOTHING, spare=1),
+)
+
+
+# --- its transcript
+
+
+@verb(
+    "transcript",
+    "cbx chat transcript telegram-chat-42",
+    "cbx chat transcript telegram-chat-42 --limit 0 -o jsonl",
+    pages=True,
+    reads=True,
+)
+def show_transcript(key: ChatKey, limit: Limit = 30, columns: ColumnNames = None) -> None:
+    """Print the last entries of a chat's transcript, in order: what users said, and what was really sent."""
+    from cardbox_cli.chat.chat_view import entries
+
+    shown = chosen(_ENTRY_COLUMNS, columns)
+    with open_database() as database, database.snapshot():
+        found = entries(room_of(database), key, limit=limit or None)
+    output.emit_list(
+        map(_as_json, found),
+        columns=shown,
+        item_id=lambda entry: entry["card_id"],
+        empty=f"nothing was said in chat {spelled(key)}",
+    )
+
+
+def _as_json(entry: "Entry") -> dict[str, Any]:
+    from cardbox_cli.model.chats import said_at, told_of
+
+    card = entry.card
+    return {
+        "position": entry.position,
+        "role": entry.role,
+        "text": entry.text,
+        "card_id": entry.card_id,
+        "state": "gone" if card is None else "present",
+        "told": {} if card is None else told_of(card),
+        "said_at": None if card is None else said_at(card),
+        "created_at": None if card is None else card.created_at,
+    }
+
+
+_ENTRY_COLUMNS = (
+    Column("#", lambda entry: str(entry["position"]), right=True),
+    Column("SAID", lambda entry: format_time(entry["said_at"]) or NOTHING, spare=1),
+    Column("ROLE", lambda entry: entry["role"] or NOTHING),
+    Column("TEXT", lambda entry: flat(entry["text"]) if entry["state"] == "present" else "(card is gone)"),
+)
+
+
+# --- why it remembers, or does not
+
+
+@verb(
+    "why",
+    "cbx chat why telegram-chat-42-topic-7",
+    "cbx chat why telegram-chat-42-topic-7 -o json | jq -r '.near[].chat_key'",
+    pages=True,
+    reads=True,
+)
+def explain_chat(key: ChatKey) -> None:
+    """Explain what the next run of a chat carries with it; and where that is nothing, why.
+
+    Most often the key is another one: a new topic is a new key. Exit code 0: it carries something. 8: it
+    begins afresh.
+    """
+    from cardbox_cli.chat.why import explain
+
+    with open_database() as database, database.snapshot():
+        found = explain(room_of(database), key)
+    if not found.exists and not found.causes:
+        raise NotFound(
+            f"no chat {key!r} in project {session().project_id!r}, and none with a key near to it",
+            hint="`cbx chat list` lists the chats",
+        )
+    output.emit(found, table=lambda: _print_explanation(found), ids=[each.chat_key for each in found.near])
+    if not found.well:
+        raise Findings(f"chat {spelled(key)} begins afresh")
+
+
+def _print_explanation(found: "Explained") -> None:
+    output.print_text(f"chat {spelled(found.chat_key)}: {found.summary}")
+    for cause in found.causes:
+        output.print_text(f"{cause.cause}: {cause.proves}")
+        if cause.fix is not None:
+            output.print_text(f"  fix: {cause.fix}")
+    print_below(_NEAR_COLUMNS, found.near)
+
+
+_NEAR_COLUMNS = (
+    Column("NEAR KEY", lambda near: spelled(near.chat_key)),
+    Column("ENTRIES", lambda near: str(near.entries), right=True),
+    Column("CONTEXT", lambda near: "active" if near.has_context else NOTHING),
+    Column("USED", lambda near: format_age(near.updated_at), right=True),
+)

@@ -1,0 +1,204 @@
+"""The budget of `--fail-over`: so many tokens, or a share of the window of a request's model."""
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+
+import click
+from typer import Argument, Option
+
+from cardbox_cli.cli.options import compose_options
+from cardbox_cli.cli.options.input_files import read_text, source_name
+from cardbox_cli.cli.options.shared_options import MOST, Since
+from cardbox_cli.cli.options.value_types import (
+    AGENT,
+    BOX,
+    BOX_OR_TURN,
+    CHAT,
+    FILE,
+    HTML,
+    PROFILE,
+    TURN,
+    OneOf,
+)
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.context.cost.account import GROUPINGS, Account, Grouping, StepCost, account_of
+from cardbox_cli.context.providers.registry import window
+from cardbox_cli.errors import Findings, InvalidInput, UsageError
+from cardbox_cli.settings import PRICES
+from cardbox_cli.text import format_tokens
+
+if TYPE_CHECKING:
+    from cardbox_cli.context.cost.prices import Prices
+
+_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%")
+
+
+class Budget(NamedTuple):
+    """What no request may be over: `tokens`, or a `share` of what its model holds."""
+
+    tokens: int | None = None
+    share: float | None = None
+
+    def check(self, account: Account) -> None:
+        """Raise Findings where a request is over, InvalidInput where nobody knows what its model holds."""
+        over = [step for step in account.steps if step.tokens > self._most(step)]
+        if over:
+            step = max(over, key=lambda step: step.tokens)
+            tokens = format_tokens(step.tokens, exact=not step.estimated)
+            raise Findings(
+                f"request {step.number} has {tokens} tokens: over the budget of {self._said(step)}"
+            )
+
+    def _most(self, step: StepCost) -> float:
+        if self.share is None:
+            return self.tokens or 0
+        holds = window(step.model)
+        if holds is None:
+            raise InvalidInput(
+                f"--fail-over: nobody knows how many tokens the model {step.model or 'unknown'!r} holds",
+                hint="name one with --model, or give the budget in tokens",
+            )
+        return self.share * holds
+
+    def _said(self, step: StepCost) -> str:
+        if self.share is None:
+            return f"{self.tokens}"
+        return f"{self._most(step):.0f}, {self.share * 100:g}% of what {step.model} holds"
+
+
+class _BudgetType(click.ParamType[Budget]):
+    name = "TOKENS|SHARE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Budget:
+        """The budget. Raises UsageError for what is none."""
+        if isinstance(value, Budget):
+            return value
+        percent = _PERCENT.fullmatch(value)
+        if percent is not None and 0 < float(percent[1]) <= 100:
+            return Budget(share=float(percent[1]) / 100)
+        if value.isascii() and value.isdecimal() and 0 < len(value) <= 12:
+            return Budget(tokens=int(value))
+        raise UsageError(
+            f"--fail-over: {value!r} is no budget", hint="give tokens, as in 60000, or a share, as in 60%"
+        )
+
+
+BUDGET = _BudgetType()
+
+
+@verb(
+    "cost",
+    "cbx cost 1d5c8f72",
+    "cbx cost 8b1f22c0 --by card --top 5",
+    "cbx cost --agent researcher --since 2h --by tool",
+    "cbx cost --chat telegram-chat-42 --by card",
+    "cbx cost 1d5c8f72 --prices prices.yaml -o json | jq .money",
+    "cbx cost 1d5c8f72 --format html > cost.html",
+    "cbx cost $CONTEXT_BOX --profile writer --fail-over 60%",
+    "cbx cost @last -o json | jq -r '.findings[].fix | select(. != null)'",
+    pages=True,
+    reads=True,
+)
+def show_costs(
+    source: Annotated[
+        str | None,
+        Argument(
+            click_type=BOX_OR_TURN,
+            help="A turn: the requests of its steps. Or a box: those that its answers were given to. An id, "
+            "4 or more characters of its beginning or end, or @last for the last box.",
+        ),
+    ] = None,
+    turn: Annotated[
+        str | None, Option(click_type=TURN, help="A turn, also the last one: --turn @last.")
+    ] = None,
+    box: Annotated[
+        str | None, Option("--box", "-b", click_type=BOX, help="A box, where it must be one.")
+    ] = None,
+    agent: Annotated[
+        str | None, Option(click_type=AGENT, help="The turns of this agent: of --since, else the last 20.")
+    ] = None,
+    chat: Annotated[
+        str | None, Option(click_type=CHAT, help="The runs of this chat: of --since, else the last 20.")
+    ] = None,
+    since: Since = None,
+    by: Annotated[
+        str, Option(click_type=OneOf(lambda: GROUPINGS, what="grouping"), help="Group the tokens by this.")
+    ] = "layer",
+    top: Annotated[
+        int, Option(metavar="N", min=1, max=MOST, help="So many steps, lines and findings at most.")
+    ] = 20,
+    profile: Annotated[
+        str | None,
+        Option(click_type=PROFILE, help="With a box: its prompt, model and tools stand before it."),
+    ] = None,
+    model: compose_options.Model = None,
+    prices: Annotated[
+        str | None,
+        Option(click_type=FILE, help=f"YAML with what tokens cost in money. Default: {PRICES.name}."),
+    ] = None,
+    format_: Annotated[
+        str | None,
+        Option(
+            "--format",
+            "-f",
+            click_type=OneOf(lambda: (HTML,), what="format"),
+            help="html: a page with pictures.",
+        ),
+    ] = None,
+    fail_over: Annotated[
+        Budget | None,
+        Option(
+            click_type=BUDGET,
+            help="Exit 8 where a request is over so many tokens, or such a share, as in 60%, of its model's "
+            "window.",
+        ),
+    ] = None,
+) -> None:
+    """Show how the context grew step by step, what was sent again and again, and what a prefix cache keeps.
+
+    Findings name what was wasted, each with a stable code, the cards that prove it and the command that
+    mends it. Nothing is changed.
+    """
+    if sum(each is not None for each in (source, turn, box, agent, chat)) != 1:
+        raise UsageError("name a box or a turn, or --agent or --chat", hint="`cbx turn list` shows the turns")
+    if since is not None and agent is None and chat is None:
+        raise UsageError("--since is for --agent and --chat", hint="leave it out")
+    from cardbox_cli.cli.options import cost_selection as sources
+    from cardbox_cli.cli.terminal.cost_report import Page, print_cost
+
+    known = read_prices(prices)
+    options = compose_options.options(model=model, is_composed=False)
+    with open_database() as database, database.snapshot():
+        if agent is not None:
+            costed = sources.costed_agent(database, agent, since, options, profile)
+        elif chat is not None:
+            costed = sources.costed_chat(database, chat, since, options, profile)
+        elif turn is not None:
+            costed = sources.costed_turn(database, turn, options, profile)
+        elif box is not None:
+            costed = sources.costed_box(database, box, options, profile)
+        else:
+            costed = sources.costed_source(database, source or "", options, profile)
+    account = account_of(costed.series)
+    print_cost(
+        costed, account, Page(by=cast(Grouping, by), top=top, prices=known, is_picture=format_ == HTML)
+    )
+    if fail_over is not None:
+        fail_over.check(account)
+
+
+def read_prices(given: str | None) -> "Prices | None":
+    """The prices of the file that is given, else of the setting's; None where neither names one.
+
+    Raises NotFound and InvalidInput naming the file and the place.
+    """
+    from cardbox_cli.context.cost.prices import Prices
+
+    path = given or PRICES.text() or None
+    if path is None:
+        return None
+    from cardbox_cli.model.handwritten.prices import parse_prices
+
+    currency, models = parse_prices(read_text(path), source_name(path))
+    return Prices.of_models(currency, models)

@@ -1,0 +1,283 @@
+"""`cbx delegate, launch, ask` and `fork-join`: agents are given tasks."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from typer import Argument, Option
+
+from cardbox_cli.cli.command_runtime import runtime
+from cardbox_cli.cli.last_ids import remember_made, resolved_or_given, resolving_boxes
+from cardbox_cli.cli.options.input_files import read_text, source_name, text_or_file
+from cardbox_cli.cli.options.shared_options import EndTimeout
+from cardbox_cli.cli.options.value_types import AGENT, BOX, FILE, PROFILE, TARGET, OneOf, Seconds
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal.batch_report import await_batch, print_batch, print_plan
+from cardbox_cli.cli.terminal.turn_report import print_delegated
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import BadRequest, UsageError
+from cardbox_cli.text import format_count
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.dispatch_requests import Caller
+    from cardbox_cli.execution.runtime import Runtime
+    from cardbox_cli.model.handwritten.tasks import ForkJoin, Task
+    from cardbox_cli.orchestration.batch_creation import Created
+
+
+CallerName = Annotated[
+    str | None,
+    Option(
+        "--caller",
+        click_type=AGENT,
+        help="The agent on whose behalf you ask: it owns what is made. Default: nobody but you.",
+    ),
+]
+NewTurnId = Annotated[
+    str | None,
+    Option(
+        "--turn-id", metavar="ID", help="Your own id for the turn: the same request again makes no other."
+    ),
+]
+WaitForEnd = Annotated[bool, Option("--wait", help="Wait for the end and print what came.")]
+
+
+def check_waiting(timeout: float | None, *, wait: bool) -> None:
+    """Raise UsageError for a timeout of nothing."""
+    if timeout is not None and not wait:
+        raise UsageError("--timeout is for --wait", hint="add --wait, or leave --timeout out")
+
+
+def caller_named(run: "Runtime", name: str | None) -> "Caller":
+    """The caller that --caller names. Raises NotFound."""
+    from cardbox_cli.execution.dispatch_requests import Caller, named_caller
+
+    return Caller() if name is None else named_caller(run, name)
+
+
+def task_of(run: "Runtime", name: str, context_box: str | None = None, **said: Any) -> "Task":
+    """The task that the options of the command `name` describe. Raises BadRequest with all its problems."""
+    from cardbox_cli.model.handwritten.documents import document_of, fit
+    from cardbox_cli.model.handwritten.tasks import Task
+
+    if context_box is not None:
+        boxes = resolving_boxes(run.database, run.project_id)
+        said["context_box_id"] = resolved_or_given(boxes.resolve, context_box)
+    return fit(Task, document_of(said, name), refuse_with=BadRequest)
+
+
+STRATEGIES = ("new", "reuse", "clone")
+
+
+@verb(
+    "delegate",
+    "cbx delegate --strategy new --ref researcher --instruction 'Find the cause'",
+    "cbx delegate --strategy reuse --ref researcher-1 --instruction @task.md --context-box @last --wait",
+    "cbx delegate --strategy clone --ref researcher-1 --instruction 'Now in German' --caller lead -o id",
+    "cbx delegate --strategy new --ref clerk --instruction @task.md --turn-id nightly-$(date +%F)",
+)
+def delegate_task(
+    strategy: Annotated[
+        str,
+        Option(
+            click_type=OneOf(lambda: STRATEGIES, what=None),
+            help="A fresh agent of a profile, one that exists, or a fresh one that knows what one wrote.",
+        ),
+    ],
+    ref: Annotated[str, Option(click_type=TARGET, help="The profile for new, else the agent.")],
+    instruction: Annotated[str, Option(metavar="TEXT|@FILE", help="What to do.")],
+    context_box: Annotated[
+        str | None,
+        Option("--context-box", "-c", click_type=BOX, help="A box that it reads before the instruction."),
+    ] = None,
+    caller: CallerName = None,
+    turn_id: NewTurnId = None,
+    wait: WaitForEnd = False,
+    timeout: EndTimeout = None,
+) -> None:
+    """Hand a task to an agent: its context is packed and its turn dispatched, all or nothing.
+
+    Exit 6 when the turn was not accepted. What the caller's delegation_policy would refuse a model, a person
+    is only told.
+    """
+    from cardbox_cli.orchestration.delegation import delegate
+
+    check_waiting(timeout, wait=wait)
+    said = {"target_strategy": strategy, "target_ref": ref, "instruction": text_or_file(instruction)}
+    with runtime() as run:
+        task = task_of(run, "delegate", context_box, **said)
+        done = delegate(run, caller_named(run, caller), task, agent_turn_id=turn_id)
+        print_delegated(run, done, wait=wait, timeout=timeout)
+
+
+@verb(
+    "launch",
+    "cbx launch release-manager 'Release 2.4'",
+    "cbx launch release-manager @task.md --wait --timeout 600 > notes.md",
+    "cbx launch release-manager @task.md --turn-id release-2.4 -o id",
+)
+def launch_agent(
+    profile: Annotated[str, Argument(click_type=PROFILE, help="The name of the profile.")],
+    instruction: Annotated[str, Argument(metavar="TEXT|@FILE", help="What to do.")],
+    caller: CallerName = None,
+    turn_id: NewTurnId = None,
+    wait: WaitForEnd = False,
+    timeout: EndTimeout = None,
+) -> None:
+    """Launch a principal: a fresh agent of a profile, which reads the instruction and who asked."""
+    from cardbox_cli.orchestration.delegation import launch_principal
+
+    check_waiting(timeout, wait=wait)
+    said = text_or_file(instruction)
+    with runtime() as run:
+        task = task_of(run, "launch", target_strategy="new", target_ref=profile, instruction=said)
+        by = caller_named(run, caller)
+        done = launch_principal(run, by, task.target_ref, task.instruction, agent_turn_id=turn_id)
+        print_delegated(run, done, wait=wait, timeout=timeout)
+
+
+@verb(
+    "ask",
+    "cbx ask lawyer 'Does the licence allow this?' --wait",
+    "cbx ask lawyer @question.md --caller clerk --include-history -o id",
+)
+def ask_agent(
+    profile: Annotated[str, Argument(click_type=PROFILE, help="The name of the expert's profile.")],
+    question: Annotated[str, Argument(metavar="TEXT|@FILE", help="The question.")],
+    include_history: Annotated[
+        bool,
+        Option(
+            "--include-history", help="The expert first reads what the --caller has written in its last box."
+        ),
+    ] = False,
+    caller: CallerName = None,
+    turn_id: NewTurnId = None,
+    wait: WaitForEnd = False,
+    timeout: EndTimeout = None,
+) -> None:
+    """Ask an expert one question: a fresh agent of a profile, with or without the caller's history."""
+    from cardbox_cli.orchestration.delegation import ask_expert
+
+    check_waiting(timeout, wait=wait)
+    said = text_or_file(question)
+    with runtime() as run:
+        task = task_of(run, "ask", target_strategy="new", target_ref=profile, instruction=said)
+        done = ask_expert(
+            run,
+            caller_named(run, caller),
+            task.target_ref,
+            task.instruction,
+            include_history=include_history,
+            agent_turn_id=turn_id,
+        )
+        print_delegated(run, done, wait=wait, timeout=timeout)
+
+
+# --- many tasks at once
+
+
+_LINES = (".jsonl", ".ndjson")
+
+
+@verb(
+    "fork-join",
+    "cbx fork-join tasks.yaml --wait",
+    "cbx fork-join tasks.yaml --fail-fast --deadline 600 -o id",
+    "jq -c .tasks[] plan.json | cbx fork-join - --wait -o json",
+    "cbx fork-join tasks.yaml --wait --join-box -o id",
+    "cbx fork-join tasks.yaml --dry-run",
+)
+def fork_join_tasks(
+    file: Annotated[
+        str, Argument(click_type=FILE, help="YAML, or JSON lines with a task each; - for stdin.")
+    ],
+    fail_fast: Annotated[
+        bool, Option("--fail-fast", help="The first child that fails ends the batch and stops the others.")
+    ] = False,
+    deadline: Annotated[
+        float | None,
+        Option(click_type=Seconds(min=0.1), help="Stop what still runs after so long. Default: the file's."),
+    ] = None,
+    wait: Annotated[bool, Option("--wait", help="Wait for the end and print the results.")] = False,
+    timeout: EndTimeout = None,
+    caller: CallerName = None,
+    join_box: Annotated[
+        bool, Option("--join-box", help="With --wait: make a box of what the children delivered, in order.")
+    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Check everything, write nothing.")] = False,
+) -> None:
+    """Hand the tasks of a file to agents that do them at the same time; their results are one batch.
+
+    A file is `tasks:`, a list of {target_strategy, target_ref, instruction, context_box_id}, and if wished
+    `fail_fast`, `deadline_seconds`, and a `matrix:` of variables, such as {doc: {glob: docs/*.md}}: each task
+    is made once for each value, which ${doc}, ${doc.name} and ${doc.text} stand for.
+
+    With --wait: exit 8 unless in success, 124 when --timeout is over. Ctrl-C leaves the batch running.
+    """
+    _check_waiting_options(timeout, wait=wait, join_box=join_box, dry_run=dry_run)
+    from cardbox_cli.orchestration.batch_creation import create_batch
+
+    with runtime() as run:
+        asked = _task_specs(run, file, fail_fast, deadline)
+        with run.rehearsal() if dry_run else run.transaction():
+            created = create_batch(run, caller_named(run, caller), asked)
+        if not dry_run:
+            remember_made(batch_id=created.batch.batch_id)
+        _announce_batch(created)
+        if dry_run:
+            print_plan(asked, created.batch)
+        elif wait:
+            announce(f"batch {created.batch.batch_id}: {format_count(created.batch.task_count, 'task')}")
+            await_batch(run, created.batch.batch_id, timeout=timeout, joined=join_box)
+        else:
+            _print_created(run, created)
+
+
+def _check_waiting_options(timeout: float | None, *, wait: bool, join_box: bool, dry_run: bool) -> None:
+    check_waiting(timeout, wait=wait)
+    if join_box and not wait:
+        raise UsageError("--join-box is for --wait", hint="add --wait: only what has ended can be joined")
+    if wait and dry_run:
+        raise UsageError("--wait and --dry-run exclude each other", hint="leave one of them out")
+
+
+def _task_specs(run: "Runtime", file: str, fail_fast: bool, deadline: float | None) -> "ForkJoin":
+    from cardbox_cli.orchestration.tasks_file import read_tasks
+
+    text = read_text(file)
+    asked = read_tasks(
+        text,
+        source_name(file),
+        folder=Path() if file == "-" else Path(file).parent,
+        limit=run.settings.max_tasks,
+        lines=file.endswith(_LINES) or (file == "-" and _is_lines(text)),
+    )
+    given = {"fail_fast": asked.fail_fast or fail_fast}
+    return asked.model_copy(update=given if deadline is None else {**given, "deadline_seconds": deadline})
+
+
+def _is_lines(text: str) -> bool:
+    """Whether a text without a file's name is JSON lines: its first line is a task."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    try:
+        task = msgspec.json.decode(first.encode())
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return False
+    return isinstance(task, dict) and "tasks" not in task
+
+
+def _announce_batch(created: "Created") -> None:
+    for index, notes in created.notes.items():
+        for note in notes:
+            announce(f"note: tasks[{index}]: {note}; a model would be refused")
+
+
+def _print_created(run: "Runtime", created: "Created") -> None:
+    from cardbox_cli.orchestration.batch_progress import batch_view
+
+    with run.database.snapshot():
+        seen = batch_view(run, run.batches.get(created.batch.batch_id))
+    if session().output in ("table", "wide"):
+        announce(f"`cbx batch watch {created.batch.batch_id}` watches it")
+    print_batch(seen)

@@ -1,0 +1,104 @@
+"""`cbx handover`: recipes, without a database."""
+
+from typing import Annotated, Any
+
+from typer import Argument
+
+from cardbox_cli.cli.options.input_files import all_of
+from cardbox_cli.cli.options.recipe_arguments import load_recipe, warn_of
+from cardbox_cli.cli.options.shared_options import ColumnNames
+from cardbox_cli.cli.options.value_types import RECIPE
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.table_layout import Column, chosen
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import CbxError, InvalidRecipe, NotFound
+from cardbox_cli.text import format_count
+
+
+@verb("list", "cbx handover list", pages=True, reads=True)
+def list_recipes(columns: ColumnNames = None) -> None:
+    """List the recipes that `--handover NAME` finds: ./handovers, CBX_HANDOVERS, and those that ship."""
+    from cardbox_cli.packing import recipe_files
+
+    shown = chosen(_RECIPE_COLUMNS, columns)
+
+    def as_json(recipe: recipe_files.ListedRecipe) -> dict[str, Any]:
+        return {
+            "name": recipe.name,
+            "description": recipe.description,
+            "source": str(recipe.source),
+            "shipped": recipe.shipped,
+            "problem": recipe.problem,
+        }
+
+    output.emit_list(
+        [as_json(recipe) for recipe in recipe_files.list_recipes(recipe_files.recipe_folders())],
+        columns=shown,
+        item_id=lambda recipe: recipe["name"],
+        empty="no recipes",
+    )
+
+
+_RECIPE_COLUMNS = (
+    Column("NAME", lambda recipe: recipe["name"]),
+    Column("FROM", lambda recipe: "cbx" if recipe["shipped"] else recipe["source"]),
+    Column(
+        "DESCRIPTION",
+        lambda recipe: f"broken: {recipe['problem']}" if recipe["problem"] else recipe["description"],
+    ),
+)
+
+
+Recipe = Annotated[str, Argument(click_type=RECIPE, help="A recipe file, the name of one, or - for stdin.")]
+
+
+@verb(
+    "show",
+    "cbx handover show delegate",
+    "cbx handover show delegate > handovers/mine.yaml",
+    pages=True,
+    reads=True,
+)
+def show_recipe(recipe: Recipe) -> None:
+    """Show a recipe as it is written, and what arguments it takes."""
+    loaded = load_recipe(recipe)
+    declared = loaded.recipe.arguments or {}
+    answer = {
+        "name": loaded.name,
+        "source": str(loaded.source) if loaded.source else None,
+        "digest": loaded.recipe.digest(),
+        "arguments": {name: each.model_dump() for name, each in declared.items()},
+        "recipe": loaded.recipe.model_dump(exclude_unset=True),
+    }
+    output.emit(answer, table=lambda: output.print_text(loaded.text.rstrip("\n")), ids=[loaded.name])
+    if session().format.kind == "text":
+        for name, each in declared.items():
+            need = "required" if each.required else "optional"
+            announce(f"--arg {name}=…  {each.type}, {need}. {each.description}")
+
+
+@verb("validate", "cbx handover validate handovers/*.yaml")
+def validate_recipes(
+    recipes: Annotated[list[str], Argument(click_type=RECIPE, help="Recipe files or names; - for stdin.")],
+) -> None:
+    """Check recipes: everything that is wrong with any of them, with file and line. Exit 4 if anything is."""
+    failures: list[CbxError] = []
+    for name in recipes:
+        try:
+            warn_of(load_recipe(name))
+        except (InvalidRecipe, NotFound) as exc:
+            failures.append(exc)
+    if failures:
+        raise all_of(failures)
+    valid = format_count(len(recipes), "valid recipe")
+    output.emit({"valid": recipes, "problems": []}, table=lambda: output.print_text(valid), ids=recipes)
+
+
+@verb("schema", "cbx handover schema > handover.schema.json", pages=True)
+def print_recipe_schema() -> None:
+    """Print the JSON Schema of recipes, for editors and CI."""
+    from cardbox_cli.model.handwritten.recipes import recipe_schema
+
+    output.emit_document(recipe_schema())

@@ -1,0 +1,297 @@
+"""`cbx inbox`: the rows that agents must process."""
+
+import math
+import os
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Concatenate, ParamSpec
+
+from typer import Option
+
+from cardbox_cli.cli.actor import actor, user_name
+from cardbox_cli.cli.command_runtime import listener, runtime
+from cardbox_cli.cli.last_ids import remember_made
+from cardbox_cli.cli.options.shared_options import (
+    ColumnNames,
+    InboxId,
+    Interval,
+    Limit,
+    OfAgent,
+    OptionalReason,
+    Watch,
+)
+from cardbox_cli.cli.options.value_types import OneOf, Seconds
+from cardbox_cli.cli.project_database import open_inbox
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.list_columns import INBOX_COLUMNS
+from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.table_layout import Column, Shown, chosen
+from cardbox_cli.cli.terminal.turn_report import refuse
+from cardbox_cli.cli.terminal.watch import between_looks
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import NotFound, UsageError
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import OPERATOR
+from cardbox_cli.model.execution.turns import CONSUMED, ERROR, OPEN, SKIPPED, InboxRow, Lease
+from cardbox_cli.settings import OWNER
+from cardbox_cli.text import argument, format_time
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.runtime import Runtime
+
+
+P = ParamSpec("P")
+
+Owner = Annotated[
+    str | None, Option(metavar="NAME", help="Who claims. Default: CBX_OWNER, else this host and its user.")
+]
+
+
+def give_back(
+    inbox: str, do: "Callable[Concatenate[Runtime, str, P], object]", *given: P.args, **named: P.kwargs
+) -> None:
+    """Give a row back by one of `queue.claims`, and print it as it is then."""
+    with runtime() as run:
+        inbox_id = resolve_row(run, inbox)
+        do(run, inbox_id, *given, **named)
+        row = run.inbox.get(inbox_id)
+    print_row(row)
+
+
+def resolve_row(run: "Runtime", named: str) -> str:
+    from cardbox_cli.store.views.inbox_views import InboxViews
+
+    return InboxViews(run.database, run.project_id).resolve(named)
+
+
+def owner_name(named: str | None) -> str:
+    return named or OWNER.text() or f"shell {user_name() or os.getuid()}@{socket.gethostname()}"
+
+
+def print_row(row: InboxRow) -> None:
+    output.emit(
+        row,
+        table=lambda: output.facts(
+            ("inbox row", row.inbox_id),
+            ("turn", row.turn_id),
+            ("status", row.status),
+            ("tries", str(row.retry_count)),
+            ("error", row.last_error),
+        ),
+        ids=[row.inbox_id],
+    )
+
+
+STATES = (*OPEN, CONSUMED, ERROR, SKIPPED)
+
+
+def _message_types() -> list[str]:
+    from cardbox_cli.execution.queue.messages import TYPES
+
+    return [each.name for each in TYPES.values() if each.claim is not None]
+
+
+@verb(
+    "list",
+    "cbx inbox list --agent clerk --status queued",
+    "cbx inbox list --dead --columns full-id,agent,tries,why",
+    "cbx inbox list --watch",
+    pages=True,
+    reads=True,
+)
+def list_inbox_rows(
+    limit: Limit = 50,
+    agent: OfAgent = None,
+    status: Annotated[
+        str | None, Option(click_type=OneOf(lambda: STATES, what="state"), help="Only in this state.")
+    ] = None,
+    message_type: Annotated[
+        str | None,
+        Option(
+            "--type",
+            "-t",
+            click_type=OneOf(_message_types, what=None),
+            help="Only of this type.",
+        ),
+    ] = None,
+    dead: Annotated[bool, Option("--dead", help="Only dead letters: those given up.")] = False,
+    columns: ColumnNames = None,
+    watch: Watch = False,
+    interval: Interval = 1.0,
+) -> None:
+    """List inbox rows, newest first."""
+    from cardbox_cli.store.views.inbox_views import InboxFilter
+
+    if dead and status not in (None, ERROR):
+        raise UsageError(f"--dead is --status {ERROR}, not {status!r}", hint="leave out one of them")
+    where = InboxFilter(agent_id=agent, status=ERROR if dead else status, message_type=message_type)
+    pause = between_looks(watch, interval)
+    shown = chosen(INBOX_COLUMNS, columns)
+    with open_inbox() as inbox:
+        reading = filtered(inbox.newest, inbox.further, where)
+        empty = none_of("inbox rows", narrowed=where != InboxFilter())
+        listing = Listing(*reading, limit, shown, item_id=lambda row: row.inbox_id, empty=empty)
+        show_list(listing, inbox.database, interval=pause)
+
+
+@verb(
+    "show",
+    "cbx inbox show 1d5c8f72",
+    "cbx inbox show 1d5c8f72 -o json | jq .payload",
+    pages=True,
+    reads=True,
+)
+def show_row(inbox_id: InboxId) -> None:
+    """Show an inbox row whole, and who has claimed it."""
+    from cardbox_cli.store.execution.inbox_store import InboxStore
+
+    with open_inbox() as inbox, inbox.database.snapshot():
+        rows = InboxStore(inbox.database, inbox.project_id)
+        found = rows.get(inbox.resolve(inbox_id))
+        lease = rows.lease(found.inbox_id) if inbox.database.keeps_turns else None
+    output.emit(found, table=lambda: _print_whole_row(found, lease), ids=[found.inbox_id])
+
+
+def _print_whole_row(row: InboxRow, lease: Lease | None) -> None:
+    output.facts(
+        ("inbox row", row.inbox_id),
+        ("agent", row.agent_id),
+        ("type", row.message_type),
+        ("status", row.status),
+        ("turn", f"{row.turn_id}, epoch {row.turn_epoch}"),
+        ("correlation", row.correlation_id),
+        ("channel", row.channel_id),
+        ("tries", str(row.retry_count)),
+        ("created", format_time(row.created_at)),
+        ("due", format_time(row.next_retry_at)),
+        ("claimed by", None if lease is None else f"{lease.owner}, until {format_time(lease.expires_at)}"),
+        ("processed", format_time(row.processed_at)),
+        ("closed", format_time(row.archived_at)),
+        ("deferred", row.defer_reason),
+        ("error", row.last_error),
+        ("payload", exact_json.encode(row.payload).decode()),
+        ("headers", exact_json.encode(row.context_headers).decode()),
+    )
+
+
+@verb(
+    "claim", "cbx inbox claim --target worker_generic -o jsonl", "cbx inbox claim --wait --timeout 60 -o id"
+)
+def claim_rows(
+    target: Annotated[
+        str | None, Option(metavar="T", help="Only rows of agents of this worker target.")
+    ] = None,
+    limit: Annotated[int, Option("--limit", "-n", min=1, max=1000, help="At most so many rows.")] = 1,
+    owner: Owner = None,
+    wait: Annotated[bool, Option("--wait", help="Wait until there is work.")] = False,
+    timeout: Annotated[
+        float | None, Option(click_type=Seconds(min=0), help="Wait for so many seconds at most; then exit 3.")
+    ] = None,
+) -> None:
+    """Claim due rows for the time of a lease (CBX_LEASE), one of each agent. Exit 3 without work."""
+    from cardbox_cli.execution.queue.claims import claim
+
+    name = owner_name(owner)
+    with runtime() as run, ExitStack() as listening:
+        # Listening begins before the first look, so that nothing can come between the two.
+        wakeups = listening.enter_context(listener(target)) if wait else None
+        claimed = claim(run, target=target, owner=name, limit=limit)
+        until = math.inf if timeout is None else monotonic() + timeout
+        while not claimed and wakeups is not None and (left := until - monotonic()) > 0:
+            wakeups.wait(min(left, run.settings.poll))
+            claimed = claim(run, target=target, owner=name, limit=limit)
+    if not claimed:
+        raise NotFound(f"no work is due in project {session().project_id!r}", hint="--wait waits for it")
+    rows = [each.row for each in claimed]
+    output.emit_list(
+        rows, columns=Shown(_CLAIMED_COLUMNS), item_id=lambda row: row.inbox_id, empty="no work is due"
+    )
+
+
+_CLAIMED_COLUMNS = (
+    Column("INBOX", lambda row: row.inbox_id),
+    Column("TYPE", lambda row: row.message_type),
+    Column("AGENT", lambda row: row.agent_id),
+    Column("TURN", lambda row: row.turn_id),
+)
+
+
+@verb("ack", "cbx inbox ack 1d5c8f72")
+def ack_row(inbox: InboxId, owner: Owner = None) -> None:
+    """Give a claimed row back as done. If it carries a turn, the turn ends with success."""
+    from cardbox_cli.execution.queue import claims
+
+    give_back(inbox, claims.ack, owner=owner_name(owner))
+
+
+@verb("fail", "cbx inbox fail 1d5c8f72 --reason 'the file is gone'", renamed={"--error": "--reason"})
+def fail_row(
+    inbox: InboxId,
+    reason: Annotated[str, Option(metavar="TEXT", help="Why it cannot be done.")],
+    owner: Owner = None,
+) -> None:
+    """Give a claimed row back as dead. If it carries a turn, the turn ends as failed."""
+    from cardbox_cli.execution.queue import claims
+
+    give_back(inbox, claims.fail, owner=owner_name(owner), error=reason)
+
+
+@verb("defer", "cbx inbox defer 1d5c8f72 --reason 'the service is down' --delay 30")
+def defer_row(
+    inbox: InboxId,
+    reason: Annotated[str, Option(metavar="TEXT", help="Why it is to be tried again.")],
+    delay: Annotated[
+        float | None,
+        Option(click_type=Seconds(min=0), help="Try again in so many seconds. Default: the backoff."),
+    ] = None,
+    owner: Owner = None,
+) -> None:
+    """Give a claimed row back, to be tried again later; after too many tries it is dead."""
+    from cardbox_cli.execution.queue import claims
+
+    wait = None if delay is None else timedelta(seconds=delay)
+    give_back(
+        inbox,
+        lambda run, inbox_id: claims.defer(
+            run, run.inbox.get(inbox_id), owner=owner_name(owner), reason=reason, delay=wait
+        ),
+    )
+
+
+@verb("retry", "cbx inbox list --dead -o id | xargs -n1 cbx inbox retry")
+def retry_row(inbox: InboxId) -> None:
+    """Try a dead row again: a report or a stop becomes due, a turn is dispatched anew as another turn."""
+    from cardbox_cli.execution.recovery.retrying import retry
+
+    with runtime() as run:
+        retried = retry(run, resolve_row(run, inbox), source_agent_id=OPERATOR)
+        if retried.dispatched is not None and retried.dispatched.result.status != "accepted":
+            refuse(retried.dispatched)
+        if retried.dispatched is None:
+            row = retried.row
+        else:
+            row = run.inbox.get(retried.dispatched.result.inbox_id or "")
+            remember_made(turn_id=row.turn_id)
+    print_row(row)
+
+
+@verb("cancel", "cbx inbox cancel 1d5c8f72 --reason 'asked for twice'")
+def cancel_row(inbox: InboxId, reason: OptionalReason = None) -> None:
+    """End the turn of a queued row before it begins, as canceled."""
+    from cardbox_cli.errors import Conflict
+    from cardbox_cli.execution.recovery import fixes
+
+    with runtime() as run:
+        row = run.inbox.get(resolve_row(run, inbox))
+        if row.status != "queued":
+            raise Conflict(
+                f"the inbox row {row.inbox_id} is {row.status}, not queued",
+                hint=f"`cbx turn stop {argument(row.turn_id)}` ends a turn in any state",
+            )
+        fixes.stop(run, row.turn_id, actor=actor(run.database), reason=reason)
+        row = run.inbox.get(row.inbox_id)
+    print_row(row)

@@ -1,0 +1,190 @@
+"""`cbx profile`: the static configurations of agents, found by name."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from typer import Argument
+
+from cardbox_cli.cli.actor import audit
+from cardbox_cli.cli.last_ids import remember_made
+from cardbox_cli.cli.options.input_files import all_of, read_text, source_name
+from cardbox_cli.cli.options.shared_options import ColumnNames, Limit
+from cardbox_cli.cli.options.value_types import FILE, PROFILE
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.list_columns import PROFILE_COLUMNS
+from cardbox_cli.cli.terminal.list_output import Listing, held_whole, nothing_here, show_list
+from cardbox_cli.cli.terminal.table_layout import Column, chosen, print_table
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import CbxError, InvalidInput, NotFound
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import OPERATOR
+from cardbox_cli.text import format_count
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.profiles import ProfileStore
+
+
+@verb("import", "cbx profile import researcher.yaml", "cbx profile import - < researcher.yaml")
+def import_profiles(
+    files: Annotated[list[str], Argument(click_type=FILE, help="YAML files, one profile each; - for stdin.")],
+) -> None:
+    """Store profiles. A name that exists then points to the new version; boxes of the old one stay.
+
+    What a name says already is unchanged, and makes no new box.
+    """
+    from cardbox_cli.model.handwritten.profiles import doubts, parse_profile
+    from cardbox_cli.model.identity import allowed_handlers
+    from cardbox_cli.orchestration.handlers import HANDLERS
+    from cardbox_cli.store.boxes import BoxStore
+    from cardbox_cli.store.profiles import ProfileStore
+    from cardbox_cli.store.tools import ToolStore
+
+    profiles = [parse_profile(read_text(file), source_name(file)) for file in files]
+    with open_database() as database:
+        store = ProfileStore(database, session().project_id)
+        tools = ToolStore(database, session().project_id).names()
+        for profile in profiles:
+            for warning in [*doubts(profile, tools), *HANDLERS.warnings(allowed_handlers(profile))]:
+                announce(f"warning: profile {profile['name']!r}: {warning}")
+        with database.transaction():
+            imported = [_save_profile(store, profile) for profile in profiles]
+        newest = BoxStore(database, session().project_id).get(imported[-1].profile_box_id)
+        remember_made(card_id=newest.card_ids[-1], box_id=newest.box_id)
+    output.emit(
+        imported[0] if len(files) == 1 else imported,
+        table=lambda: print_table(_IMPORTED_COLUMNS, imported),
+        ids=[each.profile_box_id for each in imported],
+    )
+
+
+class _Imported(msgspec.Struct, frozen=True):
+    profile_box_id: str
+    name: str
+    action: str
+
+
+def _save_profile(store: "ProfileStore", profile: dict[str, Any]) -> _Imported:
+    """Store a profile, and write that down; what that took: `import`, `update` or nothing, `unchanged`."""
+    known = store.find(profile["name"])
+    entry = store.save(profile, author_id=OPERATOR)
+    box_before = None if known is None else known.profile_box_id
+    action = "import" if known is None else "update"
+    if entry.profile_box_id == box_before:
+        action = "unchanged"
+    else:
+        replaced = {} if box_before is None else {"box_before": box_before}
+        audit(store.database, "profile import", name=entry.name, box_id=entry.profile_box_id, **replaced)
+    return _Imported(entry.profile_box_id, entry.name, action)
+
+
+_DONE = {"import": "imported", "update": "updated", "unchanged": "unchanged"}
+_IMPORTED_COLUMNS = (
+    Column("NAME", lambda each: each.name),
+    Column("BOX", lambda each: each.profile_box_id),
+    Column("DONE", lambda each: _DONE[each.action]),
+)
+
+
+@verb(
+    "list",
+    "cbx profile list",
+    "cbx profile list -o json | jq -r '.[].name'",
+    "cbx profile list --columns name,updated",
+    pages=True,
+    reads=True,
+)
+def list_profiles(limit: Limit = 50, columns: ColumnNames = None) -> None:
+    """List the profiles of the project by name."""
+    from cardbox_cli.store.profiles import ProfileStore
+
+    shown = chosen(PROFILE_COLUMNS, columns)
+    with open_database() as database:
+        entries = ProfileStore(database, session().project_id).all()
+        empty = nothing_here(database, "profiles", "`cbx profile import FILE.yaml` adds one")
+        reading = held_whole(entries, limit)
+        listing = Listing(*reading, limit, shown, item_id=lambda entry: entry.profile_box_id, empty=empty)
+        show_list(listing, database)
+
+
+@verb(
+    "show",
+    "cbx profile show researcher",
+    "cbx profile show researcher -o yaml > researcher.yaml",
+    pages=True,
+    reads=True,
+)
+def show_profile(
+    name: Annotated[str, Argument(click_type=PROFILE, help="The profile's name, in any case.")],
+) -> None:
+    """Show a profile: its names and boxes as a table, its whole configuration as YAML or JSON."""
+    from cardbox_cli.store.profiles import ProfileStore
+
+    with open_database() as database, database.snapshot():
+        profiles = ProfileStore(database, session().project_id)
+        entry = profiles.get(name)
+        profiles.refuse_lost_box(entry)
+        profile = profiles.card(entry.profile_box_id)
+    if profile is None:
+        raise NotFound(
+            f"the box {entry.profile_box_id} of profile {entry.name!r} holds no sys.profile card",
+            hint="import the profile again",
+        )
+    configuration: Any = getattr(profile.content, "data", profile.content)
+
+    def table() -> None:
+        output.facts(
+            ("profile", entry.name),
+            ("box", entry.profile_box_id),
+            ("card", profile.card_id),
+            ("worker target", entry.worker_target),
+        )
+        output.print_text()
+        if isinstance(configuration, dict):
+            output.facts(*((key, _plain(value)) for key, value in configuration.items()))
+
+    output.emit(configuration, table=table, ids=[entry.profile_box_id])
+
+
+def _plain(value: Any) -> str | None:
+    return value if isinstance(value, str) else exact_json.encode(value).decode()
+
+
+@verb("validate", "cbx profile validate profiles/*.yaml")
+def validate_profiles(
+    files: Annotated[list[str], Argument(click_type=FILE, help="YAML files, one profile each; - for stdin.")],
+) -> None:
+    """Check profiles: all that is wrong with any of them, with file and line. Exit 4 if anything is."""
+    failures: list[CbxError] = []
+    names: dict[str, str] = {}
+    for file in files:
+        try:
+            name = _profile_name(file)
+            if name in names:
+                raise InvalidInput(
+                    f"{source_name(file)}: the profile {name!r} stands in {source_name(names[name])}, too",
+                    hint="give each profile a name of its own",
+                )
+            names[name] = file
+        except (InvalidInput, NotFound) as exc:
+            failures.append(exc)
+    if failures:
+        raise all_of(failures)
+    valid = format_count(len(files), "valid profile")
+    output.emit({"valid": files, "problems": []}, table=lambda: output.print_text(valid), ids=files)
+
+
+def _profile_name(file: str) -> str:
+    """The name of the profile in a file, in one case, as it is found by; tells what is doubtful in it."""
+    from cardbox_cli.model.handwritten.profiles import doubts, parse_profile
+    from cardbox_cli.model.identity import allowed_handlers
+    from cardbox_cli.orchestration.handlers import HANDLERS
+
+    profile = parse_profile(read_text(file), source_name(file))
+    # Which tools there are only a project knows: those that are named count as registered.
+    named = profile.get("must_end_with", [])
+    for warning in [*doubts(profile, named), *HANDLERS.warnings(allowed_handlers(profile))]:
+        announce(f"warning: {source_name(file)}: {warning}")
+    return str(profile["name"]).casefold()

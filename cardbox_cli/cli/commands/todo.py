@@ -1,0 +1,158 @@
+"""`cbx todo`: the todo list of a box. A change is a new card at the end of the box; nothing is rewritten."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from cardbox_cli.cli.actor import own_context, own_output, own_turn
+from cardbox_cli.cli.last_ids import remember_made
+from cardbox_cli.cli.options.input_files import read_text
+from cardbox_cli.cli.options.shared_options import BoxId
+from cardbox_cli.cli.options.value_types import FILE
+from cardbox_cli.cli.project_database import open_stores
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.table_layout import Column, Shown
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import UsageError
+from cardbox_cli.model.cards import OPERATOR, CardDraft
+from cardbox_cli.model.ids import short_id, unique
+from cardbox_cli.model.todo import TodoItem, find_item, new_item, settled, todo_items
+from cardbox_cli.text import flat
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.boxes import BoxStore
+    from cardbox_cli.store.cards import CardStore
+
+
+Items = Annotated[
+    list[str],
+    Argument(metavar="ITEM...", help="Numbers, or ids: 4 or more characters of their beginning or end."),
+]
+
+
+class TodoList:
+    """The todo list of one box as this process may change it: as a person, or as the turn that it works for.
+
+    What a turn adds to its output box continues the list of its context box.
+    """
+
+    def __init__(self, cards: "CardStore", boxes: "BoxStore", given: str) -> None:
+        self.cards, self.boxes = cards, boxes
+        self.box_id = boxes.resolve(given)
+        self.fence = own_output(self.box_id)
+        turn = own_turn()
+        self.author, self.turn = turn.get("author_id", OPERATOR), turn.get("agent_turn_id")
+
+    def items(self) -> list[TodoItem]:
+        """The list as it is now. Raises NotFound for a box that there is not."""
+        self.boxes.require(self.box_id)
+        context = None if self.fence is None else own_context()
+        read = [self.box_id] if context is None else [context, self.box_id]
+        return todo_items(slot for box_id in read for slot in self.boxes.slots(box_id))
+
+    def write(self, drafts: Sequence[CardDraft]) -> None:
+        """Append these cards to the box."""
+        self.cards.add_many(drafts)
+        self.boxes.append(self.box_id, [draft.card_id for draft in drafts], fence=self.fence)
+        remember_made(card_id=drafts[-1].card_id)
+
+
+def settle(box: str, given: Sequence[str], *, done: bool) -> None:
+    with open_stores() as (cards, boxes), boxes.database.transaction():
+        todo = TodoList(cards, boxes, box)
+        items = todo.items()
+        named = unique(find_item(items, each, todo.box_id).first_card_id for each in given)
+        chosen = {item.first_card_id: item for item in items if item.first_card_id in named}
+        news = [f"unchanged: {item.number}" for item in chosen.values() if item.done == done]
+        old = cards.get_many([item.card_id for item in chosen.values() if item.done != done]).cards
+        if old:
+            todo.write(
+                [settled(card, done=done, author_id=todo.author, agent_turn_id=todo.turn) for card in old]
+            )
+            items = todo.items()
+    for note in news:
+        announce(note)
+    emit_items([item for item in items if item.first_card_id in chosen])
+
+
+def emit_items(items: Sequence[TodoItem], empty: str = "") -> None:
+    output.emit_list(
+        items, columns=Shown(_ITEM_COLUMNS), item_id=lambda item: item.first_card_id, empty=empty
+    )
+
+
+_ITEM_COLUMNS = (
+    Column("#", lambda item: str(item.number), right=True),
+    Column("ID", lambda item: short_id(item.first_card_id)),
+    Column("STATE", lambda item: "done" if item.done else "open"),
+    Column("TEXT", lambda item: flat(item.text)),
+)
+
+
+@verb(
+    "add",
+    "cbx todo add 8b1f22c0 'Check the logs' 'Write to the customer'",
+    "grep -rhoP 'TODO: \\K.*' src | cbx todo add 8b1f22c0 --file -",
+    "cbx todo add $CBX_OUTPUT_BOX 'Ask for the invoice'",
+)
+def add_items(
+    box: BoxId,
+    texts: Annotated[list[str] | None, Argument(metavar="[TEXT...]", help="An item each.")] = None,
+    file: Annotated[
+        str | None,
+        Option("--file", "-f", click_type=FILE, help="A file with an item on each line; - for stdin."),
+    ] = None,
+) -> None:
+    """Add items to the todo list of a box.
+
+    Refused while a turn reads or writes the box. A worker's command adds to its turn's own output box.
+    """
+    read = [] if file is None else [line for line in read_text(file).splitlines() if line.strip()]
+    wanted = [*(texts or []), *read]
+    if not wanted:
+        raise UsageError("there is nothing to add", hint="give a TEXT for each item, or --file")
+    with open_stores() as (cards, boxes), boxes.database.transaction():
+        todo = TodoList(cards, boxes, box)
+        drafts = [new_item(text, author_id=todo.author, agent_turn_id=todo.turn) for text in wanted]
+        todo.write(drafts)
+        added = {draft.card_id for draft in drafts}
+        items = [item for item in todo.items() if item.card_id in added]
+    emit_items(items)
+
+
+@verb("done", "cbx todo done 8b1f22c0 1 3", "cbx todo done $CBX_OUTPUT_BOX 5f0c2a91")
+def complete_items(box: BoxId, items: Items) -> None:
+    """Mark items as done. One that is done already stays as it is."""
+    settle(box, items, done=True)
+
+
+@verb("reopen", "cbx todo reopen 8b1f22c0 3")
+def reopen_items(box: BoxId, items: Items) -> None:
+    """Mark items as not done after all. One that is open already stays as it is."""
+    settle(box, items, done=False)
+
+
+@verb(
+    "list",
+    "cbx todo list 8b1f22c0",
+    "cbx todo list 8b1f22c0 --open",
+    "cbx todo list 8b1f22c0 -o json | jq -r '.[] | select(.done) | .text'",
+    pages=True,
+    reads=True,
+)
+def list_items(
+    box: BoxId,
+    only_open: Annotated[bool, Option("--open", help="Only what is still to be done.")] = False,
+    only_done: Annotated[bool, Option("--done", help="Only what is done.")] = False,
+) -> None:
+    """List the todo items of a box, each where it was added, as it is now."""
+    if only_open and only_done:
+        raise UsageError("--open and --done exclude each other", hint="give neither for all items")
+    with open_stores() as (cards, boxes), boxes.database.snapshot():
+        todo = TodoList(cards, boxes, box)
+        items = todo.items()
+    wanted = [item for item in items if not (only_open and item.done) and not (only_done and not item.done)]
+    which = "open " if only_open else "done " if only_done else ""
+    emit_items(wanted, empty=f"no {which}todo items in box {todo.box_id}")

@@ -1,0 +1,94 @@
+"""`cbx token`: who may read a project over HTTP."""
+
+from datetime import timedelta
+from typing import Annotated
+
+import msgspec
+from typer import Argument, Option
+
+from cardbox_cli.cli.actor import actor, audit
+from cardbox_cli.cli.options.shared_options import ColumnNames, parse_time
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.list_columns import TOKEN_COLUMNS
+from cardbox_cli.cli.terminal.table_layout import chosen
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import UsageError
+from cardbox_cli.text import format_time
+
+
+@verb(
+    "create",
+    "cbx token create --label 'dashboard of the night shift' --expires 90d",
+    "cbx token create --label ci -o json | jq -r .token > token",
+)
+def create_token(
+    label: Annotated[str, Option(metavar="TEXT", help="What it is for: the list shows it.")] = "",
+    expires: Annotated[
+        str | None, Option(metavar="TIME", help="How long it opens the project: 12h, 90d. Default: for good.")
+    ] = None,
+) -> None:
+    """Make a token by which a program, or a browser, reads this project through `cbx serve`.
+
+    It is printed once, and kept nowhere: what the database has is its hash.
+    """
+    from cardbox_cli.store.api_tokens import ApiTokenStore
+    from cardbox_cli.store.projects import require_known
+
+    lasts = None if expires is None else _lifetime(expires)
+    with open_database() as database, database.transaction():
+        require_known(database, session().project_id)
+        tokens = ApiTokenStore(database, session().project_id)
+        token, kept = tokens.create(label=label, actor=actor(database), lasts=lasts)
+        audit(database, "token create", token_id=kept.token_id, label=label)
+    until = "" if kept.expires_at is None else f", until {format_time(kept.expires_at)}"
+    announce(f"token {kept.token_id} opens project {kept.project_id!r}{until}; it is not shown again")
+    output.emit(
+        {"token": token, **msgspec.structs.asdict(kept)}, table=lambda: output.print_text(token), ids=[token]
+    )
+
+
+def _lifetime(given: str) -> timedelta:
+    lasts = parse_time(given, "--expires")
+    if not isinstance(lasts, timedelta) or not lasts:
+        raise UsageError(f"--expires: {given!r} is no length of time", hint="for example --expires 90d")
+    return lasts
+
+
+@verb(
+    "list",
+    "cbx token list",
+    "cbx token list -o json | jq -r '.[] | select(.revoked_at == null).token_id'",
+    pages=True,
+    reads=True,
+)
+def list_tokens(columns: ColumnNames = None) -> None:
+    """List the tokens of the project, revoked and expired ones too, oldest first."""
+    from cardbox_cli.store.api_tokens import ApiTokenStore
+
+    shown = chosen(TOKEN_COLUMNS, columns)
+    with open_database() as database:
+        found = ApiTokenStore(database, session().project_id).all()
+    output.emit_list(
+        found,
+        columns=shown,
+        item_id=lambda token: token.token_id,
+        empty=f"no tokens open project {session().project_id!r}: `cbx token create` makes one",
+    )
+
+
+@verb("revoke", "cbx token revoke 5bcafb8f1c77")
+def revoke_token(
+    token: Annotated[str, Argument(metavar="ID", help="The token's id, as `cbx token list` shows it.")],
+) -> None:
+    """Revoke a token: from now on it opens nothing, and nobody stays logged in by it."""
+    from cardbox_cli.store.api_tokens import ApiTokenStore
+
+    with open_database() as database, database.transaction():
+        revoked = ApiTokenStore(database, session().project_id).revoke(token)
+        audit(database, "token revoke", token_id=revoked.token_id, label=revoked.label)
+    output.emit(
+        revoked, table=lambda: output.print_text(f"revoked {revoked.token_id}"), ids=[revoked.token_id]
+    )

@@ -1,0 +1,221 @@
+"""`cbx tool`: the tools that agents may call, and the commands that answer."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from typer import Argument, Option
+
+from cardbox_cli.cli.actor import audit
+from cardbox_cli.cli.command_runtime import runtime
+from cardbox_cli.cli.last_ids import resolved_or_given, resolving_turns
+from cardbox_cli.cli.options.confirmation import Yes, confirm
+from cardbox_cli.cli.options.input_files import parse_json
+from cardbox_cli.cli.options.shared_options import ColumnNames, Limit, ToolName
+from cardbox_cli.cli.options.value_types import AFTER, FILE, HANDLER, TOOL, TURN
+from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.list_columns import TOOL_COLUMNS
+from cardbox_cli.cli.terminal.list_output import Listing, held_whole, nothing_here, show_list
+from cardbox_cli.cli.terminal.table_layout import chosen
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import InvalidInput
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import OPERATOR
+from cardbox_cli.model.identity import NO_PARAMETERS, Tool
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.connection.database import Database
+    from cardbox_cli.store.tools import Added
+
+
+def command_of(tool: Tool) -> str | None:
+    """The command that answers a call, fit for the audit; None where a report does."""
+    from cardbox_cli.execution.worker.command_output import redacted
+
+    return None if tool.command is None else redacted(tool.command)
+
+
+@verb(
+    "add",
+    "cbx tool add weather --schema weather.json --exec 'python3 weather.py' --timeout 20",
+    "cbx tool add approve --description 'Ask a person' --after-execution terminate",
+)
+def add_tool(
+    name: Annotated[
+        str, Argument(click_type=TOOL, help="Its name: letters, digits, '_' and '-', at most 64.")
+    ],
+    schema: Annotated[
+        str | None,
+        Option(
+            click_type=FILE,
+            help="JSON Schema of its arguments: a file, - for stdin, or JSON. Default: it takes none.",
+        ),
+    ] = None,
+    description: Annotated[str | None, Option(metavar="TEXT", help="Its description for the model.")] = None,
+    exec_: Annotated[
+        str | None,
+        Option(
+            "--exec",
+            metavar="CMD",
+            help="What answers a call: arguments on stdin, result on stdout. Default: a report does.",
+        ),
+    ] = None,
+    timeout: Annotated[float | None, Option(metavar="SECONDS", help="How long a call may take.")] = None,
+    after_execution: Annotated[
+        str, Option(click_type=AFTER, help="Whether the turn goes on with the result, or ends.")
+    ] = "suspend",
+    replace: Annotated[bool, Option("--replace", help="Replace another tool of this name.")] = False,
+) -> None:
+    """Register a tool. The same again is unchanged. A profile's allowed_tools says who may call it."""
+    from cardbox_cli.store.tools import ToolStore
+
+    options = {"exec": exec_, "timeout_seconds": _whole_seconds(timeout)}
+    tool = Tool(
+        tool_name=name,
+        description=description,
+        parameters=NO_PARAMETERS if schema is None else _schema(schema),
+        target_subject=None,
+        after_execution=after_execution,
+        options={option: value for option, value in options.items() if value is not None},
+    )
+    with open_database() as database, database.transaction():
+        done = ToolStore(database, session().project_id).add(tool, actor=OPERATOR, replace=replace)
+        if done.action != "unchanged":
+            _audit_added(database, done)
+    action = "unchanged:" if done.action == "unchanged" else done.action
+    output.emit(
+        {**msgspec.structs.asdict(done.tool), "action": done.action},
+        table=lambda: output.print_text(f"{action} {done.tool.tool_name}"),
+        ids=[done.tool.tool_name],
+    )
+
+
+def _audit_added(database: "Database", done: "Added") -> None:
+    before = {} if done.before is None else {"command_before": command_of(done.before)}
+    name, command = done.tool.tool_name, command_of(done.tool)
+    audit(database, "tool add", tool_name=name, did=done.action, command=command, **before)
+
+
+def _schema(given: str) -> Any:
+    inline = given.startswith("@") or given.lstrip().startswith("{")
+    return parse_json(given if inline else f"@{given}", "--schema")
+
+
+def _whole_seconds(seconds: float | None) -> float | int | None:
+    return int(seconds) if seconds is not None and seconds.is_integer() else seconds
+
+
+@verb("list", "cbx tool list", "cbx tool list -o json | jq -r '.[].tool_name'", pages=True, reads=True)
+def list_tools(limit: Limit = 50, columns: ColumnNames = None) -> None:
+    """List the tools of the project by name."""
+    from cardbox_cli.store.tools import ToolStore
+
+    shown = chosen(TOOL_COLUMNS, columns)
+    with open_database() as database:
+        tools = ToolStore(database, session().project_id).all()
+        empty = nothing_here(database, "tools", "`cbx tool add` adds one")
+        reading = held_whole(tools, limit)
+        listing = Listing(*reading, limit, shown, item_id=lambda tool: tool.tool_name, empty=empty)
+        show_list(listing, database)
+
+
+@verb(
+    "show",
+    "cbx tool show weather",
+    "cbx tool show weather -o json | jq .parameters",
+    pages=True,
+    reads=True,
+)
+def show_tool(name: ToolName) -> None:
+    """Show a tool whole."""
+    from cardbox_cli.store.tools import ToolStore
+
+    with open_database() as database, database.snapshot():
+        tool = ToolStore(database, session().project_id).get(name)
+    output.emit(tool, table=lambda: _print_tool(tool), ids=[tool.tool_name])
+
+
+def _print_tool(tool: Tool) -> None:
+    others = {key: value for key, value in tool.options.items() if key not in ("exec", "timeout_seconds")}
+    output.facts(
+        ("tool", tool.tool_name),
+        ("description", tool.description),
+        ("command", tool.command or "none: a call waits for a report"),
+        ("timeout", None if tool.timeout_seconds is None else f"{tool.timeout_seconds:g}s"),
+        ("after execution", tool.after_execution),
+        ("subject", tool.target_subject),
+        ("options", exact_json.encode(others).decode() if others else None),
+        ("schema", exact_json.encode(tool.parameters).decode()),
+    )
+
+
+@verb(
+    "call",
+    """cbx tool call launch_principal --turn @last --args '{"profile_name": "clerk", "instruction": "Go"}'""",
+    'cbx tool call delegate_async --turn "$CBX_TURN_ID" --args @task.json -o json | jq -r .agent_turn_id',
+    "cbx tool call ask_expert --turn 1d5c8f72 --tool-call-id call_7 --args @question.json",
+)
+def call_tool(
+    name: Annotated[str, Argument(click_type=HANDLER, help="The handler's name.")],
+    turn: Annotated[
+        str, Option(click_type=TURN, help="The active turn in which it is called, with its agent's rights.")
+    ],
+    args: Annotated[
+        str, Option("--args", metavar="JSON|@FILE", help="Its arguments, a JSON object; @- for stdin.")
+    ] = "{}",
+    tool_call_id: Annotated[
+        str | None,
+        Option(metavar="ID", help="The call that the turn waits for: the result is reported to it."),
+    ] = None,
+) -> None:
+    """Call an internal handler on behalf of a turn, as its model may: what its profile allows, and no more.
+
+    Workers of cbx answer such calls themselves. This is for the commands that they run, and for workers of
+    other makes.
+    """
+    from cardbox_cli.orchestration.handler_calls import call_handler
+
+    arguments = parse_json(args, "--args")
+    if not isinstance(arguments, dict):
+        raise InvalidInput("--args: not a JSON object", hint='for example \'{"profile_name": "clerk"}\'')
+    with runtime() as run:
+        turn_id = resolved_or_given(resolving_turns(run.database, run.project_id).resolve, turn)
+        answer = call_handler(run, name, arguments, agent_turn_id=turn_id, tool_call_id=tool_call_id)
+    output.emit(answer, table=lambda: _print_answer(answer), ids=_answer_ids(answer))
+
+
+def _print_answer(answer: Any) -> None:
+    if isinstance(answer, dict):
+        output.facts(*((str(key), _answer_text(value)) for key, value in answer.items()))
+    else:
+        output.print_text(_answer_text(answer) or "null")
+
+
+def _answer_text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return exact_json.encode(value).decode()
+
+
+def _answer_ids(answer: Any) -> list[str]:
+    """The id that the next command wants, where a handler answers one."""
+    known = answer if isinstance(answer, dict) else {}
+    return [
+        known[name] for name in ("agent_turn_id", "batch_id", "agent_id") if isinstance(known.get(name), str)
+    ][:1]
+
+
+@verb("remove", "cbx tool remove weather --yes")
+def remove_tool(name: ToolName, yes: Yes = False) -> None:
+    """Remove a tool. Calls of it that wait go on waiting."""
+    from cardbox_cli.store.tools import ToolStore
+
+    with open_database() as database:
+        tools = ToolStore(database, session().project_id)
+        tool = tools.get(name)
+        confirm(f"Remove the tool {name}?", yes=yes)
+        with database.transaction():
+            tools.remove(name)
+            audit(database, "tool remove", tool_name=name, command=command_of(tool))
+    output.emit({"removed": name}, table=lambda: output.print_text(f"removed {name}"), ids=[name])

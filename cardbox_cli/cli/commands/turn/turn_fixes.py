@@ -1,0 +1,169 @@
+"""`cbx turn nudge, retry, stop, reclaim, requeue, fail, rebox` and `rebuild`: fixes by hand."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from cardbox_cli.cli.actor import actor
+from cardbox_cli.cli.command_runtime import runtime
+from cardbox_cli.cli.last_ids import remember_made, resolving_boxes, resolving_turns
+from cardbox_cli.cli.options.shared_options import ExpectEpoch, OptionalReason, Reason, TurnId
+from cardbox_cli.cli.options.value_types import AGENT, BOX
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.verb import verb
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.recovery.fixes import Fixed
+    from cardbox_cli.execution.runtime import Runtime
+
+
+_REFUSED = "nothing that it writes for the turn is kept"
+_UNFENCED = "it is another system's, which cbx does not fence: what it writes may be kept"
+
+
+def run_fix(turn: str, do: "Callable[..., Fixed]", **given: Any) -> None:
+    """`free` by one of `recovery.fixes` that wants to know who acts, and what the command was given."""
+    free_turn(turn, lambda run, turn_id: do(run, turn_id, actor=actor(run.database), **given))
+
+
+def free_turn(turn: str, do: "Callable[[Runtime, str], Fixed]") -> None:
+    """Free a turn by one of `recovery.fixes`, and print what it did."""
+
+    with runtime() as run:
+        fixed = do(run, resolving_turns(run.database, run.project_id).resolve(turn))
+    for each in fixed.may_start_twice:
+        kept = _REFUSED if fixed.fenced else _UNFENCED
+        announce(f"note: {each} may still be running; {kept}")
+    ended = fixed.end
+    output.emit(
+        fixed,
+        table=lambda: output.facts(
+            ("turn", fixed.agent_turn_id),
+            ("agent", fixed.agent_id),
+            ("state", fixed.status if ended is None else f"ended: {ended.end_status}"),
+            ("epoch", None if fixed.turn_epoch is None else str(fixed.turn_epoch)),
+            ("deliverable", None if ended is None else ended.deliverable_card_id),
+            ("promoted", fixed.promoted_turn_id),
+        ),
+        ids=[fixed.agent_turn_id],
+    )
+
+
+@verb("nudge", "cbx turn nudge 1d5c8f72")
+def nudge_turn(turn: TurnId) -> None:
+    """Notify the workers of a turn again, and promote what is queued on an idle agent. The epoch stays."""
+    from cardbox_cli.execution.recovery import fixes
+
+    free_turn(turn, fixes.nudge)
+
+
+@verb(
+    "retry",
+    "cbx turn retry 1d5c8f72",
+    "cbx turn list --end failed --since 1h -o id | xargs -n1 cbx turn retry",
+    "cbx turn retry @last -o id | xargs cbx turn wait",
+)
+def retry_turn(turn: TurnId) -> None:
+    """Ask anew for a turn that ended otherwise than in success: another turn, with the same boxes to read.
+
+    A call that still waits for the end of the old one gets that of the new one. Exit 6 when it was refused.
+    """
+    from cardbox_cli.cli.terminal.turn_report import print_dispatched, refuse
+    from cardbox_cli.execution.recovery import retrying
+    from cardbox_cli.model.cards import OPERATOR
+
+    with runtime() as run:
+        turn_id = resolving_turns(run.database, run.project_id).resolve(turn)
+        dispatched = retrying.retry_turn(run, turn_id, source_agent_id=OPERATOR)
+        if dispatched.result.status != "accepted":
+            refuse(dispatched)
+        remember_made(turn_id=dispatched.result.agent_turn_id, box_id=dispatched.result.context_box_id)
+    print_dispatched(dispatched.result)
+
+
+@verb("stop", "cbx turn stop 1d5c8f72 --reason 'asked for by mistake'")
+def stop_turn(turn: TurnId, reason: OptionalReason = None) -> None:
+    """End a turn at once as canceled, whatever its state. Its runner learns it at the next heartbeat."""
+    from cardbox_cli.execution.recovery import fixes
+
+    run_fix(turn, fixes.stop, reason=reason)
+
+
+@verb("reclaim", "cbx turn reclaim 1d5c8f72 --expect-epoch 3 --reason 'its worker is gone'")
+def reclaim_turn(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
+    """Take a turn away from whoever runs it, to be claimed anew."""
+    from cardbox_cli.execution.recovery import fixes
+
+    run_fix(turn, fixes.reclaim, expect_epoch=expect_epoch, reason=reason)
+
+
+@verb("requeue", "cbx turn requeue 1d5c8f72 --expect-epoch 3 --reason 'the model was down'")
+def requeue_turn(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
+    """Put a turn back into its agent's queue, to begin anew. What it wrote stays."""
+    from cardbox_cli.execution.recovery import fixes
+
+    run_fix(turn, fixes.requeue, expect_epoch=expect_epoch, reason=reason)
+
+
+@verb("fail", "cbx turn fail 1d5c8f72 --expect-epoch 3 --reason 'its context box is lost'")
+def fail_turn(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
+    """End a turn as failed, with the reason in its deliverable. A queued one: `cbx turn stop`."""
+    from cardbox_cli.execution.recovery import fixes
+
+    run_fix(turn, fixes.fail, expect_epoch=expect_epoch, reason=reason)
+
+
+@verb("rebox", "cbx turn rebox 1d5c8f72 --expect-epoch 3 --context-box $BOX --reason 'a card was wrong'")
+def rebox_turn(
+    turn: TurnId,
+    expect_epoch: ExpectEpoch,
+    reason: Reason,
+    context_box: Annotated[str | None, Option(click_type=BOX, help="What it shall read.")] = None,
+    output_box: Annotated[str | None, Option(click_type=BOX, help="What it shall write to.")] = None,
+) -> None:
+    """Give a turn that waits another context or output box."""
+    from cardbox_cli.execution.recovery import fixes
+
+    def do(run: "Runtime", turn_id: str, *, actor: str) -> "Fixed":
+        boxes = resolving_boxes(run.database, run.project_id)
+        return fixes.rebox(
+            run,
+            turn_id,
+            expect_epoch=expect_epoch,
+            actor=actor,
+            reason=reason,
+            context_box_id=boxes.resolve(context_box) if context_box else None,
+            output_box_id=boxes.resolve(output_box) if output_box else None,
+        )
+
+    run_fix(turn, do)
+
+
+@verb("rebuild", "cbx turn rebuild clerk")
+def rebuild_head(
+    agent: Annotated[str, Argument(click_type=AGENT, help="The agent whose head is lost.")],
+    reason: OptionalReason = None,
+) -> None:
+    """Make the lost head of an agent anew, from its inbox rows and waiting tools as well as they allow.
+
+    So, too, one that is not idle and names no turn.
+    """
+    from cardbox_cli.execution.recovery.rebuilding import rebuild
+
+    with runtime() as run:
+        rebuilt = rebuild(run, agent, actor=actor(run.database), reason=reason)
+    output.emit(
+        rebuilt,
+        table=lambda: output.facts(
+            ("agent", rebuilt.agent_id),
+            ("state", rebuilt.status),
+            ("turn", rebuilt.active_agent_turn_id),
+            ("epoch", str(rebuilt.turn_epoch)),
+            ("certain", "\n".join(rebuilt.certain)),
+            ("guessed", "\n".join(rebuilt.guessed)),
+            ("promoted", rebuilt.promoted_turn_id),
+        ),
+        ids=[rebuilt.active_agent_turn_id] if rebuilt.active_agent_turn_id else [],
+    )

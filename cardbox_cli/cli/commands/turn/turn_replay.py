@@ -1,0 +1,331 @@
+"""`cbx turn replay` and `fork`: turns are run here, or awaited, and compared."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from cardbox_cli.cli.actor import actor
+from cardbox_cli.cli.command_runtime import connecting, runtime, stopped_by_signals, wired
+from cardbox_cli.cli.last_ids import remember_made, resolving_turns
+from cardbox_cli.cli.options import model_program
+from cardbox_cli.cli.options.shared_options import EndTimeout, TurnId
+from cardbox_cli.cli.options.value_types import PROFILE
+from cardbox_cli.cli.project_database import database_target
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.output import compared
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_table
+from cardbox_cli.cli.terminal.turn_report import refuse
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import Conflict, Findings
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.settings import settings_from
+from cardbox_cli.text import command_line, format_count
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.runtime import Runtime
+    from cardbox_cli.execution.worker.runner import Outcome
+    from cardbox_cli.execution.worker.worker_program import Program
+    from cardbox_cli.orchestration.replay import Again, Compared, TurnOutcome
+    from cardbox_cli.store.views.turn_views import TurnViews
+
+
+Exec = Annotated[
+    str | None,
+    Option(
+        "--exec",
+        metavar="CMD",
+        help="Run it here, with this for the model, as `cbx worker run` does; else workers of its target do.",
+    ),
+]
+
+
+def replay_program(
+    run: "Runtime",
+    turn_id: str,
+    command: str,
+    *,
+    env: Sequence[str] = (),
+    tools: str | None = None,
+    trust_stored_commands: bool = False,
+) -> "Program":
+    """What runs a turn again: the request has the format that the turn was asked in."""
+    from cardbox_cli.context.request import DEFAULT_OPTIONS
+    from cardbox_cli.execution.requests.step_snapshots import read_snapshot
+
+    model_program.check_command(command)
+    where = database_target()
+    snapshots = (read_snapshot(step.metadata) for step in run.turns.steps(turn_id))
+    asked = next(filter(None, snapshots), None)
+    return model_program.program_of(
+        command,
+        where,
+        run.settings,
+        format=None if asked is None else asked.format,
+        answers="auto",
+        options=DEFAULT_OPTIONS,
+        timeout=600,
+        environment=model_program.environment_of(env, where),
+        tools=tools,
+        trusts_stored=trust_stored_commands,
+    )
+
+
+def own_target() -> str:
+    """A worker target that no worker serves but the one that runs here."""
+    import uuid6
+
+    return f"replay-{uuid6.uuid7().hex}"
+
+
+def ask_again(run: "Runtime", turn_id: str, again: "Again") -> list[str]:
+    """The ids of the turns that are asked for. Raises NotAccepted."""
+    from cardbox_cli.orchestration.replay import ask_again
+
+    asked = ask_again(run, turn_id, again)
+    if asked[-1].result.status != "accepted":
+        refuse(asked[-1])
+    last = asked[-1].result
+    remember_made(turn_id=last.agent_turn_id, box_id=last.context_box_id)
+    return [each.result.agent_turn_id or "" for each in asked]
+
+
+def run_here(run: "Runtime", turn_ids: Sequence[str], worker_target: str, program: "Program") -> None:
+    """Run these turns of a target until none is due. Announces what happens.
+
+    No other worker has that target: whatever ends this early, a signal too, stops the turns that are left.
+    """
+    try:
+        with stopped_by_signals(_interrupt):
+            _work(worker_target, program)
+    except BaseException:
+        _stop_open(run, turn_ids)
+        raise
+    _announce_open(run, turn_ids, worker_target)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def _stop_open(run: "Runtime", turn_ids: Sequence[str]) -> None:
+    """Stop those that have not ended, those that wait before those that run."""
+    from cardbox_cli.execution.recovery import fixes
+
+    stopped = 0
+    for turn_id in reversed(turn_ids):
+        with suppress(Conflict):
+            fixes.stop(run, turn_id, actor=actor(run.database), reason="its replay ended early")
+            stopped += 1
+    if stopped:
+        announce(f"note: {format_count(stopped, 'turn')} stopped")
+
+
+def _announce_open(run: "Runtime", turn_ids: Sequence[str], worker_target: str) -> None:
+    """Say how turns go on that wait for somebody's answer to a call."""
+    from cardbox_cli.store.views.turn_views import TurnViews
+
+    views = TurnViews(run.database, run.project_id)
+    waiting = [turn_id for turn_id in turn_ids if views.get(turn_id).status != "ended"]
+    if waiting:
+        go_on = command_line(["worker", "run"], "--target", worker_target)
+        announce(
+            f"note: {format_count(len(waiting), 'turn')} to be answered: `cbx why {waiting[0]}` says what, "
+            f"and then `{go_on} --exec CMD --drain` goes on"
+        )
+
+
+def _work(worker_target: str, program: "Program") -> None:
+    from cardbox_cli.execution.notifications.service import WakeupListener, Wakeups
+    from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
+
+    settings = settings_from()
+    plan = WorkerPlan(target=worker_target, program=program, project_id=session().project_id, mode="drain")
+    with Wakeups(announce) as wakeups, WakeupListener() as listener:
+        Worker(
+            plan,
+            settings,
+            connect=connecting(database_target()),
+            make_runtime=lambda database, project_id: wired(database, project_id, settings, wakeups),
+            journal=_Journal(),
+            listener=listener,
+        ).run()
+
+
+class _Journal:
+    """Tells of what goes wrong; what came of the turns is told in the end."""
+
+    def line(self, text: str) -> None:
+        if text.startswith("warning"):
+            announce(text)
+
+    def ended(self, project_id: str, outcome: "Outcome") -> None:
+        announce(f"turn {outcome.agent_turn_id}: {outcome.kind} {outcome.message}")
+
+
+def print_compared(turns: "TurnViews", turn_id: str, others: Sequence[str]) -> None:
+    """Print what came of the turns beside the first. Raises Findings unless all others ended in success."""
+    from cardbox_cli.orchestration.replay import compare, outcome_of
+
+    with turns.database.snapshot():
+        first = outcome_of(turns, turn_id)
+        beside = compare(first, [outcome_of(turns, each) for each in others])
+    answer = {"turn": first, "replays": beside}
+    output.emit(answer, table=lambda: _print_table(first, beside), ids=list(others))
+    odd = [each.outcome for each in beside if each.outcome.end_status != "success"]
+    if odd:
+        raise Findings(
+            f"{len(odd)} of {len(beside)} turns did not end in success",
+            hint="`cbx turn show` tells the story of one",
+            details={"agent_turn_ids": [each.agent_turn_id for each in odd]},
+        )
+
+
+def _print_table(first: "TurnOutcome", beside: "Sequence[Compared]") -> None:
+    print_table(_OUTCOME_COLUMNS, [(first, None), *((each.outcome, each) for each in beside)])
+    for each in beside:
+        if not each.same_text:
+            output.print_text()
+            output.print_painted([("bold", f"{short_id(each.outcome.agent_turn_id)} says otherwise:")])
+            output.print_painted(compared(first.text, each.outcome.text))
+
+
+def _changed_words(each: "Compared | None") -> str:
+    if each is None:
+        return NOTHING
+    return "same" if each.same_text else f"+{each.words_added} -{each.words_removed}"
+
+
+def _outcome_tokens(outcome: "TurnOutcome") -> str:
+    if outcome.input_tokens is None and outcome.output_tokens is None:
+        return NOTHING
+    return f"{outcome.input_tokens or 0} + {outcome.output_tokens or 0}"
+
+
+def _outcome_tools(outcome: "TurnOutcome") -> str:
+    return ", ".join(f"{name} {times}" for name, times in outcome.tools.items()) or NOTHING
+
+
+# Items are pairs of an outcome and how it compares with the first; None for the first itself.
+_OUTCOME_COLUMNS = (
+    Column("TURN", lambda pair: short_id(pair[0].agent_turn_id)),
+    Column("END", lambda pair: pair[0].end_status or pair[0].status),
+    Column("STEPS", lambda pair: str(pair[0].steps), right=True),
+    Column("TOKENS", lambda pair: _outcome_tokens(pair[0]), right=True),
+    Column("WRITTEN", lambda pair: f"~{pair[0].written_tokens}", right=True),
+    Column("WORDS", lambda pair: _changed_words(pair[1]), right=True),
+    Column("TOOLS", lambda pair: _outcome_tools(pair[0])),
+)
+
+
+# --- the commands
+
+
+@verb(
+    "replay",
+    "cbx turn replay 1d5c8f72 --exec 'python3 client.py' --times 3",
+    "cbx turn replay @last --profile terse --timeout 300 -o json | jq '.replays[].same_text'",
+    "cbx turn replay 1d5c8f72 --no-wait -o id | xargs -n1 cbx turn wait",
+)
+def replay_turn(
+    turn: TurnId,
+    profile: Annotated[
+        str | None, Option(click_type=PROFILE, help="By this profile; default: the one that it had.")
+    ] = None,
+    exec_: Exec = None,
+    env: model_program.Variables = None,
+    tools: model_program.ToolsFile = None,
+    trust_stored_commands: model_program.TrustStored = False,
+    times: Annotated[int, Option(metavar="N", min=1, max=100, help="How often.")] = 1,
+    timeout: EndTimeout = None,
+    no_wait: Annotated[
+        bool, Option("--no-wait", help="Only ask for the turns, and print their ids.")
+    ] = False,
+) -> None:
+    """Run a turn again: the same context, in a fresh output box, and compare what came with what came then.
+
+    A fresh agent runs it, so the turn's own agent and its boxes stay as they are. Tools that the model calls
+    are called again. Exit 8 when one of the turns did not end in success, 124 when that took too long.
+    """
+    from cardbox_cli.execution.turn_page import wait_for_end
+    from cardbox_cli.orchestration.replay import Again
+
+    with runtime() as run:
+        turns = resolving_turns(run.database, run.project_id)
+        turn_id = turns.resolve(turn)
+        target = None if exec_ is None else own_target()
+        program = None
+        if exec_ is not None:
+            program = replay_program(
+                run,
+                turn_id,
+                exec_,
+                env=env or (),
+                tools=tools,
+                trust_stored_commands=trust_stored_commands,
+            )
+        asked = ask_again(run, turn_id, Again(times=times, profile_name=profile, worker_target=target))
+        if program is not None and target is not None:
+            run_here(run, asked, target, program)
+        elif no_wait:
+            output.emit({"agent_turn_ids": asked}, table=lambda: output.print_lines(asked), ids=asked)
+            return
+        else:
+            for each in asked:
+                wait_for_end(turns, each, timeout=timeout)
+        print_compared(turns, turn_id, asked)
+
+
+@verb(
+    "fork",
+    "cbx turn fork 1d5c8f72 --at 3 --instruction 'Look at the second log, too.'",
+    "cbx turn fork @last --at 2 --profile careful --exec 'python3 client.py'",
+)
+def fork_turn(
+    turn: TurnId,
+    at: Annotated[
+        str, Option(metavar="STEP", help="The step that is taken otherwise: its number, or its id.")
+    ],
+    instruction: Annotated[
+        str | None, Option(metavar="TEXT", help="What the model is told behind what the turn had written.")
+    ] = None,
+    profile: Annotated[
+        str | None, Option(click_type=PROFILE, help="By this profile; default: the one that it had.")
+    ] = None,
+    exec_: Exec = None,
+    env: model_program.Variables = None,
+    tools: model_program.ToolsFile = None,
+    trust_stored_commands: model_program.TrustStored = False,
+) -> None:
+    """Go on from the middle of a turn: a fresh agent takes the step again, with what was there before it.
+
+    The turn stays as it is. With --exec it is run here and compared with the old one; else workers run it.
+    """
+    from cardbox_cli.orchestration.replay import Again
+
+    with runtime() as run:
+        turns = resolving_turns(run.database, run.project_id)
+        turn_id = turns.resolve(turn)
+        target = None if exec_ is None else own_target()
+        program = None
+        if exec_ is not None:
+            program = replay_program(
+                run,
+                turn_id,
+                exec_,
+                env=env or (),
+                tools=tools,
+                trust_stored_commands=trust_stored_commands,
+            )
+        wanted = Again(profile_name=profile, worker_target=target, at=at, instruction=instruction)
+        asked = ask_again(run, turn_id, wanted)
+        if program is not None and target is not None:
+            run_here(run, asked, target, program)
+            print_compared(turns, turn_id, asked)
+        else:
+            output.emit(
+                {"agent_turn_id": asked[0]}, table=lambda: output.facts(("turn", asked[0])), ids=asked
+            )

@@ -1,0 +1,418 @@
+"""`cbx turn list, show, trace` and `logs`."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from typer import Option
+
+from cardbox_cli.cli.last_ids import LAST
+from cardbox_cli.cli.options.shared_options import (
+    ColumnNames,
+    Interval,
+    LastTurnId,
+    Limit,
+    OfAgent,
+    Since,
+    TurnId,
+    Until,
+    Watch,
+    parse_span,
+)
+from cardbox_cli.cli.options.value_types import HTML, OneOf
+from cardbox_cli.cli.project_database import lag_note, open_turns
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.list_columns import EVENT_COLUMNS, INBOX_COLUMNS, TURN_COLUMNS, short_or_nothing
+from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Columns, chosen, picked, print_table
+from cardbox_cli.cli.terminal.watch import between_looks
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import UsageError
+from cardbox_cli.model.execution.turns import END_STATUSES, TURN_STATUSES, LogTail, Step, last_lines
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.text import argument, flat, format_duration, format_time, indented, one_line
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.turn_page import Branch, TurnView
+    from cardbox_cli.model.execution.turns import CommandLog
+    from cardbox_cli.store.connection.project_store import Further
+    from cardbox_cli.store.views.batch_views import BatchRow
+    from cardbox_cli.store.views.turn_views import StoredTurn, TurnFilter, TurnRow, TurnViews
+
+
+@verb(
+    "list",
+    "cbx turn list --limit 10",
+    "cbx turn list --agent clerk --status running",
+    "cbx turn list --end failed --since 2h -o id",
+    "cbx turn list --watch",
+    pages=True,
+    reads=True,
+)
+def list_turns(
+    limit: Limit = 50,
+    agent: OfAgent = None,
+    status: Annotated[
+        str | None, Option(click_type=OneOf(lambda: TURN_STATUSES, what="state"), help="Only in this state.")
+    ] = None,
+    end: Annotated[
+        str | None, Option(click_type=OneOf(lambda: END_STATUSES, what="end"), help="Only that ended so.")
+    ] = None,
+    trace: Annotated[str | None, Option(metavar="ID", help="Only of this trace_id.")] = None,
+    since: Since = None,
+    until: Until = None,
+    columns: ColumnNames = None,
+    watch: Watch = False,
+    interval: Interval = 1.0,
+) -> None:
+    """List turns, newest first."""
+    from cardbox_cli.execution.turn_page import summary
+    from cardbox_cli.model.execution.turns import ENDED
+    from cardbox_cli.store.views.turn_views import TurnFilter
+
+    if end is not None and status not in (None, ENDED):
+        raise UsageError(
+            f"--end is for turns that have ended, not {status} ones", hint="leave one of them out"
+        )
+    first, last = parse_span(since, until)
+    status = status if end is None else ENDED
+    where = TurnFilter(agent_id=agent, status=status, trace_id=trace, since=first, until=last)
+    pause = between_looks(watch, interval)
+    shown = chosen(TURN_COLUMNS, columns)
+    with open_turns() as turns:
+        read, further = filtered(turns.newest, turns.further, where)
+        if end is not None:
+            read, further = _with_end(turns, where, end)
+        empty = none_of("turns", narrowed=where != TurnFilter())
+        listing = Listing(
+            lambda size: map(summary, read(size)),
+            further,
+            limit,
+            shown,
+            item_id=lambda turn: turn.agent_turn_id,
+            empty=empty,
+        )
+        show_list(listing, turns.database, interval=pause)
+
+
+def _with_end(
+    turns: "TurnViews", where: "TurnFilter", end: str
+) -> "tuple[Callable[[int | None], Iterable[TurnRow]], Callable[[TurnRow], Further]]":
+    """How to read those that ended so. How many are behind one nobody knows: an end may take working out."""
+    from cardbox_cli.execution.turn_page import summary
+    from cardbox_cli.store.connection.project_store import Further
+
+    def read(size: int | None) -> "Iterable[TurnRow]":
+        return islice((turn for turn in turns.newest(where) if summary(turn).end_status == end), size)
+
+    return read, lambda _: Further(0, False)
+
+
+# --- one turn
+
+
+@verb(
+    "show",
+    "cbx turn show",
+    "cbx turn show 1d5c8f72",
+    "cbx turn show @last -o json | jq -r '.timeline[] | \"\\(.at) \\(.text)\"'",
+    pages=True,
+    reads=True,
+)
+def show_turn(turn: LastTurnId = LAST) -> None:
+    """Show one turn on one page: its state, rows, steps, tool calls, boxes, edges and what happened when."""
+    from cardbox_cli.execution.turn_page import view
+
+    with open_turns() as turns, turns.database.snapshot():
+        for note in lag_note(turns.database):
+            announce(note)
+        stored = turns.story(turns.resolve(turn))
+    seen = view(stored)
+    output.emit(seen, table=lambda: _print_turn(stored, seen), ids=[seen.agent_turn_id])
+
+
+def _print_turn(stored: "StoredTurn", seen: "TurnView") -> None:
+    from cardbox_cli.cli.terminal.turn_report import end_of_stderr
+
+    turn = stored.turn
+    parent = turn.parent_agent_turn_id
+    depth = NOTHING if turn.recursion_depth is None else turn.recursion_depth
+    output.facts(
+        ("turn", seen.agent_turn_id),
+        ("agent", seen.agent_id),
+        ("status", _status(stored, seen)),
+        ("parent", None if parent is None else f"{parent} of agent {turn.parent_agent_id or NOTHING}"),
+        ("trace", None if turn.trace_id is None else f"{turn.trace_id}, depth {depth}"),
+        ("profile", turn.profile_box_id),
+        ("context", seen.context_box_id),
+        ("output", seen.output_box_id),
+        ("deliverable", seen.deliverable_card_id),
+        *(("lease", f"{lease.owner}, until {format_time(lease.expires_at)}") for lease in stored.leases),
+    )
+    _section("findings", _FINDING_COLUMNS, seen.findings)
+    _section(
+        "inbox", picked(INBOX_COLUMNS, "ID", "TYPE", "STATUS", "EPOCH", "TRIES", "CREATED", "WHY"), seen.inbox
+    )
+    _section("steps", _STEP_COLUMNS, list(enumerate(seen.steps, 1)))
+    _section("waiting tools", _WAITING_COLUMNS, seen.waiting_tools)
+    _section("edges", _EDGE_COLUMNS, seen.edges)
+    _section("children", picked(TURN_COLUMNS, "ID", "AGENT", "STATUS", "END"), seen.children)
+    _section("timeline", EVENT_COLUMNS, seen.timeline)
+    _section("stderr", _LOG_COLUMNS, seen.logs)
+    output.print_lines(end_of_stderr(seen))
+
+
+def _section(title: str, columns: Columns, items: Sequence[Any]) -> None:
+    if items:
+        output.print_text()
+        output.print_painted([("bold", title)])
+        print_table(columns, items)
+
+
+def _status(stored: "StoredTurn", seen: "TurnView") -> str:
+    state = " ".join(part for part in (seen.status, seen.end_status) if part)
+    deadline, record = stored.turn.resume_deadline, stored.record
+    until = f", waits until {format_time(deadline)}" if deadline else ""
+    error = f": {one_line(record.error, 200)}" if record and record.error else ""
+    return f"{state}, epoch {seen.turn_epoch}{until}{error}"
+
+
+def _took(step: Step) -> str:
+    return format_duration(step.ended_at - step.started_at) if step.started_at and step.ended_at else NOTHING
+
+
+def _last_line(log: LogTail) -> str:
+    return one_line(next(iter(last_lines(log.stderr_tail, 1)), NOTHING), 200)
+
+
+def _end_of(agent_id: str | None, turn_id: str | None) -> str:
+    return " ".join([agent_id or NOTHING, *([short_id(turn_id)] if turn_id else [])])
+
+
+# Items are pairs of a number and a step.
+_STEP_COLUMNS = (
+    Column("#", lambda numbered: str(numbered[0]), right=True),
+    Column("ID", lambda numbered: short_id(numbered[1].step_id)),
+    Column("STATUS", lambda numbered: numbered[1].status),
+    Column("BEGAN", lambda numbered: format_time(numbered[1].started_at) or NOTHING),
+    Column("TOOK", lambda numbered: _took(numbered[1]), right=True),
+    Column("REQUEST", lambda numbered: short_or_nothing(numbered[1].request_box_id)),
+    Column("ERROR", lambda numbered: one_line(numbered[1].error or NOTHING, 200)),
+)
+_WAITING_COLUMNS = (
+    Column("CALL", lambda tool: tool.tool_call_id),
+    Column("TOOL", lambda tool: tool.tool_name),
+    Column("STATUS", lambda tool: tool.wait_status),
+    Column("EPOCH", lambda tool: str(tool.turn_epoch), right=True),
+    Column("SINCE", lambda tool: format_time(tool.created_at) or NOTHING),
+    Column("RESULT", lambda tool: short_or_nothing(tool.tool_result_card_id)),
+)
+_FINDING_COLUMNS = (
+    Column("RULE", lambda found: found.rule),
+    Column("MESSAGE", lambda found: one_line(found.message, 200)),
+)
+_LOG_COLUMNS = (
+    Column("STEP", lambda log: short_id(log.step_id)),
+    Column("COMMAND", lambda log: log.tool_name or "model"),
+    Column("EXIT", lambda log: NOTHING if log.exit_code is None else str(log.exit_code), right=True),
+    Column("BYTES", lambda log: str(log.stderr_bytes), right=True),
+    Column("LAST LINE", _last_line),
+)
+_EDGE_COLUMNS = (
+    Column("ID", lambda edge: short_id(edge.edge_id)),
+    Column("PRIMITIVE", lambda edge: edge.primitive),
+    Column("PHASE", lambda edge: edge.edge_phase),
+    Column("FROM", lambda edge: _end_of(edge.source_agent_id, edge.source_agent_turn_id)),
+    Column("TO", lambda edge: _end_of(edge.target_agent_id, edge.target_agent_turn_id)),
+    Column("CREATED", lambda edge: format_time(edge.created_at) or NOTHING, spare=1),
+)
+
+
+# --- a trace
+
+
+SVG = "svg"
+
+
+@verb(
+    "trace",
+    "cbx turn trace 1d5c8f72",
+    "cbx turn trace @last --format html > trace.html",
+    "cbx turn trace @last -o json | jq '.turns[].children'",
+    pages=True,
+    reads=True,
+)
+def show_trace(
+    turn: TurnId,
+    format_: Annotated[
+        str | None,
+        Option("--format", "-f", click_type=OneOf(lambda: (HTML, SVG), what="format"), help="As a picture."),
+    ] = None,
+) -> None:
+    """Show the turns of a trace as a tree: who gave work to whom, and what became of it.
+
+    The children of a batch stand under it. Turns of other traces that gave one of these its work, or got it,
+    are in the tree too.
+    """
+    from cardbox_cli.execution.turn_page import summary, tree
+    from cardbox_cli.model.ids import unique
+    from cardbox_cli.store.views.batch_views import BatchViews
+    from cardbox_cli.store.views.turn_views import FAMILY
+
+    with open_turns() as turns, turns.database.snapshot():
+        found = turns.get(turns.resolve(turn))
+        known = turns.family(found)
+        batches = BatchViews(turns.database, turns.project_id)
+        members = batches.members([each.agent_turn_id for each in known])
+        rows = batches.get_many(unique(each.batch_id for each in members.values() if each.batch_id))
+    if len(known) >= FAMILY:
+        announce(f"note: {len(known)} turns are shown; there may be more")
+    tops = tree([summary(each) for each in known], members)
+    if format_ is not None:
+        from cardbox_cli.pictures.trace_picture import trace_drawing, trace_page
+
+        output.write(trace_page(found.trace_id, tops) if format_ == HTML else trace_drawing(tops), end="")
+        return
+    answer = {"trace_id": found.trace_id, "turns": tops}
+    output.emit(
+        answer,
+        table=lambda: _Drawing(rows).draw(found.trace_id, tops),
+        ids=[each.agent_turn_id for each in known],
+    )
+
+
+def _by_batch(branches: "Sequence[Branch]") -> "list[tuple[str | None, list[Branch]]]":
+    """The children of each batch in the order of its tasks, and those of none."""
+    groups: dict[str | None, list[Branch]] = {}
+    for branch in branches:
+        groups.setdefault(branch.batch_id, []).append(branch)
+    return [
+        (batch_id, sorted(each, key=lambda one: one.task_index or 0)) for batch_id, each in groups.items()
+    ]
+
+
+class _Drawing:
+    """Draws a tree, line by line. The children of a batch are drawn under a line of its own."""
+
+    def __init__(self, batches: "Mapping[str, BatchRow]") -> None:
+        self._batches = batches
+
+    def draw(self, trace_id: str | None, tops: "Sequence[Branch]") -> None:
+        self._line("", f"trace {trace_id or '-'}")
+        for batch_id, branches in _by_batch(tops):
+            if batch_id is not None:
+                self._line("", self._batch(batch_id))
+                self._below(branches, trace_id, "")
+                continue
+            for top in branches:
+                self._branch(top, trace_id, "", "")
+
+    def _branch(self, branch: "Branch", trace_id: str | None, lead: str, below: str) -> None:
+        outcome = " ".join(part for part in (branch.status, branch.end_status) if part)
+        place = "" if branch.task_index is None else f"{branch.task_index}: "
+        other = "" if branch.trace_id in (None, trace_id) else f"  trace {branch.trace_id}"
+        self._line(lead, f"{place}{branch.agent_turn_id}  {branch.agent_id}  {outcome}{other}")
+        groups = _by_batch(branch.children)
+        for batch_id, branches in groups:
+            is_last = branches is groups[-1][1]
+            if batch_id is None:
+                self._below(branches, branch.trace_id, below, ends=is_last)
+                continue
+            self._line(below + ("└─ " if is_last else "├─ "), self._batch(batch_id))
+            self._below(branches, branch.trace_id, below + ("   " if is_last else "│  "))
+
+    def _below(
+        self, branches: "Sequence[Branch]", trace_id: str | None, below: str, *, ends: bool = True
+    ) -> None:
+        """Branches under a line; `ends`: nothing else comes under it."""
+        for branch in branches:
+            is_last = ends and branch is branches[-1]
+            lead = below + ("└─ " if is_last else "├─ ")
+            self._branch(branch, trace_id, lead, below + ("   " if is_last else "│  "))
+
+    def _batch(self, batch_id: str) -> str:
+        row = self._batches.get(batch_id)
+        known = "" if row is None else f"  {row.status}, {row.ended_count} of {row.task_count} ended"
+        return f"{batch_id}{known}"
+
+    def _line(self, lead: str, text: str) -> None:
+        output.print_text(flat(f"{lead}{text}"))
+
+
+# --- logs
+
+
+@verb(
+    "logs",
+    "cbx turn logs @last",
+    "cbx turn logs 1d5c8f72 --step 2",
+    "cbx turn logs @last -o json | jq -r '.[] | select(.exit_code != 0).stderr'",
+    pages=True,
+    reads=True,
+)
+def show_logs(
+    turn: TurnId,
+    step: Annotated[
+        str | None,
+        Option(metavar="N", help="Only of this step: its number, or 4 or more characters of its id."),
+    ] = None,
+) -> None:
+    """Show what the commands of a turn, the model's and its tools', wrote on stderr.
+
+    Kept is the end of it, without what looks like a secret; of commands that wrote nothing, only those that
+    failed.
+    """
+    from cardbox_cli.store.execution.turn_store import LogStore, TurnStore
+
+    with open_turns() as turns, turns.database.snapshot():
+        store = LogStore(turns.database, turns.project_id)
+        store.require()
+        turn_id = turns.resolve(turn)
+        steps = TurnStore(turns.database, turns.project_id).steps(turn_id)
+        step_id = None if step is None else _named_step_id(steps, step, turn_id)
+        logs = store.of_turn(turn_id, step_id=step_id)
+    numbers = _step_numbers(steps)
+    output.emit(
+        [{"step": numbers.get(log.step_id), **msgspec.structs.asdict(log)} for log in logs],
+        table=lambda: _print_logs(logs, numbers),
+        ids=[log.log_id for log in logs],
+    )
+    if not logs:
+        announce(f"nothing is kept of what the commands of turn {turn_id} wrote on stderr")
+
+
+def _step_numbers(steps: "list[Step]") -> dict[str, int]:
+    return {step.step_id: number for number, step in enumerate(steps, 1)}
+
+
+def _print_logs(logs: "list[CommandLog]", numbers: dict[str, int]) -> None:
+    for log in logs:
+        if log is not logs[0]:
+            output.print_text()
+        output.print_painted([("bold", _log_headline(log, numbers.get(log.step_id)))])
+        if log.stderr:
+            output.print_text(indented(log.stderr.rstrip("\n")))
+
+
+def _log_headline(log: "CommandLog", number: int | None) -> str:
+    step = f"step {short_id(log.step_id) if number is None else number}"
+    took = format_duration(log.ended_at - log.started_at)
+    wrote = f"{log.stderr_bytes:,} bytes{_truncation_note(log)}"
+    return f"{format_time(log.ended_at)}  {step}: {log.whose} {log.outcome} after {took}; {wrote}"
+
+
+def _truncation_note(log: "CommandLog") -> str:
+    """That not all is kept, where it is not the secrets left out that make it shorter."""
+    from cardbox_cli.execution.worker.command_output import REDACTED
+
+    kept = len(log.stderr.encode())
+    return f", the last {kept:,} are kept" if log.stderr_bytes > kept and REDACTED not in log.stderr else ""
+
+
+def _named_step_id(steps: "Sequence[Step]", given: str, turn_id: str) -> str:
+    from cardbox_cli.execution.requests.recorded_requests import named_step
+
+    shows = f"`cbx turn show {argument(short_id(turn_id))}`"
+    return named_step(steps, given, f"turn {turn_id!r}", shows).step_id

@@ -1,0 +1,215 @@
+"""`cbx turn watch, wait` and `report`: a turn is followed to its end, and given a tool's result."""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from typer import Option
+
+from cardbox_cli.cli.actor import actor
+from cardbox_cli.cli.command_runtime import runtime
+from cardbox_cli.cli.last_ids import resolving_turns
+from cardbox_cli.cli.options.input_files import text_or_file
+from cardbox_cli.cli.options.shared_options import EndTimeout, TurnId
+from cardbox_cli.cli.options.value_types import AFTER, OneOf, Seconds
+from cardbox_cli.cli.project_database import open_turns
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.list_columns import EVENT_COLUMNS
+from cardbox_cli.cli.terminal.table_layout import Shown
+from cardbox_cli.cli.terminal.turn_report import print_end, require_success
+from cardbox_cli.cli.terminal.watch import pauses
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import InvalidInput, UsageError
+from cardbox_cli.limits import RESULT_SIZE
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.cards import OPERATOR
+from cardbox_cli.model.execution.turns import END_STATUSES
+from cardbox_cli.text import flat
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.timeline import Event
+    from cardbox_cli.model.content import ToolResultContent
+    from cardbox_cli.store.views.turn_views import StoredTurn, TurnViews
+
+
+@verb("watch", "cbx turn watch @last", "cbx turn watch 1d5c8f72 -o jsonl | jq -r .text")
+def watch_turn(
+    turn: TurnId,
+    interval: Annotated[
+        float, Option(click_type=Seconds(min=0.1), help="So many seconds between looks.")
+    ] = 1.0,
+) -> None:
+    """Print what happens to a turn, a line each, until it has ended. Exit 8 unless in success."""
+    from cardbox_cli.execution.turn_page import view
+
+    last: list[StoredTurn] = []
+    with open_turns() as turns:
+        events = _events(turns, turns.resolve(turn), interval, last.append)
+        if session().format.kind == "text":
+            for event in events:
+                _print_event(event)
+        else:
+            output.emit_list(
+                events, columns=Shown(EVENT_COLUMNS), item_id=lambda event: event.ref or "-", empty=""
+            )
+    [stored] = last
+    require_success(view(stored), stored.record.error if stored.record else None)
+
+
+def _events(
+    turns: "TurnViews", turn_id: str, interval: float, end: "Callable[[StoredTurn], None]"
+) -> "Iterator[Event]":
+    """What happens to a turn, each thing once, until it has ended; `end` gets it then."""
+    from cardbox_cli.execution.turn_page import view
+
+    printed: Counter[Event] = Counter()
+    with ExitStack() as stack:
+        pause: Callable[[float], None] | None = None
+        while True:
+            stored = turns.story(turn_id)
+            seen = view(stored)
+            now = Counter(seen.timeline)
+            new = now - printed
+            yield from (event for event in seen.timeline if event in new)
+            printed |= now
+            if seen.end_status is not None:
+                end(stored)
+                return
+            pause = pause or stack.enter_context(pauses())
+            pause(interval)
+
+
+def _print_event(event: "Event") -> None:
+    moment, name, text = (column.text(event) for column in EVENT_COLUMNS)
+    output.print_text(flat(f"{moment}  {name:11}  {text}"))
+    sys.stdout.flush()
+
+
+@verb(
+    "wait",
+    "cbx turn wait 1d5c8f72 --timeout 60",
+    "cbx dispatch --agent clerk --context-box @last && cbx turn wait @last > answer.txt",
+)
+def wait_for_turn(turn: TurnId, timeout: EndTimeout = None) -> None:
+    """Wait until a turn has ended, and print the text of what it delivered.
+
+    Exit 8 when it ended otherwise than in success, 124 when that took too long.
+    """
+    with open_turns() as turns:
+        print_end(turns, turns.resolve(turn), timeout)
+
+
+# --- report
+
+
+@verb(
+    "report",
+    "cbx turn report 1d5c8f72 --tool-call-id call_7 --result-text 'approved by Ann'",
+    "cbx turn report @last --tool-call-id call_7 --result @answer.json",
+    "cbx turn report 1d5c8f72 --tool-call-id call_7 --error 'the shop is closed'",
+)
+def report_result(
+    turn: TurnId,
+    tool_call_id: Annotated[
+        str, Option(metavar="ID", help="The call; `cbx turn show` lists those that are waited for.")
+    ],
+    result: Annotated[
+        str | None, Option(metavar="TEXT|@FILE", help="What the tool says: JSON, or any text; @- for stdin.")
+    ] = None,
+    result_text: Annotated[
+        str | None, Option(metavar="TEXT", help="What the tool says: this text, whatever it looks like.")
+    ] = None,
+    error: Annotated[
+        str | None, Option(metavar="TEXT", help="Why the tool failed, instead of a result.")
+    ] = None,
+    status: Annotated[
+        str | None,
+        Option(
+            click_type=OneOf(lambda: END_STATUSES, what="status"),
+            help="Default: success, or failed with --error.",
+        ),
+    ] = None,
+    after_execution: Annotated[
+        str, Option(click_type=AFTER, help="terminate: the turn ends with this result.")
+    ] = "suspend",
+    source_agent: Annotated[str, Option(metavar="A", help="Who reports.")] = OPERATOR,
+) -> None:
+    """Report the result of a tool call. The same result again is harmless, another one is refused."""
+    from cardbox_cli.execution.queue import reports
+
+    if result is not None and result_text is not None:
+        raise UsageError("--result and --result-text exclude each other", hint="leave one of them out")
+    for option, given in (("--result", result), ("--result-text", result_text)):
+        if given == reports.PLACEHOLDER:
+            raise UsageError(f"{option} {given} stands for the answer", hint="put the answer in its place")
+    value = _text_result(result_text) if result is None else _result_value(result)
+    content = _result_content(value, error, status, after_execution)
+    with runtime() as run:
+        reported = reports.report_result(
+            run,
+            resolving_turns(run.database, run.project_id).resolve(turn),
+            tool_call_id,
+            content,
+            source_agent_id=source_agent,
+            actor=actor(run.database),
+        )
+    output.emit(
+        reported,
+        table=lambda: output.facts(
+            ("turn", reported.agent_turn_id),
+            ("call", reported.tool_call_id),
+            ("card", reported.tool_result_card_id),
+            ("inbox row", reported.inbox_id),
+            ("new", None if reported.created else "no: that result was reported before"),
+        ),
+        ids=[reported.tool_result_card_id],
+    )
+
+
+def _result_content(
+    result: Any, error: str | None, status: str | None, after_execution: str
+) -> "ToolResultContent":
+    from cardbox_cli.model.content import ToolResultContent
+
+    status = status or ("success" if error is None else "failed")
+    if status == "success" and (error is not None or result is msgspec.UNSET):
+        hint = "add --result-text TEXT, or --result with JSON or @FILE"
+        raise UsageError("a success has a --result and no --error", hint=hint)
+    if status != "success" and error is None:
+        raise UsageError(f"the status {status!r} needs an --error", hint="say what went wrong")
+    if error is not None and not error.strip():
+        raise UsageError("--error is empty", hint="say what went wrong")
+    parts: dict[str, Any] = {"result": result}
+    if error is not None:
+        parts["error"] = {"code": f"tool_{status}", "message": error}
+    return ToolResultContent(
+        status=status, after_execution="terminate" if after_execution == "terminate" else "suspend", **parts
+    )
+
+
+def _text_result(given: str | None) -> Any:
+    """A text as it is; UNSET for none."""
+    return msgspec.UNSET if given is None else _checked_result(given)
+
+
+def _result_value(text: str) -> Any:
+    """What a tool said: the JSON that it is, else the text."""
+    content = _checked_result(text_or_file(text))
+    try:
+        return exact_json.read(content)
+    except ValueError:
+        return content
+
+
+def _checked_result(content: str) -> str:
+    """A text that a result may be. Raises InvalidInput."""
+    if "\0" in content:
+        raise InvalidInput("--result holds a NUL character", hint="a result is JSON or text")
+    if len(content.encode(errors="replace")) > RESULT_SIZE.value << 20:
+        hint = "report where it lies, not all of it"
+        raise InvalidInput(f"--result is larger than {RESULT_SIZE}", hint=hint)
+    return content

@@ -1,0 +1,291 @@
+"""`cbx worker`: run the turns of a target by your command, and list all workers."""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+from threading import Lock
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
+
+from cardbox_cli.cli.boundary import INTERRUPTED
+from cardbox_cli.cli.command_runtime import connecting, stopped_by_signals, wired
+from cardbox_cli.cli.common_options import FORMATS
+from cardbox_cli.cli.options import compose_options, model_program
+from cardbox_cli.cli.options.value_types import Seconds
+from cardbox_cli.cli.project_database import database_target, open_database
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Shown
+from cardbox_cli.cli.verb import verb
+from cardbox_cli.errors import UsageError
+from cardbox_cli.model.pairing import PREVIEW
+from cardbox_cli.settings import MAX_STEPS, Settings, settings_from
+from cardbox_cli.store.connection.target import Target
+from cardbox_cli.text import format_age, format_count, format_time, one_line
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.notifications.service import WakeupListener, Wakeups
+    from cardbox_cli.execution.worker.runner import Outcome
+    from cardbox_cli.execution.worker.worker import WorkerPlan
+    from cardbox_cli.model.execution.turns import WorkerEntry
+
+
+class Journal:
+    """What happens, a line each on stderr; outcomes of runs on stdout, where data is asked for.
+
+    What cannot be written is no failure of a turn: `leave` is called once, and `close` raises it.
+    """
+
+    def __init__(self, format_: str) -> None:
+        self.leave: Callable[[], None] | None = None
+        self._format = format_
+        self._lock = Lock()
+        self._rests: list[dict[str, Any]] = []
+        self._unwritten: OSError | None = None
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            with self._lock:
+                yield
+        except OSError as exc:
+            self._unwritten = self._unwritten or exc
+            leave, self.leave = self.leave, None
+            if leave is not None:
+                leave()
+
+    def line(self, text: str) -> None:
+        with self._writing():
+            announce(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}")
+
+    def ended(self, project_id: str, outcome: "Outcome") -> None:
+        deliverable = f", deliverable {outcome.end.deliverable_card_id}" if outcome.end else ""
+        code = f" ({outcome.error_code})" if outcome.error_code else ""
+        end = f" {outcome.end.end_status}" if outcome.end else ""
+        message = "" if outcome.message == end.strip() else f": {outcome.message}"
+        kind = outcome.kind.replace("_", " ")
+        self.line(
+            f"turn {outcome.agent_turn_id} of {outcome.agent_id}: {kind}{end}{code}{message}{deliverable}"
+        )
+        if outcome.kind in ("ended", "suspended"):
+            with self._writing():
+                self._keep(_shown_outcome(project_id, outcome))
+
+    def _keep(self, shown: dict[str, Any]) -> None:
+        if self._format == "jsonl":
+            from cardbox_cli.model import exact_json
+
+            output.write(exact_json.encode(shown).decode())
+        elif self._format == "id":
+            output.write(shown["agent_turn_id"])
+        else:
+            self._rests.append(shown)
+        sys.stdout.flush()
+
+    def close(self) -> None:
+        """Print what is left for the end. Raises what made writing fail."""
+        if self._unwritten is not None:
+            raise self._unwritten
+        if FORMATS[self._format].kind != "lines":
+            output.emit(self._rests, table=lambda: None)
+
+
+def _shown_outcome(project_id: str, outcome: "Outcome") -> dict[str, Any]:
+    return {
+        "project_id": project_id,
+        "agent_turn_id": outcome.agent_turn_id,
+        "agent_id": outcome.agent_id,
+        "status": outcome.kind,
+        "end_status": outcome.end.end_status if outcome.end else None,
+        "error_code": outcome.error_code,
+        "message": outcome.message if outcome.error_code else None,
+        "deliverable_card_id": outcome.end.deliverable_card_id if outcome.end else None,
+        "waiting_tool_call_ids": outcome.waiting,
+        "steps": outcome.steps,
+    }
+
+
+@verb(
+    "run",
+    "cbx worker run --exec 'python3 client.py' --drain",
+    "cbx worker run --exec 'llm -m gpt-4o' --format text --answers text --env OPENAI_API_KEY",
+    "cbx worker run --serve 'python3 client.py --serve' --concurrency 4",
+    "cbx worker run --exec 'python3 client.py' --tools commands.yaml --concurrency 4",
+    "cbx worker run --target gpu --exec ./ask.sh --once -o jsonl | jq -r .deliverable_card_id",
+)
+def run_worker(
+    exec_: Annotated[
+        str | None,
+        Option(
+            "--exec", metavar="CMD", help="What answers for the model: reads the request, prints the answer."
+        ),
+    ] = None,
+    serve: Annotated[
+        str | None,
+        Option(
+            metavar="CMD",
+            help="The same, started once: reads requests and prints answers, each a line of JSON.",
+        ),
+    ] = None,
+    restart_after: Annotated[
+        int | None, Option(metavar="N", min=1, help="Requests after which a client of --serve is replaced.")
+    ] = None,
+    target: Annotated[
+        str, Option(metavar="T", help="The worker target whose agents it serves.")
+    ] = "worker_generic",
+    format_: model_program.RequestFormat = None,
+    answers: model_program.AnswersRead = "auto",
+    env: model_program.Variables = None,
+    tools: model_program.ToolsFile = None,
+    trust_stored_commands: model_program.TrustStored = False,
+    model: compose_options.Model = None,
+    concurrency: Annotated[int, Option(metavar="N", min=1, max=256, help="Turns at the same time.")] = 1,
+    once: Annotated[bool, Option("--once", help="Make one claim, run it, and end.")] = False,
+    drain: Annotated[
+        bool, Option("--drain", help="End when nothing of the target is due or running.")
+    ] = False,
+    timeout: Annotated[
+        float, Option(click_type=Seconds(min=0.1), help="Seconds that one call of the command may take.")
+    ] = 600,
+    max_steps: Annotated[
+        int | None,
+        Option(metavar="N", help=f"{MAX_STEPS.help} Default: {MAX_STEPS.name}, or {MAX_STEPS.default}."),
+    ] = None,
+    grace: Annotated[
+        float, Option(click_type=Seconds(min=0), help="Seconds that running turns have once it shall stop.")
+    ] = 30,
+    layer: compose_options.Layers = None,
+    share: compose_options.Share = None,
+    layout: compose_options.LayoutName = None,
+    all_projects: Annotated[
+        bool, Option("--all-projects", help="Serve the target's agents in all projects.")
+    ] = False,
+) -> int:
+    """Run turns: the command gets each request on its standard input, its output is the model's answer.
+
+    A client of --serve is started once for each turn that runs at the same time, and stays.
+
+    A message of an assistant, or a provider's whole response, may call tools; those with a command here are
+    run, for others the turn waits. Any other output is the deliverable. What happens is written to stderr;
+    with -o jsonl the outcome of each run is a line of JSON on stdout. A turn that fails is no failure of the
+    worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
+    """
+    _check_options(target, once=once, drain=drain)
+    from cardbox_cli.cli.options.model_program import environment_of, one_command, program_of, staying
+    from cardbox_cli.execution.worker.worker import WorkerPlan
+
+    settings = settings_from(max_steps=max_steps)
+    where = database_target()
+    option, answering = one_command(exec_, serve, restart_after)
+    program = program_of(
+        answering,
+        where,
+        settings,
+        option=option,
+        format=format_,
+        answers=answers,
+        options=compose_options.options(model=model, layers=layer, share=share, layout=layout),
+        timeout=timeout,
+        environment=environment_of(env or (), where),
+        tools=tools,
+        trusts_stored=trust_stored_commands,
+    )
+    with staying(program, restart_after) if serve is not None else nullcontext(program) as program:
+        plan = WorkerPlan(
+            target=target,
+            program=program,
+            project_id=None if all_projects else session().project_id,
+            concurrency=concurrency,
+            mode="once" if once else "drain" if drain else "serve",
+            grace=grace,
+        )
+        return _serve(plan, settings)
+
+
+def _check_options(target: str, *, once: bool, drain: bool) -> None:
+    if once and drain:
+        raise UsageError("--once and --drain exclude each other", hint="leave one of them out")
+    if not target.strip():
+        raise UsageError(
+            "--target: the worker target is blank", hint="`cbx agent list` shows those of agents"
+        )
+
+
+def _serve(plan: "WorkerPlan", settings: Settings) -> int:
+    from cardbox_cli.execution.notifications.service import Wakeups
+    from cardbox_cli.execution.worker.worker import Worker
+
+    target = database_target()
+    journal = Journal(session().output)
+    with Wakeups(journal.line) as wakeups, _listener(plan, target, wakeups) as listener:
+        worker = Worker(
+            plan,
+            settings,
+            connect=connecting(target),
+            make_runtime=lambda database, project_id: wired(database, project_id, settings, wakeups),
+            journal=journal,
+            listener=listener,
+        )
+        where = "all projects" if plan.project_id is None else f"project {plan.project_id!r}"
+        journal.leave = worker.leave
+        journal.line(f"worker {worker.worker_id} serves {plan.target} in {where}")
+        with stopped_by_signals(worker.leave) as received:
+            worker.run()
+    journal.close()
+    return INTERRUPTED if signal.SIGINT in received else 0
+
+
+def _listener(plan: "WorkerPlan", target: Target, wakeups: "Wakeups") -> "WakeupListener":
+    """Wakeups are for a worker that goes on waiting; others only wait for their own turns."""
+    from cardbox_cli.execution.notifications.service import WakeupListener
+
+    if plan.mode != "serve":
+        return WakeupListener()
+    return wakeups.listener(target, project_id=plan.project_id, worker_targets=[plan.target])
+
+
+@verb("list", "cbx worker list", "cbx worker list --target gpu -o json", pages=True, reads=True)
+def list_workers(
+    target: Annotated[str | None, Option(metavar="T", help="Only those of this target.")] = None,
+    all_: Annotated[bool, Option("--all", help="Also those that fell silent without signing off.")] = False,
+) -> None:
+    """List the workers that serve this project."""
+    from cardbox_cli.store.execution.worker_store import WorkerStore
+
+    with open_database() as database:
+        database.require_execution()
+        found = WorkerStore(database, session().project_id).all(target)
+    shown = [worker for worker in found if all_ or worker.live]
+    output.emit_list(
+        shown,
+        columns=Shown(_WORKER_COLUMNS),
+        item_id=lambda worker: worker.worker_id,
+        empty=f"no workers serve project {session().project_id!r}; `cbx worker run` is one",
+    )
+    if len(shown) < len(found):
+        announce(
+            f"{format_count(len(found) - len(shown), 'worker')} fell silent without signing off; "
+            "--all shows them"
+        )
+
+
+def _worker_state(worker: "WorkerEntry") -> str:
+    if not worker.live:
+        return "silent"
+    return "live" if worker.last_error is None else "unable"
+
+
+_WORKER_COLUMNS = (
+    Column("WORKER", lambda worker: worker.worker_id),
+    Column("TARGET", lambda worker: worker.worker_target),
+    Column("STATE", _worker_state),
+    Column("SLOTS", lambda worker: str(worker.concurrency), right=True),
+    Column("PROJECT", lambda worker: worker.project_id or "all"),
+    Column("STARTED", lambda worker: format_time(worker.started_at) or NOTHING, spare=2),
+    Column("HEARD", lambda worker: format_age(worker.heartbeat_at), right=True),
+    Column("CANNOT WORK", lambda worker: one_line(worker.last_error or NOTHING, PREVIEW)),
+)

@@ -1,0 +1,113 @@
+"""What can stand next on a command line that is being typed.
+
+click finds the place in the tree of commands, and asks the type of the value that stands there, which is of
+`options/value_types.py`. The scripts of `completion_scripts/` hand in the line, and read rows of it.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
+
+from cardbox_cli.cli.command_table import COMPLETING, root
+from cardbox_cli.cli.options.value_types import FILES
+from cardbox_cli.cli.session import ProcessContext, Session
+from cardbox_cli.text import is_visible, one_line
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.connection.database import Database
+    from cardbox_cli.store.connection.target import Target
+
+
+# Set by the scripts of `cbx completion`: the command line up to the cursor.
+LINE = "_CBX_LINE"
+SECONDS = 0.3
+
+
+def answer(shell: str) -> int:
+    """Print the rows that a script of `cbx completion` reads.
+
+    Whatever is wrong, the person who types hears nothing of it.
+    """
+    try:
+        session = Session(process=_Hurried())
+        session.configure(root().verbs)
+        found = offers(_after_the_command(os.environ[LINE]), session)
+        rows = [_row(shell, found.prefix, item) for item in found.items]
+        sys.stdout.buffer.write("".join(rows).encode("utf-8", "replace"))
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt):
+        return 1
+    return 0
+
+
+class _Hurried(ProcessContext):
+    """A process that may look at the database for `SECONDS`; after that it ends itself.
+
+    Nothing less stops a name lookup or a silent network: they wait in C, out of reach of any exception.
+    """
+
+    @contextmanager
+    def completion_database(self, target: "Target") -> "Iterator[Database]":
+        import faulthandler
+
+        with open(os.devnull, "w") as nowhere:
+            faulthandler.dump_traceback_later(SECONDS, exit=True, file=nowhere)
+            try:
+                with super().completion_database(target) as database:
+                    yield database
+            finally:
+                faulthandler.cancel_dump_traceback_later()
+
+
+@dataclass(frozen=True)
+class Offers:
+    """What can stand at the cursor. `prefix` is what of the word stays before a value, as in `--box=`."""
+
+    prefix: str
+    items: Sequence[CompletionItem]
+
+
+def offers(words: Sequence[str], session: Session) -> Offers:
+    """What the last of `words`, the beginning of one, can become. `session` takes their common options."""
+    *complete, given = words
+    found = ShellComplete(root(), {"obj": session}, "cbx", COMPLETING).get_completions(list(complete), given)
+    items = [item for item in found if _can_be_typed(str(item.value), given)]
+    option, equals, _ = given.partition("=")
+    return Offers(option + equals if equals and option.startswith("--") else "", items)
+
+
+def _can_be_typed(value: str, given: str) -> bool:
+    """Whether a value can stand in a line: all of it is seen, and where no option is typed it is none."""
+    return is_visible(value) and (given.startswith("-") or not value.startswith("-"))
+
+
+def words_of(line: str) -> list[str]:
+    """The words of an unfinished line; the last is the one at its end, empty after a space."""
+    # The mark shows whether the line ends within a word, and keeps a last backslash from being one.
+    mark = "\0"
+    words = split_arg_string(line + mark)
+    return [*words[:-1], words[-1].removesuffix(mark)]
+
+
+def _after_the_command(line: str) -> list[str]:
+    """The words behind `cbx` in a shell's line, which may set variables for the command before it."""
+    words = words_of(line)
+    while words and re.match(r"\w+=", words[0]):
+        words.pop(0)
+    return words[1:] or [""]
+
+
+def _row(shell: str, prefix: str, item: CompletionItem) -> str:
+    value = str(item.value)
+    if shell == "bash":
+        # It takes what stands before a "=" for a word of its own, and inserts what it gets as it is.
+        value = re.sub(r"^~|[^\w@%+=:,./~-]", r"\\\g<0>", value)
+    elif item.type != FILES:
+        value = prefix + value
+    return f"{item.type}\t{value}\t{one_line(item.help or '', 80)}\n"

@@ -1,0 +1,392 @@
+"""Many commands in one process: lines are split into words and run on one connection, or typed at a prompt.
+
+The prompt edits lines, completes them by Tab and keeps their history, by Python's readline if there is one.
+The history is a file of CBX_HOME that only its owner can read.
+"""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from glob import escape, glob
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from click.shell_completion import CompletionItem
+
+from cardbox_cli.cli import boundary
+from cardbox_cli.cli.command_table import root
+from cardbox_cli.cli.completion_candidates import Offers, offers, words_of
+from cardbox_cli.cli.options.input_files import read_text, standard_input
+from cardbox_cli.cli.options.value_types import FILES
+from cardbox_cli.cli.session import ProcessContext, Session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.errors import InvalidInput, UsageError
+from cardbox_cli.limits import VALUE_SIZE
+from cardbox_cli.store.connection.target import may_hold_password
+from cardbox_cli.text import is_visible, one_line
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.connection.database import Database
+    from cardbox_cli.store.connection.target import Target
+
+
+LEAVE = ("exit", "quit")
+USE = "use"
+
+# Bytes of a line of a script.
+_MAX_LINE = VALUE_SIZE.value << 20
+
+
+class Shell(ProcessContext):
+    """The context of commands that share a process. `settings` are what each of them starts from."""
+
+    def __init__(self, settings: Session) -> None:
+        from cardbox_cli.store.connection.connection_pool import CachedDatabase
+
+        self.settings = replace(settings, process=self)
+        self.left = False
+        self._cached = CachedDatabase()
+        self._commands = root()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cached.close()
+
+    def run_script(self, lines: Iterable[str], name: str, *, keep_going: bool) -> int:
+        """Run lines to the first failure, or to the end; the exit code of the first that failed."""
+        failed = 0
+        for number, line in enumerate(lines, 1):
+            code = self.run(line)
+            if self.left:
+                break
+            if code:
+                announce(f"{name}:{number}: exit code {code}")
+                failed = failed or code
+                if not keep_going or code in (boundary.INTERRUPTED, boundary.PIPE_CLOSED):
+                    return code
+        return failed
+
+    def run(self, line: str) -> int:
+        """Run one line; its exit code, its failure reported. None of its options stay for the next one."""
+        try:
+            words = split(line)
+        except UsageError as exc:
+            return self.refuse(exc, line.split())
+        if len(words) == 1 and words[0] in LEAVE:
+            self.left = True
+            return 0
+        words = without_prefix(words)
+        if not words:
+            return 0
+        if words[0] == USE:
+            return boundary.run(lambda: self._use(words[1:]), words, replace(self.settings))
+        return self.run_words(words)
+
+    def refuse(self, error: UsageError, words: Sequence[str]) -> int:
+        """Report what is wrong with a line; the exit code."""
+        return boundary.run(_raising(error), words, replace(self.settings))
+
+    def run_words(self, words: list[str]) -> int:
+        """Run a command by its words; its exit code, its failure reported."""
+        own = replace(self.settings)
+
+        def run_words() -> object:
+            return self._commands.main(words, prog_name="cbx", standalone_mode=False, obj=own)
+
+        return boundary.run(run_words, words, own)
+
+    def _use(self, words: list[str]) -> None:
+        """Go on in another project. Raises UsageError."""
+        if len(words) != 1:
+            raise UsageError("`use` takes one project", hint="`project list` shows them")
+        chosen = replace(self.settings, project_id=words[0])
+        chosen.check_project()
+        self.settings = chosen
+
+    # --- the context of a command
+
+    def database(self, target: "Target") -> "AbstractContextManager[Database]":
+        """The connection of this shell, or one to the other database that the line names."""
+        return self._cached.lend(target)
+
+    def run_program(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+        """Run the program as a child, the terminal its own; its exit code."""
+        sys.stdout.flush()
+        # Ctrl-C is for the program. Not SIG_IGN, which the child would inherit.
+        ours = signal.signal(signal.SIGINT, lambda *_: None)
+        try:
+            code = subprocess.call([program, *arguments], env=environment, stdin=sys.stdin, close_fds=False)
+        finally:
+            signal.signal(signal.SIGINT, ours)
+        return code if code >= 0 else 128 - code
+
+
+def split(line: str) -> list[str]:
+    """The words of a line, quoted as in a shell, without its comment. Raises UsageError."""
+    words: list[str] = []
+    rest = line.lstrip(_SPACE)
+    while rest and not rest.startswith("#"):
+        word = _WORD.match(rest)
+        if word is None:
+            raise UsageError(
+                f"{rest[:40].rstrip()!r} has no end", hint="close the quotes; a command is a line by itself"
+            )
+        _refuse_redirection(word[0], line)
+        words += shlex.split(word[0])
+        rest = rest[word.end() :].lstrip(_SPACE)
+    return words
+
+
+def _refuse_redirection(word: str, line: str) -> None:
+    """Raise UsageError for what a shell would take for a pipe, a file, or the end of a command."""
+    bare = _QUOTED.sub("", word)
+    found = bare if bare in (";", "&", "&&") else next((mark for mark in "|<>" if mark in bare), None)
+    if found is not None:
+        raise UsageError(
+            f"{found!r} is no part of a command: a line here is one command, without pipes or files",
+            hint=f"quote it, or ask a shell: cbx {line.strip().removeprefix('cbx ')}",
+        )
+
+
+_QUOTED = re.compile(r"""\\.|'[^']*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
+_SPACE = " \t\r\n"
+_WORD = re.compile(r"""(?:[^ \t\r\n'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
+
+
+def without_prefix(words: list[str]) -> list[str]:
+    """The words of the command: a leading `cbx` says nothing."""
+    return words[1:] or ["--help"] if words[:1] == ["cbx"] else words
+
+
+def _raising(exc: Exception) -> Callable[[], None]:
+    def fail() -> None:
+        raise exc
+
+    return fail
+
+
+@contextmanager
+def open_script(path: str) -> Iterator[Iterable[str]]:
+    """The lines of a file, or those of standard input as they come; the commands then find that empty."""
+    if path != "-":
+        yield read_text(path).split("\n")
+        return
+    source, lines = sys.stdin, standard_input()
+    with open(os.devnull) as nothing:
+        sys.stdin = nothing
+        try:
+            yield _decoded_lines(iter(partial(lines.readline, _MAX_LINE + 1), b""))
+        finally:
+            sys.stdin = source
+
+
+def _decoded_lines(lines: Iterable[bytes]) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        if len(line) > _MAX_LINE:
+            raise InvalidInput(f"standard input:{number} is a line of more than {VALUE_SIZE}")
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as exc:
+            raise InvalidInput(f"standard input:{number} is not UTF-8", hint="convert it") from exc
+
+
+# --- a terminal that is typed at
+
+REMEMBERED = 2000
+
+# What is inserted, a space behind it where the word is whole, and what there is to say of it.
+Matches = Sequence[tuple[str, CompletionItem]]
+
+
+class Partner(Protocol):
+    """Who a person talks to, a line at a time, until they have left. `history` names its file in CBX_HOME."""
+
+    history: str
+
+    @property
+    def left(self) -> bool:
+        """Whether the person wants to go."""
+
+    @property
+    def prompt(self) -> str:
+        """What stands before the next line."""
+
+    def run(self, line: str) -> object:
+        """Do what a line says; failures are reported."""
+
+    def matches(self, text: str) -> Matches:
+        """What the last word of the text before the cursor can become."""
+
+
+def converse(partner: Partner) -> int:
+    """Ask for lines and run them until the person leaves; 0."""
+    editor = _editor(partner)
+    while not partner.left:
+        try:
+            line = input(partner.prompt)
+            if editor is not None:
+                editor.remember(line)
+            partner.run(line)
+        except EOFError:
+            print()
+            break
+        except KeyboardInterrupt:
+            print()
+    return 0
+
+
+def _editor(partner: Partner) -> "_Editor | None":
+    try:
+        import readline
+    except ImportError:
+        return None
+    return _Editor(partner, readline)
+
+
+class _Editor:
+    """What readline does for the prompt."""
+
+    def __init__(self, partner: Partner, readline: ModuleType) -> None:
+        self._partner = partner
+        self._readline = readline
+        self._matches: list[str] = []
+        self._descriptions: dict[str, str] = {}
+        self._history = _history_file(partner.history)
+        # The answers to questions are no commands.
+        readline.set_auto_history(False)
+        readline.set_history_length(REMEMBERED)
+        if self._history is not None:
+            with suppress(OSError):
+                readline.read_history_file(self._history)
+        readline.set_completer_delims(" \t\n")
+        readline.set_completer(self._complete)
+        if "libedit" in (readline.__doc__ or ""):
+            readline.parse_and_bind("bind ^I rl_complete")
+        else:
+            readline.parse_and_bind("tab: complete")
+            readline.set_completion_display_matches_hook(self._show)
+
+    def remember(self, line: str) -> None:
+        """Add a line to the history, unless it says nothing new or may hold a password."""
+        last = self._readline.get_current_history_length()
+        if (
+            not line.strip()
+            or may_hold_password(line)
+            or (last and self._readline.get_history_item(last) == line)
+        ):
+            return
+        self._readline.add_history(line)
+        if self._history is not None:
+            with suppress(OSError):
+                self._readline.append_history_file(1, self._history)
+
+    def _complete(self, text: str, state: int) -> str | None:
+        if state == 0:
+            self._matches = []
+            # readline swallows what is raised here; half an answer must not be left of it.
+            text = self._readline.get_line_buffer()[: self._readline.get_endidx()]
+            found = self._partner.matches(text)
+            self._descriptions = {value: item.help or "" for value, item in found}
+            self._matches = [value for value, _ in found]
+        return self._matches[state] if state < len(self._matches) else None
+
+    def _show(self, _: str, matches: Sequence[str], __: int) -> None:
+        """List the matches with what there is to say of them, and go on with the line below."""
+        listed = [match for match in self._matches if match in matches]  # readline has sorted them
+        width = max(len(match.rstrip()) for match in listed)
+        columns = os.get_terminal_size().columns if sys.stdout.isatty() else 80
+        print()
+        for match in listed:
+            description = self._descriptions[match]
+            text = one_line(description, max(10, columns - width - 3))
+            print(f"{match.rstrip().ljust(width)}  {text}".rstrip())
+        print(self._partner.prompt + self._readline.get_line_buffer(), end="", flush=True)
+
+
+def _history_file(name: str) -> Path | None:
+    """The file of the history, made if it is not there; None where it cannot be."""
+    from cardbox_cli.home import default_home, make_home
+
+    home = default_home(os.environ)
+    try:
+        make_home(home)
+        descriptor = os.open(home / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        os.close(descriptor)
+        (home / name).chmod(0o600)
+    except OSError:
+        return None
+    return home / name
+
+
+# --- `cbx shell` as it is typed
+
+
+class TypedShell:
+    """A shell that a person types at."""
+
+    history = "shell_history"
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+
+    @property
+    def left(self) -> bool:
+        """Whether they said so."""
+        return self._shell.left
+
+    @property
+    def prompt(self) -> str:
+        """The project."""
+        return f"cbx {one_line(self._shell.settings.project_id, 30)}> "
+
+    def run(self, line: str) -> None:
+        """Run a line."""
+        self._shell.run(line)
+
+    def matches(self, text: str) -> Matches:
+        """Commands, options and values, as the completion of a shell has them, and the words of this one."""
+        words = words_of(text)
+        # A copy: what the line says of project and database is not for the lines after it.
+        found = offers(_behind_prefix(words), replace(self._shell.settings))
+        return [*_own_words(words), *_quoted(found, words[-1])]
+
+
+def _behind_prefix(words: list[str]) -> list[str]:
+    """The words without a leading `cbx` or `help` that is complete."""
+    return words[1:] if len(words) > 1 and words[0] in ("cbx", "help") else words
+
+
+def _own_words(words: list[str]) -> list[tuple[str, CompletionItem]]:
+    known = {
+        "help": "What a command takes.",
+        USE: "Go on in another project.",
+        **dict.fromkeys(LEAVE, "Leave the shell."),
+    }
+    if len(words) > 1:
+        return []
+    return [
+        (f"{word} ", CompletionItem(word, help=description))
+        for word, description in known.items()
+        if word.startswith(words[0])
+    ]
+
+
+def _quoted(found: Offers, given: str) -> Iterator[tuple[str, CompletionItem]]:
+    """What is inserted for each item: quoted where it must be, and a space behind it."""
+    for item in found.items:
+        if item.type == FILES:
+            value = given.removeprefix(found.prefix)
+            for path in filter(is_visible, sorted(glob(escape(os.path.expanduser(value)) + "*"))):
+                yield found.prefix + shlex.quote(path) + ("/" if os.path.isdir(path) else " "), item
+        else:
+            yield f"{found.prefix}{shlex.quote(str(item.value))} ", item

@@ -1,0 +1,180 @@
+"""Letting a person change a text in the editor of their choice, and losing nothing of what they wrote.
+
+Owns which editor that is, how it gets the terminal, and what becomes of the file. What the text means is
+the command's business.
+"""
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cardbox_cli.cli.options.input_files import read_text
+from cardbox_cli.cli.session import Session, session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.errors import InvalidInput, UsageError
+from cardbox_cli.model.ids import hash_ids
+from cardbox_cli.settings import EDITOR, TERM
+from cardbox_cli.text import command_line, quoted
+
+if TYPE_CHECKING:
+    from cardbox_cli.model.boxes import Box
+    from cardbox_cli.store.boxes import BoxStore
+
+
+class Edited(NamedTuple):
+    """A text as it came back, and how messages call the place where it stands."""
+
+    text: str
+    source: str
+
+
+@contextmanager
+def edited(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> Iterator[Edited]:
+    """What the person made of `text`, in a file of this name and suffix.
+
+    When the block fails, or the editor, a file that was changed is kept and named. `remedy` are the words of
+    the command that takes it up again, without `cbx` and the path at its end. Raises UsageError where nobody
+    can edit, InvalidInput when the editor fails.
+    """
+    import tempfile
+
+    command = _editor()
+    handle, path = tempfile.mkstemp(prefix=f"cbx-{_ODD.sub('_', name)}-", suffix=suffix)
+    written = _closed(text)
+    with os.fdopen(handle, "wb") as file:
+        file.write(written.encode())
+    try:
+        _run(command, path)
+        yield Edited(taken_from(path, text) if _differs(path, written) else text, path)
+    except BaseException:
+        if _differs(path, written):
+            announce(f"what you wrote is kept in {path}; {_again([*remedy, path])}")
+        else:
+            _remove(path)
+        raise
+    _remove(path)
+
+
+def taken_from(path: str, text: str) -> str:
+    """What the file at `path`, or standard input for `-`, makes of `text`.
+
+    Editors end every file with a line break; one that `text` has not is no part of it.
+    """
+    new = read_text(path)
+    return new if text.endswith("\n") else new.removesuffix("\n")
+
+
+def _again(words: Sequence[str]) -> str:
+    """What to run: the command of these words, in the project and database of this, without a password."""
+    from cardbox_cli.store.connection.target import has_password, hide_password
+
+    project, url = session().project_id, session().database_url
+    common = [] if project == Session().project_id else ["-p", project]
+    note = ""
+    if url is not None:
+        common += ["--database-url", hide_password(url)]
+        note = ", with the password in --database-url" if has_password(url) else ""
+    line = " ".join(["cbx", *map(quoted, common), command_line(words).removeprefix("cbx ")])
+    return f"`{line}` takes it up again{note}"
+
+
+# What has no place in the name of a file.
+_ODD = re.compile(r"[^\w.-]")
+
+
+def _closed(text: str) -> str:
+    return text + "\n" if text and not text.endswith("\n") else text
+
+
+def _editor() -> str:
+    """The command line of the person's editor, for a shell."""
+    if command := EDITOR.text():
+        return command
+    if TERM.text() in ("", "dumb") or not (sys.stdin.isatty() or sys.stderr.isatty()):
+        raise UsageError(
+            "there is no terminal for an editor here, and neither VISUAL nor EDITOR names one",
+            hint="give the text with --file, or set EDITOR",
+        )
+    return str(EDITOR.default)
+
+
+def _run(command: str, path: str) -> None:
+    """Run the editor to its end. Raises InvalidInput when it fails, or the file is gone."""
+    import subprocess
+
+    sys.stdout.flush()
+    # Ctrl-C and Ctrl-\ are for the editor. Not SIG_IGN, which it would inherit.
+    ours = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
+    try:
+        with _terminal() as streams:
+            # A shell takes it apart: people write options, quotes and variables into EDITOR.
+            code = subprocess.call(["sh", "-c", f'{command} "$@"', command, path], **streams)
+    finally:
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+    if code:
+        raise InvalidInput(
+            f"the editor {command!r} {_fate(code)}; nothing was written",
+            hint="set VISUAL or EDITOR to another one" if code in (126, 127) else None,
+        )
+    if not os.path.exists(path):
+        raise InvalidInput(f"the editor {command!r} left no file behind; nothing was written")
+
+
+def _fate(code: int) -> str:
+    if code == 127:
+        return "was not found"
+    if code < 0 or code > 128:
+        return f"was ended by signal {-code if code < 0 else code - 128}"
+    return f"failed with exit code {code}"
+
+
+@contextmanager
+def _terminal() -> Iterator[dict[str, Any]]:
+    """The streams for an editor: the terminal, also within `$(…)` and behind a pipe.
+
+    Without one it reads nothing, and what it prints is no data of ours.
+    """
+    import subprocess
+
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        yield {"stdin": sys.stdin}
+        return
+    with ExitStack() as opened:
+        try:
+            terminal = opened.enter_context(open("/dev/tty", "r+b", buffering=0))
+        except OSError:
+            yield {"stdin": subprocess.DEVNULL, "stdout": _STDERR}
+        else:
+            yield {"stdin": terminal, "stdout": terminal}
+
+
+_STDERR = 2
+
+
+def _differs(path: str, written: str) -> bool:
+    with suppress(OSError):  # a file that is gone, or shut, holds nothing that could be kept
+        return Path(path).read_bytes() != written.encode()
+    return False
+
+
+def _remove(path: str) -> None:
+    Path(path).unlink(missing_ok=True)
+
+
+def changed_meanwhile(boxes: "BoxStore", box_id: str, read: str, made: "Box") -> list[str]:
+    """What to say when a box, whose ids hashed to `read` when `made` was made from it, has others now."""
+    now = boxes.get_many([box_id]).boxes
+    if not now:
+        return [f"warning: box {box_id} is gone meanwhile"]
+    if hash_ids(now[0].card_ids) == read:
+        return []
+    return [
+        f"warning: box {box_id} has changed meanwhile, and the new box was made from what it was before: "
+        f"`cbx box diff {made.box_id} {box_id}` shows what it lacks"
+    ]

@@ -1,0 +1,243 @@
+"""The program that answers for a model: the options that name it, its environment and its tools."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import msgspec
+from typer import Option
+
+from cardbox_cli.cli.options.input_files import read_text, source_name
+from cardbox_cli.cli.options.value_types import FILE, REQUEST_FORMAT, OneOf, Seconds
+from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.errors import InvalidInput, UsageError
+from cardbox_cli.execution.worker.worker_program import PASSED_ON, passed_on
+from cardbox_cli.settings import DATABASE_URL, HOME, MAX_STEPS, Settings
+
+if TYPE_CHECKING:
+    from cardbox_cli.context.request import ComposeOptions
+    from cardbox_cli.execution.worker.step_answers import AnswerMode
+    from cardbox_cli.execution.worker.worker_program import Program, ToolCommand
+    from cardbox_cli.store.connection.target import Target
+
+
+# As of `execution/worker/answers/step_answers`, which is loaded when it is needed.
+ANSWER_MODES = ("auto", "response", "text", "cards")
+
+Exec = Annotated[
+    str,
+    Option("--exec", metavar="CMD", help="What answers for the model: reads the request, prints the answer."),
+]
+RequestFormat = Annotated[
+    str | None,
+    Option(
+        "--format",
+        "-f",
+        click_type=REQUEST_FORMAT,
+        help=f"The request's, as of `cbx render`. Default: {DEFAULT}.",
+    ),
+]
+CommandTimeout = Annotated[
+    float,
+    Option("--timeout", click_type=Seconds(min=0.1), help="Seconds that one call of the command may take."),
+]
+MaxSteps = Annotated[
+    int | None,
+    Option(
+        "--max-steps",
+        metavar="N",
+        help=f"{MAX_STEPS.help} Default: {MAX_STEPS.name}, or {MAX_STEPS.default}.",
+    ),
+]
+AnswersRead = Annotated[
+    str,
+    Option(
+        "--answers",
+        click_type=OneOf(lambda: ANSWER_MODES, what="mode"),
+        help="How its output is read: a whole response or message, else text (auto); only the first; "
+        "only text; or lines of cards.",
+    ),
+]
+Variables = Annotated[
+    list[str] | None,
+    Option(
+        "--env",
+        metavar="NAME",
+        help="A variable that commands get, too, such as a provider's key. Of the others they get "
+        f"{', '.join(PASSED_ON)}. Repeat for several.",
+    ),
+]
+ToolsFile = Annotated[
+    str | None,
+    Option("--tools", click_type=FILE, help="The commands of tools, in YAML; they win over stored ones."),
+]
+TrustStored = Annotated[
+    bool,
+    Option(
+        "--trust-stored-commands",
+        help="Run the commands that tools are stored with, as on an embedded server without root.",
+    ),
+]
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_EXAMPLE = "for example `lookup: {command: python3 lookup.py, timeout: 20, environment: [SHOP_KEY]}`"
+
+
+def check_command(command: str, option: str = "--exec") -> None:
+    """Raise UsageError for a blank command of an option."""
+    if not command.strip():
+        raise UsageError(f"{option}: the command is blank", hint=f"for example {option} 'python3 client.py'")
+
+
+def one_command(exec_: str | None, serve: str | None, restart_after: int | None) -> tuple[str, str]:
+    """The one of the two options that is given, and its command. Raises UsageError."""
+    if exec_ is not None and serve is not None:
+        raise UsageError("--exec and --serve exclude each other", hint="leave one of them out")
+    if restart_after is not None and serve is None:
+        raise UsageError("--restart-after is for clients that stay", hint="start them with --serve")
+    if serve is not None:
+        check_command(serve, "--serve")
+        return "--serve", serve
+    if exec_ is None:
+        raise UsageError(
+            "what answers for the model is missing",
+            hint="for example --exec 'python3 client.py', or --serve CMD for a client that stays",
+        )
+    check_command(exec_)
+    return "--exec", exec_
+
+
+@contextmanager
+def staying(program: "Program", restart_after: int | None) -> "Iterator[Program]":
+    """The program with its command as clients that stay, until the context is left."""
+    from cardbox_cli.execution.worker.command_output import bytes_to_read
+    from cardbox_cli.execution.worker.model_clients import Clients
+
+    clients = Clients(
+        program.command,
+        program.environment,
+        requests=restart_after,
+        keep_stderr=bytes_to_read(program.stderr_kept),
+    )
+    with closing(clients):
+        yield msgspec.structs.replace(program, clients=clients)
+
+
+def program_of(
+    command: str,
+    target: "Target",
+    settings: Settings,
+    *,
+    option: str = "--exec",
+    format: str | None,
+    answers: str,
+    options: "ComposeOptions",
+    timeout: float,
+    environment: Mapping[str, str],
+    tools: str | None,
+    trusts_stored: bool,
+) -> "Program":
+    """What runs by these options; `option` is that of the command. Without a `format` it is the default one.
+
+    Raises UsageError where there is no such program, or a variable is not set, and InvalidInput for the file
+    of --tools.
+    """
+    from cardbox_cli.execution.worker.worker_program import Program, ToolCommands, missing_program
+
+    program = Program(
+        command=command,
+        format=format or DEFAULT,
+        format_named=format is not None,
+        options=options,
+        timeout=timeout,
+        max_steps=settings.max_steps,
+        stderr_kept=settings.stderr_kept,
+        environment=environment,
+        answers=cast("AnswerMode", answers),
+        max_tool_calls=settings.max_tool_calls,
+        turn_time=settings.turn_time,
+        tools=ToolCommands(
+            {} if tools is None else read_tool_commands(tools, target),
+            trusts_stored=target.is_ours_alone or trusts_stored,
+        ),
+    )
+    missing = missing_program(program.command, program.environment)
+    if missing is not None:
+        raise UsageError(
+            f"{option}: there is no program {missing!r}",
+            hint="check its name, and the PATH: each turn would fail",
+        )
+    return program
+
+
+def environment_of(names: Iterable[str], target: "Target") -> dict[str, str]:
+    """The environment of all commands: the usual variables, and those that `names` names.
+
+    The database's address is the one that this worker uses, whatever it has it from, and so is its home.
+    Raises UsageError for one that is not set.
+    """
+    named = list(names)
+    environ = {**os.environ, **_places(target)}
+    for name in named:
+        _check_named("--env", name, environ)
+    return passed_on(named, environ)
+
+
+def _places(target: "Target") -> dict[str, str]:
+    if target.conninfo:
+        return {DATABASE_URL.name: target.conninfo}
+    return {HOME.name: str(target.home)} if target.embedded else {}
+
+
+def _check_named(option: str, name: str, environ: Iterable[str]) -> None:
+    if not _NAME.fullmatch(name):
+        hint = "name it alone: its value comes from the environment, where `ps` does not show it"
+        shown = name.partition("=")[0][:80]
+        raise UsageError(f"{option}: {shown!r} is not a variable's name alone", hint=hint)
+    if name not in environ:
+        raise UsageError(f"{option}: {name} is not set", hint="set it, or leave the option out")
+
+
+class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+    command: Annotated[str, msgspec.Meta(pattern=r"\S")]
+    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    environment: list[str] = []
+
+
+def read_tool_commands(path: str, target: "Target") -> "dict[str, ToolCommand]":
+    """The commands of a --tools file, by tool. Raises InvalidInput naming the file and the entry."""
+    environ = {**os.environ, **_places(target)}
+    return {name: _command(name, entry, environ) for name, entry in _entries(path).items()}
+
+
+def _entries(path: str) -> dict[str, Any]:
+    from cardbox_cli.model.handwritten.documents import refusal
+    from cardbox_cli.model.handwritten.yaml_files import read_yaml
+
+    document = read_yaml(read_text(path), source_name(path))
+    if document.problems:
+        raise refusal(InvalidInput, document.source, document.problems)
+    if not isinstance(document.value, dict):
+        raise InvalidInput(f"--tools: {document.source} must be a mapping of tools", hint=_EXAMPLE)
+    return document.value
+
+
+def _command(name: str, entry: Any, environ: dict[str, str]) -> "ToolCommand":
+    from cardbox_cli.execution.worker.worker_program import ToolCommand
+
+    place = f"--tools: {name!r}"
+    try:
+        read = msgspec.convert({"command": entry} if isinstance(entry, str) else entry, _Entry)
+    except msgspec.ValidationError as exc:
+        raise InvalidInput(f"{place}: {exc}", hint=_EXAMPLE) from exc
+    for variable in read.environment:
+        _check_named(place, variable, environ)
+    return ToolCommand(
+        command=read.command,
+        timeout=read.timeout,
+        environment={variable: environ[variable] for variable in read.environment},
+        checks_arguments=True,
+    )

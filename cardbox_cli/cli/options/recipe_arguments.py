@@ -1,0 +1,135 @@
+"""How commands find recipes and read the arguments that they take."""
+
+import re
+from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
+
+from cardbox_cli.cli.last_ids import LAST, resolved_or_given
+from cardbox_cli.cli.options.input_files import (
+    parse_json,
+    read_text,
+    source_name,
+    standard_input,
+    text_or_file,
+)
+from cardbox_cli.cli.options.value_types import FILE
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.errors import InvalidInput, InvalidRecipe, UsageError
+
+if TYPE_CHECKING:
+    from cardbox_cli.model.handwritten.recipes import Recipe
+    from cardbox_cli.packing.recipe_files import LoadedRecipe
+    from cardbox_cli.store.boxes import BoxStore
+
+
+# key=text, key=@file, key:=json
+_ARGUMENT = re.compile(r"(?P<key>[^\s:=]+)(?P<kind>:?=)(?P<value>.*)", re.DOTALL)
+
+
+Arguments = Annotated[
+    list[str] | None,
+    Option(
+        "--arg",
+        "-a",
+        metavar="K=V",
+        help="An argument of the recipe: key=text, key=@file, key:=json; a box as an id, a piece of one, or "
+        "@last. Repeat a key for a list.",
+    ),
+]
+ArgumentFiles = Annotated[
+    list[str] | None, Option("--args", click_type=FILE, help="A YAML or JSON file of arguments; - for stdin.")
+]
+
+
+def load_recipe(name_or_path: str) -> "LoadedRecipe":
+    """The recipe of a name or path, or on standard input for `-`."""
+    from cardbox_cli.model.handwritten.yaml_files import MAX_BYTES, text_of
+    from cardbox_cli.packing.recipe_files import LoadedRecipe, parse_recipe, read_recipe, recipe_folders
+
+    if name_or_path != "-":
+        loaded = read_recipe(name_or_path, folders=recipe_folders())
+        _tell_of_own(name_or_path, loaded)
+        return loaded
+    source = source_name("-")
+    text = text_of(standard_input().read(MAX_BYTES + 1), source, refuse_with=InvalidRecipe)
+    return LoadedRecipe(parse_recipe(text, source), name="stdin", source=None, text=text)
+
+
+def _tell_of_own(name: str, loaded: "LoadedRecipe") -> None:
+    """Say where a recipe of the current folder stands in for one that ships, which somebody may mean."""
+    from cardbox_cli.packing.recipe_files import OWN_FOLDER, recipe_files
+
+    ships = recipe_files([])
+    is_own = (
+        "/" not in name and loaded.source is not None and loaded.source.parent == OWN_FOLDER and name in ships
+    )
+    if is_own and not OWN_FOLDER.samefile(ships[name].parent):
+        announce(f"recipe {name!r} is {loaded.source}, not the one that ships")
+
+
+def warn_of(loaded: "LoadedRecipe") -> None:
+    """Say what of a valid recipe is probably not meant."""
+    for warning in loaded.recipe.warnings():
+        announce(f"warning: recipe {loaded.name!r}: {warning}")
+
+
+def parse_arguments(given: Sequence[str], files: Sequence[str], recipe: "Recipe") -> dict[str, Any]:
+    """The arguments of `--args` files and `--arg` options; an option wins over a file.
+
+    A key that several options give becomes a list; `@last` stays what it is where the recipe takes a box.
+    Raises UsageError for a malformed option.
+    """
+    arguments: dict[str, Any] = {}
+    for path in files:
+        arguments.update(_read_mapping(path))
+    lists: dict[str, list[Any]] = {}
+    for option in given:
+        key, value = _parse_argument(option, recipe.box_arguments)
+        lists.setdefault(key, []).append(value)
+    arguments.update({key: values[0] if len(values) == 1 else values for key, values in lists.items()})
+    return arguments
+
+
+def resolve_boxes(arguments: dict[str, Any], recipe: "Recipe", boxes: "BoxStore") -> dict[str, Any]:
+    """The arguments with whole ids in place of what stands for boxes; what stands for none is left as it is.
+
+    Raises AmbiguousId, and NotFound for an `@last` that stands for none.
+    """
+
+    def resolved(value: Any) -> Any:
+        if isinstance(value, list):
+            return [resolved(each) for each in value]
+        return resolved_or_given(boxes.resolve, value) if isinstance(value, str) and value else value
+
+    of_boxes = {key: resolved(arguments[key]) for key in recipe.box_arguments if key in arguments}
+    return {**arguments, **of_boxes}
+
+
+def _parse_argument(option: str, of_boxes: Container[str]) -> tuple[str, Any]:
+    found = _ARGUMENT.fullmatch(option)
+    if found is None:
+        raise UsageError(
+            f"--arg {option[:60]!r} is not KEY=VALUE",
+            hint="KEY=text, KEY=@file or KEY:=json, such as limit:=3",
+        )
+    key, kind, value = found["key"], found["kind"], found["value"]
+    if kind == ":=":
+        return key, parse_json(value, f"--arg {key}")
+    is_last_box = value == LAST and key in of_boxes
+    return key, value if is_last_box else text_or_file(value)
+
+
+def _read_mapping(path: str) -> dict[str, Any]:
+    from cardbox_cli.model.handwritten.documents import refusal
+    from cardbox_cli.model.handwritten.yaml_files import read_yaml
+
+    document = read_yaml(read_text(path), source_name(path))
+    if document.problems:
+        raise refusal(InvalidInput, document.source, document.problems)
+    if not isinstance(document.value, dict):
+        raise InvalidInput(
+            f"{document.source} must be a mapping of arguments", hint="one KEY: VALUE per line"
+        )
+    return document.value

@@ -1,0 +1,158 @@
+"""The arguments and options that several commands share: rows, files, times and reasons."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from typer import Argument, Option
+
+from cardbox_cli.cli.options.value_types import (
+    AGENT,
+    BATCH,
+    BOX,
+    CARD,
+    CHAT,
+    FILE,
+    INBOX_ROW,
+    TOOL,
+    TURN,
+    OneOf,
+    Seconds,
+)
+from cardbox_cli.errors import UsageError
+
+_AN_ID = "An id, 4 or more characters of its beginning or end or of what tables show"
+
+CardId = Annotated[str, Argument(click_type=CARD, help=f"{_AN_ID}, or @last.")]
+CardIds = Annotated[
+    list[str], Argument(click_type=CARD, help="Ids, unique beginnings or ends of ids, or @last.")
+]
+BoxId = Annotated[str, Argument(click_type=BOX, help=f"{_AN_ID}, or @last.")]
+TurnId = Annotated[str, Argument(click_type=TURN, help=f"{_AN_ID}, or @last.")]
+BatchId = Annotated[str, Argument(click_type=BATCH, help=f"{_AN_ID}, or @last.")]
+LastTurnId = Annotated[str, Argument(click_type=TURN, help=f"{_AN_ID}. Default: @last.")]
+ToolName = Annotated[str, Argument(click_type=TOOL, help="The tool's name.")]
+ChatKey = Annotated[
+    str,
+    Argument(click_type=CHAT, help="The chat's key, such as telegram-chat-42 or telegram-chat-42-topic-7."),
+]
+InboxId = Annotated[str, Argument(click_type=INBOX_ROW, help=f"{_AN_ID}.")]
+
+ExpectEpoch = Annotated[int, Option(metavar="N", help="The epoch that you saw; refused when it is another.")]
+Reason = Annotated[str, Option(metavar="TEXT", help="Why; kept in the audit.")]
+OptionalReason = Annotated[str | None, Option(metavar="TEXT", help="Why; kept in the audit.")]
+
+ForceCard = Annotated[
+    bool, Option("--force", help="Even cards that unfinished turns see; the audit of those says who.")
+]
+
+Since = Annotated[
+    str | None, Option(metavar="TIME", help="Only from this time on: RFC 3339, or 2h for two hours ago.")
+]
+Until = Annotated[str | None, Option(metavar="TIME", help="Before: RFC 3339, or 30m for 30 minutes ago.")]
+# More than any list has, and well within what the database and Python count to.
+MOST = 1_000_000_000
+Limit = Annotated[int, Option("--limit", "-n", min=0, max=MOST, help="Show at most so many; 0 shows all.")]
+Latest = Annotated[
+    int,
+    Option(
+        metavar="N",
+        min=0,
+        max=MOST,
+        help="Look into so many boxes, those that changed last; 0 for all.",
+        show_default=True,
+    ),
+]
+ColumnNames = Annotated[
+    str | None,
+    Option("--columns", metavar="C,…", help="The table's columns, such as id,created,author,preview."),
+]
+OfAgent = Annotated[str | None, Option("--agent", click_type=AGENT, help="Only of this agent.")]
+Watch = Annotated[bool, Option("--watch", "-w", help="Look again every second, until Ctrl-C.")]
+Interval = Annotated[float, Option(metavar="S", min=0.1, help="With --watch: so many seconds between looks.")]
+
+EndTimeout = Annotated[
+    float | None, Option(click_type=Seconds(min=0), help="Wait for so many seconds at most; then exit 124.")
+]
+
+AUTO = "auto"
+
+
+def _source_formats() -> Iterable[str]:
+    from cardbox_cli.conversations.formats.registry import format_names
+
+    return (*format_names(), AUTO)
+
+
+ConversationFiles = Annotated[
+    list[str],
+    Argument(
+        click_type=FILE, help="JSON or JSONL files, also packed by gzip, and folders of them; - for stdin."
+    ),
+]
+SourceFormat = Annotated[
+    str,
+    Option("--from", click_type=OneOf(_source_formats, what="format"), help="Its format; auto finds out."),
+]
+MessagesKey = Annotated[
+    str | None,
+    Option(metavar="KEY", help="The key of the messages, dotted if nested. Default: found by itself."),
+]
+
+
+# --- the values of --since and --until
+
+
+def parse_time(text: str | None, option: str) -> datetime | timedelta | None:
+    """The instant that an RFC 3339 text names (without an offset: UTC), or how long ago, as in 90m."""
+    if text is None:
+        return None
+    if ago := re.fullmatch(_AGO, text, re.ASCII):
+        return _span(ago["number"], ago["unit"], f"{option}: {text!r}")
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{option}: {text!r} is no time",
+            hint="for example 2026-11-22T09:30:00Z, or 90m for 90 minutes ago",
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+Moment = datetime | timedelta | None
+
+
+def parse_span(since: str | None, until: str | None) -> tuple[Moment, Moment]:
+    """The times of --since and --until. Raises UsageError where none is between them.
+
+    A time and a span ago are not compared: what the time is, the database says.
+    """
+    start, end = parse_time(since, "--since"), parse_time(until, "--until")
+    if isinstance(start, datetime) and isinstance(end, datetime):
+        empty = start > end
+    else:
+        empty = isinstance(start, timedelta) and isinstance(end, timedelta) and start < end
+    if empty:
+        raise UsageError(
+            f"--since {since!r} is later than --until {until!r}", hint="give the earlier time to --since"
+        )
+    return start, end
+
+
+_AGO = r"(?P<number>[0-9]*[.,]?[0-9]+)(?P<unit>[smhdw])"
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_LONGEST = timedelta(days=36_500)
+
+
+def _span(number: str, unit: str, named: str) -> timedelta:
+    if not number.isdigit():
+        raise UsageError(f"{named} is no whole number of {_UNITS[unit]}", hint="90m is one and a half hours")
+    try:
+        # What has more digits than these is too long in any case.
+        span = timedelta(**{_UNITS[unit]: int(number[:18])})
+    except OverflowError:
+        span = timedelta.max
+    if span > _LONGEST:
+        raise UsageError(f"{named} is more than 100 years", hint="leave the option out for all of time")
+    return span

@@ -1,0 +1,200 @@
+"""The types of values on a command line: what help calls one, which there are, how a shell completes it.
+
+An option of a type needs no metavar. Looks at the database only where what is stored there is completed, and
+read-only.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from cardbox_cli.cli.common_options import WORDS
+from cardbox_cli.cli.session import Session
+from cardbox_cli.errors import UsageError
+from cardbox_cli.settings import SETTINGS
+
+# What the scripts of `cbx completion` complete as files.
+FILES = "file"
+# Some thirty years.
+MAX_SECONDS = 1e9
+
+Pairs = Iterable[tuple[str, str]]
+
+
+class Completed(click.ParamType[str]):
+    """A text that is completed. `name` is its metavar; `offer` answers values, each with a description."""
+
+    def __init__(
+        self, name: str, offer: Callable[[Session, str], Pairs] = lambda *_: (), *, files: bool = False
+    ) -> None:
+        self.name = name
+        self._offer = offer
+        self._files = files
+
+    def matches(self, ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
+        """The values that begin with what is typed so far, also for typer's `autocompletion`."""
+        pairs = self._offer(ctx.find_root().obj, incomplete)
+        return [(value, text) for value, text in pairs if value.startswith(incomplete)]
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The values that begin so; files behind them where the value may be one."""
+        items = [CompletionItem(value, help=text) for value, text in self.matches(ctx, incomplete)]
+        return [*items, CompletionItem("", type=FILES)] if self._files else items
+
+
+class OneOf(Completed):
+    """One of some words. `what` is what an error calls one; without it, other words are taken, too."""
+
+    def __init__(self, words: Callable[[], Iterable[str]], *, what: str | None) -> None:
+        super().__init__("WORD", lambda *_: ((word, "") for word in words()))
+        self._words = words
+        self._what = what
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """The words."""
+        return "|".join(self._words())
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The word. Raises UsageError for one that is none of them."""
+        known = tuple(self._words())
+        if self._what is not None and value not in known:
+            from cardbox_cli.text import did_you_mean
+
+            option = _typed_name(param, ctx) if param else ""
+            raise UsageError(
+                f"{option}: unknown {self._what} {value!r}{did_you_mean(str(value), known)}",
+                hint=f"{_plural(self._what)} are {', '.join(known)}",
+            )
+        return value
+
+
+def _typed_name(param: click.Parameter, ctx: click.Context | None) -> str:
+    """The name of a parameter; that of several names of an option which was typed."""
+    words = ctx.meta.get(WORDS, ()) if ctx is not None and isinstance(param, click.Option) else ()
+    typed = [name for word in words for name in param.opts if _begins_with(word, name)]
+    return typed[-1] if typed else param.opts[0]
+
+
+def _begins_with(word: str, name: str) -> bool:
+    """Whether a word is an option of this name, with or without its value."""
+    return word.partition("=")[0] == name or (len(name) == 2 and word.startswith(name))
+
+
+def _plural(noun: str) -> str:
+    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeou" else f"{noun}s"
+
+
+class Seconds(click.FloatRange):
+    """A time that clocks can count, of so many seconds at least."""
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """S for seconds."""
+        return "S"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number. Refuses NaN and what is too long, too."""
+        seconds = super().convert(value, param, ctx)
+        if not seconds <= MAX_SECONDS:
+            self.fail(f"{seconds} is no number of seconds up to {MAX_SECONDS:,.0f}.", param, ctx)
+        return seconds
+
+
+def _stored(query: str, *, short: bool = False, narrowed: bool = False) -> Callable[[Session, str], Pairs]:
+    """What a query of `store.views.completion` brings.
+
+    `short`: as short ids, unless a whole one is typed. `narrowed`: the query is told what is typed.
+    """
+
+    def offer(session: Session, given: str) -> Pairs:
+        from cardbox_cli.cli.project_database import database_target
+        from cardbox_cli.model.ids import short_id
+        from cardbox_cli.store.views import completion
+
+        with session.process.completion_database(database_target(session)) as database:
+            pairs: Pairs = getattr(completion, query)(
+                database, session.project_id, *([given] if narrowed else [])
+            )
+        if not short:
+            return pairs
+        ids = ((full, short_id(full), text) for full, text in pairs)
+        return ((brief if brief.startswith(given) else full, text) for full, brief, text in ids)
+
+    return offer
+
+
+_boxes, _turns = _stored("recent_boxes", short=True), _stored("recent_turns", short=True)
+_agents, _profiles = _stored("agent_ids", narrowed=True), _stored("profile_names")
+
+
+def _handlers(*_: object) -> Pairs:
+    from cardbox_cli.orchestration.handlers import HANDLERS
+
+    return ((name, "") for name in HANDLERS.names)
+
+
+def _card_types(*_: object) -> Pairs:
+    from cardbox_cli.model.card_types import CARD_TYPES
+
+    return ((name, "") for name in CARD_TYPES)
+
+
+def _recipes(*_: object) -> Pairs:
+    from cardbox_cli.packing.recipe_files import recipe_files, recipe_folders
+
+    return ((name, str(path)) for name, path in recipe_files(recipe_folders()).items())
+
+
+def _request_formats() -> Iterable[str]:
+    from cardbox_cli.context.formats import format_names
+
+    return format_names()
+
+
+def _providers() -> Iterable[str]:
+    from cardbox_cli.context.providers.registry import PROVIDERS
+
+    return PROVIDERS
+
+
+def _strategies() -> Iterable[str]:
+    from cardbox_cli.context.mending.fit import STRATEGIES
+
+    return STRATEGIES
+
+
+def _after_execution() -> Iterable[str]:
+    from cardbox_cli.model.identity import AFTER_EXECUTION
+
+    return AFTER_EXECUTION
+
+
+AFTER = OneOf(_after_execution, what="value")
+AGENT = Completed("AGENT", _agents)
+BATCH = Completed("BATCH", _stored("recent_batches", short=True))
+BOX = Completed("BOX", _boxes)
+BOX_OR_TURN = Completed("BOX", lambda session, given: [*_boxes(session, given), *_turns(session, given)])
+CHAT = Completed("KEY", _stored("chat_keys", narrowed=True))
+CARD = Completed("CARD", _stored("recent_cards", short=True))
+CARD_TYPE = Completed("TYPE", _card_types)
+FILE = Completed("FILE", files=True)
+FOLDER = Completed("DIR", files=True)
+HANDLER = Completed("HANDLER", _handlers)
+INBOX_ROW = Completed("INBOX", _stored("recent_inbox", short=True))
+PROFILE = Completed("PROFILE", _profiles)
+PROVIDER = OneOf(_providers, what="provider")
+RECIPE = Completed("FILE|NAME", _recipes, files=True)
+REQUEST_FORMAT = OneOf(_request_formats, what="format")
+HTML = "html"
+RENDERED_FORMAT = OneOf(lambda: [*_request_formats(), HTML], what="format")
+SETTING = Completed("NAME", lambda *_: ((setting.name, setting.help) for setting in SETTINGS))
+STEP = Completed("STEP", lambda *_: [("next", "the step that has not begun")])
+TARGET = Completed(
+    "PROFILE|AGENT", lambda session, given: [*_profiles(session, given), *_agents(session, given)]
+)
+STRATEGY = OneOf(_strategies, what="strategy")
+TOOL = Completed("TOOL", _stored("tool_names"))
+TURN = Completed("TURN", _turns)

@@ -1,0 +1,204 @@
+"""How a batch is shown, and awaited: a line for each child on a terminal, an event for each change in JSON
+lines, and in the end its results.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cardbox_cli.cli.last_ids import resolving_batches
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.list_columns import BATCH_RESULT_COLUMNS, short_or_nothing
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Shown, print_table
+from cardbox_cli.cli.terminal.watch import pauses
+from cardbox_cli.errors import Conflict, Findings
+from cardbox_cli.model.pairing import PREVIEW
+from cardbox_cli.settings import TERM
+from cardbox_cli.text import argument, flat, format_age, format_count, format_time
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.runtime import Runtime
+    from cardbox_cli.model.execution.batches import Batch
+    from cardbox_cli.model.handwritten.tasks import ForkJoin
+    from cardbox_cli.orchestration.batch_progress import BatchView, Progress, TaskProgress
+
+
+def resolved(run: "Runtime", batch: str) -> str:
+    """The full id of a batch as typed, whoever's it is. Raises NotFound and AmbiguousId."""
+
+    return resolving_batches(run.database, run.project_id).resolve(batch)
+
+
+def resolved_own(run: "Runtime", batch: str) -> str:
+    """`resolved` of one that cbx keeps. Raises Conflict for one of another system's manager."""
+    from cardbox_cli.store.views.batch_views import BatchViews
+
+    batch_id = resolved(run, batch)
+    if BatchViews(run.database, run.project_id).find_foreign(batch_id) is not None:
+        raise Conflict(
+            f"batch {batch_id} is another system's: its manager works on it, and cbx only reads it",
+            hint=f"`cbx batch show {argument(batch_id)}` shows it, `cbx why` explains it",
+        )
+    return batch_id
+
+
+# --- printing
+
+
+def print_batch(seen: "BatchView", *, foreign: bool = False, ids: list[str] | None = None) -> None:
+    """Print a batch and its results."""
+    output.emit(seen, table=lambda: _print_facts(seen, foreign), ids=ids or [seen.batch_id])
+
+
+def _print_facts(seen: "BatchView", foreign: bool) -> None:
+    error = f"({seen.error['code']}) {seen.error['message']}" if seen.error else None
+    output.facts(
+        ("batch", seen.batch_id),
+        ("manager", "another system's: cbx only reads it" if foreign else None),
+        ("status", seen.status),
+        ("error", error),
+        ("tasks", str(seen.task_count)),
+        ("fails fast", "yes" if seen.fail_fast else None),
+        ("parent", seen.parent_turn_id),
+        ("deadline", format_time(seen.deadline_at)),
+        ("created", format_time(seen.created_at)),
+        ("ended", format_time(seen.ended_at)),
+        ("join box", seen.join_box_id),
+    )
+    if seen.results:
+        output.print_text()
+        print_table(Shown(BATCH_RESULT_COLUMNS).columns, seen.results)
+
+
+def print_plan(asked: "ForkJoin", batch: "Batch") -> None:
+    """Print what would be asked for."""
+    tasks = [{"task_index": index, **task.model_dump()} for index, task in enumerate(asked.tasks)]
+    plan = {
+        "task_count": len(asked.tasks),
+        "fail_fast": asked.fail_fast,
+        "deadline_at": batch.deadline_at,
+        "tasks": tasks,
+    }
+
+    def table() -> None:
+        end = f"deadline {format_time(batch.deadline_at)}" + (", fails fast" if asked.fail_fast else "")
+        output.print_text(f"{format_count(len(asked.tasks), 'task')}, {end} (dry run: nothing was written)")
+        print_table(_PLANNED, tasks)
+
+    output.emit(plan, table=table)
+
+
+def _of(key: str) -> Callable[[Any], str]:
+    return lambda task: flat(str(task[key] or NOTHING))
+
+
+_PLANNED = (
+    Column("#", lambda task: str(task["task_index"]), right=True),
+    Column("STRATEGY", _of("target_strategy")),
+    Column("REF", _of("target_ref")),
+    Column("CONTEXT", lambda task: short_or_nothing(task["context_box_id"]), spare=1),
+    Column("INSTRUCTION", lambda task: flat(task["instruction"])[:PREVIEW], overflow="cut"),
+)
+
+
+# --- waiting
+
+
+def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined: bool = False) -> None:
+    """Wait for the end of a batch and print its results, `joined` in a box if wished.
+
+    Raises Findings unless it is a success, WaitedTooLong. Ctrl-C leaves the batch running, and says so.
+    """
+    from cardbox_cli.orchestration.batch_progress import batch_view, join_box
+
+    try:
+        _follow(run, batch_id, timeout)
+    except KeyboardInterrupt:
+        named = argument(batch_id)
+        goes_on = f"batch {batch_id} goes on: `cbx batch watch {named}` watches it"
+        raise KeyboardInterrupt(f"{goes_on}, `cbx batch cancel {named}` ends it") from None
+    ids = [join_box(run, run.batches.get(batch_id))] if joined else None
+    with run.database.snapshot():
+        seen = batch_view(run, run.batches.get(batch_id))
+    if session().output == "jsonl":
+        _write_event("end", msgspec.structs.asdict(seen))
+    else:
+        print_batch(seen, ids=ids)
+    if seen.status != "success":
+        raise Findings(
+            f"batch {batch_id} ended: {seen.status}" + (f": {seen.error['message']}" if seen.error else ""),
+            hint=f"`cbx batch show {argument(batch_id)}` shows each child, `cbx turn show` the story of one",
+            details={"batch_id": batch_id, "status": seen.status},
+        )
+
+
+def _follow(run: "Runtime", batch_id: str, timeout: float | None) -> None:
+    from cardbox_cli.orchestration.batch_progress import looks_at
+
+    with ExitStack() as stack, _shown_live() as show:
+        entered: list[Callable[[float], None]] = []
+
+        def pause(seconds: float) -> None:
+            if not entered:
+                entered.append(stack.enter_context(pauses()))
+            entered[0](seconds)
+
+        for seen in looks_at(run, batch_id, timeout=timeout, pause=pause):
+            show(seen)
+
+
+@contextmanager
+def _shown_live() -> Iterator[Callable[["Progress"], None]]:
+    """What to show of each look: events in JSON lines, else lines on stderr where that is a terminal."""
+    if session().output == "jsonl":
+        yield _Events().write_news
+    elif sys.stderr.isatty() and TERM.text() != "dumb":
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
+            yield lambda seen: live.update(Text("\n".join(lines_of(seen)), no_wrap=True), refresh=True)
+    else:
+        yield lambda seen: None
+
+
+def lines_of(seen: "Progress") -> list[str]:
+    """A line for each child: its place, state, steps and age."""
+    done = sum(task.ended_at is not None for task in seen.tasks)
+    how_far = f"{done} of {len(seen.tasks)} ended, {format_age(seen.batch.created_at, seen.now)}"
+    return [f"batch {seen.batch.batch_id}  {how_far}", *(flat(_line(task, seen)) for task in seen.tasks)]
+
+
+def _line(task: "TaskProgress", seen: "Progress") -> str:
+    until = task.ended_at or seen.now
+    took = format_age(task.since, until) if task.since else NOTHING
+    turn = short_or_nothing(task.agent_turn_id)
+    why = f"  {task.error['message']}" if task.error else ""
+    return (
+        f"{task.task_index:4}  {task.state:10}  {format_count(task.steps, 'step'):9}  {took:>5}  {turn}{why}"
+    )
+
+
+class _Events:
+    """Writes what is new in each look, an event a line."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[str, int, str | None]] = {}
+
+    def write_news(self, seen: "Progress") -> None:
+        for task in seen.tasks:
+            now = task.state, task.steps, task.agent_turn_id
+            if self._known.get(task.task_index) != now:
+                self._known[task.task_index] = now
+                at = {"at": seen.now, "batch_id": seen.batch.batch_id}
+                _write_event("task", {**at, **msgspec.structs.asdict(task)})
+
+
+def _write_event(name: str, about: dict[str, Any]) -> None:
+    output.emit({"event": name, **about}, table=lambda: None)
+    sys.stdout.flush()

@@ -1,0 +1,206 @@
+"""What `cbx cost` prints: the steps, what takes the tokens, the first break of the cache, the findings."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below
+from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
+from cardbox_cli.context.cost.answer import Costs, cost_answer, costs_of
+from cardbox_cli.context.cost.finding import CostFinding
+from cardbox_cli.context.cost.mending import Mend
+from cardbox_cli.context.cost.prefix import Break
+from cardbox_cli.context.cost.prices import Money, Prices
+from cardbox_cli.context.inspection.diff import piece_name
+from cardbox_cli.context.providers.registry import window
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.text import flat, format_count, format_tokens, one_line
+
+if TYPE_CHECKING:
+    from cardbox_cli.cli.options.cost_selection import Costed
+
+# How a number of tokens is told.
+Say = Callable[..., str]
+
+
+class Page(NamedTuple):
+    """How the costs are shown: what the tokens are told by, how many lines, at what prices, and whether as a
+    page with pictures."""
+
+    by: Grouping
+    top: int
+    prices: Prices | None
+    is_picture: bool = False
+
+
+def print_cost(costed: "Costed", account: Account, page: Page) -> None:
+    """Print what a series of requests costs. With -o id: the cards that take most, or that findings name."""
+    found = costs_of(account, profile=costed.profile, chat=costed.chat, prices=page.prices)
+    for model in [] if found.money is None else found.money.unpriced:
+        announce(
+            f"warning: no price is known of the model {model!r}: its requests are not counted in money "
+            "(--prices takes more; --model says which one a box is for)"
+        )
+    if page.is_picture:
+        _print_picture(costed, found, page)
+        return
+    named = [card.card_id for card in found.cards[: page.top] if card.card_id]
+    answer = cost_answer(costed.kind, costed.id, found, top=page.top, project_option=session().project_option)
+    output.emit(answer, table=lambda: _print_text(costed, found, page), ids=named)
+
+
+def _line(mend: Mend | None) -> str | None:
+    """The command as it is to be typed."""
+    return None if mend is None else mend.line(*session().project_option)
+
+
+# --- for people
+
+
+def _print_text(costed: "Costed", found: Costs, page: Page) -> None:
+    account, steps = found.account, found.account.steps
+    exact = account.exact
+    output.facts((costed.kind, costed.id), *_facts(found))
+    shown = steps[-page.top :]
+    print_below(_STEP, [(step, steps[step.number - 2] if step.number > 1 else None) for step in shown])
+    if len(shown) < len(steps):
+        announce(f"{len(steps) - len(shown)} earlier steps; --top {len(steps)} shows all")
+    if page.by == "card":
+        print_below(_CARD, found.cards[: page.top])
+    else:
+        print_below(_share_columns(page.by, exact), account.by[page.by][: page.top])
+    if found.broken is not None:
+        _print_break(found.broken, exact)
+    _print_findings(found.findings[: page.top], exact)
+    if len(found.findings) > page.top:
+        announce(f"{len(found.findings) - page.top} more findings; --top {len(found.findings)} shows all")
+
+
+def _facts(found: Costs, say: Say = format_tokens) -> list[tuple[str, str | None]]:
+    account, steps = found.account, found.account.steps
+    greatest = max(steps, key=lambda step: step.tokens, default=None)
+    return [
+        ("requests", str(len(steps))),
+        ("tokens", f"{say(account.tokens, exact=account.exact)} in all"),
+        ("greatest", None if greatest is None else _greatest(greatest, say)),
+        ("cache", _cache(found, account.exact, say) if len(steps) > 1 else None),
+        ("money", None if found.money is None else _money(found.money)),
+    ]
+
+
+def _print_picture(costed: "Costed", found: Costs, page: Page) -> None:
+    from cardbox_cli.pictures.cost_picture import CostPicture, cost_page
+    from cardbox_cli.pictures.request_picture import told
+
+    picture = CostPicture(
+        name=f"{costed.kind} {costed.id}",
+        facts={name: value for name, value in _facts(found, told) if value is not None},
+        account=found.account,
+        findings=[(each, _line(each.mend)) for each in found.findings[: page.top]],
+    )
+    output.write(cost_page(picture), end="")
+
+
+def _greatest(step: StepCost, say: Say) -> str:
+    holds = window(step.model)
+    of_window = "" if holds is None else f", {step.tokens / holds:.1%} of what {step.model} holds"
+    return f"{say(step.tokens, exact=not step.estimated)} tokens in request {step.number}{of_window}"
+
+
+def _cache(found: Costs, exact: bool, say: Say) -> str:
+    account = found.account
+    share = account.kept / account.tokens if account.tokens else 0
+    broken = sum(step.breaks for step in account.steps)
+    return f"keeps {say(account.kept, exact=exact)} tokens, {share:.1%}; " + (
+        "never broken" if not broken else f"broken {format_count(broken, 'time')}"
+    )
+
+
+def _money(found: Money) -> str:
+    if found.amount is None:
+        return "unknown"
+    return f"{found.amount:.4f} {found.currency}; {found.without_cache:.4f} without a cache"
+
+
+_Pair = tuple[StepCost, StepCost | None]
+
+
+def _of_step(text: Callable[[StepCost], str]) -> Callable[[_Pair], str]:
+    return lambda pair: text(pair[0])
+
+
+def _grew(pair: _Pair) -> str:
+    step, before = pair
+    return NOTHING if before is None else f"{step.tokens - before.tokens:+d}"
+
+
+# Items are pairs of a step and the one before.
+_STEP = (
+    Column("#", _of_step(lambda step: str(step.number)), right=True),
+    Column("STEP", _of_step(lambda step: short_id(step.step_id) if step.step_id else NOTHING), spare=2),
+    Column("MESSAGES", _of_step(lambda step: str(step.messages)), right=True, spare=3),
+    Column("TOKENS", _of_step(lambda step: format_tokens(step.tokens, exact=not step.estimated)), right=True),
+    Column("GREW", _grew, right=True, spare=1),
+    Column("KEPT", _of_step(lambda step: str(step.kept)), right=True),
+    Column("NEW", _of_step(lambda step: str(step.new)), right=True),
+    Column("CACHE", _of_step(lambda step: "broken" if step.breaks else NOTHING)),
+)
+_CARD = (
+    Column("CARD", lambda card: short_id(card.card_id) if card.card_id else NOTHING),
+    Column("TYPE", lambda card: card.type),
+    Column("TOOL", lambda card: flat(card.tool), spare=2),
+    Column("TOKENS", lambda card: format_tokens(card.tokens, exact=card.tokens_exact), right=True),
+    Column("SENT", lambda card: str(card.sends), right=True),
+    Column("IN ALL", lambda card: format_tokens(card.total, exact=card.tokens_exact), right=True),
+    Column("SHARE", lambda card: f"{card.share:.1%}", right=True, spare=1),
+    Column("PREVIEW", lambda card: one_line(card.preview, 60), overflow="cut"),
+)
+
+
+def _share_columns(by: Grouping, exact: bool) -> Sequence[Column]:
+    def number(tokens: Callable[[Share], int]) -> Callable[[Share], str]:
+        return lambda share: format_tokens(tokens(share), exact=exact)
+
+    return (
+        Column(by.upper(), lambda share: flat(share.name)),
+        Column("IN ALL", number(lambda share: share.tokens), right=True),
+        Column("SHARE", lambda share: f"{share.share:.1%}", right=True),
+        Column("IN THE LAST", number(lambda share: share.last), right=True),
+    )
+
+
+def _print_break(broken: Break, exact: bool) -> None:
+    card = f", card {short_id(broken.card_id)}" if broken.card_id else ""
+    layer = f", {broken.layer}" if broken.layer else ""
+    place = f"{piece_name(broken.section, broken.number)}{layer}{card}"
+    character = "" if broken.character is None else f", character {broken.character}"
+    output.print_text()
+    output.print_text(
+        flat(
+            f"the cache breaks first from step {broken.a_step} to {broken.b_step}, at {place}{character}: "
+            f"{format_tokens(broken.lost, exact=exact)} tokens are read anew"
+        )
+    )
+    for sign, text in (("-", broken.a), ("+", broken.b)):
+        side = (
+            "(a text that is known by its hash alone, or nothing)"
+            if text is None
+            else f"{broken.before}⟨{text}⟩"
+        )
+        output.print_text(f"{sign} {one_line(side, 160)}")
+
+
+def _print_findings(findings: Sequence[CostFinding], exact: bool) -> None:
+    for each in findings:
+        output.print_text()
+        tokens = format_tokens(each.tokens, exact=exact)
+        output.print_painted([("bold", flat(f"{each.code}: {each.message}"))])
+        cards = " ".join(short_id(one.card_id) for one in each.evidence[:8] if one.card_id)
+        output.facts(
+            ("  tokens", f"{tokens} tokens, {each.share:.1%}"),
+            ("  cards", cards or None),
+            ("  remedy", each.remedy),
+            ("  command", _line(each.mend)),
+        )

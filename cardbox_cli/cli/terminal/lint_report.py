@@ -1,0 +1,120 @@
+"""How commands tell what the lint found: on stdout as their answer, or on stderr beside another."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cardbox_cli.cli.session import session
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below, print_table
+from cardbox_cli.errors import Findings, UsageError
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.ids import short_id, unique
+from cardbox_cli.text import format_count
+
+if TYPE_CHECKING:
+    from cardbox_cli.context.lint.rule import LintFinding
+
+
+def answer(findings: "Sequence[LintFinding]") -> None:
+    """Print the findings as the answer of a command. Raises Findings where one is an error."""
+    show(findings)
+    refuse(findings, hint=None)
+
+
+def show(findings: "Sequence[LintFinding]", *, files_read: int | None = None) -> None:
+    """Print the findings as the answer of a command, whatever they are. Where some files could not be read,
+    they are those in the other `files_read`, and no more is said of these."""
+    output.emit_items(
+        findings,
+        table=lambda: _print_text(findings, files_read),
+        item_id=lambda found: found.card_id or "",
+    )
+
+
+def tell(findings: "list[LintFinding]") -> None:
+    """Print the findings on stderr: as JSON where the answer is JSON, else a line for what is said, by
+    however many providers."""
+    if session().output in ("json", "jsonl"):
+        announce(exact_json.encode(findings).decode())
+        return
+    for line in unique(map(_line, findings)):
+        announce(line)
+
+
+def _line(found: "LintFinding") -> str:
+    remedy = f" ({found.remedy})" if found.remedy else ""
+    return f"{found.severity}: {found.rule}{_place(found)}: {found.message}{remedy}"
+
+
+class Gate:
+    """What --check lets through: tells the findings, and raises Findings where one is an error.
+
+    With --force it lets all through, and keeps as `overruled` the rules of the errors.
+    """
+
+    def __init__(self, verb: str, *, force: bool) -> None:
+        self._verb = verb
+        self._force = force
+        self.overruled: list[str] = []
+
+    def __call__(self, findings: "list[LintFinding]") -> None:
+        tell(findings)
+        if self._force:
+            self.overruled = sorted({found.rule for found in findings if found.severity == "error"})
+        else:
+            refuse(findings, hint=f"nothing was written; --force {self._verb} it all the same")
+
+
+def gate(verb: str, *, check: bool, force: bool) -> Gate | None:
+    """The gate of --check and --force; None without --check. Raises UsageError for --force alone.
+
+    `verb` is what happens behind it: "packs", say.
+    """
+    if force and not check:
+        raise UsageError("--force is for --check", hint="add --check, or leave --force out")
+    return Gate(verb, force=force) if check else None
+
+
+def refuse(findings: "Sequence[LintFinding]", *, hint: str | None) -> None:
+    """Raise Findings where one is an error."""
+    errors = sum(found.severity == "error" for found in findings)
+    if errors:
+        raise Findings(f"the lint found {_numbers(errors, len(findings) - errors)}", hint=hint)
+
+
+def _numbers(errors: int, warnings: int) -> str:
+    return ", ".join(
+        format_count(number, word) for number, word in ((errors, "error"), (warnings, "warning")) if number
+    )
+
+
+def _place(found: "LintFinding") -> str:
+    if found.card_id is None:
+        return ""
+    return f" at card {short_id(found.card_id)}, position {found.position}"
+
+
+def _print_text(findings: "Sequence[LintFinding]", files_read: int | None) -> None:
+    if files_read == 0:
+        return
+    where = None if files_read is None else f"in the {format_count(files_read, 'file')} that could be read"
+    if not findings:
+        announce(" ".join(filter(None, ["nothing found", where])))
+        return
+    print_table(_FINDING, findings)
+    remedies = {found.rule: found.remedy for found in findings if found.remedy}
+    print_below(_REMEDY, list(remedies.items()))
+    if not any(found.severity == "error" for found in findings):
+        announce(f"{_numbers(0, len(findings))}, no error: nothing {where or 'here'} would be refused")
+
+
+_FINDING = (
+    Column("#", lambda found: NOTHING if found.position is None else str(found.position), right=True),
+    Column("CARD", lambda found: short_id(found.card_id) if found.card_id else NOTHING),
+    Column("BOX", lambda found: short_id(found.box_id) if found.box_id else NOTHING, spare=1),
+    Column("SEVERITY", lambda found: found.severity),
+    Column("RULE", lambda found: found.rule),
+    Column("MESSAGE", lambda found: found.message),
+)
+_REMEDY = (Column("RULE", lambda pair: pair[0]), Column("REMEDY", lambda pair: pair[1]))

@@ -1,0 +1,424 @@
+"""The columns of lists, for each kind of item: those that are always shown, and those that `--columns` adds.
+
+`table_layout.py` lays a table out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Columns, replaced
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.pairing import PREVIEW, answers, full_text, preview
+from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
+from cardbox_cli.text import (
+    flat,
+    format_age,
+    format_duration,
+    format_milliseconds,
+    format_size,
+    format_time,
+    format_tokens,
+    one_line,
+)
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.turn_page import TurnSummary
+    from cardbox_cli.model.boxes import Box, Reference, Slot
+    from cardbox_cli.model.cards import Card
+    from cardbox_cli.model.execution.turns import AuditEntry, InboxRow
+    from cardbox_cli.model.identity import ApiToken, RosterEntry, Tool
+    from cardbox_cli.orchestration.batch_progress import BatchResult
+    from cardbox_cli.store.boxes import BoxStore
+    from cardbox_cli.store.profiles import ProfileEntry
+    from cardbox_cli.store.views.batch_views import BatchRow
+
+
+# --- what several kinds of items have
+
+
+def aged(name: str, *, spare: int = 2) -> Column:
+    """How long ago what an item has under a name was; the youngest is sorted first."""
+
+    def elapsed(item: Any) -> float | None:
+        moment = getattr(item, name)
+        return None if moment is None else -moment.timestamp()
+
+    return Column("AGE", lambda item: format_age(getattr(item, name)), right=True, spare=spare, key=elapsed)
+
+
+def short_or_nothing(full_id: str | None) -> str:
+    """An id in short, where there is one."""
+    return short_id(full_id) if full_id else NOTHING
+
+
+def box_title(box: Box, boxes: BoxStore) -> str | None:
+    """A box's title; "unknown" where the database has no place for titles."""
+    return box.title if boxes.database.keeps_box_info else "unknown"
+
+
+def short_rule(rule: str) -> str:
+    """A recipe rule as a table shows it: without the box that a card came from."""
+    return _FROM_BOX.sub("", rule)
+
+
+_FROM_BOX = re.compile(r" \(box [0-9a-f-]{36}\)$")
+
+
+# --- turns, their events, inbox rows and the audit
+
+
+def _known(number: int | None) -> str:
+    return NOTHING if number is None else str(number)
+
+
+def _took(turn: TurnSummary) -> str:
+    if turn.created_at is None or turn.ended_at is None:
+        return NOTHING
+    return format_duration(turn.ended_at - turn.created_at)
+
+
+def _length(turn: TurnSummary) -> Any:
+    return None if turn.created_at is None or turn.ended_at is None else turn.ended_at - turn.created_at
+
+
+TURN_COLUMNS: Columns = (
+    Column("ID", lambda turn: short_id(turn.agent_turn_id)),
+    Column("FULL ID", lambda turn: turn.agent_turn_id, extra=True),
+    Column("AGENT", lambda turn: turn.agent_id),
+    Column("STATUS", lambda turn: turn.status),
+    Column("END", lambda turn: turn.end_status or NOTHING),
+    Column("EPOCH", lambda turn: str(turn.turn_epoch), right=True, spare=4),
+    aged("created_at"),
+    Column("TOOK", _took, right=True, spare=3, key=_length),
+    Column("CREATED", lambda turn: format_time(turn.created_at) or NOTHING, extra=True),
+    Column("ENDED", lambda turn: format_time(turn.ended_at) or NOTHING, extra=True),
+    Column("DEPTH", lambda turn: _known(turn.recursion_depth), right=True, extra=True),
+    Column("PARENT", lambda turn: short_or_nothing(turn.parent_agent_turn_id), spare=2),
+    Column("CONTEXT", lambda turn: short_or_nothing(turn.context_box_id), extra=True),
+    Column("OUTPUT", lambda turn: short_or_nothing(turn.output_box_id), extra=True),
+    Column("DELIVERABLE", lambda turn: short_or_nothing(turn.deliverable_card_id), extra=True),
+    Column("TRACE", lambda turn: turn.trace_id or NOTHING, extra=True),
+)
+
+
+EVENT_COLUMNS: Columns = (
+    Column("TIME", lambda event: format_milliseconds(event.at)),
+    Column("EVENT", lambda event: event.event),
+    Column("DETAIL", lambda event: flat(event.text)),
+)
+
+
+def _why(row: InboxRow) -> str:
+    return one_line(row.trouble or NOTHING, PREVIEW)
+
+
+INBOX_COLUMNS: Columns = (
+    Column("ID", lambda row: short_id(row.inbox_id)),
+    Column("FULL ID", lambda row: row.inbox_id, extra=True),
+    Column("AGENT", lambda row: row.agent_id),
+    Column("TYPE", lambda row: row.message_type),
+    Column("STATUS", lambda row: row.status),
+    Column("TURN", lambda row: short_or_nothing(row.turn_id)),
+    Column("EPOCH", lambda row: str(row.turn_epoch), right=True, extra=True),
+    Column("TRIES", lambda row: str(row.retry_count), right=True, spare=3),
+    aged("created_at"),
+    Column("CREATED", lambda row: format_time(row.created_at) or NOTHING, extra=True),
+    Column("DUE", lambda row: format_time(row.next_retry_at) or NOTHING, extra=True),
+    Column("CORRELATION", lambda row: row.correlation_id or NOTHING, extra=True),
+    Column("WHY", _why),
+)
+
+
+def _epochs(entry: AuditEntry) -> str:
+    if entry.epoch_before is None:
+        return NOTHING
+    return f"{entry.epoch_before} → {'…' if entry.epoch_after is None else entry.epoch_after}"
+
+
+# An actor as `cli/actor.py` writes one, where the host has a name for the user.
+_NAMED = re.compile(r"uid \d+ \((.+)\) on \S+ as role ")
+
+
+def _who(entry: AuditEntry) -> str:
+    """The name of the user that an actor is, where there is one; else the actor."""
+    named = _NAMED.match(entry.actor)
+    return flat(named[1] if named else entry.actor)
+
+
+def _detail(entry: AuditEntry) -> str:
+    return one_line(exact_json.encode(entry.detail).decode(), PREVIEW) if entry.detail else NOTHING
+
+
+AUDIT_COLUMNS: Columns = (
+    Column("ID", lambda entry: short_id(entry.audit_id), extra=True),
+    Column("FULL ID", lambda entry: entry.audit_id, extra=True),
+    aged("created_at", spare=0),
+    Column("CREATED", lambda entry: format_time(entry.created_at) or NOTHING, extra=True),
+    Column("ACTION", lambda entry: flat(entry.action)),
+    Column("AGENT", lambda entry: entry.agent_id or NOTHING),
+    Column("TURN", lambda entry: short_or_nothing(entry.agent_turn_id)),
+    Column("EPOCH", _epochs, extra=True),
+    Column("WHO", _who),
+    Column("ACTOR", lambda entry: flat(entry.actor), extra=True),
+    Column("REASON", lambda entry: flat(entry.reason or NOTHING)),
+    Column("DETAIL", _detail, overflow="cut", spare=1),
+)
+
+
+# --- cards
+
+
+class Place(NamedTuple):
+    """A place of a box, the rule that brought its card, and the tool that this calls or answers for."""
+
+    slot: Slot
+    rule: str
+    tool: str = NOTHING
+
+
+def _tokens(tokenizer: Tokenizer) -> Callable[[Card], str]:
+    return lambda card: format_tokens(card_tokens(card, tokenizer), exact=tokenizer.exact)
+
+
+def _counted(tokenizer: Tokenizer) -> Callable[[Card], int]:
+    return lambda card: card_tokens(card, tokenizer)
+
+
+def _bytes(card: Card) -> int:
+    return len(full_text(card).encode("utf-8", "surrogatepass"))
+
+
+def _metadata(key: str) -> Callable[[Card], str]:
+    return lambda card: str(card.metadata.get(key) or NOTHING)
+
+
+CARD_COLUMNS: Columns = (
+    Column("ID", lambda card: short_id(card.card_id)),
+    Column("FULL ID", lambda card: card.card_id, extra=True),
+    Column("TYPE", lambda card: card.type),
+    Column("ROLE", lambda card: card.role or NOTHING, spare=1),
+    aged("created_at"),
+    Column("CREATED", lambda card: format_time(card.created_at) or NOTHING, extra=True),
+    Column("AUTHOR", lambda card: card.author_id or NOTHING, extra=True),
+    Column("TURN", _metadata("agent_turn_id"), extra=True),
+    Column("STEP", _metadata("step_id"), extra=True),
+    Column("TRACE", _metadata("trace_id"), extra=True),
+    Column("CALL", lambda card: answers(card) or NOTHING, extra=True),
+    Column("SIZE", lambda card: format_size(full_text(card)), right=True, spare=3, key=_bytes),
+    Column("TOKENS", _tokens(ESTIMATE), right=True, extra=True, spare=4, key=_counted(ESTIMATE)),
+    Column("PREVIEW", preview, overflow="cut"),
+)
+
+
+# --- the places of a box
+
+
+def _of_card(text: Callable[[Card], str]) -> Callable[[Place], str]:
+    return lambda place: NOTHING if place.slot.card is None else text(place.slot.card)
+
+
+def _of_place(column: Column) -> Column:
+    """A column of cards as one of places, some of which have no card."""
+    key = column.key
+    if key is None:
+        return column._replace(text=_of_card(column.text))
+    return column._replace(
+        text=_of_card(column.text),
+        key=lambda place: None if place.slot.card is None else key(place.slot.card),
+    )
+
+
+def _place_preview(place: Place) -> str:
+    card, state = place.slot.card, place.slot.state
+    if card is None:
+        return "(dangling: no such card)"
+    return preview(card) if state == "present" else f"({state}) {preview(card)}"
+
+
+def _shown(column: Column, tokenizer: Tokenizer) -> Column:
+    """A column of places; how many tokens there are is always wanted."""
+    if column.name != "TOKENS":
+        return column
+    count = _counted(tokenizer)
+    return column._replace(
+        extra=False, key=lambda place: None if place.slot.card is None else count(place.slot.card)
+    )
+
+
+def place_columns(tokenizer: Tokenizer = ESTIMATE, *, with_rule: bool = False) -> Columns:
+    """The columns of places, their tokens counted by `tokenizer`; the rule is shown unasked or not."""
+    *of_cards, _ = map(_of_place, CARD_COLUMNS)
+    whole = replaced(
+        of_cards,
+        ID=lambda place: short_id(place.slot.card_id),
+        FULL_ID=lambda place: place.slot.card_id,
+        TOKENS=_of_card(_tokens(tokenizer)),
+    )
+    tool = Column("TOOL", lambda place: flat(place.tool), extra=True)
+    at = next(number for number, column in enumerate(whole) if column.name == "ROLE") + 1
+    return (
+        Column("#", lambda place: str(place.slot.position), right=True),
+        *(_shown(column, tokenizer) for column in [*whole[:at], tool, *whole[at:]]),
+        Column("RULE", lambda place: place.rule, extra=not with_rule, spare=0 if with_rule else 1),
+        Column("PREVIEW", _place_preview, overflow="cut"),
+    )
+
+
+# --- boxes, and the places that a card has in them
+
+
+def _parents(box: Box) -> str:
+    return ", ".join(map(short_id, box.parent_ids)) or NOTHING
+
+
+BOX_COLUMNS: Columns = (
+    Column("ID", lambda box: short_id(box.box_id)),
+    Column("FULL ID", lambda box: box.box_id, extra=True),
+    Column("CARDS", lambda box: str(len(box.card_ids)), right=True),
+    aged("updated_at"),
+    Column("UPDATED", lambda box: format_time(box.updated_at) or NOTHING, extra=True),
+    Column("PARENTS", _parents, spare=3),
+    Column("KIND", lambda box: getattr(box, "kind", None) or NOTHING, extra=True),
+    Column("TITLE", lambda box: flat(box.title or "")),
+)
+
+
+def _turns(found: Reference) -> str:
+    return ", ".join(f"{turn.use} of {short_id(turn.agent_turn_id)}" for turn in found.turns) or NOTHING
+
+
+REFERENCE_COLUMNS: Columns = (
+    Column("ID", lambda found: short_id(found.box_id)),
+    Column("FULL ID", lambda found: found.box_id, extra=True),
+    Column("CARDS", lambda found: str(found.cards), right=True, spare=3),
+    aged("updated_at"),
+    Column("UPDATED", lambda found: format_time(found.updated_at) or NOTHING, extra=True),
+    Column("POSITIONS", lambda found: ", ".join(map(str, found.positions)), spare=1),
+    Column("TURNS", _turns),
+    Column("TITLE", lambda found: flat(found.title or "")),
+)
+
+
+# --- batches and the results of their tasks
+
+
+def _done(batch: BatchRow) -> str:
+    return f"{batch.ended_count}/{batch.task_count}"
+
+
+BATCH_COLUMNS: Columns = (
+    Column("ID", lambda batch: short_id(batch.batch_id)),
+    Column("FULL ID", lambda batch: batch.batch_id, extra=True),
+    Column("STATUS", lambda batch: batch.status),
+    Column("ENDED", _done, right=True),
+    aged("created_at"),
+    Column("CREATED", lambda batch: format_time(batch.created_at) or NOTHING, extra=True),
+    Column("DEADLINE", lambda batch: format_time(batch.deadline_at) or NOTHING, spare=2),
+    Column("PARENT", lambda batch: short_or_nothing(batch.parent_turn_id), spare=1),
+    Column("MANAGER", lambda batch: batch.manager, spare=3),
+)
+
+
+def _said(result: BatchResult) -> str:
+    error = f"({result.error['code']}) {result.error['message']}" if result.error else ""
+    return one_line(" ".join(filter(None, [result.summary, error])), PREVIEW) or NOTHING
+
+
+BATCH_RESULT_COLUMNS: Columns = (
+    Column("#", lambda result: str(result.task_index), right=True),
+    Column("STATUS", lambda result: result.status),
+    Column("TURN", lambda result: short_or_nothing(result.agent_turn_id)),
+    Column("OUTPUT", lambda result: short_or_nothing(result.output_box_id), spare=1),
+    Column("SUMMARY", _said, overflow="cut"),
+)
+
+
+# --- projects and what they have: profiles, agents, tools and tokens
+
+
+def _tags(entry: ProfileEntry | RosterEntry) -> str:
+    return ", ".join(map(str, entry.tags)) or NOTHING
+
+
+PROFILE_COLUMNS: Columns = (
+    Column("NAME", lambda entry: entry.name),
+    Column("BOX", lambda entry: short_id(entry.profile_box_id)),
+    Column("FULL ID", lambda entry: entry.profile_box_id, extra=True),
+    Column("WORKER TARGET", lambda entry: entry.worker_target),
+    Column("TAGS", _tags, spare=3),
+    aged("updated_at"),
+    Column("UPDATED", lambda entry: format_time(entry.updated_at) or NOTHING, extra=True),
+)
+
+
+PROJECT_COLUMNS: Columns = (
+    Column("PROJECT", lambda project: project.project_id),
+    Column("STATUS", lambda project: project.status),
+    Column("OWNER", lambda project: project.owner_id, spare=3),
+    aged("created_at"),
+    Column("CREATED", lambda project: format_time(project.created_at) or NOTHING, extra=True),
+    Column("UPDATED", lambda project: format_time(project.updated_at) or NOTHING, extra=True),
+    Column("TITLE", lambda project: flat(project.title)),
+)
+
+
+def _of_head(name: str) -> Callable[[RosterEntry], str]:
+    def text(entry: RosterEntry) -> str:
+        value = None if entry.head is None else getattr(entry.head, name)
+        return NOTHING if value is None else str(value)
+
+    return text
+
+
+AGENT_COLUMNS: Columns = (
+    Column("AGENT", lambda entry: entry.agent_id),
+    Column("STATUS", _of_head("status")),
+    Column("TURN", _of_head("active_agent_turn_id"), extra=True),
+    Column("EPOCH", _of_head("turn_epoch"), right=True, extra=True),
+    Column("PROFILE", lambda entry: entry.profile_name or short_id(entry.profile_box_id)),
+    Column("PROFILE BOX", lambda entry: short_id(entry.profile_box_id), extra=True),
+    Column("WORKER TARGET", lambda entry: entry.worker_target),
+    Column("TAGS", _tags, spare=3),
+    Column("OWNER", lambda entry: entry.owner_agent_id or NOTHING, extra=True),
+    Column("ROSTER", lambda entry: entry.status, extra=True),
+    aged("created_at"),
+    Column("CREATED", lambda entry: format_time(entry.created_at) or NOTHING, extra=True),
+    Column("DISPLAY NAME", lambda entry: flat(entry.display_name or NOTHING), extra=True),
+)
+
+
+def _timeout(tool: Tool) -> str:
+    return NOTHING if tool.timeout_seconds is None else f"{tool.timeout_seconds:g}s"
+
+
+TOOL_COLUMNS: Columns = (
+    Column("NAME", lambda tool: tool.tool_name),
+    Column("COMMAND", lambda tool: flat(tool.command or NOTHING)),
+    Column("TIMEOUT", _timeout, spare=1),
+    Column("AFTER", lambda tool: tool.after_execution or NOTHING, spare=2),
+    Column("SUBJECT", lambda tool: tool.target_subject or NOTHING, extra=True),
+    Column("DESCRIPTION", lambda tool: flat(tool.description or "")),
+)
+
+
+def _state(token: ApiToken) -> str:
+    if token.revoked_at is not None:
+        return "revoked"
+    is_over = token.expires_at is not None and token.expires_at <= datetime.now(UTC)
+    return "expired" if is_over else "in force"
+
+
+TOKEN_COLUMNS: Columns = (
+    Column("ID", lambda token: token.token_id),
+    Column("STATE", _state),
+    aged("created_at"),
+    Column("CREATED", lambda token: format_time(token.created_at) or NOTHING, extra=True),
+    Column("EXPIRES", lambda token: format_time(token.expires_at) or NOTHING, spare=2),
+    Column("BY", lambda token: flat(token.created_by), extra=True),
+    Column("LABEL", lambda token: flat(token.label)),
+)

@@ -1,1 +1,0 @@
-"""How batches, turns, findings and boxes are told of, by more than one command."""

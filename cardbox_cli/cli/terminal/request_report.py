@@ -1,0 +1,345 @@
+"""Reports on LLM requests: where one comes from and what it takes, how two differ, and a page of one."""
+
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING, Any
+
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.list_columns import short_rule
+from cardbox_cli.cli.terminal.output import compared
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below, room_beside
+from cardbox_cli.context.formats import body_of, provider_of
+from cardbox_cli.context.inspection.diff import Extent, Piece, RequestDiff, diff, piece_name
+from cardbox_cli.context.inspection.explain import Explanation, LayerShare, MessageLine, explain, shares
+from cardbox_cli.context.providers.registry import window
+from cardbox_cli.context.request import Request
+from cardbox_cli.errors import Findings
+from cardbox_cli.execution.requests.step_snapshots import LOST, UNPROVED
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.execution.turns import Step
+from cardbox_cli.model.ids import short_id, unique
+from cardbox_cli.settings import TERM
+from cardbox_cli.text import flat, format_count, format_tokens, one_line
+
+if TYPE_CHECKING:
+    from cardbox_cli.cli.options.request_selection import Requests, Shown
+    from cardbox_cli.execution.requests.recorded_requests import RecordedRequests
+    from cardbox_cli.execution.requests.step_snapshots import Verified
+    from cardbox_cli.pictures.request_picture import RequestPicture
+
+# --- --explain and --stats
+
+# Cells of a bar that stands for the whole request, where there is room for so many.
+_WHOLE = 40
+
+
+def print_explained(shown: "Shown") -> None:
+    """Print where each message comes from, and what was left out. With -o id: the cards that are messages."""
+    request = shown.request
+    explained = explain(request)
+    output.emit(
+        {"request": body_of(request, shown.format), "explanation": explained},
+        table=lambda: _print_explanation(request, explained),
+        ids=unique(line.card_id for line in explained.messages if line.card_id is not None),
+    )
+
+
+def print_stats(shown: "Shown") -> None:
+    """Print what each layer takes. With -o id: the names of the layers."""
+    request = shown.request
+    explained = explain(request)
+    found = shares(explained, window(request.model))
+    output.emit_items(
+        found, table=lambda: _print_shares(request, explained, found), item_id=lambda share: share.layer
+    )
+
+
+def _print_explanation(request: Request, explained: Explanation) -> None:
+    output.facts(
+        ("model", request.model or "unknown"),
+        ("process", explained.process if explained.process != "react" else None),
+        ("layout", explained.layout if explained.layout != "default" else None),
+        ("messages", str(len(explained.messages))),
+        ("tools", str(len(explained.tools)) if explained.tools else None),
+        ("tokens", format_tokens(explained.tokens, exact=explained.tokens_exact)),
+    )
+    print_below(_MESSAGE, list(enumerate(explained.messages, 1)))
+    print_below(_LEFT_OUT, explained.left_out)
+    print_below(_LAYER_LEFT_OUT, explained.layers_left_out)
+
+
+def _message(text: Callable[[MessageLine], str]) -> Callable[[tuple[int, MessageLine]], str]:
+    return lambda numbered: text(numbered[1])
+
+
+def _cards(line: MessageLine) -> str:
+    """The card of a message, or the first of those that a layer was made of and how many more."""
+    ids = [line.card_id] if line.card_id else line.made_of
+    if not ids:
+        return NOTHING
+    return short_id(ids[0]) + (f"+{len(ids) - 1}" if len(ids) > 1 else "")
+
+
+def _known(number: int | None) -> str:
+    return NOTHING if number is None else str(number)
+
+
+# Items are pairs of a number and a message.
+_MESSAGE = (
+    Column("#", lambda numbered: str(numbered[0]), right=True),
+    Column("ROLE", _message(lambda line: line.role), spare=2),
+    Column("LAYER", _message(lambda line: line.layer)),
+    Column("CARD", _message(_cards)),
+    Column("BOX", _message(lambda line: short_id(line.box_id) if line.box_id else NOTHING), spare=3),
+    Column("AT", _message(lambda line: _known(line.position)), right=True, spare=4),
+    Column("CHARS", _message(lambda line: str(line.characters)), right=True, spare=5),
+    Column("TOKENS", _message(lambda line: format_tokens(line.tokens, exact=line.tokens_exact)), right=True),
+    Column("RULE", _message(lambda line: short_rule(line.rule or NOTHING)), spare=1),
+    Column("PREVIEW", _message(lambda line: one_line(line.preview, 60)), overflow="cut"),
+)
+_LEFT_OUT = (
+    Column("LEFT OUT", lambda left: short_id(left.card_id)),
+    Column("BOX", lambda left: short_id(left.box_id)),
+    Column("AT", lambda left: str(left.position), right=True),
+    Column("WHY", lambda left: left.reason),
+)
+_LAYER_LEFT_OUT = (Column("LAYER LEFT OUT", lambda left: left.layer), Column("WHY", lambda left: left.reason))
+_SHARE = (
+    Column("LAYER", lambda share: share.layer),
+    Column("MESSAGES", lambda share: str(share.messages), right=True),
+    Column("CHARS", lambda share: str(share.characters), right=True),
+    Column("TOKENS", lambda share: format_tokens(share.tokens, exact=share.tokens_exact), right=True),
+    Column("SHARE", lambda share: f"{share.share:.1%}", right=True),
+)
+
+
+def _print_shares(request: Request, explained: Explanation, found: list[LayerShare]) -> None:
+    holds = window(request.model)
+    about = "" if explained.tokens_exact else "~"
+    output.facts(
+        ("model", request.model or "unknown"),
+        ("window", f"{holds} tokens, {about}{explained.tokens / holds:.1%} taken" if holds else None),
+        ("messages", str(len(explained.messages))),
+        ("tokens", format_tokens(explained.tokens, exact=explained.tokens_exact)),
+    )
+    if not found:
+        return
+    mark = "#" if TERM.text() == "dumb" else "▇"
+    whole = min(_WHOLE, room_beside(_SHARE, found))
+    bar = Column("", lambda share: mark * max(round(share.share * whole), 1 if share.tokens else 0))
+    print_below([*_SHARE, bar], found)
+
+
+# --- --diff and --verify: where two requests part, and whether the cards still make one
+
+
+# Characters of a piece that has nothing beside it to be compared with.
+_SHOWN = 200
+# Characters of a hash that tell two texts apart.
+_HASH = 12
+# What is printed of a step that nothing tells from what its cards make, by what was compared.
+_SAME = {
+    "sha256": "the cards make the same request, to the byte",
+    "rest_sha256": "the cards make the same request but for layers that lived for the call, to the byte",
+    "messages": "nothing differs from its request box, which does not prove what was sent",
+}
+
+
+def print_diff(a: "Shown", b: "Shown") -> None:
+    """Print where `b` parts from `a`. Raises Findings where they differ in more than new messages.
+
+    With -o id: the cards of these messages; else of the first difference in `b`, or in `a` where that alone
+    goes on.
+    """
+    found = diff(a.request, b.request, provider_of(a.format))
+    answer: dict[str, Any] = {
+        "a": a.name,
+        "b": b.name,
+        "equal": found.equal,
+        "continues": found.continues,
+        "kept": found.kept,
+        "difference": found.difference,
+        "new": found.new,
+        "a_after": found.a_after,
+        "b_after": found.b_after,
+        "lost_layers": {"a": found.a_lost, "b": found.b_lost},
+    }
+    output.emit(answer, table=lambda: _print_parting(a, b, found), ids=_card_ids(found))
+    if not found.equal and not found.continues:
+        raise Findings(f"the requests differ: {_consequence(found)}")
+
+
+def print_verified(turn_id: str, step: Step, verified: "Verified") -> None:
+    """Print whether the cards still make the request of a step. Raises Findings where they do not.
+
+    With -o id: the request box.
+    """
+    found = verified.difference
+    answer: dict[str, Any] = {
+        "agent_turn_id": turn_id,
+        "step_id": step.step_id,
+        "request_box_id": step.request_box_id,
+        "equal": verified.equal,
+        "compared_by": verified.compared_by,
+        "lost_layers": verified.lost,
+        "unproved": UNPROVED if verified.compared_by == "messages" else None,
+        "reasons": verified.reasons,
+        "kept": found.kept,
+        "difference": None
+        if found.difference is None
+        else {"stored": found.difference.a, "composed": found.difference.b},
+    }
+    output.emit(answer, table=lambda: _print_verified(step, verified), ids=[step.request_box_id or ""])
+    if not verified.equal:
+        raise Findings(f"the cards do not make the request of {step.step_id} again")
+
+
+def _consequence(found: RequestDiff) -> str:
+    if found.a_after.messages or found.a_after.tokens:
+        return f"a cache loses {_extent(found.a_after)} of the first"
+    if found.b_after.messages or found.b_after.tokens:
+        return f"the second has {_extent(found.b_after)} more, and not in messages alone"
+    return "no cache depends on it"
+
+
+def _print_parting(a: "Shown", b: "Shown", found: RequestDiff) -> None:
+    if found.equal:
+        output.print_text(f"equal: {_extent(found.kept)}")
+    elif found.continues:
+        _print_new(a.name, b.name, found)
+    else:
+        output.facts(("kept", _extent(found.kept)))
+        _print_difference(a.name, b.name, found)
+        output.print_text()
+        output.facts(
+            ("lost", f"{_extent(found.a_after)}: the first from there on"),
+            ("new", f"{_extent(found.b_after)}: the second from there on"),
+        )
+    _print_lost(a, found.a_lost)
+    _print_lost(b, found.b_lost)
+
+
+def _print_new(a: str, b: str, found: RequestDiff) -> None:
+    output.facts(
+        ("kept", f"{_extent(found.kept)}: all of {a}"),
+        ("new", f"{_extent(found.b_after)}: {b} goes on where that ends"),
+    )
+    for piece in found.new:
+        output.print_painted([("bold", flat(f"+++ {_place(piece)}"))])
+        if _beginning(piece):
+            output.print_painted(compared("", _beginning(piece)))
+
+
+def _print_lost(shown: "Shown", lost: Container[str]) -> None:
+    for left in shown.request.layers_left_out:
+        if left.layer in lost:
+            output.print_text(
+                f"- the layer {left.layer} of {shown.name} was compared by its hash, its tokens are not "
+                f"counted: {left.reason}"
+            )
+
+
+def _print_verified(step: Step, verified: "Verified") -> None:
+    found = verified.difference
+    if verified.equal:
+        output.print_text(f"{step.step_id}: {_SAME[verified.compared_by]}: {_extent(found.kept)}")
+        _print_uncompared(verified)
+        return
+    output.facts(("step", step.step_id), ("kept", _extent(found.kept)))
+    if found.difference is not None:
+        _print_difference("stored", "composed again", found)
+    for reason in verified.reasons:
+        output.print_text(f"- {reason}")
+    _print_uncompared(verified)
+
+
+def _print_uncompared(verified: "Verified") -> None:
+    for name in verified.lost:
+        output.print_text(f"- the layer {name} was not compared: {LOST}")
+    if verified.compared_by == "messages":
+        output.print_text(f"- not proved: {UNPROVED}")
+
+
+def _print_difference(a: str, b: str, found: RequestDiff) -> None:
+    """The first pieces that differ: what they are on both sides, and their texts beside each other."""
+    assert found.difference is not None
+    one, other = found.difference.a, found.difference.b
+    output.print_painted([("bold", flat(f"--- {a}  {_place(one)}"))])
+    output.print_painted([("bold", flat(f"+++ {b}  {_place(other)}"))])
+    if one is not None and other is not None and one.sha256 is None and other.sha256 is None:
+        output.print_painted(compared(_told_apart(one), _told_apart(other)))
+    elif _beginning(one) or _beginning(other):
+        output.print_painted(compared(_beginning(one), _beginning(other)))
+
+
+def _told_apart(piece: Piece) -> str:
+    """What a piece says; of two that say the same what they differ in, as JSON."""
+    return piece.text if piece.differing is None else exact_json.encode(piece.differing).decode()
+
+
+def _place(piece: Piece | None) -> str:
+    if piece is None:
+        return "(nothing)"
+    parts = [
+        piece_name(piece.section, piece.number),
+        piece.role,
+        piece.layer,
+        ", ".join(f"card {short_id(card_id)}" for card_id in piece.card_ids) or None,
+        None if piece.sha256 is None else f"its text is not known, SHA-256 {piece.sha256[:_HASH]}…",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _beginning(piece: Piece | None) -> str:
+    return "" if piece is None else one_line(piece.text, _SHOWN)
+
+
+def _card_ids(found: RequestDiff) -> list[str]:
+    if found.continues:
+        return unique(card_id for piece in found.new for card_id in piece.card_ids)
+    if found.difference is None:
+        return []
+    piece = found.difference.b or found.difference.a
+    return [] if piece is None else piece.card_ids
+
+
+def _extent(extent: Extent) -> str:
+    tokens = format_tokens(extent.tokens, exact=extent.tokens_exact)
+    uncounted = f" and those of {format_count(extent.uncounted, 'unknown text')}" if extent.uncounted else ""
+    return f"{format_count(extent.messages, 'message')}, {tokens} tokens{uncounted}"
+
+
+# --- --format html: the request as a page, with how the turn's requests grew to it
+
+
+# Steps that are drawn at most: the last ones.
+_MOST_STEPS = 100
+
+
+def picture_of(requests: "Requests", shown: "Shown", turn: "RecordedRequests | None") -> "RequestPicture":
+    """What is drawn of a request; of a turn's with those that were sent before it, which are read."""
+    from cardbox_cli.context.lint.check import lint
+    from cardbox_cli.pictures.request_picture import RequestPicture, StepPicture
+
+    sent = [] if turn is None else turn.sent_before(shown.step_id)
+    numbered = list(enumerate(sent, 1))[-_MOST_STEPS:]
+    steps = [
+        StepPicture(name=f"step {number}", account=explain(requests.of_step(turn, step_id).request))
+        for number, step_id in numbered
+        if turn is not None
+    ]
+    findings = lint(shown.entries, shown.request, provider_of(shown.format), awaited=shown.awaited)
+    return RequestPicture(
+        name=shown.name,
+        model=shown.request.model,
+        window=window(shown.request.model),
+        account=explain(shown.request),
+        findings=findings,
+        steps=steps,
+    )
+
+
+def print_page(picture: "RequestPicture") -> None:
+    """Print the page."""
+    from cardbox_cli.pictures.request_picture import request_page
+
+    output.write(request_page(picture), end="")

@@ -1,0 +1,353 @@
+"""Tables without lines: which columns and which order a person wants, and how they share a terminal's width.
+
+Knows no kind of item: the columns are defined in `list_columns.py`, or where the table is printed.
+"""
+
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Any, Literal, NamedTuple
+
+from cardbox_cli.cli.session import session, session_or_none
+from cardbox_cli.errors import UsageError
+from cardbox_cli.settings import NO_COLOR, TERM
+from cardbox_cli.text import did_you_mean, spelled
+
+NOTHING = "-"
+
+# Spaces between columns, and what is left of a text that is cut where the others need all of the terminal.
+_GAP = 2
+_LEAST = 12
+# What of the last text has room beside the other columns before one of them goes.
+_WANTED = 24
+# How much room lets a folded text be read beside other columns.
+_ENOUGH = 40
+
+
+class Column(NamedTuple):
+    """A column of a table: its name, and the text of an item in it.
+
+    `right`: aligned to the right, as numbers are. `extra`: shown only where `--columns` or `-o wide` asks for
+    it. `spare`: where a terminal is too narrow the column with the greatest goes first; one with 0 stays.
+    `overflow` is what happens to a text at the end of a row that is too long: it is folded; or cut, as a mere
+    beginning can be; or left whole, as a command is that people copy. `key` is what sorting compares, if not
+    the text. `paint` colours the text where there are colours.
+    """
+
+    name: str
+    text: Callable[[Any], str]
+    right: bool = False
+    extra: bool = False
+    spare: int = 0
+    overflow: Literal["fold", "cut", "whole"] = "fold"
+    key: Callable[[Any], Any] | None = None
+    paint: Callable[[str], str] | None = None
+
+
+class Rows(NamedTuple):
+    """The texts of a table: of each item one for each column."""
+
+    columns: Sequence[Column]
+    cells: list[list[str]]
+
+
+def rows_of(columns: Sequence[Column], items: Iterable[Any]) -> Rows:
+    """What a table of these items says, none of which is held."""
+    return Rows(columns, _cells(columns, items))
+
+
+def print_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
+    """Print a row for each item, as `print_rows` does."""
+    print_rows(rows_of(columns, items))
+
+
+def print_rows(rows: Rows) -> None:
+    """Print a table. On a terminal that is too narrow the columns go that can be spared best, and long texts
+    go on below. In a pipe, and with `-o wide`, nothing is left out, folded or cut.
+    """
+    columns, body = _fitting(*rows)
+    widths = _narrowed(columns, body)
+    if (here := session_or_none()) is None or not here.no_header:
+        names = [column.name for column in columns]
+        plain = [column._replace(paint=None) for column in columns]
+        sys.stdout.write("".join(painted("bold", line) + "\n" for line in _lines(plain, names, widths)))
+    for cells in body:
+        sys.stdout.write("".join(line + "\n" for line in _lines(columns, cells, widths)))
+
+
+def print_below(columns: Sequence[Column], items: Sequence[Any]) -> None:
+    """Print a table as `print_table` does, behind an empty line; nothing where there are no items."""
+    if items:
+        sys.stdout.write("\n")
+        print_table(columns, items)
+
+
+def room_beside(columns: Sequence[Column], items: Iterable[Any]) -> int:
+    """How many cells a further column has before it is folded; in a pipe more than anybody needs."""
+    return max(_room(_widths(columns, _cells(columns, items))), _LEAST)
+
+
+def clipped(line: str, columns: int) -> str:
+    """A line of what was printed, cut to the width of a terminal."""
+    from rich.cells import set_cell_size
+
+    bold = line.startswith(_BOLD)
+    text = (line.removeprefix(_BOLD).removesuffix(_PLAIN) if bold else line).expandtabs()
+    fitting = text if cell_width(text) <= columns else set_cell_size(text, columns)
+    return f"{_BOLD}{fitting}{_PLAIN}" if bold else fitting
+
+
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+
+
+def folded(text: str, width: int) -> list[str]:
+    """A text on lines of so many cells at most, broken between words where words are short enough."""
+    from rich.cells import chop_cells
+
+    lines = [""]
+    for word in text.split(" "):
+        for piece in chop_cells(word, width):
+            joined = f"{lines[-1]} {piece}" if lines[-1] else piece
+            if cell_width(joined) <= width:
+                lines[-1] = joined
+            else:
+                lines.append(piece)
+    return lines
+
+
+def _cells(columns: Sequence[Column], items: Iterable[Any]) -> list[list[str]]:
+    return [[spelled(column.text(item)) for column in columns] for item in items]
+
+
+def _fitting(
+    columns: Sequence[Column], body: list[list[str]]
+) -> tuple[Sequence[Column], Sequence[Sequence[str]]]:
+    """The columns, and their texts, without those that must go for the others to fit."""
+    widths = _widths(columns, body)
+    kept = list(range(len(columns)))
+    while kept and _room([widths[place] for place in kept[:-1]]) < min(widths[kept[-1]], _WANTED):
+        spared = max(kept, key=lambda place: columns[place].spare)
+        if not columns[spared].spare:
+            break
+        kept.remove(spared)
+    if len(kept) == len(columns):
+        return columns, body
+    return [columns[place] for place in kept], [[cells[place] for place in kept] for cells in body]
+
+
+def _narrowed(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> list[int]:
+    """The widths of the columns. Where those before the last do not fit, some are less: words are folded."""
+    widths = _widths(columns, body)
+    for place in sorted(range(len(widths) - 1), key=lambda place: -widths[place]):
+        lacking = -_room(widths[:-1])
+        if lacking > 0:
+            words = [word for cells in body for word in cells[place].split(" ")]
+            least = max(len(columns[place].name), _LEAST, *map(len, words))
+            widths[place] = min(widths[place], max(widths[place] - lacking, least))
+    return widths
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
+    names = [column.name for column in columns]
+    widths = list(map(cell_width, names))
+    for cells in rows:
+        for place, text in enumerate(cells):
+            widths[place] = max(widths[place], cell_width(text))
+    return widths
+
+
+def _room(widths: Sequence[int]) -> int:
+    return _width() - sum(width + _GAP for width in widths)
+
+
+def _width() -> int:
+    here = session_or_none()
+    if not sys.stdout.isatty() or (here is not None and here.output == "wide"):
+        return sys.maxsize
+    return shutil.get_terminal_size().columns
+
+
+def _lines(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    """The lines of a row: one, unless a text is folded, or goes on below the others."""
+    room = _room(widths[:-1])
+    beside, below = _last(columns[-1], cells[-1], room)
+    before = [
+        folded(cell, width) if cell_width(cell) > width else [cell]
+        for cell, width in zip(cells[:-1], widths[:-1], strict=True)
+    ]
+    for texts in zip_longest(*before, beside, fillvalue=""):
+        aligned = map(_aligned, columns, texts, widths)
+        yield (" " * _GAP).join(aligned).rstrip()
+    for text in below:
+        yield " " * 2 * _GAP + text
+
+
+def _last(column: Column, text: str, room: int) -> tuple[list[str], list[str]]:
+    """What of a row's last text stands beside the others, and what below them."""
+    if cell_width(text) <= room:
+        return [text], []
+    if column.overflow == "cut":
+        least = max(room, _LEAST)
+        from rich.cells import set_cell_size
+
+        return [text if cell_width(text) <= least else set_cell_size(text, least - 1) + "…"], []
+    if column.overflow == "whole":
+        return [""], [text]
+    return (folded(text, room), []) if room >= _ENOUGH else ([""], folded(text, _width() - 2 * _GAP))
+
+
+def _aligned(column: Column, text: str, width: int) -> str:
+    around = " " * (width - cell_width(text))
+    shown = column.paint(text) if column.paint else text
+    return around + shown if column.right else shown + around
+
+
+# --- the order that `--sort` asks for: by a column's text, or by the value behind it
+
+
+_NUMBER = re.compile(r"(\d+)")
+
+
+class Order(NamedTuple):
+    """By which column a list is sorted, and whether the greatest comes first."""
+
+    column: Column
+    descending: bool
+
+    def sorted(self, items: Iterable[Any]) -> list[Any]:
+        """The items in this order. Equal ones stay as they came; those with nothing to compare come last."""
+        keyed = [(_key(self.column, item), item) for item in items]
+        known = [(key, item) for key, item in keyed if key is not None]
+        known.sort(key=lambda pair: pair[0], reverse=self.descending)
+        return [item for _, item in known] + [item for key, item in keyed if key is None]
+
+
+def _key(column: Column, item: Any) -> Any:
+    if column.key is not None:
+        return column.key(item)
+    text = column.text(item)
+    return None if text == NOTHING else _natural(text)
+
+
+def _natural(text: str) -> list[str | int]:
+    """A text as people sort it: in any case, and its numbers as numbers. Every second piece is one."""
+    pieces = _NUMBER.split(text.casefold())
+    return [int(piece) if place % 2 else piece for place, piece in enumerate(pieces)]
+
+
+# --- the columns and the order that a person asked for, or the usual ones
+
+
+Columns = Sequence[Column]
+
+
+class Shown(NamedTuple):
+    """The columns of a list that are shown, and the order of its items where one is asked for."""
+
+    columns: Columns
+    order: Order | None = None
+
+    def arranged(self, items: Iterable[Any]) -> Iterable[Any]:
+        """The items in the order of the list."""
+        return items if self.order is None else self.order.sorted(items)
+
+    def replaced(self, **texts: Callable[[Any], str]) -> "Shown":
+        """The same with another text in some columns. They are called with `_` for a space."""
+        return self._replace(columns=replaced(self.columns, **texts))
+
+
+def chosen(columns: Columns, given: str | None) -> Shown:
+    """The columns that `--columns`, else the config file, names; without either those of the format.
+
+    These are all for `-o wide`, CSV and TSV, else all but the extras. Raises UsageError.
+    """
+    here = session()
+    if given is not None and not here.format.has_columns:
+        raise UsageError(
+            f"--columns is for tables, not for -o {here.output}",
+            hint="pick keys out of -o json with jq, or print ids alone with -o id",
+        )
+    return Shown(_wanted(columns, given), _order(columns, here.sort))
+
+
+def _wanted(columns: Columns, given: str | None) -> Columns:
+    if given is not None:
+        return [_kept(_named(columns, name, "--columns")) for name in given.split(",")]
+    configured = session().configured_columns()
+    if session().format.shows_all:
+        return columns
+    if configured is not None:
+        return [_kept(_named(columns, name, configured.place)) for name in configured.value.split(",")]
+    return [column for column in columns if not column.extra]
+
+
+def _kept(column: Column) -> Column:
+    """A column that somebody asked for: it does not go where room is little."""
+    return column._replace(spare=0)
+
+
+def _order(columns: Columns, given: str | None) -> Order | None:
+    if given is None:
+        return None
+    name, _, direction = given.partition(":")
+    if direction not in ("", "asc", "desc"):
+        raise UsageError(f"--sort: {direction!r} is no order", hint=f"{name}:desc puts the greatest first")
+    return Order(_named(columns, name, "--sort"), direction == "desc")
+
+
+def _named(columns: Columns, given: str, place: str) -> Column:
+    known = {_plain(column.name): column for column in columns}
+    if _plain(given) not in known:
+        names = [name.replace(" ", "-") for name in known]
+        guess = did_you_mean(_plain(given).replace(" ", "-"), names)
+        raise UsageError(
+            f"{place}: there is no column {given.strip()!r}{guess}", hint=f"there are {', '.join(names)}"
+        )
+    return known[_plain(given)]
+
+
+def picked(columns: Columns, *names: str) -> Columns:
+    """The columns of these names."""
+    known = {column.name: column for column in columns}
+    return [known[name] for name in names]
+
+
+def replaced(columns: Columns, **texts: Callable[[Any], str]) -> Columns:
+    """These columns, some with another text. They are called with `_` for a space."""
+    return [column._replace(text=texts.get(column.name.replace(" ", "_"), column.text)) for column in columns]
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("-", " ").replace("_", " ")
+
+
+# --- colours, and widths in cells
+
+_CODES = {"bold": 1, "red": 31, "green": 32, "cyan": 36}
+
+
+def coloured() -> bool:
+    """Whether colours are shown here: as `--color` says, else on terminals that have them."""
+    here = session_or_none()
+    if here is not None and here.color != "auto":
+        return here.color == "always"
+    return sys.stdout.isatty() and not NO_COLOR.text() and TERM.text() != "dumb"
+
+
+def painted(colour: str, text: str) -> str:
+    """`text` in a colour (red, green, cyan, bold, or "" for none), where colours are shown."""
+    if not colour or not coloured():
+        return text
+    # Line by line: a pager forgets the colour at the end of one.
+    return "\n".join(f"\x1b[{_CODES[colour]}m{line}\x1b[0m" if line else "" for line in text.split("\n"))
+
+
+def cell_width(text: str) -> int:
+    """The cells of a text without control characters: 2 for a wide character, 0 for a combining one."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)

@@ -1,0 +1,142 @@
+"""What became of a turn, for the commands that ask for one or wait for one: not accepted, or ended."""
+
+from typing import TYPE_CHECKING, NoReturn
+
+from cardbox_cli.cli.last_ids import remember_made
+from cardbox_cli.cli.standard_streams import announce
+from cardbox_cli.cli.terminal import output
+from cardbox_cli.errors import Findings, NotAccepted
+from cardbox_cli.text import argument
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.dispatch_requests import Dispatched, DispatchResult
+    from cardbox_cli.execution.runtime import Runtime
+    from cardbox_cli.execution.turn_page import TurnView
+    from cardbox_cli.model.cards import Card
+    from cardbox_cli.orchestration.delegation import Delegated
+    from cardbox_cli.store.views.turn_views import TurnViews
+
+
+def refuse(dispatched: "Dispatched") -> NoReturn:
+    """Print the result of a dispatch that was not accepted, and raise NotAccepted."""
+    result = dispatched.result
+    output.emit(result, table=lambda: None)
+    raise NotAccepted(
+        f"not accepted ({result.status}, {result.error_code}): {dispatched.message}",
+        hint=_HINTS.get(result.error_code or "", "nothing was written"),
+        details={"status": result.status, "error_code": result.error_code},
+    )
+
+
+def print_dispatched(result: "DispatchResult", *, dry_run: bool = False) -> None:
+    """Print what was asked for."""
+    output.emit(
+        result,
+        table=lambda: output.facts(
+            ("turn", "(dry run: nothing was written)" if dry_run else result.agent_turn_id),
+            ("agent", result.agent_id),
+            ("state", dispatched_state(result)),
+            ("context box", result.context_box_id),
+            ("output box", None if dry_run else result.output_box_id),
+            ("depth", str(result.recursion_depth) if result.recursion_depth else None),
+            ("trace", result.trace_id),
+            ("new", None if result.created else "no: that request was made before"),
+        ),
+        ids=[result.agent_turn_id] if result.agent_turn_id else [],
+    )
+
+
+def print_delegated(run: "Runtime", done: "Delegated", *, wait: bool, timeout: float | None) -> None:
+    """Print the turn that was delegated, or with `wait` what came of it; remember it as the last."""
+    for note in done.notes:
+        announce(f"note: {note}")
+    result = done.result
+    remember_made(turn_id=result.agent_turn_id, box_id=result.context_box_id)
+    if wait:
+        await_end(run, result, timeout)
+    else:
+        print_dispatched(result)
+
+
+def await_end(run: "Runtime", result: "DispatchResult", timeout: float | None) -> None:
+    """Wait for the end of a turn that was just asked for, and print it, as `print_end` does."""
+    from cardbox_cli.store.views.turn_views import TurnViews
+
+    assert result.agent_turn_id is not None
+    announce(f"turn {result.agent_turn_id}: {dispatched_state(result)}")
+    print_end(TurnViews(run.database, run.project_id), result.agent_turn_id, timeout)
+
+
+def dispatched_state(result: "DispatchResult") -> str:
+    """Where a turn that was just asked for stands."""
+    if result.turn_epoch is None:
+        return f"queued, place {result.queue_position}"
+    return f"dispatched, epoch {result.turn_epoch}"
+
+
+_HINTS = {
+    "agent_not_found": "`cbx agent list` shows the agents, `cbx agent provision` makes one",
+    "agent_busy": "leave --no-queue out to wait behind it; `cbx why --agent` explains a turn that hangs",
+    "context_box_not_found": "`cbx box list` shows the boxes; `cbx pack` makes one",
+    "invalid_source_actor": "`cbx agent list` shows the agents; a person's name begins with sys.",
+    "output_box_in_use": "leave --output-box out for a new box, or wait for that turn's end",
+    "parent_turn_not_found": "`cbx turn list` shows the turns",
+    "profile_mismatch": "name that profile in the arguments, or another agent",
+    "profile_not_found": "`cbx profile import` it again, then `cbx agent provision --update`",
+    "project_archived": "`cbx project update --status active` opens it again",
+    "recursion_depth_exceeded": "let an agent further up ask, or use --depth-policy root",
+    "worker_target_missing": "`cbx agent provision AGENT --worker-target T --update` sets one",
+}
+
+
+def print_end(turns: "TurnViews", turn_id: str, timeout: float | None) -> None:
+    """Wait for the end of a turn and print it. Raises Findings unless it is a success."""
+    from cardbox_cli.execution.turn_page import view, wait_for_end
+    from cardbox_cli.store.cards import CardStore
+
+    wait_for_end(turns, turn_id, timeout=timeout)
+    with turns.database.snapshot():
+        stored = turns.story(turn_id)
+        seen = view(stored)
+        wanted = [seen.deliverable_card_id] if seen.deliverable_card_id else []
+        cards = CardStore(turns.database, turns.project_id).get_many(wanted).cards
+    output.emit(seen, table=lambda: _print_deliverable(seen, cards), ids=wanted)
+    require_success(seen, stored.record.error if stored.record else None)
+
+
+def _print_deliverable(seen: "TurnView", cards: "list[Card]") -> None:
+    from cardbox_cli.model.pairing import full_text
+
+    if seen.end_status in ("success", "partial"):
+        for card in cards:
+            output.print_text(full_text(card))
+        if not cards:
+            announce(f"turn {seen.agent_turn_id} left no deliverable that can be read")
+
+
+def require_success(seen: "TurnView", error: str | None) -> None:
+    """Raise Findings for a turn that ended otherwise, when what its command wrote last on stderr is told."""
+    if seen.end_status != "success":
+        for line in end_of_stderr(seen):
+            announce(line)
+        turn = argument(seen.agent_turn_id)
+        logs = f"`cbx turn logs {turn}` shows what its commands wrote, " if seen.logs else ""
+        raise Findings(
+            f"turn {seen.agent_turn_id} ended: {seen.end_status}" + (f": {error}" if error else ""),
+            hint=f"{logs}`cbx turn show {turn}` tells the story",
+            details={"agent_turn_id": seen.agent_turn_id, "end_status": seen.end_status},
+        )
+
+
+def end_of_stderr(seen: "TurnView") -> list[str]:
+    """What the command that a turn failed by wrote last on stderr, where the turn ended in no success."""
+    from cardbox_cli.model.execution.turns import last_lines, of_failure
+
+    last_step = seen.steps[-1].step_id if seen.steps else None
+    log = of_failure(seen.logs, last_step) if seen.end_status not in (None, "success") else None
+    if log is None or not log.stderr_tail.strip():
+        return []
+    return [
+        f"{log.whose} {log.outcome}; its stderr ends:",
+        *(f"  {line}" for line in last_lines(log.stderr_tail)),
+    ]
