@@ -1,4 +1,4 @@
-"""Text made safe to show, and printed commands, read as a shell and as cbx read them."""
+"""Text made safe to show, matches of a search, and printed commands, read as a shell and as cbx read them."""
 
 import subprocess
 import unicodedata
@@ -7,13 +7,16 @@ import pytest
 
 from cardbox_cli.text import (
     argument,
+    around,
     breaks_line,
     command_line,
     indented,
     is_visible,
     on_one_line,
     one_entry,
+    pattern,
     quoted,
+    searched_words,
 )
 
 ENDS = ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
@@ -46,6 +49,30 @@ def test_what_cannot_be_seen() -> None:
     assert [code for code in (*tags, *selectors, *others) if is_visible(f"a{chr(code)}")] == []
     seen = ["a", "é", "e\u0301", "字", "한", "👍", "ไทย", "עברית"]
     assert [unicodedata.name(text[0]) for text in seen if not is_visible(text)] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "matches"),
+    [
+        ("late order", "A late order, not latent ORDERS", ["late", "order"]),
+        ('"late order" or -paid', "late and paid", ["late"]),
+        ("late", "late_order", ["late"]),
+        ("注文", "遅い注文です", ["注文"]),
+        ("é", "é école", ["é"]),
+    ],
+)
+def test_a_search_finds_whole_words_unless_their_script_has_no_spaces(
+    query: str, text: str, matches: list[str]
+) -> None:
+    wanted = pattern(searched_words(query))
+    assert wanted is not None
+    assert wanted.findall(text) == matches
+
+
+def test_the_text_around_a_match_begins_shortly_before_it() -> None:
+    text = f"{'so many words ' * 9}and the cause"
+    assert around(text, pattern(["cause"])) == "…so many words and the cause"
+    assert around(text, pattern(["absent"])) == text
 
 
 ODD = [

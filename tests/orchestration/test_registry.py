@@ -94,3 +94,14 @@ def test_an_unknown_one_is_told_with_those_that_there_are(handlers: Handlers) ->
     ) as caught:
         handlers.find("delegate_asinc")
     assert "ask_expert" in (caught.value.hint or "")
+
+
+@pytest.mark.usefixtures("package")
+def test_without_those_of_cbx_there_are_those_of_packages() -> None:
+    alone = Handlers()
+    assert alone.find("good").name == "good"
+    with pytest.raises(NotFound, match="no handler 'delegate_async'"):
+        alone.find("delegate_async")
+    assert alone.warnings(["delegate_async", "good", "god"]) == [
+        "no handler 'god' is installed here; did you mean 'good'?"
+    ]
