@@ -181,7 +181,7 @@ def until(condition: Callable[[], object]) -> None:
     while not condition():
         waited = time.monotonic() - began
         assert waited < PATIENCE, "waited too long"
-        time.sleep(min(0.05, 0.001 + waited / 20))
+        time.sleep(min(0.02, 0.001 + waited / 20))
 
 
 def _main(arguments: Sequence[str]) -> Callable[[Sequence[str]], int]:

@@ -168,15 +168,15 @@ class TestOfADeployment:
             ("resource.project_agents", "status"),
         ):
             update(database, table, column, "odd")
-        for table, column in (
-            ("state.agent_inbox", "payload"),
-            ("state.agent_inbox", "context_headers"),
-            ("state.agent_steps", "metadata"),
-            ("state.agent_steps", "tool_call_ids"),
-            ("state.execution_edges", "metadata"),
-            ("resource.project_agents", "tags"),
-            ("resource.project_agents", "metadata"),
-        ):
-            for value in ("[1]", '{"a": [1.50]}', "null", '"text"'):
+        for value in ("[1]", '{"a": [1.50]}', "null", '"text"'):
+            for table, column in (
+                ("state.agent_inbox", "payload"),
+                ("state.agent_inbox", "context_headers"),
+                ("state.agent_steps", "metadata"),
+                ("state.agent_steps", "tool_call_ids"),
+                ("state.execution_edges", "metadata"),
+                ("resource.project_agents", "tags"),
+                ("resource.project_agents", "metadata"),
+            ):
                 update(database, table, column, value)
-                Reader(api).everything()
+            Reader(api).everything()
