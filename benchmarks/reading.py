@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from benchmarks.material import drafts
 from benchmarks.measure import Row, Side, at_most
 from benchmarks.workbench import PROJECT, Workbench, cbx, settle
-from cardbox_cli.serve.api.answers import MOST_BYTES
+from cardbox_cli.serve.api.responses import MAX_BYTES
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
@@ -75,7 +75,7 @@ def _cards(bench: Workbench) -> Iterator[tuple[Side, Side]]:
     with bench.database() as database, bench.connect(database) as other:
         ids = [card.card_id for card in stored(database)][:: _CARDS // _IDS]
         body = json.dumps({"card_ids": ids}).encode()
-        asked = {"project_id": PROJECT, "card_ids": ids, "most": MOST_BYTES}
+        asked = {"project_id": PROJECT, "card_ids": ids, "most": MAX_BYTES}
         with _asking(bench, database) as asking:
             yield (
                 Side(run=lambda: _ask(asking, "cards", body)),

@@ -16,7 +16,7 @@ from starlette.types import Scope
 from cardbox_cli import errors
 from cardbox_cli.errors import CbxError
 from cardbox_cli.model.text.escaping import one_line
-from cardbox_cli.serve.http.addresses import logged_path
+from cardbox_cli.serve.addresses import logged_path
 from cardbox_cli.store.connection.driver_errors import is_cancelled
 
 _LOG = logging.getLogger("cbx.serve")

@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.exact_json import is_storable_text
-from cardbox_cli.serve.access.doorkeeper import Doorkeeper
+from cardbox_cli.serve.access import Doorkeeper
 from cardbox_cli.serve.options import ServeOptions
 from cardbox_cli.serve.project import Project
 from cardbox_cli.store.connection.database import Database

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.serve.http.addresses import address_of
+from cardbox_cli.serve.addresses import address_of
 from cardbox_cli.serve.http.reading import Asker, Reading
 from cardbox_cli.serve.page.links import Links
 
