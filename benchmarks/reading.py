@@ -14,7 +14,7 @@ import psycopg
 from benchmarks.material import drafts
 from benchmarks.measure import Row, Side, at_most
 from benchmarks.workbench import PROJECT, Workbench, cbx, settle
-from cardbox_cli.serve.api.answers import MOST_BYTES
+from cardbox_cli.serve.api.responses import MAX_BYTES
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
@@ -84,7 +84,7 @@ def _cards(bench: Workbench) -> Iterator[tuple[Side, Side]]:
     served = bench.shared(_served)
     ids = served.ids[:: _CARDS // _IDS]
     body = json.dumps({"card_ids": ids}).encode()
-    asked = {"project_id": PROJECT, "card_ids": ids, "most": MOST_BYTES}
+    asked = {"project_id": PROJECT, "card_ids": ids, "most": MAX_BYTES}
     yield (
         Side(run=lambda: _ask(served.asking, "cards", body)),
         Side(run=lambda: served.plain.execute(_sql("api_cards"), asked).fetchall()),

@@ -8,39 +8,30 @@ from importlib.metadata import version
 from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from cardbox_cli.serve.access import login
-from cardbox_cli.serve.access.cookies import Cookies
-from cardbox_cli.serve.access.doorkeeper import Doorkeeper
-from cardbox_cli.serve.access.hosts import Hosts, check_names
-from cardbox_cli.serve.api import batches, boxes, card_lines, cards, chats, events, requests, search, turns
-from cardbox_cli.serve.api.document import document, errors
+from cardbox_cli.serve.access import Cookies, Doorkeeper, Hosts, check_names
+from cardbox_cli.serve.addresses import Slashes
+from cardbox_cli.serve.api import context_routes, execution_routes
+from cardbox_cli.serve.api.responses import document, errors
 from cardbox_cli.serve.following import Following
-from cardbox_cli.serve.http.access_log import AccessLog
-from cardbox_cli.serve.http.addresses import Slashes
-from cardbox_cli.serve.http.bounds import Bounds
 from cardbox_cli.serve.http.errors import OutageLog, answer_errors
-from cardbox_cli.serve.http.streams import Streams
+from cardbox_cli.serve.http.middleware import AccessLog, Bounds
+from cardbox_cli.serve.http.routing import Streams
 from cardbox_cli.serve.options import ServeOptions, is_loopback
+from cardbox_cli.serve.page import box_pages, request_pages, site_pages, turn_pages
 from cardbox_cli.serve.page.links import PREFIX
-from cardbox_cli.serve.page.routes import around, costs, differences, start
-from cardbox_cli.serve.page.routes import batches as batch_pages
-from cardbox_cli.serve.page.routes import boxes as box_pages
-from cardbox_cli.serve.page.routes import chats as chat_pages
-from cardbox_cli.serve.page.routes import requests as request_pages
-from cardbox_cli.serve.page.routes import search as search_pages
-from cardbox_cli.serve.page.routes import turns as turn_pages
 from cardbox_cli.store.connection.connection_pool import Lending
 from cardbox_cli.store.connection.target import find_listen_target
 
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
-API = (boxes, cards, card_lines, turns, requests, batches, chats, search, events)
-"""The modules of the API, in the order of the document."""
-PAGES = (
-    *(start, turn_pages, box_pages, request_pages, differences, costs),
-    *(batch_pages, chat_pages, search_pages),
+API = (
+    *(context_routes.box_routes, context_routes.card_routes, execution_routes.turn_routes),
+    *(context_routes.request_routes, execution_routes.batch_routes, execution_routes.chat_routes),
+    *(context_routes.search_routes, execution_routes.event_routes),
 )
-"""The pages of a project."""
+"""The routes of the API, in the order of the document."""
+PAGES = (turn_pages.routes, box_pages.routes, request_pages.routes)
+"""The routes of a project's pages."""
 
 
 def make_app(options: ServeOptions) -> FastAPI:
@@ -70,13 +61,13 @@ def make_app(options: ServeOptions) -> FastAPI:
         longest=timedelta(seconds=options.statement_timeout),
     )
     app.include_router(_health)
-    app.include_router(login.routes)
+    app.include_router(site_pages.login_routes)
     for each in API:
-        app.include_router(each.routes, prefix="/projects/{project}")
-    for page in PAGES:
-        app.include_router(page.routes, prefix=f"{PREFIX}/{{project}}", include_in_schema=False)
+        app.include_router(each, prefix="/projects/{project}")
+    for each in PAGES:
+        app.include_router(each, prefix=f"{PREFIX}/{{project}}", include_in_schema=False)
     # Behind all others: what no other route takes is no page.
-    app.include_router(around.routes, include_in_schema=False)
+    app.include_router(site_pages.site_routes, include_in_schema=False)
     answer_errors(app)
     app.openapi = _document(app, options)  # type: ignore[method-assign]  # so FastAPI's documentation says
     _guard(app, options)

@@ -12,8 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
 from cardbox_cli.model.identity import new_token, project_of
-from cardbox_cli.serve.access.attempts import Attempts
-from cardbox_cli.serve.access.hosts import check_names
+from cardbox_cli.serve.access import Attempts, check_names
 from cardbox_cli.serve.app import API
 from cardbox_cli.serve.options import is_loopback
 from cardbox_cli.store.boxes import BoxStore
@@ -30,8 +29,8 @@ OTHER = "other/projekt ü"
 
 def routes() -> Iterator[APIRoute]:
     """What there is below a project."""
-    for module in API:
-        for route in module.routes.routes:
+    for each in API:
+        for route in each.routes:
             assert isinstance(route, APIRoute)
             yield route
 
@@ -305,7 +304,7 @@ def test_after_many_wrong_tokens_unknown_ones_are_looked_up_one_at_a_time(
 
 def test_attempts_come_back_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("cardbox_cli.serve.access.attempts.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("cardbox_cli.serve.access.time.monotonic", lambda: now[0])
     attempts = Attempts()
     assert [attempts.failed() for _ in range(21)] == [True] * 20 + [False]
     now[0] = 1.0

@@ -17,9 +17,9 @@ from cardbox_cli.chat.transcript import send
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
-from cardbox_cli.serve.api import events
+from cardbox_cli.serve.api import execution_routes
 from cardbox_cli.serve.following import Following
-from cardbox_cli.serve.http import bounds
+from cardbox_cli.serve.http import middleware
 from cardbox_cli.serve.http.reading import Asker
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
@@ -190,7 +190,7 @@ class TestWhateverIsStored:
     def test_a_body_that_does_not_come_is_not_waited_for(
         self, serve: Serve, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(bounds, "PATIENCE", 0.01)
+        monkeypatch.setattr(middleware, "BODY_SECONDS", 0.01)
         sent: list[Message] = []
 
         async def never() -> Message:
@@ -299,7 +299,7 @@ def test_what_is_notified_shows_without_a_pause(
 def test_where_nothing_changes_a_stream_says_so(
     start: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "SILENT", 0.1)
+    monkeypatch.setattr(execution_routes, "SILENT", 0.1)
     with (
         httpx.Client(base_url=start(pause=0.01)) as client,
         client.stream("GET", f"{BASE}/events") as stream,
@@ -376,7 +376,7 @@ def test_what_nobody_expected_is_logged_once_and_says_nothing(
     def fail(*_: object) -> None:
         raise RuntimeError("a secret")
 
-    monkeypatch.setattr("cardbox_cli.serve.api.cards.ApiViews", fail)
+    monkeypatch.setattr("cardbox_cli.serve.api.context_routes.ApiViews", fail)
     # What is raised again, the server would log again.
     answer = TestClient(api.app, base_url="http://localhost").get(f"{BASE}/cards/%1b%0A")
     assert (answer.status_code, answer.json()["detail"]["error_code"]) == (500, "internal_error")

@@ -7,7 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from cardbox_cli.model.cards import draft_card
-from cardbox_cli.serve.api.answers import size_of
+from cardbox_cli.serve.api.responses import size_of
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
@@ -274,7 +274,7 @@ class TestTooMuch:
     def test_all_that_carries_cards_has_one_bound(
         self, api: TestClient, box_id: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("cardbox_cli.serve.api.answers.MOST_BYTES", 5000)
+        monkeypatch.setattr("cardbox_cli.serve.api.responses.MAX_BYTES", 5000)
         base = f"/projects/{PROJECT}"
         card_ids = api.get(f"{base}/boxes/{box_id}").json()["card_ids"]
         hydrated = api.post(f"{base}/boxes/batch", json={"box_ids": [box_id], "hydrate": True})
@@ -294,7 +294,7 @@ class TestTooMuch:
             assert api.get(f"{base}/{path}").status_code == 200
         few = api.post(f"{base}/cards/batch", json={"card_ids": card_ids[:2]})
         assert len(few.json()["cards"]) == 2
-        monkeypatch.setattr("cardbox_cli.serve.api.answers.MOST_BYTES", 10)
+        monkeypatch.setattr("cardbox_cli.serve.api.responses.MAX_BYTES", 10)
         assert api.get(f"{base}/cards/{card_ids[0]}").status_code == 200
 
     def test_no_more_is_read_than_an_answer_holds(self, cards: CardStore, database: Database) -> None:

@@ -21,8 +21,7 @@ from mcp import Client, StdioServerParameters
 from mcp.server.mcpserver.exceptions import ToolError
 
 from cardbox_cli.model.cards import draft_card
-from cardbox_cli.serve.mcp.bounded import MOST, bounded
-from cardbox_cli.serve.mcp.tools import Reader, lending_of, make_server
+from cardbox_cli.serve.mcp import MAX_ANSWER, Reader, bounded, lending_of, make_server
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
@@ -148,7 +147,7 @@ def test_the_command_that_prints_the_rest_asks_the_same(
     cards.add_many([draft_card("agent.thought", f"-word {'text ' * 5000}") for _ in range(3)])
     card = draft_card("agent.thought", "text " * 20_000)
     cards.add(card)
-    monkeypatch.setattr("cardbox_cli.serve.mcp.tools.bounded", lambda value: bounded(value, 300))
+    monkeypatch.setattr("cardbox_cli.serve.mcp.bounded", lambda value: bounded(value, 300))
     told = [
         result.content[1].text.rpartition("all of it: ")[2]
         for result in called(
@@ -351,7 +350,7 @@ def _nested(levels: int) -> Any:
 )  # fmt: skip
 def test_an_answer_is_cut_to_what_a_model_takes_in(value: Any) -> None:
     said = bounded({"id": "01a2084b946670bc9792427722eea78e", "value": value})
-    assert len(said.json.encode()) <= MOST
+    assert len(said.json.encode()) <= MAX_ANSWER
     assert said.whole is not None
     assert json.loads(said.json)["id"] == "01a2084b946670bc9792427722eea78e"
     assert " more" in said.json

@@ -28,7 +28,7 @@ def serve_mcp(
 
     if find_spec("mcp") is None:
         raise UsageError("the library mcp is not installed", hint="pip install 'cardbox-cli[mcp]'")
-    from cardbox_cli.serve.mcp.tools import Reader, lending_of, make_server
+    from cardbox_cli.serve.mcp import Reader, lending_of, make_server
 
     with closing(lending_of(database_target(), longest=statement_timeout)) as lending:
         with lending.snapshot():

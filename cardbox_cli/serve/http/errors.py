@@ -15,7 +15,7 @@ from starlette.types import Scope
 
 from cardbox_cli import errors
 from cardbox_cli.errors import CbxError
-from cardbox_cli.serve.http.addresses import logged_path
+from cardbox_cli.serve.addresses import logged_path
 from cardbox_cli.store.connection.driver_errors import is_cancelled
 from cardbox_cli.text import one_line
 
@@ -36,7 +36,6 @@ _OUTAGES: tuple[tuple[type[CbxError], str], ...] = (
     (errors.AllAtWork, "every connection to the database is at work"),
     (errors.SchemaMissing, "the database has no table for this; `cbx db init` shows what it would add"),
     (errors.SchemaTooNew, "a newer cbx has upgraded the database"),
-    (errors.SchemaTooOld, "the database has a schema version that this cbx cannot upgrade"),
     (errors.MissingRight, "the database's role may not read this"),
     (errors.DatabaseUnavailable, "the database cannot be reached"),
     (errors.ServiceUnavailable, "a service cannot be reached"),

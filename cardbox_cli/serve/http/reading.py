@@ -9,8 +9,8 @@ from fastapi import Depends, Request
 
 from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.model.exact_json import is_storable_text
-from cardbox_cli.serve.access.doorkeeper import Doorkeeper
-from cardbox_cli.serve.http.addresses import address_of
+from cardbox_cli.serve.access import Doorkeeper
+from cardbox_cli.serve.addresses import address_of
 from cardbox_cli.serve.options import ServeOptions
 from cardbox_cli.serve.project import Project
 from cardbox_cli.store.connection.connection_pool import Lending

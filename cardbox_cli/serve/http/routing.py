@@ -1,22 +1,25 @@
 """How routes are asked: by one thread for each request, which opens the snapshot, answers and closes it.
 
-What is read of a request's address is FastAPI's; a body is read here, after the token, by the same thread.
+FastAPI reads a request's address; a body is read here, after the token, by the same thread. Answers that are
+sent in chunks, for as long as the client reads them, are N at a time.
 """
 
 import functools
 import inspect
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import ExitStack
 from typing import Any
 
 from anyio import to_thread
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
+from starlette.types import Receive, Scope, Send
 
-from cardbox_cli.serve.http.addresses import named
+from cardbox_cli.serve.addresses import named
 from cardbox_cli.serve.http.errors import Refused
 from cardbox_cli.serve.http.reading import Asker
 
@@ -91,3 +94,37 @@ def _read(request: Request, body: bytes, kind: type[BaseModel]) -> BaseModel:
 def _is_json(kind: str) -> bool:
     subtype = kind.partition(";")[0].strip().lower().removeprefix("application/")
     return subtype == "json" or subtype.endswith("+json")
+
+
+class Streams:
+    """The places for streams of one app. Belongs to its event loop."""
+
+    def __init__(self, size: int) -> None:
+        self._free = size
+
+    def take(self) -> None:
+        """Take a place. Raises Refused if none is free."""
+        if self._free < 1:
+            raise Refused(503, "too many streams are being sent already", headers={"Retry-After": "30"})
+        self._free -= 1
+
+    def release(self) -> None:
+        """Give a place back."""
+        self._free += 1
+
+
+class StreamAnswer(StreamingResponse):
+    """An answer in chunks, which has its place from before its first byte to its end."""
+
+    def __init__(self, request: Request, chunks: AsyncIterator[str], **options: Any) -> None:
+        """Raises Refused if no place is free."""
+        super().__init__(chunks, **options)
+        self._streams: Streams = request.app.state.streams
+        self._streams.take()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams.release()

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
-from cardbox_cli.serve.page.routes import start
+from cardbox_cli.serve.page import turn_pages
 from cardbox_cli.store.in_use import Force
 from tests.serve.page.conftest import START, Ask
 from tests.serve.page.reader import Reader
@@ -57,7 +57,7 @@ def test_lists_go_on_where_they_ended(runtime: Runtime, api: TestClient) -> None
 def test_agents_come_page_by_page_and_those_that_are_not_well_first(
     runtime: Runtime, ask: Ask, api: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(start, "_AGENTS", 1)
+    monkeypatch.setattr(turn_pages, "_AGENTS", 1)
     card = draft_card("task.instruction", "x")
     runtime.cards.add(card)
     ask("scribe", context_box_id=runtime.boxes.create([card.card_id]).box_id)

@@ -1,26 +1,32 @@
-"""The form in which a browser exchanges a token for a cookie, and the way out."""
+"""Pages outside of projects: where to begin, the list of projects, the login, static files, and no page."""
 
+from itertools import islice
 from typing import Annotated
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse, Response
 
-from cardbox_cli.serve.access.doorkeeper import Doorkeeper
+from cardbox_cli.errors import NotFound
+from cardbox_cli.serve.access import Doorkeeper
+from cardbox_cli.serve.addresses import path_of
 from cardbox_cli.serve.http.errors import Refused
-from cardbox_cli.serve.page.templating import plain_page
+from cardbox_cli.serve.options import ServeOptions
+from cardbox_cli.serve.page.links import PREFIX, Links
+from cardbox_cli.serve.page.templating import STATIC, PageRoute, plain_page, static_file
 from cardbox_cli.store.connection.connection_pool import Lending
+from cardbox_cli.store.projects import ProjectsStore
 
-routes = APIRouter(include_in_schema=False)
+login_routes = APIRouter(include_in_schema=False)
 
 
-@routes.get("/login")
+@login_routes.get("/login")
 def form(request: Request, next: str = "/") -> Response:
     """The form."""
     return _form(request, next)
 
 
-@routes.post("/login")
+@login_routes.post("/login")
 def log_in(request: Request, token: Annotated[str, Form()], next: Annotated[str, Form()] = "/") -> Response:
     """Exchange a token for a cookie, and go where the browser was to go."""
     _check_origin(request)
@@ -36,7 +42,7 @@ def log_in(request: Request, token: Annotated[str, Form()], next: Annotated[str,
     return response
 
 
-@routes.post("/logout")
+@login_routes.post("/logout")
 def log_out(request: Request, project: Annotated[str, Form()]) -> Response:
     """Forget the cookie of a project."""
     _check_origin(request)
@@ -44,11 +50,6 @@ def log_out(request: Request, project: Annotated[str, Form()]) -> Response:
     response = RedirectResponse("/login", status_code=303)
     doorkeeper.cookies.forget(response, project)
     return response
-
-
-def login_address(next: str) -> str:
-    """Where a browser logs in, and goes on from there."""
-    return f"/login?next={quote(next)}"
 
 
 def _form(request: Request, next: str, *, trouble: str | None = None, status: int = 200) -> Response:
@@ -82,3 +83,47 @@ def _place(origin: str) -> str | None:
         return urlsplit(origin).netloc
     except ValueError:
         return None
+
+
+site_routes = APIRouter(route_class=PageRoute)
+
+_PROJECTS = 500
+# What an address with another hash would have is another file.
+_FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
+
+
+@site_routes.get("/")
+def begin(request: Request) -> Response:
+    """To the project that the server was started for."""
+    options: ServeOptions = request.app.state.options
+    return RedirectResponse(Links(options.project or options.usual_project).start(), status_code=303)
+
+
+@site_routes.get(PREFIX)
+def projects(request: Request) -> Response:
+    """The projects of the database. Where tokens are asked for, nobody may know of all."""
+    options: ServeOptions = request.app.state.options
+    if options.asks_for_tokens:
+        return begin(request)
+    lending: Lending = request.app.state.lending
+    with lending.snapshot() as database:
+        found = list(islice(ProjectsStore(database).list(), _PROJECTS))
+    rows = [{"address": Links(each.project_id).start(), "project": each} for each in found]
+    return plain_page(request, "projects.html", rows=rows)
+
+
+@site_routes.get(STATIC + "/{name:path}")
+def files(name: str) -> Response:
+    """A file of the package."""
+    body, kind = static_file(name)
+    return Response(body, media_type=kind, headers=_FOR_GOOD)
+
+
+@site_routes.get(PREFIX + "/{path:path}")
+def nothing(request: Request, path: str) -> Response:
+    """There is no other page; one slash too many leads to the page without it."""
+    address = path_of(request.scope)
+    if address.endswith("/") and not address.endswith("//"):
+        query = request.url.query
+        return RedirectResponse(f"{address[:-1]}{'?' if query else ''}{query}", status_code=307)
+    raise NotFound(f"no page {path!r}")

@@ -1,0 +1,218 @@
+"""Routes of the API about what runs: agents, turns, the inbox, batches, chats, and changes as they happen."""
+
+from collections.abc import AsyncIterator
+from time import monotonic
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response, StreamingResponse
+
+from cardbox_cli.chat.chat_view import ChatView
+from cardbox_cli.chat.chat_view import view as chat_view
+from cardbox_cli.diagnosis.diagnoser import ProblemAnswer, WhyAnswer, survey_answer, why_answer
+from cardbox_cli.errors import CbxError
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.turn_page import TurnSummary, TurnView, summary
+from cardbox_cli.execution.turn_page import view as turn_view
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.chats import Chat
+from cardbox_cli.model.execution.turns import InboxRow
+from cardbox_cli.model.identity import RosterEntry
+from cardbox_cli.orchestration.batch_progress import BatchView, batch_view, foreign_view
+from cardbox_cli.serve.addresses import Behind, BehindId, mark_of
+from cardbox_cli.serve.api.responses import (
+    BatchState,
+    InboxState,
+    Most,
+    TurnState,
+    answers,
+    encoded,
+    event_answers,
+    paged,
+)
+from cardbox_cli.serve.following import SILENT, Following
+from cardbox_cli.serve.http.errors import Refused
+from cardbox_cli.serve.http.reading import Asker, Read
+from cardbox_cli.serve.http.routing import ReadingRoute, StreamAnswer
+from cardbox_cli.store.chats import Room
+from cardbox_cli.store.execution.batch_store import BatchFilter
+from cardbox_cli.store.roster import AgentFilter, RosterStore
+from cardbox_cli.store.views.batch_views import BatchRow, BatchViews
+from cardbox_cli.store.views.inbox_views import InboxFilter, InboxViews
+from cardbox_cli.store.views.recent_changes import Standing
+from cardbox_cli.store.views.turn_views import TurnFilter, TurnViews
+
+turn_routes = APIRouter(tags=["turns"], route_class=ReadingRoute)
+
+
+@turn_routes.get("/agents", responses=answers(list[RosterEntry]))
+def agents(
+    request: Request,
+    read: Read,
+    limit: Most = 50,
+    worker_target: str | None = None,
+    tag: str | None = None,
+    behind: BehindId = None,
+) -> Response:
+    """The agents by id, each with what it does now."""
+    where = AgentFilter(worker_target=worker_target, tag=tag, behind=behind)
+    found = RosterStore(read.database, read.project_id).list(where, limit=limit + 1)
+    return paged(request, found, limit, key="agent_id", time=None)
+
+
+@turn_routes.get("/agents/{agent_id}", responses=answers(RosterEntry))
+def agent(request: Request, read: Read, agent_id: str) -> Response:
+    """An agent: who it is, and what it does now."""
+    return encoded(request, RosterStore(read.database, read.project_id).entry(agent_id))
+
+
+@turn_routes.get("/agents/{agent_id}/why", responses=answers(WhyAnswer))
+def why_agent(request: Request, read: Read, agent_id: str) -> Response:
+    """How the turn stands that an agent is at, else its next or last one."""
+    return encoded(request, why_answer(read.diagnoser.agent(agent_id), read.project_option))
+
+
+@turn_routes.get("/turns", responses=answers(list[TurnSummary]))
+def turns(
+    request: Request,
+    read: Read,
+    limit: Most = 50,
+    agent: str | None = None,
+    status: TurnState | None = None,
+    trace: str | None = None,
+    behind: Behind = None,
+) -> Response:
+    """Turns, newest first."""
+    where = TurnFilter(agent_id=agent, status=status, trace_id=trace, behind=mark_of(behind))
+    found = TurnViews(read.database, read.project_id).newest(where, limit=limit + 1)
+    return paged(request, map(summary, found), limit, key="inbox_id")
+
+
+@turn_routes.get("/turns/{turn_id}", responses=answers(TurnView))
+def turn(request: Request, read: Read, turn_id: str) -> Response:
+    """All of a turn: its state, rows, steps, calls, boxes, edges, and what happened when."""
+    return encoded(request, turn_view(TurnViews(read.database, read.project_id).story(turn_id)))
+
+
+@turn_routes.get("/turns/{turn_id}/why", responses=answers(WhyAnswer))
+def why_turn(request: Request, read: Read, turn_id: str) -> Response:
+    """How a turn stands: what proves it, who must act next and by when, and the command that helps."""
+    return encoded(request, why_answer(read.diagnoser.turn(turn_id), read.project_option))
+
+
+@turn_routes.get("/why", responses=answers(list[ProblemAnswer]))
+def why_all(request: Request, read: Read) -> Response:
+    """All that is not well in the project."""
+    return encoded(request, survey_answer(read.survey(), read.project_option))
+
+
+@turn_routes.get("/inbox", responses=answers(list[InboxRow]))
+def inbox(
+    request: Request,
+    read: Read,
+    limit: Most = 50,
+    agent: str | None = None,
+    status: InboxState | None = None,
+    type: str | None = None,
+    behind: Behind = None,
+) -> Response:
+    """Rows of the inbox, newest first."""
+    where = InboxFilter(agent_id=agent, status=status, message_type=type, behind=mark_of(behind))
+    found = InboxViews(read.database, read.project_id).newest(where, limit=limit + 1)
+    return paged(request, found, limit, key="inbox_id")
+
+
+# --- batches, those of another system's manager too
+
+batch_routes = APIRouter(tags=["batches"], route_class=ReadingRoute)
+
+
+@batch_routes.get("/batches", responses=answers(list[BatchRow]))
+def batches(
+    request: Request, read: Read, limit: Most = 50, status: BatchState | None = None, behind: Behind = None
+) -> Response:
+    """Batches, newest first."""
+    where = BatchFilter(status=status, behind=mark_of(behind))
+    found = BatchViews(read.database, read.project_id).newest(where, limit=limit + 1)
+    return paged(request, found, limit, key="batch_id")
+
+
+@batch_routes.get("/batches/{batch_id}", responses=answers(BatchView))
+def batch(request: Request, read: Read, batch_id: str) -> Response:
+    """A batch and, in the order of its tasks, what its children delivered."""
+    views = BatchViews(read.database, read.project_id)
+    foreign = views.find_foreign(batch_id)
+    if foreign is not None:
+        return encoded(request, foreign_view(views, foreign))
+    runtime = Runtime(read.database, read.project_id, settings=read.settings)
+    return encoded(request, batch_view(runtime, runtime.batches.get(batch_id)))
+
+
+# --- chats
+
+chat_routes = APIRouter(tags=["chats"], route_class=ReadingRoute)
+
+
+@chat_routes.get("/chats", responses=answers(list[Chat]))
+def chats(request: Request, read: Read, limit: Most = 50, behind: BehindId = None) -> Response:
+    """The chats by their keys."""
+    found = _room(read).chats.all(limit=limit + 1, behind=behind)
+    return paged(request, found, limit, key="chat_key", time=None)
+
+
+@chat_routes.get("/chats/{chat_key:path}", responses=answers(ChatView))
+def chat(request: Request, read: Read, chat_key: str) -> Response:
+    """A chat: its active context, what its transcript keeps, its last runs."""
+    return encoded(request, chat_view(_room(read), chat_key))
+
+
+def _room(read: Read) -> Room:
+    return Room(read.database, read.project_id, read.settings)
+
+
+# --- changes, as server-sent events of one project
+#
+# An event `head` says how an agent stands from now on, `batch` how a batch does. What was before is not told:
+# whoever listens has looked first.
+
+event_routes = APIRouter(tags=["events"], route_class=ReadingRoute)
+
+
+@event_routes.get("/events", response_class=StreamingResponse, responses=event_answers())
+async def events(request: Request, project: str) -> StreamingResponse:
+    """What changes in the project, until the asker goes away or may not look any more, or the server ends."""
+    asker = Asker(request, project)
+    async with _following(request).follow(asker) as follower:
+        first = await follower.look()
+    news = _stream(asker, first)
+    return StreamAnswer(request, news, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+async def _stream(asker: Asker, seen: Standing) -> AsyncIterator[str]:
+    yield "retry: 3000\n\n"
+    try:
+        async for text in _news(asker, seen):
+            yield text
+    except (CbxError, Refused):
+        # It has begun, so that nothing else can be said: the asker comes back, and is told why.
+        return
+
+
+async def _news(asker: Asker, seen: Standing) -> AsyncIterator[str]:
+    said = monotonic()
+    following = _following(asker.request)
+    async with following.follow(asker) as follower:
+        while not following.is_over and not await asker.request.is_disconnected():
+            before, seen = seen, await follower.look()
+            for name, value in seen.news(before):
+                yield f"event: {name}\ndata: {exact_json.encode(value).decode('utf-8', 'replace')}\n\n"
+                said = monotonic()
+            if monotonic() - said >= SILENT:
+                # Proxies end what says nothing, however often we look.
+                yield ": nothing new\n\n"
+                said = monotonic()
+            await follower.changed()
+
+
+def _following(request: Request) -> Following:
+    following: Following = request.app.state.following
+    return following

@@ -1,1 +1,0 @@
-"""Tools for coding agents, over the Model Context Protocol."""

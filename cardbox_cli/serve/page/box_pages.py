@@ -1,0 +1,305 @@
+"""Pages of boxes and cards: windows of them, and what a search finds."""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from cardbox_cli.errors import AmbiguousId, CbxError, NotFound
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.boxes import BOX_KINDS, CardState
+from cardbox_cli.model.cards import Card, card_text
+from cardbox_cli.model.content import TextContent, ToolResultContent
+from cardbox_cli.model.pairing import answers, full_text
+from cardbox_cli.serve.addresses import LINES, Behind, From, following, mark_of
+from cardbox_cli.serve.http.reading import Looking
+from cardbox_cli.serve.page.links import known
+from cardbox_cli.serve.page.templating import PageRoute, page
+from cardbox_cli.serve.project import Project
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardFilter, CardStore
+from cardbox_cli.store.in_use import BoxUseStore
+from cardbox_cli.store.roster import RosterStore
+from cardbox_cli.store.views.batch_views import BatchViews
+from cardbox_cli.store.views.box_views import BoxKindFilter, BoxViews, WindowSlot
+from cardbox_cli.store.views.turn_views import TurnViews
+from cardbox_cli.text import around, one_line, pattern, searched_words
+
+# Characters of a row, and of what is inside: more are on the card's own page.
+PREVIEW, INSIDE = 160, 4_000
+
+
+class ShownSlot(msgspec.Struct, frozen=True, kw_only=True):
+    """A place of a box as a row."""
+
+    position: int
+    card_id: str
+    state: CardState
+    size: int
+    card: Card | None
+    type: str
+    role: str | None
+    preview: str
+    text: str
+    is_cut: bool
+    answers: str
+    rule: str | None
+
+
+def shown(slot: WindowSlot, rule_of: Callable[[int], str | None] = lambda _: None) -> ShownSlot:
+    """A row of a box. `rule_of` says which rule of a recipe brought a place."""
+    text = slot.beginning if slot.card is None else full_text(slot.card)
+    return ShownSlot(
+        position=slot.position,
+        card_id=slot.card_id,
+        state=slot.state,
+        size=slot.size,
+        card=slot.card,
+        type=slot.type,
+        role=slot.role,
+        preview=one_line(text, PREVIEW),
+        text=text[:INSIDE],
+        is_cut=slot.card is None or len(text) > INSIDE,
+        answers="" if slot.card is None else answers(slot.card),
+        rule=rule_of(slot.position),
+    )
+
+
+routes = APIRouter(route_class=PageRoute)
+
+# Cards of a window of a box, characters of a window of a card, and boxes that are told to hold one.
+_WINDOW, _CHARACTERS, _REFS = 100, 20_000, 50
+_METADATA = 4_000
+# JSON of more characters, or with more that may stand within each other, stays on its line; so does JSON of
+# which a line would begin with so many blanks.
+_MAX_INDENTED, _LEVELS, _BLANKS = 100_000, 400, 32
+# What the page tells of a card elsewhere.
+_TOLD = frozenset({"type", "role", "author_id", "project_id", "created_at"})
+
+
+@routes.get("/boxes")
+def boxes(look: Looking, kind: str | None = None, behind: Behind = None) -> HTMLResponse:
+    """The boxes that changed last."""
+    asked = known(kind, BOX_KINDS, "kind of boxes")
+    where = BoxKindFilter(kinds=None if asked is None else (asked,), behind=mark_of(behind, of_boxes=True))
+    with look.database.snapshot():
+        found = list(BoxViews(look.database, look.project_id).newest(where, limit=LINES + 1))
+    older = following(found, "box_id", "updated_at")
+    return page(
+        look,
+        "boxes.html",
+        view="Boxes",
+        boxes=found[:LINES],
+        kind=asked,
+        older=older and look.links.boxes(kind=asked, behind=older),
+    )
+
+
+@routes.get("/boxes/{box_id}")
+def box(look: Looking, box_id: str, first: From = 0, part: str | None = None) -> HTMLResponse:
+    """A box from a place on; as a part the rows alone."""
+    with look.database.snapshot():
+        views = BoxViews(look.database, look.project_id)
+        found = views.in_short(box_id)
+        provenance = BoxStore(look.database, look.project_id).provenance(found.box_id)
+        slots = views.window(found.box_id, first, _WINDOW)
+        turns = BoxUseStore(look.database, look.project_id).turns_of([found.box_id])
+    rule_of = (lambda _: None) if provenance is None else provenance.rule_of
+    return page(
+        look,
+        "window.html" if part == "slots" else "box.html",
+        view="Boxes",
+        box=found,
+        provenance=provenance,
+        turns=turns.get(found.box_id, [])[:5],
+        first=first,
+        size=_WINDOW,
+        slots=[shown(slot, rule_of) for slot in slots],
+    )
+
+
+@routes.get("/cards/{card_id:path}")
+def card(look: Looking, card_id: str, first: From = 0) -> HTMLResponse:
+    """A card, its text from a character on."""
+    with look.database.snapshot():
+        found = CardStore(look.database, look.project_id).get(card_id, include_deleted=True)
+        refs = list(islice(BoxStore(look.database, look.project_id).refs(card_id), _REFS + 1))
+    text = readable(found)
+    turn_id = found.metadata.get("agent_turn_id")
+    return page(
+        look,
+        "card.html",
+        view="Boxes",
+        card=found,
+        gone=found.expires_at is not None and found.expires_at <= datetime.now(UTC),
+        text=text[first : first + _CHARACTERS],
+        length=len(text),
+        first=first,
+        size=_CHARACTERS,
+        calls=_calls(found),
+        turn_id=turn_id if isinstance(turn_id, str) else None,
+        boxes=refs[:_REFS],
+        more_boxes=len(refs) > _REFS,
+        metadata=_metadata(found),
+    )
+
+
+def readable(card: Card) -> str:
+    """What a card says; JSON of moderate size and depth by lines."""
+    text = card_text(card.content)
+    return indented(text) if _is_json(card) else text
+
+
+def _is_json(card: Card) -> bool:
+    """Whether the text of a card is JSON that we made of its content: a text stays as it is."""
+    said = card.content.result if isinstance(card.content, ToolResultContent) else card.content
+    return not isinstance(said, str | TextContent | None)
+
+
+def indented(text: str) -> str:
+    """JSON with a line for each value; as it is where it is long or deep, which indentation multiplies."""
+    if len(text) > _MAX_INDENTED or text.count("{") + text.count("[") > _LEVELS:
+        return text
+    lines = msgspec.json.format(text, indent=2)
+    return text if "\n" + " " * _BLANKS in lines else lines
+
+
+def _calls(card: Card) -> list[dict[str, Any]]:
+    """The calls that a card makes: each one's id, name and arguments as text."""
+    if not isinstance(card.tool_calls, list):
+        return []
+    return [_call(call) for call in card.tool_calls[:100]]
+
+
+def _call(call: Any) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return {"id": None, "name": "of another form", "arguments": _text(call)[:_CHARACTERS]}
+    arguments = function.get("arguments")
+    text = arguments if isinstance(arguments, str) else _text(arguments)
+    return {"id": _word(call.get("id")), "name": _word(function.get("name")), "arguments": text[:_CHARACTERS]}
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) or value is None else _text(value)
+
+
+def _text(value: Any) -> str:
+    return exact_json.encode(value).decode()
+
+
+def _metadata(card: Card) -> str:
+    others = {key: value for key, value in card.metadata.items() if key not in _TOLD}
+    text = indented(_text(others)) if others else ""
+    return text if len(text) <= _METADATA else f"{text[:_METADATA]}…"
+
+
+_LINES = 40
+# What may be an id, or a piece of one.
+_IDLIKE = re.compile(r"\S{4,255}")
+
+Place = tuple[str, str, str]
+
+
+@routes.get("/search")
+def search(look: Looking, q: str = "", behind: Behind = None) -> HTMLResponse:
+    """What a search finds, and what has such an id."""
+    asked = q.strip()[:500]
+    cards: list[Card] = []
+    with look.database.snapshot():
+        places = list(places_of(look, asked)) if _IDLIKE.fullmatch(asked) and behind is None else []
+        if asked:
+            where = CardFilter(text=asked, behind=mark_of(behind))
+            cards = list(islice(CardStore(look.database, look.project_id).newest(where), _LINES + 1))
+        held = (
+            BoxViews(look.database, look.project_id).holding([card.card_id for card in cards])
+            if cards
+            else {}
+        )
+    found = pattern(searched_words(asked))
+    older = following(cards, "card_id", size=_LINES)
+    return page(
+        look,
+        "search.html",
+        asked=asked,
+        places=places,
+        cards=[_found(card, found, held.get(card.card_id)) for card in cards[:_LINES]],
+        is_cut=len(cards) > _LINES,
+        older=older and look.links.search(q=asked, behind=older),
+    )
+
+
+@routes.get("/find")
+def find(look: Looking, id: str) -> Response:
+    """What has this id: its page, or a choice where several have."""
+    with look.database.snapshot():
+        places = list(places_of(look, id))
+    if len(places) == 1:
+        return RedirectResponse(places[0][2], status_code=303)
+    if not places:
+        raise NotFound(f"nothing in project {look.project_id!r} has the id {id!r}")
+    return page(look, "search.html", asked=id, places=places, cards=[], is_cut=False, older=None)
+
+
+def places_of(look: Project, asked: str) -> Iterator[Place]:
+    """What an id or a piece of one may stand for: what it is, its id, its page."""
+    database, project_id, links = look.database, look.project_id, look.links
+    for what, resolve, address in (
+        ("turn", TurnViews(database, project_id).resolve, links.turn),
+        ("card", CardStore(database, project_id).resolve, links.card),
+        ("box", _existing_box(BoxStore(database, project_id)), links.box),
+        ("batch", BatchViews(database, project_id).resolve, links.batch),
+        ("agent", _agent(RosterStore(database, project_id)), links.agent),
+    ):
+        try:
+            found = [resolve(asked)]
+        except AmbiguousId as ambiguous:
+            found = [str(each) for each in (ambiguous.details or {}).get("candidates", [])]
+        except CbxError:
+            # None has it, or the database has no such table.
+            continue
+        for each in found:
+            yield what, each, address(each)
+
+
+def _existing_box(boxes: BoxStore) -> Callable[[str], str]:
+    """Any UUID is the whole id of a box, whether there is one or not."""
+
+    def resolve(asked: str) -> str:
+        found = boxes.resolve(asked)
+        boxes.require(found)
+        return found
+
+    return resolve
+
+
+def _agent(roster: RosterStore) -> Callable[[str], str]:
+    """Agents are called by their whole names."""
+    return lambda asked: roster.get(asked).agent_id
+
+
+def _found(card: Card, words: re.Pattern[str] | None, box_id: str | None) -> dict[str, Any]:
+    text = full_text(card)
+    line = one_line(around(text, words), PREVIEW)
+    return {
+        "card": card,
+        "box_id": box_id,
+        "pieces": list(_marked(line, words)),
+        "text": text[:INSIDE],
+        "is_cut": len(text) > INSIDE,
+    }
+
+
+def _marked(line: str, words: re.Pattern[str] | None) -> Iterator[tuple[str, bool]]:
+    """The pieces of a line, and whether each is what was found."""
+    place = 0
+    for found in words.finditer(line) if words else ():
+        yield line[place : found.start()], False
+        yield found[0], True
+        place = found.end()
+    yield line[place:], False

@@ -1,0 +1,293 @@
+"""Pages of requests: what a box makes or a turn or a chat sends, where two of them part, what they cost."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+from markupsafe import Markup
+
+from cardbox_cli.context.cost.account import Account, account_of
+from cardbox_cli.context.cost.answer import costs_of
+from cardbox_cli.context.cost.prefix import Break
+from cardbox_cli.context.formats import provider_of
+from cardbox_cli.context.inspection.diff import Piece, diff, piece_name
+from cardbox_cli.context.inspection.explain import Explanation, MessageLine, explain, whole_shares
+from cardbox_cli.context.lint.check import lint
+from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.context.providers.registry import window
+from cardbox_cli.execution.requests.recorded_requests import RecordedRequests
+from cardbox_cli.execution.requests.turn_requests import NEXT
+from cardbox_cli.model.diff import Piece as TextPiece
+from cardbox_cli.model.diff import abridged, text_diff
+from cardbox_cli.model.ids import short_id
+from cardbox_cli.pictures.cost_picture import drawn_account
+from cardbox_cli.pictures.page_elements import swatch
+from cardbox_cli.pictures.request_picture import (
+    StepPicture,
+    colours_of,
+    drawn_step,
+    growth,
+    heat,
+    icicle,
+    layers_bar,
+    request_colours,
+)
+from cardbox_cli.serve.addresses import From
+from cardbox_cli.serve.costs import series_of
+from cardbox_cli.serve.http.reading import Looking
+from cardbox_cli.serve.page.box_pages import INSIDE, PREVIEW
+from cardbox_cli.serve.page.links import About, wanted
+from cardbox_cli.serve.page.templating import PageRoute, cut, drawn, joined, page, tokens
+from cardbox_cli.serve.requests import Asked, Requests
+from cardbox_cli.text import format_count, one_line
+
+routes = APIRouter(route_class=PageRoute)
+
+# Messages of a window; steps that are named, and steps that are drawn: the last ones.
+_WINDOW, _STEPS, _DRAWN = 100, 30, 40
+
+
+class _Message(msgspec.Struct, frozen=True):
+    """A message as a row; `findings` are those about its card."""
+
+    number: int
+    line: MessageLine
+    preview: str
+    text: str
+    is_cut: bool
+    findings: list[LintFinding]
+
+
+@routes.get("/request")
+def request(
+    look: Looking,
+    turn: str | None = None,
+    chat: str | None = None,
+    box: str | None = None,
+    at: str | None = None,
+    first: From = 0,
+) -> HTMLResponse:
+    """One request, and how those before it grew to it."""
+    about = About(look.links, turn=turn, chat=chat, box=box)
+    with look.database.snapshot():
+        requests = Requests(look)
+        recorded = requests.recorded(turn, chat)
+        if recorded is None:
+            shown, steps, before = requests.of_box(about.name), [], []
+        else:
+            shown, steps = requests.of_step(recorded, at), recorded.sent_before(None)
+            before = _pictures(requests, recorded, steps, shown.step_id)
+    account = explain(shown.request)
+    holds = window(shown.request.model)
+    layers = whole_shares(account, holds)
+    colours = request_colours(layers, [each.account for each in before])
+    findings = lint(shown.entries, shown.request, provider_of(shown.format), awaited=shown.awaited)
+    drawn_steps = [drawn_step(each) for each in before]
+    is_more = first + _WINDOW < len(account.messages)
+    return page(
+        look,
+        "request.html",
+        view=about.view,
+        about=about,
+        name=shown.name,
+        format=shown.format,
+        provider=provider_of(shown.format),
+        notes=shown.notes,
+        account=account,
+        model=shown.request.model,
+        window=holds,
+        layers=layers,
+        bar=drawn(layers_bar(layers, account, colours)),
+        swatches=swatches(colours),
+        icicle=drawn(icicle(account, colours)) if account.messages else None,
+        findings=findings,
+        errors=sum(found.severity == "error" for found in findings),
+        messages=_messages(account, findings, first),
+        first=first,
+        next=about.request(at, from_=first + _WINDOW) if is_more else None,
+        steps=[] if recorded is None else _steps(about, steps, shown, is_over=recorded.is_over),
+        earlier=_earlier(about, steps, shown),
+        growth=drawn(growth(drawn_steps, colours)) if drawn_steps else None,
+        heat=drawn(heat(drawn_steps, colours)) if drawn_steps else None,
+    )
+
+
+def swatches(colours: Mapping[str, str]) -> dict[str, Markup]:
+    """A small square for each layer."""
+    return {name: drawn(swatch(colour)) for name, colour in colours.items()}
+
+
+def step_name(steps: Sequence[str], step_id: str) -> str:
+    """What a step is called among those of its turn or run."""
+    return f"step {steps.index(step_id) + 1}" if step_id in steps else step_id
+
+
+def _pictures(
+    requests: Requests, recorded: RecordedRequests, steps: Sequence[str], shown: str | None
+) -> list[StepPicture]:
+    """The steps up to the one that is shown; none where it is alone."""
+    before = recorded.sent_before(shown)[-_DRAWN:]
+    if len(before) < 2:
+        return []
+    asked = [(each, requests.of_step(recorded, each)) for each in before]
+    return [
+        StepPicture(name=step_name(steps, step_id), account=explain(each.request)) for step_id, each in asked
+    ]
+
+
+def _messages(account: Explanation, findings: Sequence[LintFinding], first: int) -> list[_Message]:
+    of_card: dict[str, list[LintFinding]] = {}
+    for found in findings:
+        if found.card_id is not None:
+            of_card.setdefault(found.card_id, []).append(found)
+    rows = []
+    for number, line in enumerate(account.messages[first : first + _WINDOW], first + 1):
+        about = of_card.get(line.card_id or "", [])
+        rows.append(
+            _Message(number, line, one_line(line.preview, PREVIEW), *cut(line.preview, INSIDE), about)
+        )
+    return rows
+
+
+def _steps(about: About, steps: Sequence[str], shown: Asked, *, is_over: bool) -> list[dict[str, Any]]:
+    """The steps whose requests can be looked at, and the next one, where one may come."""
+    named = [(each, step_name(steps, each), each == shown.step_id) for each in steps[-_STEPS:]]
+    if not is_over:
+        named.append((NEXT, NEXT, shown.step_id is None))
+    return [
+        {"name": name, "address": about.request(at), "is_shown": is_shown} for at, name, is_shown in named
+    ]
+
+
+def _earlier(about: About, steps: Sequence[str], shown: Asked) -> str | None:
+    """The comparison with the step before."""
+    place = steps.index(shown.step_id) if shown.step_id in steps else len(steps)
+    return about.diff(steps[place - 1], shown.step_id or NEXT) if place else None
+
+
+# New messages that are shown, and characters of two pieces that are compared word by word.
+_NEW, _COMPARED = 200, 20_000
+
+
+@routes.get("/diff")
+def difference(
+    look: Looking,
+    a: str | None = None,
+    b: str | None = None,
+    turn: str | None = None,
+    chat: str | None = None,
+) -> HTMLResponse:
+    """What the second step says that the first does not, and what a cache loses by it."""
+    about = About(look.links, turn=turn, chat=chat)
+    with look.database.snapshot():
+        requests = Requests(look)
+        recorded = requests.recorded(turn, chat)
+        assert recorded is not None
+        one = requests.of_step(recorded, wanted(a, "first step"))
+        other = requests.of_step(recorded, wanted(b, "second step"), one.format)
+        steps = recorded.sent_before(None)
+    found = diff(one.request, other.request, provider_of(one.format))
+    parting = None if found.continues else found.difference
+    named = [(each, step_name(steps, each)) for each in steps]
+    return page(
+        look,
+        "diff.html",
+        view=about.view,
+        about=about,
+        a=one.name,
+        b=other.name,
+        asked_a=one.step_id or NEXT,
+        asked_b=other.step_id or NEXT,
+        steps=named if recorded.is_over else [*named, (NEXT, NEXT)],
+        notes=[f"the layer {each} is compared by its hash" for each in {*found.a_lost, *found.b_lost}],
+        found=found,
+        pieces=[] if parting is None else abridged(text_diff(_said(parting.a), _said(parting.b))),
+        place_a=_place(parting.a) if parting else "",
+        place_b=_place(parting.b) if parting else "",
+        new=[
+            {"piece": each, "preview": one_line(each.text, PREVIEW), "text": each.text[:INSIDE]}
+            for each in found.new[:_NEW]
+        ],
+    )
+
+
+def _said(piece: Piece | None) -> str:
+    return "" if piece is None else piece.text[:_COMPARED]
+
+
+def _place(piece: Piece | None) -> str:
+    """What differs, in words."""
+    if piece is None:
+        return "nothing"
+    cards = ", ".join(f"card {short_id(each)}" for each in piece.card_ids[:8])
+    return joined([piece_name(piece.section, piece.number), piece.role, piece.layer, cards])
+
+
+# Findings and cards that are shown, and characters of texts that part.
+_LINES, _PARTED = 20, 300
+
+
+@routes.get("/cost")
+def cost(
+    look: Looking,
+    turn: str | None = None,
+    agent: str | None = None,
+    chat: str | None = None,
+    box: str | None = None,
+) -> HTMLResponse:
+    """The account of a series of requests, and what of it was sent in vain."""
+    about = About(look.links, turn=turn, agent=agent, chat=chat, box=box)
+    with look.database.snapshot():
+        series, subject = series_of(look, about.kind, about.name)
+    account = account_of(series)
+    costs = costs_of(account, chat=subject)
+    colours = colours_of(share.name for share in account.by["layer"])
+    steps = drawn_account(account) if len(account.steps) > 1 else []
+    return page(
+        look,
+        "cost.html",
+        view=about.view,
+        about=about,
+        facts=_facts(account),
+        findings=[
+            (each, None if each.mend is None else each.mend.line(*look.project_option))
+            for each in costs.findings[:_LINES]
+        ],
+        account=account,
+        exact=account.exact,
+        cards=costs.cards[:_LINES],
+        broken=costs.broken,
+        broken_at="" if costs.broken is None else piece_name(costs.broken.section, costs.broken.number),
+        parted=[] if costs.broken is None else _parted(costs.broken),
+        swatches=swatches(colours),
+        growth=drawn(growth(steps, colours)) if steps else None,
+        heat=drawn(heat(steps, colours)) if steps else None,
+    )
+
+
+def _facts(account: Account) -> list[tuple[str, str]]:
+    """The account in short."""
+    facts = [
+        ("requests", str(len(account.steps))),
+        ("tokens", f"{tokens(account.tokens, account.exact)} in all"),
+    ]
+    greatest = max(account.steps, key=lambda step: step.tokens, default=None)
+    if greatest is not None:
+        holds = window(greatest.model)
+        share = f", {greatest.tokens / holds:.1%} of what {greatest.model} holds" if holds else ""
+        size = tokens(greatest.tokens, not greatest.estimated)
+        facts.append(("greatest", f"{size} tokens in request {greatest.number}{share}"))
+    if len(account.steps) > 1:
+        broken = sum(step.breaks for step in account.steps)
+        kept = account.kept / account.tokens if account.tokens else 0
+        how = f"broken {format_count(broken, 'time')}" if broken else "never broken"
+        facts.append(("cache", f"keeps {tokens(account.kept, account.exact)} tokens, {kept:.1%}; {how}"))
+    return facts
+
+
+def _parted(broken: Break) -> list[TextPiece]:
+    """The texts that part, behind the last words that they share."""
+    pieces = [TextPiece("same", broken.before), TextPiece("removed", (broken.a or "")[:_PARTED])]
+    return [*pieces, TextPiece("added", (broken.b or "")[:_PARTED])]

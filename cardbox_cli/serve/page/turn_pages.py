@@ -1,0 +1,348 @@
+"""Pages of what goes on: what is not well, agents, turns, traces, batches and chats."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse
+
+from cardbox_cli.chat.chat_view import view as chat_view
+from cardbox_cli.chat.why import explain
+from cardbox_cli.diagnosis.verdict import Diagnosis
+from cardbox_cli.errors import NotFound
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.turn_page import Branch, TurnSummary, summary, tree
+from cardbox_cli.execution.turn_page import view as turn_view
+from cardbox_cli.model.execution.batches import TASK_OPEN
+from cardbox_cli.model.execution.turns import TURN_STATUSES
+from cardbox_cli.model.identity import RosterEntry
+from cardbox_cli.orchestration.batch_progress import (
+    BatchView,
+    TaskProgress,
+    batch_view,
+    foreign_view,
+    progress_of,
+)
+from cardbox_cli.pictures.page_elements import box, svg
+from cardbox_cli.pictures.trace_picture import timeline
+from cardbox_cli.serve.addresses import LINES, Behind, following, mark_of
+from cardbox_cli.serve.http.reading import Looking
+from cardbox_cli.serve.page.box_pages import ShownSlot, readable, shown
+from cardbox_cli.serve.page.links import known
+from cardbox_cli.serve.page.templating import PageRoute, cut, drawn, page
+from cardbox_cli.serve.project import Project
+from cardbox_cli.store.chats import Room
+from cardbox_cli.store.execution.batch_store import BatchFilter
+from cardbox_cli.store.projects import is_known
+from cardbox_cli.store.roster import AgentFilter, RosterStore
+from cardbox_cli.store.views.batch_views import BatchViews
+from cardbox_cli.store.views.box_views import BoxInShort, BoxViews
+from cardbox_cli.store.views.turn_views import FAMILY, StoredTurn, TurnFilter, TurnViews
+
+routes = APIRouter(route_class=PageRoute)
+
+# Of each rule the turns that are shown, and agents that are not well but beyond the page.
+_ALIKE, _MOST_PROBLEMS = 15, 50
+# Agents of a page.
+_AGENTS = 200
+
+
+@routes.get("")
+def start(look: Looking, status: str | None = None, behind: Behind = None) -> HTMLResponse:
+    """What is not well, and the newest turns."""
+    status = known(status, TURN_STATUSES, "state")
+    survey = look.survey()
+    with look.database.snapshot():
+        turns, older = _turns(look, TurnFilter(status=status, behind=mark_of(behind)))
+    return page(
+        look,
+        "start.html",
+        view="Turns",
+        survey=survey,
+        problems=_by_rule(survey.problems),
+        shown=_ALIKE,
+        turns=turns,
+        status=status,
+        older=older and look.links.start(status=status, behind=older),
+    )
+
+
+class _Alike(msgspec.Struct, frozen=True):
+    """What is not well in the same way."""
+
+    verdict: str
+    rule: str | None
+    proves: str
+    found: list[Diagnosis]
+
+
+def _by_rule(problems: Iterable[Diagnosis]) -> list[_Alike]:
+    """Problems that say the same, together; the order of the first of each stays."""
+    groups: dict[tuple[str, str | None, str], list[Diagnosis]] = {}
+    for each in problems:
+        groups.setdefault((each.verdict, each.rule, each.proves), []).append(each)
+    return [_Alike(*told, found) for told, found in groups.items()]
+
+
+@routes.get("/agents")
+def agents(look: Looking, behind: str | None = None) -> HTMLResponse:
+    """The agents: those that are not well first, wherever they stand in the list, then those at a turn."""
+    survey = look.diagnoser.survey()
+    problems = {each.agent: each for each in reversed(survey.problems)}
+    roster = RosterStore(look.database, look.project_id)
+    listed = list(roster.list(AgentFilter(behind=behind), limit=_AGENTS + 1))
+    known = {each.agent_id for each in listed[:_AGENTS]}
+    others = [name for name in problems if name not in known and roster.find(name) is not None]
+    entries = [*listed[:_AGENTS], *map(roster.entry, others[:_MOST_PROBLEMS] if behind is None else ())]
+    rows = [(each, problems.get(each.agent_id)) for each in entries]
+    return page(
+        look,
+        "agents.html",
+        view="Agents",
+        agents=sorted(rows, key=_urgency),
+        has_project=bool(rows) or is_known(look.database, look.project_id),
+        older=look.links.agents(behind=listed[_AGENTS - 1].agent_id) if len(listed) > _AGENTS else None,
+    )
+
+
+def _urgency(row: tuple[RosterEntry, Diagnosis | None]) -> tuple[int, str]:
+    entry, diagnosis = row
+    is_active = entry.head is not None and entry.head.active_agent_turn_id is not None
+    return (0 if diagnosis is not None else 1 if is_active else 2), entry.agent_id
+
+
+@routes.get("/agents/{agent_id:path}")
+def agent(look: Looking, agent_id: str, behind: Behind = None) -> HTMLResponse:
+    """An agent, the verdict on it, and its turns."""
+    with look.database.snapshot():
+        entry = RosterStore(look.database, look.project_id).entry(agent_id)
+        turns, older = _turns(look, TurnFilter(agent_id=agent_id, behind=mark_of(behind)))
+    return page(
+        look,
+        "agent.html",
+        view="Agents",
+        agent=entry,
+        diagnosis=look.diagnoser.agent(agent_id),
+        turns=turns,
+        older=older and look.links.agent(agent_id, behind=older),
+    )
+
+
+def _turns(look: Project, where: TurnFilter) -> tuple[list[TurnSummary], str | None]:
+    """A page of turns, newest first, and where the next one begins."""
+    found = list(TurnViews(look.database, look.project_id).newest(where, limit=LINES + 1))
+    return [summary(turn) for turn in found[:LINES]], following(found, "inbox_id")
+
+
+# Cards of a box that stand beside each other: the last ones.
+_SLOTS = 15
+_DELIVERABLE = 2_000
+
+
+class LastCards(msgspec.Struct, frozen=True):
+    """The end of a box: from the place `first` on."""
+
+    box: BoxInShort
+    first: int
+    slots: list[ShownSlot]
+
+
+@routes.get("/turns/{turn_id:path}")
+def turn(look: Looking, turn_id: str) -> HTMLResponse:
+    """All of a turn."""
+    with look.database.snapshot():
+        stored = TurnViews(look.database, look.project_id).story(turn_id)
+        members = BatchViews(look.database, look.project_id).members([turn_id])
+        boxes = [
+            ("context", stored.turn.context_box_id, _last_cards(look, stored.turn.context_box_id)),
+            ("output", stored.turn.output_box_id, _last_cards(look, stored.turn.output_box_id)),
+        ]
+    return page(
+        look,
+        "turn.html",
+        view="Turns",
+        turn=turn_view(stored),
+        stored=stored.turn,
+        leases=stored.leases,
+        error=stored.record.error if stored.record else None,
+        diagnosis=look.diagnoser.turn(turn_id),
+        deliverable=_deliverable(stored),
+        batch=members.get(turn_id),
+        boxes=boxes,
+    )
+
+
+@routes.get("/trace")
+def trace(look: Looking, turn: str) -> HTMLResponse:
+    """The turns that gave each other work."""
+    with look.database.snapshot():
+        turns = TurnViews(look.database, look.project_id)
+        found = turns.get(turn)
+        known = turns.family(found)
+        members = BatchViews(look.database, look.project_id).members([each.agent_turn_id for each in known])
+    tops = tree([summary(each) for each in known], members)
+    return page(
+        look,
+        "trace.html",
+        view="Turns",
+        turn_id=turn,
+        trace_id=found.trace_id,
+        lines=list(_lines(tops)),
+        count=len(known),
+        is_cut=len(known) >= FAMILY,
+        drawing=drawn(timeline(tops)),
+    )
+
+
+def _lines(tops: Sequence[Branch]) -> Iterator[tuple[int, Branch]]:
+    """All turns in the order of the tree, and how deep they stand. A deep tree is no deep recursion."""
+    waiting = [(0, top) for top in reversed(tops)]
+    while waiting:
+        depth, branch = waiting.pop()
+        yield depth, branch
+        waiting += [(depth + 1, child) for child in reversed(branch.children)]
+
+
+def _last_cards(look: Project, box_id: str | None) -> LastCards | None:
+    if box_id is None:
+        return None
+    boxes = BoxViews(look.database, look.project_id)
+    try:
+        box = boxes.in_short(box_id)
+    except NotFound:
+        return None
+    first = max(box.length - _SLOTS, 0)
+    return LastCards(box, first, [shown(slot) for slot in boxes.window(box.box_id, first, _SLOTS)])
+
+
+def _deliverable(stored: StoredTurn) -> dict[str, object] | None:
+    if stored.deliverable is None:
+        return None
+    text, is_cut = cut(readable(stored.deliverable), _DELIVERABLE)
+    return {"text": text, "is_cut": is_cut}
+
+
+@routes.get("/batches")
+def batches(look: Looking, behind: Behind = None) -> HTMLResponse:
+    """The newest batches."""
+    with look.database.snapshot():
+        views = BatchViews(look.database, look.project_id)
+        found = list(views.newest(BatchFilter(behind=mark_of(behind)), limit=LINES + 1))
+    older = following(found, "batch_id")
+    return page(
+        look,
+        "batches.html",
+        view="Batches",
+        batches=found[:LINES],
+        older=older and look.links.batches(behind=older),
+    )
+
+
+@routes.get("/batches/{batch_id:path}")
+def batch(look: Looking, batch_id: str) -> HTMLResponse:
+    """A batch, its children, and what these asked of others."""
+    with look.database.snapshot():
+        views = BatchViews(look.database, look.project_id)
+        foreign = views.find_foreign(batch_id)
+        if foreign is None:
+            runtime = Runtime(look.database, look.project_id, settings=look.settings)
+            known = {each.task_index: each for each in progress_of(runtime, batch_id).tasks}
+            found = batch_view(runtime, runtime.batches.get(batch_id))
+        else:
+            known, found = {}, foreign_view(views, foreign)
+        below = _below(look, [each.agent_turn_id for each in found.results if each.agent_turn_id])
+    tasks = [_task(each, known.get(each.task_index), below) for each in found.results]
+    return page(
+        look,
+        "batch.html",
+        view="Batches",
+        batch=found,
+        tasks=tasks,
+        ended=sum(each.status not in TASK_OPEN for each in found.results),
+        bar=drawn(_bar(found)),
+    )
+
+
+def _task(result: Any, progress: TaskProgress | None, below: dict[str, list[Branch]]) -> dict[str, Any]:
+    return {
+        "task_index": result.task_index,
+        "state": result.status if progress is None else progress.state,
+        "steps": None if progress is None else progress.steps,
+        "agent_id": None if progress is None else progress.agent_id,
+        "agent_turn_id": result.agent_turn_id,
+        "since": None if progress is None else progress.since,
+        "output_box_id": result.output_box_id,
+        "summary": result.summary,
+        "error": result.error,
+        "below": below.get(result.agent_turn_id or "", []),
+    }
+
+
+def _below(look: Project, turn_ids: Sequence[str]) -> dict[str, list[Branch]]:
+    """The turns that each of these gave work to, as trees, by turn."""
+    turns = TurnViews(look.database, look.project_id)
+    first = next(iter(turns.get_many(turn_ids[:1])), None)
+    if first is None:
+        return {}
+    family = turns.family(first)
+    branches = tree([summary(each) for each in family]) if len(family) < FAMILY else []
+    wanted = set(turn_ids)
+    found: dict[str, list[Branch]] = {}
+    while branches:
+        found |= {each.agent_turn_id: each.children for each in branches if each.agent_turn_id in wanted}
+        branches = [child for each in branches for child in each.children]
+    return found
+
+
+def _bar(batch: BatchView) -> Any:
+    """How far a batch is: what has succeeded, what failed, what runs."""
+    counts = {"done": 0, "fails": 0, "runs": 0}
+    for each in batch.results:
+        kind = "done" if each.status == "success" else "runs" if each.status == "dispatched" else "fails"
+        counts[kind] += each.status != "pending"
+    parts, x = [box(0, 0, 100, 3, "track", f"{batch.task_count} tasks")], 0.0
+    for kind, number in counts.items():
+        wide = 100 * number / (batch.task_count or 1)
+        parts.append(box(x, 0, wide, 3, kind, f"{number} {_KINDS[kind]}"))
+        x += wide
+    told = ", ".join(f"{number} {_KINDS[kind]}" for kind, number in counts.items() if number) or "none begun"
+    made = svg(f"Of {batch.task_count}: {told}", 100, 3, *parts)
+    made.set("class", "bar")
+    return made
+
+
+_KINDS = {"done": "succeeded", "fails": "ended otherwise", "runs": "at work"}
+
+
+# Chats of the list, and entries of a transcript at once.
+_CHATS, _ENTRIES = 200, 50
+
+
+@routes.get("/chats")
+def chats(look: Looking) -> HTMLResponse:
+    """The chats, the last used first."""
+    with look.database.snapshot():
+        found = list(Room(look.database, look.project_id, look.settings).chats.all(limit=_CHATS + 1))
+    return page(look, "chats.html", view="Chats", chats=found[:_CHATS], is_cut=len(found) > _CHATS)
+
+
+@routes.get("/chat")
+def chat(look: Looking, key: str, most: Annotated[int, Query(ge=1, le=1000)] = _ENTRIES) -> HTMLResponse:
+    """A chat: what was said, what the model carries, its last runs."""
+    with look.database.snapshot():
+        room = Room(look.database, look.project_id, look.settings)
+        seen = chat_view(room, key)
+        head = room.chats.get(key)
+        entries = room.chats.entries(head, max(head.entries - most, 0))
+        why = explain(room, key)
+    has_more = len(entries) < head.entries and most < 1000
+    return page(
+        look,
+        "chat.html",
+        view="Chats",
+        chat=seen,
+        why=why,
+        entries=entries,
+        earlier=look.links.chat(key, most=min(most * 4, 1000)) if has_more else None,
+    )
