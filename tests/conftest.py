@@ -238,9 +238,12 @@ Cbx = Callable[..., Result]
 
 
 @pytest.fixture
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The CBX_HOME of this test's command lines. It is not there yet."""
-    return tmp_path_factory.mktemp("state") / "home"
+    home = tmp_path_factory.mktemp("state") / "home"
+    yield home
+    if (home / "embedded.json").exists():
+        EmbeddedServer(home).destroy()
 
 
 @pytest.fixture
