@@ -6,7 +6,7 @@ Imports no other module of the tests: each fork would load that again.
 from collections.abc import Sequence
 from pathlib import Path
 
-from cardbox_cli.cli.main import main as cbx
+from cardbox_cli.entry import main as cbx
 from cardbox_cli.store.migrations import files
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cardbox_cli.cli.commands.db.upgrade import command as upgrade
+from cardbox_cli.cli.commands.db import upgrade_database
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
@@ -106,7 +106,7 @@ def paste(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def test_the_help_of_upgrade_has_the_commands_for_the_embedded_server() -> None:
-    _, _, shown = (upgrade.help or "").partition("\b\n")
+    _, _, shown = (upgrade_database.command.help or "").partition("\b\n")
     assert textwrap.dedent(shown).strip() == EMBEDDED.strip()
 
 
