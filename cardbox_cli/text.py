@@ -321,3 +321,32 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return "; did you mean 'arg_key'?", or "" if nothing in `known` is close to `word`."""
     match = closest(word, known)
     return f"; did you mean {match!r}?" if match else ""
+
+
+# --- messages of errors that occur in many places, worded once
+
+
+def conflict_message(*options: str) -> str:
+    """Return "--full and --columns cannot be combined"."""
+    return f"{' and '.join(options)} cannot be combined"
+
+
+def required_message(name: str) -> str:
+    """Return "--target is required"."""
+    return f"{name} is required"
+
+
+def unknown_message(noun: str, name: str, known: Iterable[str] = ()) -> str:
+    """Return "unknown format 'antropic'; did you mean 'anthropic'?"."""
+    return f"unknown {noun} {shown(name)}{did_you_mean(name, known)}"
+
+
+def invalid_message(noun: str, value: str) -> str:
+    """Return "invalid duration 'soon'"."""
+    return f"invalid {noun} {shown(value)}"
+
+
+def ambiguous_message(given: str, noun: str, matches: Sequence[str], *, more: bool = False) -> str:
+    """Return "'0198' is ambiguous; it matches 2 boxes: 0198a…, 0198b…"; `more` if further ones match, too."""
+    number = f"more than {len(matches)} {noun}s" if more else format_count(len(matches), noun)
+    return f"{shown(given)} is ambiguous; it matches {number}: {', '.join(matches)}"
