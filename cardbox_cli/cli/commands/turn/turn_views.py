@@ -30,18 +30,15 @@ from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Columns, chos
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
-from cardbox_cli.model.execution.logs import LogTail, last_lines
 from cardbox_cli.model.execution.turns import END_STATUSES, TURN_STATUSES, Step
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.text.command_lines import argument
 from cardbox_cli.model.text.durations import duration
 from cardbox_cli.model.text.escaping import flat, one_line
 from cardbox_cli.model.text.quantities import time
-from cardbox_cli.model.text.visible_text import indented
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.views.turn_page import Branch, TurnView
-    from cardbox_cli.model.execution.logs import CommandLog
+    from cardbox_cli.model.execution.logs import CommandLog, LogTail
     from cardbox_cli.store.connection.project_store import Further
     from cardbox_cli.store.views.batches import BatchRow
     from cardbox_cli.store.views.turns import StoredTurn, TurnFilter, TurnRow, TurnViews
@@ -188,7 +185,9 @@ def _took(step: Step) -> str:
     return duration(step.ended_at - step.started_at) if step.started_at and step.ended_at else NOTHING
 
 
-def _last_line(log: LogTail) -> str:
+def _last_line(log: "LogTail") -> str:
+    from cardbox_cli.model.execution.logs import last_lines
+
     return one_line(next(iter(last_lines(log.stderr_tail, 1)), NOTHING), 200)
 
 
@@ -394,6 +393,8 @@ def _step_numbers(steps: "list[Step]") -> dict[str, int]:
 
 
 def _print_logs(logs: "list[CommandLog]", numbers: dict[str, int]) -> None:
+    from cardbox_cli.model.text.visible_text import indented
+
     for log in logs:
         if log is not logs[0]:
             output.print_text()
@@ -419,6 +420,7 @@ def _truncation_note(log: "CommandLog") -> str:
 
 def _named_step_id(steps: "Sequence[Step]", given: str, turn_id: str) -> str:
     from cardbox_cli.execution.requests.recorded import named_step
+    from cardbox_cli.model.text.command_lines import argument
 
     shows = f"`cbx turn show {argument(short_id(turn_id))}`"
     return named_step(steps, given, f"turn {turn_id!r}", shows).step_id
