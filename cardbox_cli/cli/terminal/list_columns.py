@@ -14,7 +14,6 @@ from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Columns, repl
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.pairing import PREVIEW, answers, full_text, preview
-from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 from cardbox_cli.text import (
     flat,
     format_age,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from cardbox_cli.model.cards import Card
     from cardbox_cli.model.execution.turns import AuditEntry, InboxRow
     from cardbox_cli.model.identity import ApiToken, RosterEntry, Tool
+    from cardbox_cli.model.tokens import Tokenizer
     from cardbox_cli.orchestration.batch_progress import BatchResult
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.profiles import ProfileEntry
@@ -181,12 +181,20 @@ class Place(NamedTuple):
     tool: str = NOTHING
 
 
-def _tokens(tokenizer: Tokenizer) -> Callable[[Card], str]:
-    return lambda card: format_tokens(card_tokens(card, tokenizer), exact=tokenizer.exact)
+def _tokens(tokenizer: Tokenizer | None = None) -> Callable[[Card], str]:
+    """The number of a card's tokens as text: an estimate without a tokenizer."""
+    exact = tokenizer is not None and tokenizer.exact
+    counted = _counted(tokenizer)
+    return lambda card: format_tokens(counted(card), exact=exact)
 
 
-def _counted(tokenizer: Tokenizer) -> Callable[[Card], int]:
-    return lambda card: card_tokens(card, tokenizer)
+def _counted(tokenizer: Tokenizer | None = None) -> Callable[[Card], int]:
+    def counted(card: Card) -> int:
+        from cardbox_cli.model.tokens import ESTIMATE, card_tokens
+
+        return card_tokens(card, tokenizer or ESTIMATE)
+
+    return counted
 
 
 def _bytes(card: Card) -> int:
@@ -210,7 +218,7 @@ CARD_COLUMNS: Columns = (
     Column("TRACE", _metadata("trace_id"), extra=True),
     Column("CALL", lambda card: answers(card) or NOTHING, extra=True),
     Column("SIZE", lambda card: format_size(full_text(card)), right=True, spare=3, key=_bytes),
-    Column("TOKENS", _tokens(ESTIMATE), right=True, extra=True, spare=4, key=_counted(ESTIMATE)),
+    Column("TOKENS", _tokens(), right=True, extra=True, spare=4, key=_counted()),
     Column("PREVIEW", preview, overflow="cut"),
 )
 
@@ -240,7 +248,7 @@ def _place_preview(place: Place) -> str:
     return preview(card) if state == "present" else f"({state}) {preview(card)}"
 
 
-def _shown(column: Column, tokenizer: Tokenizer) -> Column:
+def _shown(column: Column, tokenizer: Tokenizer | None) -> Column:
     """A column of places; how many tokens there are is always wanted."""
     if column.name != "TOKENS":
         return column
@@ -250,7 +258,7 @@ def _shown(column: Column, tokenizer: Tokenizer) -> Column:
     )
 
 
-def place_columns(tokenizer: Tokenizer = ESTIMATE, *, with_rule: bool = False) -> Columns:
+def place_columns(tokenizer: Tokenizer | None = None, *, with_rule: bool = False) -> Columns:
     """The columns of places, their tokens counted by `tokenizer`; the rule is shown unasked or not."""
     *of_cards, _ = map(_of_place, CARD_COLUMNS)
     whole = replaced(
