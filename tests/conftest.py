@@ -32,8 +32,8 @@ from tests.packages import debian_postgres_15
 from tests.pooled import pooler
 from tests.sharded import cluster
 
-# Fixtures that tests of several folders share.
-pytest_plugins = ["tests.execution.fixtures", "tests.next_release"]
+# Fixtures and checks that tests of several folders share.
+pytest_plugins = ["tests.execution.fixtures", "tests.next_release", "tests.open_connections"]
 
 # What a shell without job control starts in the background ignores SIGINT, what `nohup` starts SIGHUP, and so would
 # every command of a test.
@@ -85,6 +85,11 @@ def roomy_memory() -> str | None:
     memory = "/dev/shm"
     roomy = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 4 << 30
     return memory if roomy else None
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Three for two cores: tests wait for other processes as long as they compute."""
+    return max(2, (os.cpu_count() or 1) * 3 // 2)
 
 
 @pytest.hookimpl(wrapper=True)

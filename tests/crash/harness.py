@@ -1,8 +1,8 @@
 """Striking commands at the points that they pass, and looking at what is left.
 
 A `Scene` is a place where commands run: variables that lead them to a database, and a folder of files. A
-`Stage` makes any number of scenes that are alike. `explore` kills a command at every point that it passes, looks
-at what is left, and runs it again. The points are those of `cardbox_cli/faults.py`: before each statement,
+`Stage` makes any number of scenes that are alike. `explore` kills a command at every point that it passes after
+a write, looks at what is left, and runs it again. The points are those of `cardbox_cli/faults.py`: before each statement,
 before and after each COMMIT, and the steps of making a server.
 """
 
@@ -10,9 +10,11 @@ import difflib
 import os
 import re
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import psycopg
 from psycopg import sql
 
 from cardbox_cli.settings import TEST_FAULT, TEST_FAULT_LOG
+from cardbox_cli.store.connection.queries import query
 from cardbox_cli.store.embedded import EmbeddedServer
 from tests.conftest import PROJECT, Result
 from tests.crash.processes import Command, fork, until
@@ -195,8 +198,44 @@ def around_steps(points: list[str]) -> list[str]:
     return [point for point in points if point.partition(":")[0] in names]
 
 
+def after_writes(points: list[str], *, in_one_transaction: bool = False) -> list[str]:
+    """The points behind a statement that may have written something, and those around each COMMIT.
+
+    A kill at any other point leaves what a kill at the point before it leaves. In one transaction it is enough to
+    come behind the first and the last of many statements of one name.
+    """
+    times = Counter(map(_name, points)) if in_one_transaction else Counter()
+    return [
+        point
+        for before, point in pairwise(["", *points])
+        if point.startswith("commit")
+        or not (_only_reads(_name(before)) or 1 < _number(before) < times[_name(before)])
+    ]
+
+
+def _name(point: str) -> str:
+    return point.rpartition(":")[0]
+
+
+def _number(point: str) -> int:
+    return int(point.rpartition(":")[2] or 0)
+
+
+_WRITES = re.compile(
+    r"(?<!FOR )(?<!FOR NO KEY )\bUPDATE\b|\b(INSERT|DELETE|MERGE|COPY|CREATE|ALTER|DROP|TRUNCATE|pg_notify)\b"
+)
+
+
+def _only_reads(name: str) -> bool:
+    """Whether this is the name of a query that changes nothing."""
+    try:
+        return _WRITES.search(query(name)) is None
+    except KeyError:
+        return False
+
+
 def explore(stage: Stage, *arguments: str, stdin: bytes = b"", state: State = contents) -> list[str]:
-    """Kill a command that is one transaction at every point that it passes, and run it again.
+    """Kill a command that is one transaction at every point `after_writes`, and run it again.
 
     Before its COMMIT a kill must leave what there was, and the run after all these kills end as an undisturbed
     one does; from then on it must leave what an undisturbed one leaves, and a run after it end as a second one
@@ -205,11 +244,11 @@ def explore(stage: Stage, *arguments: str, stdin: bytes = b"", state: State = co
     before, once, twice, points = _undisturbed(stage, arguments, stdin, state)
     commit = max(number for number, point in enumerate(points) if point.startswith("committed:"))
     with stage.scene() as scene:
-        for point in points[:commit]:
+        for point in after_writes(points[:commit], in_one_transaction=True):
             left = _kill(scene, point, arguments, stdin, state)
             _expect(left, before, f"what a kill at {point} leaves")
         _expect_end(_run(scene, arguments, stdin, state), once, "after all kills before the commit")
-    for point in points[commit:]:
+    for point in after_writes(points[commit:]):
         with stage.scene() as scene:
             left = _kill(scene, point, arguments, stdin, state)
             _expect(left, once.state, f"what a kill at {point} leaves")
@@ -224,13 +263,13 @@ def explore_steps(
     state: State = contents,
     invariant: Callable[[Connection], object],
 ) -> list[str]:
-    """Kill a command of several transactions at every point that it passes, and run it again.
+    """Kill a command of several transactions at every point `after_writes`, and run it again.
 
     What a kill leaves is for `invariant` to judge, which raises. The run after it must end as an undisturbed one
     does: same exit code, same `state`. Returns the points.
     """
     _, once, _, points = _undisturbed(stage, arguments, stdin, state)
-    for point in points:
+    for point in after_writes(points):
         with stage.scene() as scene:
             _kill(scene, point, arguments, stdin, state)
             with scene.connection() as connection:

@@ -100,7 +100,10 @@ class Command:
 
 
 def _is_stopped(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    except psutil.NoSuchProcess:
+        return False
 
 
 @contextmanager

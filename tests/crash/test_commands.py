@@ -1,4 +1,4 @@
-"""Every command that writes, killed at every point that it passes: nothing or the whole, and it can be run again."""
+"""Every command that writes, killed after each of its writes: nothing or the whole, and it can be run again."""
 
 import json
 from collections.abc import Callable

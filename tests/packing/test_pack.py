@@ -1277,7 +1277,7 @@ def test_a_pack_does_not_wait_for_another_of_the_same(
 
 
 def test_packs_at_once_all_succeed(target: Target, boxes: BoxStore) -> None:
-    together = threading.Barrier(2, timeout=30)
+    together = threading.Barrier(2, timeout=120)
 
     def pack_some(_: int) -> list[Packed]:
         with Database.open_target(target) as opened:

@@ -111,7 +111,7 @@ def test_an_answer_that_breaks_off_is_seen_to_and_logged_once(
 ) -> None:
     ids = stored(cards, count=400, text="x" * 50_000)
     box = boxes.create(ids).box_id
-    with httpx.stream("GET", start() + address(box), timeout=30) as answer:
+    with httpx.stream("GET", start() + address(box), timeout=120) as answer:
         assert answer.status_code == 200
         pieces = answer.iter_raw()
         next(pieces)

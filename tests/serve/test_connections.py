@@ -25,7 +25,7 @@ def connect(start: Start) -> Iterator[Open]:
     with ExitStack() as stack:
 
         def connect() -> socket.socket:
-            made = socket.create_connection((place.hostname or "", place.port or 0), timeout=30)
+            made = socket.create_connection((place.hostname or "", place.port or 0), timeout=120)
             return stack.enter_context(closing(made))
 
         yield connect

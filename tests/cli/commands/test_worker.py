@@ -6,7 +6,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +16,9 @@ import pytest
 from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import PATIENCE, Shell, lines, succeed
 from tests.conftest import PROJECT, Cbx, Result
+from tests.crash.processes import until
 from tests.databases import Databases
-from tests.execution.worker.test_command import is_gone
+from tests.execution.worker.test_command import wait_for_end
 
 CLIENT = f"{shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__).parents[3] / 'examples/client.py'))}"
 CALLING = f"""{CLIENT} --call lookup '{{"order": 7}}'"""
@@ -457,7 +457,7 @@ class TestProcesses:
         with worker() as process:
             process.kill()
             process.wait()
-        assert is_gone(int((tmp_path / "pid").read_text()))
+        wait_for_end(int((tmp_path / "pid").read_text()))
         assert rests(work(cbx, CLIENT, "--once")) == []
         assert len(lines(cbx("worker", "list", "-o", "id"))) == 1
         later("90 seconds")
@@ -600,13 +600,6 @@ def later(database: Database) -> Callable[[str], None]:
         )
 
     return shift
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_work_that_nobody_comes_for_is_no_news_of_a_worker(

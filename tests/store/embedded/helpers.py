@@ -87,7 +87,10 @@ def _works_in(process: psutil.Process, folder: Path) -> bool:
 
 def is_gone(pid: int) -> bool:
     """Whether the process has ended, were it still to be collected by its parent."""
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def leftovers(server: EmbeddedServer) -> list[Path]:

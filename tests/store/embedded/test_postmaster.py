@@ -7,6 +7,8 @@ import signal
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -23,34 +25,40 @@ from tests.store.embedded.helpers import AS_ROOT, give_to_owner_of, has_kept_row
 @pytest.mark.parametrize("whole_family", [False, True], ids=["the postmaster", "all its processes"])
 def test_kill_9_loses_no_committed_row(made_home: Path, whole_family: bool) -> None:
     server = EmbeddedServer(made_home)
-    idle, busy = server.connect(), server.connect(autocommit=True)
-    threading.Thread(target=_be_busy, args=(busy,), daemon=True).start()
-    with server.connect() as connection:
-        connection.execute("UPDATE kept SET n = 42")
-    postmaster = psutil.Process(server.status().pid)
-    for victim in [postmaster, *(postmaster.children(recursive=True) if whole_family else [])]:
-        victim.kill()
-    assert has_kept_row(server)
-    assert len(servers_of(server)) == 1
-    idle.close()
+    with (
+        closing(server.connect()),
+        closing(server.connect(autocommit=True)) as busy,
+        ThreadPoolExecutor() as pool,
+    ):
+        broken = pool.submit(_be_busy, busy)
+        with server.connect() as connection:
+            connection.execute("UPDATE kept SET n = 42")
+        postmaster = psutil.Process(server.status().pid)
+        for victim in [postmaster, *(postmaster.children(recursive=True) if whole_family else [])]:
+            # Those that lose their postmaster end by themselves, too.
+            with suppress(psutil.NoSuchProcess):
+                victim.kill()
+        broken.result()
+        assert has_kept_row(server)
+        assert len(servers_of(server)) == 1
 
 
 def _be_busy(connection: psycopg.Connection) -> None:
-    with pytest.raises(psycopg.OperationalError), connection:
-        connection.execute("SELECT pg_sleep(60)")
+    with pytest.raises(psycopg.OperationalError):
+        connection.execute("SELECT pg_sleep(600)")
 
 
 def test_a_server_that_is_stopping_is_waited_for(made_home: Path) -> None:
     server = EmbeddedServer(made_home)
-    idle = server.connect()
-    stopping = server.status().pid
-    assert stopping is not None
-    os.kill(stopping, signal.SIGTERM)  # stops when its last session ends
-    end = threading.Timer(0.5, idle.close)
-    end.start()
-    assert has_kept_row(server)
-    assert server.status().pid != stopping
-    end.join()
+    with closing(server.connect()) as idle:
+        stopping = server.status().pid
+        assert stopping is not None
+        os.kill(stopping, signal.SIGTERM)  # stops when its last session ends
+        end = threading.Timer(0.5, idle.close)
+        end.start()
+        assert has_kept_row(server)
+        assert server.status().pid != stopping
+        end.join()
 
 
 def test_patience_has_an_end(made_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +93,7 @@ def test_a_recycled_pid_does_not_block(made_home: Path) -> None:
 def _process_of_the_same_account(server: EmbeddedServer) -> subprocess.Popen[bytes]:
     owner = server.status().data.stat()
     identity = {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []} if AS_ROOT else {}
-    return subprocess.Popen(["sleep", "60"], cwd="/", **identity)
+    return subprocess.Popen(["sleep", "600"], cwd="/", **identity)
 
 
 def test_an_empty_pid_file_of_a_crash_does_not_block(made_home: Path) -> None:

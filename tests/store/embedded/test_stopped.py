@@ -8,7 +8,6 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
-import psutil
 import pytest
 
 from cardbox_cli.errors import DatabaseUnavailable
@@ -16,7 +15,7 @@ from cardbox_cli.store.connection.connection_pool import Lending
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
 from tests.crash.processes import until
-from tests.store.embedded.helpers import REPOSITORY, has_kept_row
+from tests.store.embedded.helpers import REPOSITORY, has_kept_row, is_gone
 
 DOWN = "the embedded Postgres does not run: `cbx db start` starts it"
 
@@ -32,7 +31,7 @@ def test_what_was_stopped_stays_down_and_what_crashed_comes_back(made_home: Path
     pid = server.status().pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=10)
+    until(lambda: is_gone(pid))
     with server.reconnect() as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
     assert server.status().pid not in (None, pid)
@@ -61,7 +60,7 @@ def test_a_worker_waits_for_a_server_that_was_stopped(made_home: Path) -> None:
         server.start()
         assert next(line for line in worker.stderr if "the database is back" in line)
         worker.send_signal(signal.SIGTERM)
-        worker.communicate(timeout=30)
+        worker.communicate(timeout=120)
         assert worker.returncode == 0
     finally:
         worker.kill()

@@ -32,7 +32,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.execution.turns import END_STATUSES, TURN_STATUSES, LogTail, Step, last_lines
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.text import argument, flat, format_duration, format_time, one_line
+from cardbox_cli.text import argument, flat, format_duration, format_time, indented, one_line
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.turn_page import Branch, TurnView
