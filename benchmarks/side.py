@@ -9,6 +9,7 @@ own tree.
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol, TextIO
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
 
 
 class Timed(Protocol):
@@ -114,6 +115,7 @@ def _check_commands(tree: Path, environment: dict[str, str]) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     try:
         main(Path.cwd())
     except (KeyboardInterrupt, BrokenPipeError):
