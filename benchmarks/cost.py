@@ -14,12 +14,12 @@ from cardbox_cli.context.cost.account import account_of
 from cardbox_cli.context.cost.check import check
 from cardbox_cli.context.cost.prefix import first_break
 from cardbox_cli.context.cost.subject import Subject
-from cardbox_cli.context.formats import body_of
 from cardbox_cli.context.request import DEFAULT_OPTIONS
 from cardbox_cli.execution.requests.series import sent_by_turn
 from cardbox_cli.execution.requests.steps import TurnRequests
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.standing import ENDED
+from cardbox_cli.providers.formats import body_of
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from benchmarks.material import drafts
 from benchmarks.measure import Row, Side, at_most
 from benchmarks.workbench import Workbench
-from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.model import tokens
 from cardbox_cli.model.cards import card_text
+from cardbox_cli.providers.models import tokenizer_for
 
 _MODEL = "gpt-4o"
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.diagnosis.locks import command
 from cardbox_cli.diagnosis.registry import Evidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
@@ -13,6 +12,7 @@ from cardbox_cli.model.execution.turns import InboxRow, Lease, Step, WaitingTool
 from cardbox_cli.model.moments import unbounded
 from cardbox_cli.model.text.command_lines import command_line, quoted
 from cardbox_cli.model.text.durations import duration
+from cardbox_cli.providers.registry import DEFAULT
 
 # What an operator must know before a turn is taken from a worker without a lease.
 UNFENCED = "a worker of another system, which cbx does not fence: what it writes may be kept"

@@ -12,8 +12,7 @@ from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.mending import compress as compressing
 from cardbox_cli.context.mending.changes import Change, card_ids_of, drafts_of
 from cardbox_cli.context.mending.repair import RepairRequest, repair
-from cardbox_cli.context.providers.provider import Provider
-from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.errors import BoxConflict, CardConflict, InvalidInput
 from cardbox_cli.mending.waiting import awaited_calls
@@ -21,6 +20,7 @@ from cardbox_cli.model.boxes import Box, Slot
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft, card_of, card_text, written_by
 from cardbox_cli.model.tokens import ESTIMATE, card_tokens
+from cardbox_cli.providers.registry import DEFAULT, provider_named
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
@@ -108,8 +108,6 @@ def read_covering(database: Database, project_id: str, box_id: str, *, keep: int
 
     Raises NotFound for an unknown box, InvalidInput where nothing could be covered.
     """
-    from cardbox_cli.context.formats import encoder_of
-
     with database.snapshot():
         boxes = BoxStore(database, project_id)
         box = boxes.get(box_id)
@@ -119,7 +117,7 @@ def read_covering(database: Database, project_id: str, box_id: str, *, keep: int
         if isinstance(keep, int):
             found = compressing.covered(entries, keep, awaited)
         else:
-            budget = compressing.Budget(keep.tokens, keep.model, encoder_of(DEFAULT))
+            budget = compressing.Budget(keep.tokens, keep.model, provider_named(DEFAULT))
             found = compressing.covered_to_fit(entries, budget, awaited)
     return Covering(box=box, places=found.places, cards=found.cards)
 
@@ -289,8 +287,8 @@ def _added(card_id: str, reason: str, rule: str) -> Change:
 
 def text_of(project_id: str, cards: Collection[Card | CardDraft]) -> str:
     """The messages of these cards as people read them: what a command is to sum up."""
-    from cardbox_cli.context.formats import TEXT, encoder_of, text
     from cardbox_cli.context.request import request_of
+    from cardbox_cli.providers.formats import TEXT, encoder_of, text
 
     read = [card if isinstance(card, Card) else card_of(card, project_id) for card in cards]
     entries = [

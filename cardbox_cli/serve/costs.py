@@ -7,10 +7,10 @@ from cardbox_cli.context.cost.account import account_of
 from cardbox_cli.context.cost.answer import CostAnswer, cost_answer, costs_of
 from cardbox_cli.context.cost.series import Sent, conversation
 from cardbox_cli.context.cost.subject import ChatSubject
-from cardbox_cli.context.formats import provider_of
 from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.execution.requests.series import sent_by_turn
 from cardbox_cli.execution.requests.steps import no_turn
+from cardbox_cli.providers.formats import provider_of
 from cardbox_cli.serve.project import Project
 from cardbox_cli.serve.requests import Requests, one_of
 from cardbox_cli.store.views.turns import TurnFilter, TurnRow, TurnViews

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.formats import body_of, encoder_of, format_names, text
+from cardbox_cli.providers.formats import body_of, encoder_of, format_names, text
 from cardbox_cli.context.inspection.losses import is_looked_at, losses
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.packed_messages import AT_ONCE, PackedMessages
-from cardbox_cli.context.providers.registry import PROVIDERS, provider_named
+from cardbox_cli.providers.registry import PROVIDERS, provider_named
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of, request_to_send
 from cardbox_cli.errors import DuplicateQuery
 from cardbox_cli.model import exact_json

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cardbox_cli.context.formats import TEXT, sent_by_any, text
+from cardbox_cli.providers.formats import TEXT, sent_by_any, text
 from cardbox_cli.context.inspection.explain import explain
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.providers.chat import chat_message

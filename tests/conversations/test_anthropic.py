@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from cardbox_cli.context.providers.registry import providers
+from cardbox_cli.providers.registry import providers
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.conversations.formats.registry import exported_names, exporter_named, format_named
 from cardbox_cli.errors import CardConflict, InvalidCard, InvalidConversation

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cardbox_cli.context.providers.chat import chat_message
-from cardbox_cli.context.providers.registry import provider_named
+from cardbox_cli.providers.registry import provider_named
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.conversations.formats.registry import format_named
 from cardbox_cli.conversations.importing import Imported, import_conversations

@@ -20,7 +20,7 @@ from langchain_core.messages import (
 )
 
 from cardbox_cli.context.inspection.losses import losses
-from cardbox_cli.context.providers.registry import PROVIDERS, provider_named
+from cardbox_cli.providers.registry import PROVIDERS, provider_named
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.conversations.formats.registry import (
     choose_format,

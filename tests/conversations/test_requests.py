@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cardbox_cli.context.inspection.losses import losses
-from cardbox_cli.context.providers.registry import PROVIDERS, provider_named
+from cardbox_cli.providers.registry import PROVIDERS, provider_named
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.conversations.formats.registry import choose_format, exporter_named, format_named
 from cardbox_cli.conversations.importing import import_conversations

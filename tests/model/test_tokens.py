@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardbox_cli.context.providers.registry import tokenizer_for
+from cardbox_cli.providers.models import tokenizer_for
 from cardbox_cli.model import tokens
 from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, estimate_tokens
 

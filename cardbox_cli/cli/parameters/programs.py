@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import msgspec
 
 from cardbox_cli.cli.parameters.inputs import read_text, source_name
-from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.execution.worker.commands.clients import Clients
@@ -18,6 +17,7 @@ from cardbox_cli.execution.worker.commands.lookup import missing_program
 from cardbox_cli.execution.worker.commands.program import Program
 from cardbox_cli.execution.worker.commands.tool_commands import ToolCommand, ToolCommands
 from cardbox_cli.execution.worker.logs import bytes_to_read
+from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.settings import DATABASE_URL, HOME, Settings
 from cardbox_cli.store.connection.target import Target
 

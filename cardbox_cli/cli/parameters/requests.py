@@ -13,10 +13,7 @@ from cardbox_cli.cli.id_resolution.turns import ResolvingTurns
 from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.composing import check_query, check_words, idle_options
 from cardbox_cli.cli.session import announce
-from cardbox_cli.context.formats import encoder_of, of_another
 from cardbox_cli.context.inspection.losses import is_looked_at
-from cardbox_cli.context.lint.check import provider_for
-from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of, request_to_send
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
@@ -27,6 +24,8 @@ from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapsho
 from cardbox_cli.execution.requests.steps import TurnRequests, turn_of_agent
 from cardbox_cli.model.card_types import RESULT_FIELDS
 from cardbox_cli.model.execution.turns import Step
+from cardbox_cli.providers.formats import encoder_of, of_another
+from cardbox_cli.providers.registry import DEFAULT, provider_for
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore

@@ -5,8 +5,8 @@ from typing import Annotated
 from typer import Option
 
 from cardbox_cli.cli.parameters.types import FILE, REQUEST_FORMAT, OneOf, Seconds
-from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.execution.worker.commands.environment import PASSED_ON
+from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.settings import MAX_STEPS
 
 # As of `execution/worker/answers/step_answers`, which is loaded when it is needed.

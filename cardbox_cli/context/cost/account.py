@@ -164,7 +164,7 @@ class _Ledger:
     def enter(self, sent: Sent, change: Change, before: Sent | None) -> None:
         """Enter the next request of the series."""
         request = sent.request
-        costs = self._costs.setdefault(request.model, Costs(request.model))
+        costs = self._costs_of(sent)
         self.tokenizer = costs.tokenizer
         if before is not None and before.request.model != request.model:
             change = _all_anew(before.request, request)
@@ -174,6 +174,12 @@ class _Ledger:
         for message in change.added:
             self._take(message, costs.of_message(message), request)
         self._close(sent, change, costs, kept_of)
+
+    def _costs_of(self, sent: Sent) -> Costs:
+        model = sent.request.model
+        if model not in self._costs:
+            self._costs[model] = Costs(sent.provider.facts(model))
+        return self._costs[model]
 
     def _beginning(self, length: int, change: Change, before: Sent | None, request: Request) -> int:
         """The tokens of the messages that a prefix cache holds."""

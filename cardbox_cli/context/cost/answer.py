@@ -12,7 +12,6 @@ from cardbox_cli.context.cost.prefix import Break, first_break
 from cardbox_cli.context.cost.prices import Money, Prices, money
 from cardbox_cli.context.cost.shares import CardShare, card_shares
 from cardbox_cli.context.cost.subject import ChatSubject, Subject
-from cardbox_cli.context.providers.registry import window
 
 
 class Costs(msgspec.Struct, frozen=True):
@@ -77,7 +76,7 @@ def cost_answer(
         kept=account.kept,
         new=account.tokens - account.kept,
         greatest=None if greatest is None else greatest.number,
-        of_window=None if greatest is None else _of_window(greatest),
+        of_window=None if greatest is None else _of_window(account, greatest),
         steps=steps,
         by={**{str(name): list(shares) for name, shares in account.by.items()}, "card": costs.cards[:top]},
         breaks=[step.number for step in steps if step.breaks],
@@ -93,6 +92,6 @@ def cost_answer(
     )
 
 
-def _of_window(step: StepCost) -> float | None:
-    holds = window(step.model)
+def _of_window(account: Account, step: StepCost) -> float | None:
+    holds = account.series[step.number - 1].provider.facts(step.model).window
     return None if holds is None else round(step.tokens / holds, 4)

@@ -12,7 +12,7 @@ import msgspec
 
 from cardbox_cli.context.composer import with_layers
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.layers import CHECKPOINT
 
@@ -23,7 +23,7 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     `behind` are the messages that came after it in the box that it was made of."""
 
     request: Request
-    provider: str = DEFAULT
+    provider: Provider
     agent_turn_id: str | None = None
     step_id: str | None = None
     behind: Sequence[Message] = ()
@@ -52,7 +52,7 @@ def changes(series: Iterable[Sent]) -> Iterable[Change]:
         before = sent.request
 
 
-def conversation(request: Request, provider: str = DEFAULT) -> Sequence[Sent]:
+def conversation(request: Request, provider: Provider) -> Sequence[Sent]:
     """The requests that the answers in a request's history were given to, and the request itself where
     its history does not end with an answer; of a request without answers, itself.
 
@@ -70,7 +70,7 @@ class _Asked(Sequence[Sent]):
     """A request up to each of some places of its history, and with what stands behind that: each made when it
     is asked for, since the lists of all together grow with the square of the history."""
 
-    def __init__(self, request: Request, provider: str, places: Sequence[int], end: int) -> None:
+    def __init__(self, request: Request, provider: Provider, places: Sequence[int], end: int) -> None:
         self._request, self._provider = request, provider
         self._places, self._end = places, end
 

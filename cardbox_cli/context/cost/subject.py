@@ -10,7 +10,7 @@ import msgspec
 from cardbox_cli.context.cost.account import Account, SentPart
 from cardbox_cli.context.cost.mending import GoesFirst, Mend
 from cardbox_cli.context.inspection.costs import Costs
-from cardbox_cli.context.providers.chat import failed
+from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.tool_calls import arguments_of, arguments_text
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT
@@ -114,7 +114,7 @@ class Subject:
             name=function["name"],
             arguments=_spelled(arguments_text(function.get("arguments"))),
             text=said(answer),
-            failed=_failed(answer.card),
+            failed=_failed(answer.card, self.account.series[0].provider),
             is_alone=len(caller.card.tool_calls or ()) == 1 and not said(caller).strip(),
         )
 
@@ -176,7 +176,7 @@ class Subject:
         if box_id is None or not self.account.steps:
             return None
         last, sent = self.account.steps[-1], self.account.series[-1]
-        costs = Costs(sent.request.model)
+        costs = Costs(sent.provider.facts(sent.request.model))
         now = last.tokens + sum(costs.of_message(message).tokens for message in sent.behind)
         spared = sum(max(part.tokens - _NOTE, 0) for part in {id(part): part for part in parts}.values())
         tokens = max(now - spared, 1)
@@ -201,6 +201,6 @@ def _spelled(arguments: str) -> str:
     return arguments if value is None else exact_json.canonical(exact_json.encode(value)).decode()
 
 
-def _failed(card: Card) -> bool:
-    """Whether a tool's result says that it failed; many imported ones say so in their text alone."""
-    return failed(card) or card_text(card.content).lstrip()[:5].lower() == "error"
+def _failed(card: Card, provider: Provider) -> bool:
+    """Return whether a tool's result says that it failed; many imported ones say so in their text alone."""
+    return provider.is_failed(card) or card_text(card.content).lstrip()[:5].lower() == "error"

@@ -9,7 +9,7 @@ import re
 from typing import Any, NamedTuple
 
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.providers.registry import provider_for_model
+from cardbox_cli.context.provider import ModelFacts
 from cardbox_cli.model import exact_json
 
 # OpenAI Cookbook, How to count tokens with tiktoken: what is counted for a message, for its name if it has
@@ -32,12 +32,14 @@ class Cost(NamedTuple):
 
 
 class Costs:
-    """The costs of the parts of requests to one model. `tokenizer` is the name of what counts them."""
+    """The costs of the parts of requests to a model, by the facts about it.
 
-    def __init__(self, model: str | None) -> None:
-        models = provider_for_model(model).models
-        self._tokenizer = models.tokenizer(model or "")
-        self._documented = self._tokenizer.exact and models.documents_costs(model or "")
+    `tokenizer` is the name of what counts them.
+    """
+
+    def __init__(self, facts: ModelFacts) -> None:
+        self._tokenizer = facts.counter
+        self._documented = self._tokenizer.exact and facts.documents_overhead is True
         self._of_roles: dict[str, int] = {}
         self.tokenizer = self._tokenizer.name
 

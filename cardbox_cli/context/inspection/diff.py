@@ -1,8 +1,8 @@
 """Where two requests part: the first thing that differs in what is sent, and what a prefix cache loses by it.
 
 Pure. Providers find the longest beginning again that they have seen, which goes through the tools and the
-system text to the messages; which parameters stand before these, and how messages are sent, stands in the
-record of the provider. Another model has another cache. What is compared are messages as they are sent,
+system text to the messages; the provider says which parameters come before these, and how messages are sent.
+Another model has another cache. What is compared are messages as they are sent,
 joined and sorted; a layer whose text cannot be had is compared by its hash, and its tokens are not counted.
 """
 
@@ -13,9 +13,7 @@ import msgspec
 
 from cardbox_cli.context.composer import with_layers
 from cardbox_cli.context.inspection.explain import Explanation, MessageLine, ToolLine, explain
-from cardbox_cli.context.providers.provider import Provider, SentMessage
-from cardbox_cli.context.providers.registry import provider_named
-from cardbox_cli.context.providers.tools import tools_for
+from cardbox_cli.context.provider import Provider, SentMessage
 from cardbox_cli.context.request import Request
 from cardbox_cli.model import exact_json
 
@@ -91,11 +89,11 @@ class RequestDiff(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.new)
 
 
-def diff(a: Request, b: Request, provider: str) -> RequestDiff:
+def diff(a: Request, b: Request, provider: Provider) -> RequestDiff:
     """Compare two requests as `provider` gets them; both are in its format."""
     a, b = _completed(a, b), _completed(b, a)
-    record, account = provider_named(provider), _explained(a)
-    ones, others = list(_pieces(a, account, record)), list(_pieces(b, _explained(b), record))
+    account = _explained(a, provider)
+    ones, others = list(_pieces(a, account, provider)), list(_pieces(b, _explained(b, provider), provider))
     shorter = min(len(ones), len(others))
     parting = next((place for place in range(shorter) if ones[place].sent != others[place].sent), shorter)
     is_equal = parting == len(ones) == len(others)
@@ -128,9 +126,9 @@ def _completed(request: Request, other: Request) -> Request:
     )
 
 
-def _explained(request: Request) -> Explanation:
+def _explained(request: Request, provider: Provider) -> Explanation:
     """The account of a request; of a text that is not known it counts nothing."""
-    account, lost = explain(request), request.lost_layers
+    account, lost = explain(request, provider), request.lost_layers
     if not any(line.layer in lost for line in account.messages):
         return account
     tokens = account.tokens - sum(line.tokens for line in account.messages if line.layer in lost)
@@ -190,7 +188,7 @@ def _pieces(request: Request, account: Explanation, provider: Provider) -> Itera
         zip(tools, _sent_tools(request, account, provider), strict=True), 1
     ):
         yield _compared("tools", _TOOLS, tool, number, [line])
-    sent = list(provider.sent(request))
+    sent = list(provider.sent_messages(request))
     lost = request.lost_layers
     yield from (_message(each, _SYSTEM, account, lost) for each in sent if each.section == "system")
     yield from (_compared(name, _CHOICES, besides.get(name)) for name in before)
@@ -200,7 +198,7 @@ def _pieces(request: Request, account: Explanation, provider: Provider) -> Itera
 
 
 def _sent_tools(request: Request, account: Explanation, provider: Provider) -> list[ToolLine]:
-    sent = tools_for(request, provider.name)
+    sent = provider.offered_tools(request)
     return [line for tool, line in zip(request.tools, account.tools, strict=True) if tool in sent]
 
 

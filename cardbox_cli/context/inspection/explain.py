@@ -6,6 +6,7 @@ from cardbox_cli.context.collector import LayerLeftOut
 from cardbox_cli.context.inspection.costs import Cost, Costs
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import tool_name
+from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import Omitted, Request
 
 # The lines of the tools, and of the beginning of the reply, among those of the layers.
@@ -73,9 +74,12 @@ class LayerShare(msgspec.Struct, frozen=True, kw_only=True):
     of_window: float | None
 
 
-def explain(request: Request) -> Explanation:
-    """The account of every message of `request`, in order, and of every card and layer that made none."""
-    costs = Costs(request.model)
+def explain(request: Request, provider: Provider) -> Explanation:
+    """Account for every message of `request`, in order, and for every card and layer that made none.
+
+    Its messages are in the format of `provider`.
+    """
+    costs = Costs(provider.facts(request.model))
     of_messages = [costs.of_message(message) for message in request.messages]
     of_tools = [costs.of_tool(tool) for tool in request.tools]
     of_all = [*of_messages, *of_tools, *([costs.reply] if request.messages else [])]

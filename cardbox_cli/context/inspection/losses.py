@@ -12,9 +12,7 @@ import msgspec
 from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
 from cardbox_cli.context.other_calls import answered_call, answering
 from cardbox_cli.context.parts import is_nothing, kind, tool_name
-from cardbox_cli.context.providers.chat import kept_failure
-from cardbox_cli.context.providers.provider import Provider
-from cardbox_cli.context.providers.registry import provider_named, providers
+from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import Request
 from cardbox_cli.context.sources import BLOCKS, FAILED, MESSAGE, is_named_result
 from cardbox_cli.context.tool_calls import are_functions
@@ -42,12 +40,11 @@ class Loss(msgspec.Struct, frozen=True):
     what: str
 
 
-def losses(request: Request, provider: str) -> list[Loss]:
+def losses(request: Request, provider: Provider) -> list[Loss]:
     """What the body for `provider` does not say of the request's cards, in their order, and of its config."""
-    record = provider_named(provider)
     cards = [entry.slot.card for entry in request.places.values() if entry.slot.card is not None]
-    moved = [Loss(card_id, what) for card_id, what in record.lost_in_request(request)]
-    return moved + losses_of(filter(may_lose, answering(cards)), request, record)
+    moved = [Loss(card_id, what) for card_id, what in provider.losses_in_request(request)]
+    return moved + losses_of(filter(may_lose, answering(cards)), request, provider)
 
 
 def losses_of(cards: Iterable[Card], request: Request, provider: Provider) -> list[Loss]:
@@ -63,11 +60,11 @@ def losses_of(cards: Iterable[Card], request: Request, provider: Provider) -> li
 def _of_card(card: Card, provider: Provider) -> Iterator[str]:
     if never_a_message(card) is not None:
         return
-    for each in providers():
-        if each.name != provider.name:
-            yield from each.lost_in_chat(card)
-    yield from provider.lost_of_chat(card)
-    if not provider.has_failures and kept_failure(card):
+    for each in provider.peers():
+        if each.format != provider.format:
+            yield from each.losses_to_chat(card)
+    yield from provider.losses_from_chat(card)
+    if not provider.has_failures and provider.is_failed_by_original(card):
         yield "that the tool failed is not sent"
     if card.type not in OF_ONE_FORMAT:
         yield from _of_files(card)
@@ -132,15 +129,17 @@ def _of_parameters(request: Request, provider: Provider) -> Iterator[str]:
         config = {key: each for key, each in request.config.items() if key != name}
         is_limit = name in _LIMITS and value in [whole.get(limit) for limit in _LIMITS]
         if not is_limit and whole == body(msgspec.structs.replace(bare, config=config)):
-            yield from (f"the parameter {each!r} is not sent" for each in _unsent_names(name, value))
+            names = _unsent_names(name, value, provider)
+            yield from (f"the parameter {each!r} is not sent" for each in names)
         else:
             yield from _of_schema(name, value, whole)
             yield from _of_keys(name, value, bare, provider)
 
 
-def _unsent_names(name: str, value: Any) -> list[str]:
+def _unsent_names(name: str, value: Any, provider: Provider) -> list[str]:
     """A parameter that is not sent, by its keys where these are what was left of it."""
-    is_left = isinstance(value, dict) and any(name in each.files.taken_apart for each in providers())
+    nested = (each.files.nested_parameters for each in provider.peers())
+    is_left = isinstance(value, dict) and any(name in names for names in nested)
     return [f"{name}.{key}" for key in value] if is_left and value else [name]
 
 
@@ -171,3 +170,23 @@ _LABELS = ("name", "description")
 
 def _json(value: Any) -> str:
     return exact_json.encode(value).decode()
+
+
+# --- what only the chat form sends of a content part
+
+_PART_KEYS = {"text": ("text",), "image_url": ("image_url",), "input_audio": ("input_audio",)}
+_PART_KEYS |= {"file": ("file",), "refusal": ("refusal",)}
+
+
+def unsent_keys(part: Any) -> Iterator[str]:
+    """The keys of a part that it does not have by its type, in words."""
+    known = _PART_KEYS.get(kind(part))
+    for key in sorted(part.keys() - {"type", *known}) if known is not None else ():
+        yield f"the key {key!r} of a part of type {kind(part)!r} is not sent"
+
+
+def unsent_detail(part: Any) -> Iterator[str]:
+    """How closely an image is to be looked at, where a part says so."""
+    image = part.get("image_url") if kind(part) == "image_url" else None
+    if isinstance(image, dict) and image.get("detail") not in (None, "auto"):
+        yield "the 'detail' of an image is not sent"

@@ -111,7 +111,7 @@ def _late_system_text(subject: Subject) -> Iterator[Hit]:
     there, out of its order. Pointers to a parent and result fields are no finding, nor is any where the
     model takes it there (Claude Opus 4.8 and later)."""
     roles = subject.history.roles
-    if subject.provider.models.keeps_system(subject.request.model):
+    if subject.provider.keeps_late_system and subject.facts.system_in_history:
         return
     begun = next((place for place, role in enumerate(roles) if role not in SYSTEM_ROLES), len(roles))
     if not any(role in roles[begun:] for role in SYSTEM_ROLES):

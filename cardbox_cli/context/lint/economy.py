@@ -8,7 +8,6 @@ from cardbox_cli.context.composer import PER_CALL
 from cardbox_cli.context.lint.rule import Hit, Rules
 from cardbox_cli.context.lint.subject import Subject
 from cardbox_cli.context.parts import texts_in, tool_name
-from cardbox_cli.context.providers.registry import window
 from cardbox_cli.model.card_types import card_type
 from cardbox_cli.model.cards import SYSTEM_ROLES
 from cardbox_cli.model.content import ToolContent
@@ -33,7 +32,7 @@ LIMITS, CACHING = Rules(), Rules()
 @LIMITS.error("over-limit", remedy="leave out what is old, or put a summary in its place")
 def _too_long(subject: Subject) -> Iterator[Hit]:
     """More tokens than the model holds, even if what of them is estimated is 20 % too high."""
-    limit = window(subject.request.model)
+    limit = subject.window
     if limit is not None and _fewest_and_most(subject)[0] > limit:
         yield None, _beside_limit(subject, limit)
 
@@ -42,7 +41,7 @@ def _too_long(subject: Subject) -> Iterator[Hit]:
 def _nearly_too_long(subject: Subject) -> Iterator[Hit]:
     """So many tokens that they may be more than the model holds: what of them is estimated may be 20 %
     more."""
-    limit = window(subject.request.model)
+    limit = subject.window
     if limit is None:
         return
     fewest, most = _fewest_and_most(subject)

@@ -57,7 +57,7 @@ def _unsent(subject: Subject) -> Iterator[tuple[RequestEntry, str]]:
             continue
         # What calls a function is sent as a call in every format, whatever else is wrong with it.
         functions = (text_at(call, "id") for call in as_list(card.tool_calls) if are_functions([call]))
-        calls, answers = subject.provider.exchanged(message.body)
+        calls, answers = subject.provider.exchanged_ids(message.body)
         called.update(calls, filter(None, functions))
         yield from ((entry, call_id) for call_id in answers if call_id and call_id not in called)
 

@@ -31,8 +31,13 @@ def image_format(data: str) -> str | None:
 def _bytes_problem(data: str) -> str | None:
     if not data:
         return "there are no bytes"
+    return None if is_base64(data) else "the bytes are not in base64"
+
+
+def is_base64(data: str) -> bool:
+    """Return whether a text is base64, with its padding."""
     try:
         base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        return "the bytes are not in base64"
-    return None
+        return False
+    return True

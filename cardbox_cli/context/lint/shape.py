@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.lint.rule import Find, Hit, Rules
-from cardbox_cli.context.lint.schema import Misfit, Schema, Sort, place_text, schema_of
-from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.providers.provider import Provider
+from cardbox_cli.context.lint.schema import Misfit, Schema, Sort, place_text
+from cardbox_cli.context.lint.subject import Logged, Subject
+from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import RequestEntry
 
 _Found = tuple[RequestEntry | None, Misfit]
@@ -27,8 +27,12 @@ def _found(subject: Subject, *, sort: Sort) -> Iterator[Hit]:
         if misfit.sort != sort:
             continue
         place = place_text(misfit.place if entry is None else misfit.place[2:]) or "the message"
-        version = f" to {_schema(subject).sdk}" if sort in ("parameter-unknown", "key-unknown") else ""
-        yield entry, f"{place} is {misfit.what}{version}"
+        yield entry, f"{place} is {misfit.what}{_version(subject, sort)}"
+
+
+def _version(subject: Subject, sort: Sort) -> str:
+    schema = subject.provider.schema
+    return f" to {schema.sdk}" if schema and sort in ("parameter-unknown", "key-unknown") else ""
 
 
 def _rule(sort: Sort, finds: str, remedy: str) -> None:
@@ -68,49 +72,50 @@ _rule(
 )
 
 
-def _schema(subject: Subject) -> Schema:
-    return schema_of(subject.provider.schema)
-
-
 def _misfits(subject: Subject) -> list[_Found]:
-    if not subject.provider.schema:
+    schema = subject.provider.schema
+    if schema is None:
         return []
-    return list(_of_rendered(subject) if subject.logged is None else _of_logged(subject))
+    if subject.logged is None:
+        return list(_misfits_of_rendered(subject, schema))
+    return list(_misfits_of_logged(subject.logged, subject.provider, schema))
 
 
-def _of_logged(subject: Subject) -> Iterator[_Found]:
-    assert subject.logged is not None
-    schema, key = _schema(subject), subject.provider.message_keys[-1]
-    for number, (entry, message) in enumerate(subject.logged.messages):
+def _misfits_of_logged(logged: Logged, provider: Provider, schema: Schema) -> Iterator[_Found]:
+    key = provider.message_keys[-1]
+    for number, (entry, message) in enumerate(logged.messages):
         yield from ((entry, misfit) for misfit in schema.misfits_of_item(key, number, message))
-    if subject.logged.is_request:
-        yield from ((None, misfit) for misfit in schema.misfits({key: [], **subject.logged.beside}))
+    if logged.is_request:
+        yield from ((None, misfit) for misfit in schema.misfits({key: [], **logged.beside}))
     else:
-        yield from _of_parameters(schema, subject.logged.beside)
+        yield from _misfits_of_parameters(schema, logged.beside)
 
 
-def is_request(provider: Provider, beside: Mapping[str, Any]) -> bool:
-    """Whether messages with this beside them are a request to a provider, and no mere list of them: it has
-    something that a request must have; where that is the messages alone, something that it may."""
-    if not provider.schema:
-        return False
-    schema, messages = schema_of(provider.schema), {provider.message_keys[-1]}
-    return not (schema.required - messages or schema.keys - messages).isdisjoint(beside)
+def _misfits_of_rendered(subject: Subject, schema: Schema) -> Iterator[_Found]:
+    keys, request = subject.provider.message_keys, subject.request
+    if request.config or request.tools:
+        beside = {key: value for key, value in subject.beside.items() if key not in keys}
+        yield from _misfits_of_parameters(schema, beside)
+    for entry, _, message in subject.history.with_originals:
+        body = subject.provider.body(msgspec.structs.replace(request, messages=[message]))
+        for number, item in enumerate(body[keys[-1]]):
+            yield from ((entry, misfit) for misfit in schema.misfits_of_item(keys[-1], number, item))
 
 
-def _of_parameters(schema: Schema, parameters: Mapping[str, Any]) -> Iterator[_Found]:
-    """The misfits of some parameters, which are not all that a request has."""
+def _misfits_of_parameters(schema: Schema, parameters: Mapping[str, Any]) -> Iterator[_Found]:
+    """Yield the misfits of some parameters, which are not all that a request has."""
     for misfit in schema.misfits({key: value for key, value in parameters.items() if key in schema.keys}):
         if misfit.sort != "key-missing" or len(misfit.place) > 1:
             yield None, misfit
 
 
-def _of_rendered(subject: Subject) -> Iterator[_Found]:
-    schema, keys, request = _schema(subject), subject.provider.message_keys, subject.request
-    if request.config or request.tools:
-        beside = {key: value for key, value in subject.beside.items() if key not in keys}
-        yield from _of_parameters(schema, beside)
-    for entry, _, message in subject.history.with_originals:
-        body = subject.provider.body(msgspec.structs.replace(request, messages=[message]))
-        for number, item in enumerate(body[keys[-1]]):
-            yield from ((entry, misfit) for misfit in schema.misfits_of_item(keys[-1], number, item))
+def is_request(provider: Provider, beside: Mapping[str, Any]) -> bool:
+    """Return whether messages with this beside them are a request to a provider, and no mere list of them.
+
+    A request has something besides the messages that it must have; if only the messages are required,
+    something that it may have.
+    """
+    schema, messages = provider.schema, {provider.message_keys[-1]}
+    if schema is None:
+        return False
+    return not (schema.required - messages or schema.keys - messages).isdisjoint(beside)

@@ -12,8 +12,7 @@ import msgspec
 from cardbox_cli.context.inspection.explain import Explanation, explain
 from cardbox_cli.context.lint.history import History
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.providers.provider import Provider
-from cardbox_cli.context.providers.tools import tools_for
+from cardbox_cli.context.provider import ModelFacts, Provider
 from cardbox_cli.context.request import Request, RequestEntry
 from cardbox_cli.model.cards import SYSTEM_ROLES, Card
 
@@ -74,7 +73,17 @@ class Subject:
     @cached_property
     def explained(self) -> Explanation:
         """The account of the request, with how many tokens it has."""
-        return explain(self.request)
+        return explain(self.request, self.provider)
+
+    @cached_property
+    def facts(self) -> ModelFacts:
+        """The facts about the request's model, if it is one of the provider's own."""
+        return self.provider.own_facts(self.request.model)
+
+    @cached_property
+    def window(self) -> int | None:
+        """How many tokens the model holds, None if that is not known."""
+        return self.provider.facts(self.request.model).window
 
     @cached_property
     def history(self) -> History:
@@ -99,7 +108,7 @@ class Subject:
     @cached_property
     def offered(self) -> list[dict[str, Any]]:
         """The tools of the request that are for the provider; as it was logged, all of them."""
-        return self.request.tools if self.logged is not None else tools_for(self.request, self.provider.name)
+        return self.request.tools if self.logged is not None else self.provider.offered_tools(self.request)
 
     @cached_property
     def tools(self) -> list[Any]:

@@ -13,7 +13,8 @@ import msgspec
 from cardbox_cli.context.inspection.costs import Costs
 from cardbox_cli.context.mending.units import Unit, begins_late, brought_by_arguments, is_user, units_of
 from cardbox_cli.context.messages import never_a_message
-from cardbox_cli.context.request import Encode, RequestEntry, request_of
+from cardbox_cli.context.provider import Provider
+from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import SUMMARY, TOOL_CALL
@@ -36,7 +37,7 @@ class Budget(msgspec.Struct, frozen=True):
 
     most: int
     model: str | None
-    encode: Encode
+    provider: Provider
 
 
 def covered(entries: Sequence[RequestEntry], keep: int, awaited: Collection[str] = ()) -> Covered:
@@ -62,7 +63,8 @@ def covered_to_fit(entries: Sequence[RequestEntry], budget: Budget, awaited: Col
     What stays is as with `covered`, but for a number of messages. Raises InvalidInput where it is more.
     """
     cards = _messages(entry.slot for entry in entries)
-    costs, request = Costs(budget.model), request_of(entries, encode=budget.encode)
+    provider = budget.provider
+    costs, request = Costs(provider.facts(budget.model)), request_of(entries, encode=provider.encode)
     of_card = {message.card_id: costs.of_message(message).tokens for message in request.messages}
     left = sum(of_card.values()) + sum(costs.of_tool(tool).tokens for tool in request.tools)
     left += costs.reply.tokens if request.messages else 0

@@ -15,7 +15,8 @@ from cardbox_cli.context.mending.changes import Change
 from cardbox_cli.context.mending.rewriting import rewritten
 from cardbox_cli.context.mending.units import Unit, begins_late, brought_by_arguments, units_of
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.request import Encode, Omitted, Request
+from cardbox_cli.context.provider import Provider
+from cardbox_cli.context.request import Omitted, Request
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft, card_of, card_text
@@ -41,14 +42,14 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     exact: bool
 
 
-def fit(request: Request, most: int, strategy: Strategy, *, encode: Encode, author_id: str) -> Fitted:
-    """The request in `most` tokens at most, unchanged if it has no more. `encode` is what its messages are
-    encoded by.
+def fit(request: Request, most: int, strategy: Strategy, *, provider: Provider, author_id: str) -> Fitted:
+    """Return the request in `most` tokens at most, unchanged if it has no more. Its messages are in the
+    format of `provider`.
 
     A strategy that is not enough is followed by leaving out what is oldest. Raises InvalidInput where what
     never goes is more than that.
     """
-    fitting = _Fitting(request, encode, author_id)
+    fitting = _Fitting(request, provider, author_id)
     before = fitting.tokens
     if strategy != OLDEST:
         candidates = fitting.largest() if strategy == "largest-results" else fitting.repeated()
@@ -74,11 +75,11 @@ def fit(request: Request, most: int, strategy: Strategy, *, encode: Encode, auth
 class _Fitting:
     """The history of a request, what of it is gone, and what notes stand for."""
 
-    def __init__(self, request: Request, encode: Encode, author_id: str) -> None:
+    def __init__(self, request: Request, provider: Provider, author_id: str) -> None:
         self._request = request
-        self._encode = encode
+        self._encode = provider.encode
         self._author = author_id
-        self._costs = Costs(request.model)
+        self._costs = Costs(provider.facts(request.model))
         history = [(message, _card(request, message)) for message in request.messages]
         self._messages = [message for message, card in history if card is not None]
         self._cards = [card for _, card in history if card is not None]

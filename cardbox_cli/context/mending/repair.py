@@ -16,7 +16,7 @@ from cardbox_cli.context.mending import rewriting
 from cardbox_cli.context.mending.changes import Change, ChangeKind, Place, entries_of, new_place, places_of
 from cardbox_cli.context.mending.exchanges import Exchanges, calls_of, exchanges_of
 from cardbox_cli.context.parts import text_at
-from cardbox_cli.context.providers.provider import Provider
+from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.model.boxes import REPLACED
 from cardbox_cli.model.card_types import TOOL_RESULT
@@ -102,7 +102,7 @@ class _Mending:
             for found in lint(
                 entries,
                 request_of(entries, encode=provider.encode),
-                provider.name,
+                provider,
                 awaited=wanted.awaited,
             )
         )

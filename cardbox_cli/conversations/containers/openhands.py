@@ -10,8 +10,6 @@ from functools import partial
 from typing import Any
 
 from cardbox_cli.context.parts import kind, text_at, text_part, texts_in
-from cardbox_cli.context.providers.openai.cards import card_of_message
-from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.sources import GROUP, as_failed
 from cardbox_cli.context.tool_calls import arguments_text
 from cardbox_cli.conversations.containers.entries import container, entry, kept_with, objects_in
@@ -22,6 +20,8 @@ from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.handwritten.wording import json_kind
+from cardbox_cli.providers.openai.cards import card_of_message
+from cardbox_cli.providers.registry import DEFAULT
 
 NAME = "openhands"
 # What the first version's agents and environments do that the model is not told. What a recall found it is

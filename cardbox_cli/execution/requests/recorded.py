@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import msgspec
 
 from cardbox_cli.context.collector import ContextCollector
-from cardbox_cli.context.lint.check import provider_for
 from cardbox_cli.context.request import OUTPUT, ComposeOptions, Request, RequestEntry
 from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.execution.requests.request import NEXT, Source, TurnBoxes
@@ -24,6 +23,7 @@ from cardbox_cli.execution.requests.step_snapshots import (
 )
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import fits
+from cardbox_cli.providers.registry import provider_for
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
 

@@ -11,8 +11,6 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.collector import WITHOUT_PROVIDERS, ContextCollector
-from cardbox_cli.context.formats import encoder_of, sent
-from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import (
     DEFAULT_OPTIONS,
     OUTPUT,
@@ -28,6 +26,8 @@ from cardbox_cli.model.card_types import card_type
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.identity import INTERNAL_TOOLS, HandlerTool, Tool, allowed_handlers
 from cardbox_cli.model.layers import process_of
+from cardbox_cli.providers.formats import encoder_of, sent
+from cardbox_cli.providers.registry import DEFAULT
 
 # What the step is called that has not begun.
 NEXT = "next"

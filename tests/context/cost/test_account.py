@@ -12,7 +12,7 @@ from cardbox_cli.context.cost.prefix import first_break
 from cardbox_cli.context.cost.prices import Prices, money
 from cardbox_cli.context.cost.series import Sent, conversation
 from cardbox_cli.context.inspection.explain import explain
-from cardbox_cli.context.providers.registry import PROVIDERS, provider_named
+from cardbox_cli.providers.registry import PROVIDERS, provider_named
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card

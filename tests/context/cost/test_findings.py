@@ -7,7 +7,7 @@ from cardbox_cli.context.cost.mending import Mend
 from cardbox_cli.context.cost.series import Sent, conversation
 from cardbox_cli.context.cost.subject import ChatSubject, Subject
 from cardbox_cli.context.mending.fit import fit
-from cardbox_cli.context.providers.registry import provider_named
+from cardbox_cli.providers.registry import provider_named
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card

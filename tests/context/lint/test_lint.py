@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.formats import text
+from cardbox_cli.providers.formats import text
 from cardbox_cli.context.inspection.explain import explain
 from cardbox_cli.context.inspection.losses import losses
 from cardbox_cli.context.lint.check import check, lint
@@ -23,8 +23,8 @@ from cardbox_cli.context.providers.anthropic.encoding import as_blocks
 from cardbox_cli.context.providers.anthropic.rules.sent import SentMessages
 from cardbox_cli.context.providers.anthropic.tool_ids import allowed_ids, with_unique_ids
 from cardbox_cli.context.providers.chat import chat_message
-from cardbox_cli.context.providers.provider import RenamedCall
-from cardbox_cli.context.providers.registry import PROVIDERS, provider_named, providers
+from cardbox_cli.context.provider import RenamedCall
+from cardbox_cli.providers.registry import PROVIDERS, provider_named, providers
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.conversations.drafting import drafts_of
 from cardbox_cli.conversations.formats.registry import choose_format

@@ -16,7 +16,8 @@ from cardbox_cli.context.lint import contents, economy, exchanges, parameters, s
 from cardbox_cli.context.lint.check import lint
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.providers.registry import PROVIDERS, provider_named, window
+from cardbox_cli.providers.models import window
+from cardbox_cli.providers.registry import PROVIDERS, provider_named
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import JsonContent, TextContent, ToolContent

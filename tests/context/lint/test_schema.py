@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cardbox_cli.context.lint.schema import Schema, place_text, schema_of
-from cardbox_cli.context.providers.registry import providers
+from cardbox_cli.providers.registry import providers
 
 ROOT = Path(__file__).parents[3]
 TABLE: dict[str, Any] = {

@@ -16,7 +16,7 @@ from cardbox_cli.context.mending.compress import (
     expanded,
     summary_card,
 )
-from cardbox_cli.context.providers.registry import provider_named
+from cardbox_cli.providers.registry import provider_named
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.boxes import digest

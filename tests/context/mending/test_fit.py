@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from cardbox_cli.context.inspection.explain import explain
 from cardbox_cli.context.lint.check import lint
 from cardbox_cli.context.mending.fit import STRATEGIES, Fitted, Strategy, fit
-from cardbox_cli.context.providers.registry import provider_named, providers
+from cardbox_cli.providers.registry import provider_named, providers
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.cards import Card

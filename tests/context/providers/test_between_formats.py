@@ -7,7 +7,7 @@ import pytest
 
 from cardbox_cli.context.inspection.losses import losses
 from cardbox_cli.context.lint.check import lint
-from cardbox_cli.context.providers.registry import provider_named
+from cardbox_cli.providers.registry import provider_named
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.conversations.formats.registry import exporter_named, format_named
 from cardbox_cli.model import exact_json

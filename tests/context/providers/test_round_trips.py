@@ -15,7 +15,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsBas
 from cardbox_cli.context.inspection.losses import losses
 from cardbox_cli.context.providers.anthropic.body import SAME_PARAMETERS
 from cardbox_cli.context.providers.openai.body import PARAMETERS, TOOL_PARAMETERS
-from cardbox_cli.context.providers.registry import provider_named
+from cardbox_cli.providers.registry import provider_named
 from cardbox_cli.context.request import Request, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import Conversation
 from cardbox_cli.conversations.drafting import drafts_of

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from cardbox_cli.cli.parameters.working import ANSWER_MODES
-from cardbox_cli.context.formats import format_names
+from cardbox_cli.providers.formats import format_names
 from cardbox_cli.execution.worker.answers.step_answers import (
     AUTO,
     CUT_OFF,

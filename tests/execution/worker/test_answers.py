@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cardbox_cli.context.providers.anthropic.encoding import content_of
 from cardbox_cli.context.providers.chat import chat_message
-from cardbox_cli.context.providers.registry import PROVIDERS
+from cardbox_cli.providers.registry import PROVIDERS
 from cardbox_cli.execution.tool_calls import Author, ToolCall, calls_of, result_card
 from cardbox_cli.execution.worker.answers.step_answers import (
     AUTO,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.context.providers.registry import PROVIDERS
+from cardbox_cli.providers.registry import PROVIDERS
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.answers.step_answers import (
     CUT_OFF,

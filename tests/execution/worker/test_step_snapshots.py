@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.context.formats import format_names, sent
+from cardbox_cli.providers.formats import format_names, sent
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.execution.requests.project_layers import collector_for, settled

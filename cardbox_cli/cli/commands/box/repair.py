@@ -11,10 +11,10 @@ from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.reports.findings import tell
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.providers.registry import provider_named, providers
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import unique
+from cardbox_cli.providers.registry import provider_named, providers
 
 
 @verb(

@@ -13,10 +13,10 @@ from cardbox_cli.cli.parameters.types import BOX, FILE, OneOf
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.conversations.conversation import Rereadable
 from cardbox_cli.conversations.formats.registry import exported_names, exporter_named
 from cardbox_cli.model.cards import Card
+from cardbox_cli.providers.registry import DEFAULT
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore

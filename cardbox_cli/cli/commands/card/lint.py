@@ -23,13 +23,13 @@ from cardbox_cli.cli.terminal.reports.findings import answer, show
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.lint.rule import FileFinding, LintFinding
 from cardbox_cli.context.lint.schema import UNKNOWN
-from cardbox_cli.context.providers.registry import HOSTS, PROVIDERS
 from cardbox_cli.conversations.containers.archives import unzipped
 from cardbox_cli.conversations.formats.registry import choose_format, format_named
 from cardbox_cli.conversations.json_files.documents import Documents
 from cardbox_cli.conversations.json_files.window import Source
 from cardbox_cli.errors import InvalidInput, NoMessages, NotFound
 from cardbox_cli.model.text.quantities import count
+from cardbox_cli.providers.registry import HOSTS, PROVIDERS
 
 
 @verb(

@@ -9,9 +9,9 @@ from cardbox_cli.chat.tools import CHAT_TOOLS
 from cardbox_cli.cli.parameters.types import OneOf
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, provider_named
 from cardbox_cli.context.request import ComposeOptions, request_of
 from cardbox_cli.execution.requests.request import function_tool
+from cardbox_cli.providers.registry import DEFAULT, PROVIDERS, provider_named
 
 
 @verb("cbx chat tools", "cbx chat tools --format anthropic | jq '.[].name'")

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import click
 
 from cardbox_cli.context.cost.account import Account, StepCost
-from cardbox_cli.context.providers.registry import window
 from cardbox_cli.errors import Findings, InvalidInput, UsageError
 from cardbox_cli.model.text.quantities import token_count
+from cardbox_cli.providers.models import window
 
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%")
 

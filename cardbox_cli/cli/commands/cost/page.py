@@ -14,10 +14,10 @@ from cardbox_cli.context.cost.mending import Mend
 from cardbox_cli.context.cost.prefix import Break
 from cardbox_cli.context.cost.prices import Money, Prices
 from cardbox_cli.context.inspection.diff import piece_name
-from cardbox_cli.context.providers.registry import window
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.escaping import flat, one_line
 from cardbox_cli.model.text.quantities import count, token_count
+from cardbox_cli.providers.models import window
 
 # How a number of tokens is told.
 Say = Callable[..., str]

@@ -12,7 +12,6 @@ from cardbox_cli.cli.parameters.requests import Requests
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.context.cost.series import Sent, conversation
 from cardbox_cli.context.cost.subject import ChatSubject
-from cardbox_cli.context.formats import provider_of
 from cardbox_cli.context.request import ComposeOptions, profile_of
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.execution.requests.recorded import RecordedRequests
@@ -21,6 +20,7 @@ from cardbox_cli.execution.requests.series import sent_by_turn
 from cardbox_cli.execution.requests.steps import no_turn
 from cardbox_cli.model.text.command_lines import command_line
 from cardbox_cli.model.text.quantities import count
+from cardbox_cli.providers.formats import provider_of
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.views.turns import TurnFilter, TurnRow
 

@@ -33,11 +33,11 @@ from cardbox_cli.cli.parameters.types import (
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal.reports.findings import answer
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.formats import provider_of
-from cardbox_cli.context.providers.registry import DEFAULT, HOSTS, providers
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import unique
+from cardbox_cli.providers.formats import provider_of
+from cardbox_cli.providers.registry import DEFAULT, HOSTS, provider_named, providers
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.parameters.requests import Requests, Shown
@@ -224,7 +224,7 @@ def _verification(requests: "Requests", turn: "RecordedRequests", at: str | None
 def _check_by(shown: "Shown", *, provider: str | None) -> None:
     from cardbox_cli.context.lint.check import lint
 
-    rules_of = provider or provider_of(shown.format)
+    rules_of = provider_of(shown.format) if provider is None else provider_named(provider)
     answer(lint(shown.entries, shown.request, rules_of, awaited=shown.awaited))
 
 
@@ -240,7 +240,6 @@ def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool, provide
 
 def _fitted(shown: "Shown", budget: fitting.Budget) -> "Shown":
     """The request within the budget. Raises UsageError for a step that has been sent."""
-    from cardbox_cli.context.formats import encoder_of
     from cardbox_cli.context.mending.fit import fit
 
     if shown.sent:
@@ -252,7 +251,7 @@ def _fitted(shown: "Shown", budget: fitting.Budget) -> "Shown":
         shown.request,
         budget.most,
         budget.strategy,
-        encode=encoder_of(shown.format),
+        provider=provider_of(shown.format),
         author_id=OPERATOR,
     )
     return msgspec.structs.replace(

@@ -3,11 +3,11 @@
 from cardbox_cli.cli.parameters.requests import Shown
 from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.context.formats import TEXT, members_of, text_sections
 from cardbox_cli.context.inspection.losses import losses
-from cardbox_cli.context.providers.registry import provider_named
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.text.quantities import count
+from cardbox_cli.providers.formats import TEXT, members_of, text_sections
+from cardbox_cli.providers.registry import provider_named
 
 # So many kinds of losses of cards are named; all are by --check.
 _EXAMPLES = 3
@@ -43,7 +43,7 @@ def _print_sections(request: Request) -> None:
 
 
 def _tell_losses(request: Request, provider: str) -> None:
-    lost = losses(request, provider)
+    lost = losses(request, provider_named(provider))
     if lost:
         # Of the cards some examples; parameters are few, and nobody would miss them in an answer.
         named = list(dict.fromkeys(loss.what for loss in lost if loss.card_id is not None))[:_EXAMPLES]

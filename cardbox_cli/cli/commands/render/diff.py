@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.word_diff import compared
-from cardbox_cli.context.formats import provider_of
 from cardbox_cli.context.inspection.diff import Extent, Piece, RequestDiff, diff, piece_name
 from cardbox_cli.errors import Findings
 from cardbox_cli.execution.requests.step_snapshots import LOST, UNPROVED
@@ -14,6 +13,7 @@ from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.model.text.escaping import flat, one_line
 from cardbox_cli.model.text.quantities import count, token_count
+from cardbox_cli.providers.formats import provider_of
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.parameters.requests import Shown

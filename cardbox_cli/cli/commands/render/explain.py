@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.reports.describe import short_rule
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below, room_beside
-from cardbox_cli.context.formats import body_of
 from cardbox_cli.context.inspection.explain import Explanation, LayerShare, MessageLine, explain, shares
-from cardbox_cli.context.providers.registry import window
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.model.text.escaping import one_line
 from cardbox_cli.model.text.quantities import token_count
+from cardbox_cli.providers.formats import body_of, provider_of
+from cardbox_cli.providers.models import window
 from cardbox_cli.settings import TERM
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _WHOLE = 40
 def print_explained(shown: "Shown") -> None:
     """Print where each message comes from, and what was left out. With -o id: the cards that are messages."""
     request = shown.request
-    explained = explain(request)
+    explained = explain(request, provider_of(shown.format))
     output.emit(
         {"request": body_of(request, shown.format), "explanation": explained},
         table=lambda: _print_text(request, explained),
@@ -36,7 +36,7 @@ def print_explained(shown: "Shown") -> None:
 def print_stats(shown: "Shown") -> None:
     """Print what each layer takes. With -o id: the names of the layers."""
     request = shown.request
-    explained = explain(request)
+    explained = explain(request, provider_of(shown.format))
     found = shares(explained, window(request.model))
     output.emit_items(
         found, table=lambda: _print_shares(request, explained, found), item_id=lambda share: share.layer

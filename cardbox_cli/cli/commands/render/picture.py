@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.context.formats import provider_of
 from cardbox_cli.context.inspection.explain import explain
 from cardbox_cli.context.lint.check import lint
-from cardbox_cli.context.providers.registry import window
 from cardbox_cli.pictures.request import RequestPicture, StepPicture, request_page
+from cardbox_cli.providers.formats import provider_of
+from cardbox_cli.providers.models import window
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.parameters.requests import Requests, Shown
@@ -21,17 +21,19 @@ def picture_of(requests: "Requests", shown: "Shown", turn: "RecordedRequests | N
     """What is drawn of a request; of a turn's with those that were sent before it, which are read."""
     sent = [] if turn is None else turn.sent_before(shown.step_id)
     numbered = list(enumerate(sent, 1))[-_MOST_STEPS:]
+    provider = provider_of(shown.format)
     steps = [
-        StepPicture(name=f"step {number}", account=explain(requests.of_step(turn, step_id).request))
+        StepPicture(name=f"step {number}", account=explain(each.request, provider_of(each.format)))
         for number, step_id in numbered
         if turn is not None
+        for each in [requests.of_step(turn, step_id)]
     ]
-    findings = lint(shown.entries, shown.request, provider_of(shown.format), awaited=shown.awaited)
+    findings = lint(shown.entries, shown.request, provider, awaited=shown.awaited)
     return RequestPicture(
         name=shown.name,
         model=shown.request.model,
         window=window(shown.request.model),
-        account=explain(shown.request),
+        account=explain(shown.request, provider),
         findings=findings,
         steps=steps,
     )

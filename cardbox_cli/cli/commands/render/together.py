@@ -1,8 +1,8 @@
 """Which options of `cbx render` go together. Every check raises UsageError."""
 
-from cardbox_cli.context.providers.registry import HOSTS
 from cardbox_cli.errors import UsageError
 from cardbox_cli.execution.requests.request import NEXT
+from cardbox_cli.providers.registry import HOSTS
 
 
 def check_answers(**asked: bool) -> None:

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.execution.worker.answers.step_answers import AnswerMode, AnswerRules
@@ -16,6 +15,7 @@ from cardbox_cli.execution.worker.commands.clients import Clients
 from cardbox_cli.execution.worker.commands.environment import passed_on
 from cardbox_cli.execution.worker.commands.pipes import Heard
 from cardbox_cli.execution.worker.commands.tool_commands import ToolCommands
+from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.settings import MAX_STEPS, MAX_TOOL_CALLS, STDERR_KEPT, TURN_TIME
 
 

@@ -7,11 +7,11 @@ from cardbox_cli.context.cost.account import Account, account_of
 from cardbox_cli.context.cost.answer import costs_of
 from cardbox_cli.context.cost.prefix import Break
 from cardbox_cli.context.inspection.diff import piece_name
-from cardbox_cli.context.providers.registry import window
 from cardbox_cli.model.diff.texts import Piece
 from cardbox_cli.model.text.quantities import count
 from cardbox_cli.pictures.cost import drawn_account
 from cardbox_cli.pictures.steps import colours_of, growth, heat
+from cardbox_cli.providers.models import window
 from cardbox_cli.serve.costs import series_of
 from cardbox_cli.serve.page.asked import About
 from cardbox_cli.serve.page.errors import PageRoute

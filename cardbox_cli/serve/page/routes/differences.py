@@ -3,12 +3,12 @@
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from cardbox_cli.context.formats import provider_of
 from cardbox_cli.context.inspection.diff import Piece, diff, piece_name
 from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.model.diff.texts import abridged, text_diff
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.escaping import one_line
+from cardbox_cli.providers.formats import provider_of
 from cardbox_cli.serve.page.asked import About, wanted
 from cardbox_cli.serve.page.errors import PageRoute
 from cardbox_cli.serve.page.look import Looking

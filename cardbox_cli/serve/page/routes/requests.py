@@ -8,17 +8,17 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 from markupsafe import Markup
 
-from cardbox_cli.context.formats import provider_of
 from cardbox_cli.context.inspection.explain import Explanation, MessageLine, explain, whole_shares
 from cardbox_cli.context.lint.check import lint
 from cardbox_cli.context.lint.rule import LintFinding
-from cardbox_cli.context.providers.registry import window
 from cardbox_cli.execution.requests.recorded import RecordedRequests
 from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.model.text.escaping import one_line
 from cardbox_cli.pictures.page import swatch
 from cardbox_cli.pictures.request import StepPicture, drawn_step, icicle, layers_bar, request_colours
 from cardbox_cli.pictures.steps import growth, heat
+from cardbox_cli.providers.formats import provider_of
+from cardbox_cli.providers.models import window
 from cardbox_cli.serve.listing import From
 from cardbox_cli.serve.page.asked import About
 from cardbox_cli.serve.page.errors import PageRoute
@@ -64,11 +64,12 @@ def request(
         else:
             shown, steps = requests.of_step(recorded, at), recorded.sent_before(None)
             before = _pictures(requests, recorded, steps, shown.step_id)
-    account = explain(shown.request)
+    provider = provider_of(shown.format)
+    account = explain(shown.request, provider)
     holds = window(shown.request.model)
     layers = whole_shares(account, holds)
     colours = request_colours(layers, [each.account for each in before])
-    findings = lint(shown.entries, shown.request, provider_of(shown.format), awaited=shown.awaited)
+    findings = lint(shown.entries, shown.request, provider, awaited=shown.awaited)
     drawn_steps = [drawn_step(each) for each in before]
     is_more = first + _WINDOW < len(account.messages)
     return page(
@@ -78,7 +79,7 @@ def request(
         about=about,
         name=shown.name,
         format=shown.format,
-        provider=provider_of(shown.format),
+        provider=provider.name,
         notes=shown.notes,
         account=account,
         model=shown.request.model,
@@ -118,7 +119,8 @@ def _pictures(
         return []
     asked = [(each, requests.of_step(recorded, each)) for each in before]
     return [
-        StepPicture(name=step_name(steps, step_id), account=explain(each.request)) for step_id, each in asked
+        StepPicture(name=step_name(steps, step_id), account=explain(each.request, provider_of(each.format)))
+        for step_id, each in asked
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from cardbox_cli.context.messages import NoMessage
 from cardbox_cli.context.parts import texts_in
 from cardbox_cli.context.providers.chat import chat_body, chat_message
-from cardbox_cli.context.providers.provider import (
+from cardbox_cli.context.provider import (
     Body,
     Members,
     MessageFiles,

@@ -19,9 +19,9 @@ from cardbox_cli.cli.terminal.columns.cards import places
 from cardbox_cli.cli.terminal.tables.shown import chosen
 from cardbox_cli.cli.terminal.watch import between_looks, follow, keep_showing, printed_by
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.text.quantities import count
+from cardbox_cli.providers.models import tokenizer_for
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore

@@ -8,9 +8,9 @@ from cardbox_cli.cli.commands.box.show.reading import Look, Reading, Totals
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.json_text import Members, whole
-from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import hash_ids
+from cardbox_cli.providers.models import tokenizer_for
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore

@@ -9,11 +9,11 @@ from cardbox_cli.cli.commands.box.show.reading import Look, Reading, Totals
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.columns.cards import Place
 from cardbox_cli.cli.terminal.tables.layout import Rows, print_rows, rows_of
-from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.model.card_words import full_text
 from cardbox_cli.model.text.escaping import flat
 from cardbox_cli.model.text.quantities import time, token_count
 from cardbox_cli.model.text.visible_text import indented
+from cardbox_cli.providers.models import tokenizer_for
 
 Facts = tuple[tuple[str, str | None], ...]
 

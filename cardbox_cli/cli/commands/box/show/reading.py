@@ -10,11 +10,11 @@ from cardbox_cli.cli.parameters.inputs import resolved_or_given
 from cardbox_cli.cli.terminal.columns.cards import Place
 from cardbox_cli.cli.terminal.reports.describe import short_rule
 from cardbox_cli.cli.terminal.tables.layout import NOTHING
-from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.model.boxes import Box, Digest, Provenance, Slot
 from cardbox_cli.model.ids import unique
 from cardbox_cli.model.pairing import ToolNames
 from cardbox_cli.model.tokens import card_tokens
+from cardbox_cli.providers.models import tokenizer_for
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
