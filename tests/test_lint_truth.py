@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.providers.registry import HOSTS, provider_named
 from cardbox_cli.errors import CbxError
+from cardbox_cli.providers.registry import HOSTS, provider_named
 from lint_truth.checking import UNREADABLE, errors, findings, provider_of
 from lint_truth.mutations import mutations_of
 from lint_truth.mutations.mutation import Mutation

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.providers.formats import body_of, encoder_of, format_names, text
 from cardbox_cli.context.inspection.losses import is_looked_at, losses
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.packed_messages import AT_ONCE, PackedMessages
-from cardbox_cli.providers.registry import PROVIDERS, provider_named
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of, request_to_send
 from cardbox_cli.errors import DuplicateQuery
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import ImageFileContent
 from cardbox_cli.model.layers import CHECKPOINT
+from cardbox_cli.providers.formats import body_of, encoder_of, format_names, text
+from cardbox_cli.providers.registry import PROVIDERS, provider_named
 from tests import jsonb_values
 from tests.context.lint.cards import (
     blocks,
@@ -116,7 +116,7 @@ def test_a_request_to_be_sent_is_the_same_without_holding_cards(format: str, pro
     assert exact_json.encode(body_of(made, format)) == exact_json.encode(body_of(held, format))
     assert text(made) == text(held)
     if format in PROVIDERS:
-        assert losses(made, format) == losses(held, format)
+        assert losses(made, provider_named(format)) == losses(held, provider_named(format))
         renamed = provider_named(format).renamed_calls
         assert renamed(made.messages) == renamed(held.messages)
     assert (made.tools, made.layers, made.config) == (held.tools, held.layers, held.config)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from cardbox_cli.cli.main import main
-from cardbox_cli.providers.registry import PROVIDERS
 from cardbox_cli.model.cards import draft_card
+from cardbox_cli.providers.registry import PROVIDERS
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database

@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from cardbox_cli.context.collector import Layer
 from cardbox_cli.context.inspection.diff import Difference, Extent, Piece, RequestDiff, diff
 from cardbox_cli.context.inspection.explain import explain
-from cardbox_cli.providers.registry import provider_named
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import JsonContent, TextContent, ToolContent
 from cardbox_cli.model.layers import Asked, Layout
+from cardbox_cli.providers.registry import provider_named
 from tests.context.test_request import CALL, card
 
 PROVIDERS = ("openai", "anthropic")
+ANTHROPIC = provider_named("anthropic")
 
 
 def request(provider: str, *cards: Card, tools: Sequence[str] = (), **llm_config: Any) -> Request:
@@ -74,7 +75,7 @@ def test_messages_part_where_the_first_differs(
 ) -> None:
     # OpenAI counts the system prompt among the messages, Anthropic keeps it apart.
     ahead = 1 if provider == "openai" else 0
-    found = diff(request(provider, *a), request(provider, *b), provider)
+    found = diff(request(provider, *a), request(provider, *b), provider_named(provider))
     assert sides(found) == tuple(None if each is None else (each[0], each[1] + ahead) for each in expected)
     assert found.kept.messages == kept + 1
     assert found.kept.messages + found.a_after.messages == len(a) + 1
@@ -98,14 +99,14 @@ def test_what_stands_before_the_messages_loses_them(
     provider: str, one: dict[str, Any], other: dict[str, Any], expected: Any, kept: list[str]
 ) -> None:
     a, b = (request(provider, user("q"), **keys) for keys in (one, other))
-    found = diff(a, b, provider)
+    found = diff(a, b, provider_named(provider))
     assert sides(found) == expected
     assert (found.kept.messages, found.kept.tokens > 0) == (len({"prompt", "q"} & {*kept}), bool(kept))
 
 
 def test_a_message_that_anthropic_gets_longer_keeps_its_beginning() -> None:
     a, b = (request("anthropic", user("q"), *more) for more in ([], [user("also")]))
-    found = diff(a, b, "anthropic")
+    found = diff(a, b, ANTHROPIC)
     assert found.difference == Difference(
         a=None,
         b=Piece(
@@ -124,7 +125,11 @@ def test_a_message_that_anthropic_gets_longer_keeps_its_beginning() -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_what_says_the_same_is_told_apart_by_its_keys(provider: str) -> None:
-    found = diff(request(provider, user("q"), user("r")), request(provider, user("q"), answer("r")), provider)
+    found = diff(
+        request(provider, user("q"), user("r")),
+        request(provider, user("q"), answer("r")),
+        provider_named(provider),
+    )
     assert found.difference is not None
     assert found.difference.a is not None
     assert found.difference.b is not None
@@ -138,15 +143,15 @@ def test_what_says_the_same_is_told_apart_by_its_keys(provider: str) -> None:
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_equal_ones_have_the_tokens_of_their_explanation(provider: str) -> None:
     a = request(provider, user("q"), tools=["f"])
-    assert diff(a, a, provider).kept.tokens == explain(a).tokens
+    assert diff(a, a, provider_named(provider)).kept.tokens == explain(a, ANTHROPIC).tokens
 
 
 def test_results_are_compared_in_the_order_in_which_they_are_sent() -> None:
     cards = (user("q"), CALLED)
     a = request("anthropic", *cards, user("more"), RESULT)
     b = request("anthropic", *cards, RESULT, user("more"))
-    assert diff(a, b, "anthropic").equal
-    found = diff(a, request("anthropic", *cards, RESULT, user("else")), "anthropic")
+    assert diff(a, b, ANTHROPIC).equal
+    found = diff(a, request("anthropic", *cards, RESULT, user("else")), ANTHROPIC)
     assert found.difference is not None
     assert found.difference.a is not None
     assert found.difference.a.card_ids == ["more"]
@@ -158,7 +163,7 @@ def test_marks_of_what_to_cache_are_no_difference() -> None:
         metadata = {"source_format": "anthropic", "source_blocks": blocks}
         return request("anthropic", card("task.instruction", TextContent("q"), metadata=metadata))
 
-    assert diff(marked(), marked(cache_control={"type": "ephemeral"}), "anthropic").equal
+    assert diff(marked(), marked(cache_control={"type": "ephemeral"}), ANTHROPIC).equal
 
 
 SAID = st.lists(st.sampled_from([user("q"), answer("r"), CALLED, RESULT, user("s")]), max_size=6)
@@ -169,11 +174,11 @@ def test_nothing_is_lost_between_what_is_kept_and_what_comes_after(
     a: list[Card], b: list[Card], provider: str
 ) -> None:
     one, other = request(provider, *a), request(provider, *b)
-    there, back = diff(one, other, provider), diff(other, one, provider)
+    there, back = diff(one, other, provider_named(provider)), diff(other, one, provider_named(provider))
     assert (there.kept, there.a_after, there.b_after) == (back.kept, back.b_after, back.a_after)
     assert there.equal == (provider_named(provider).body(one) == provider_named(provider).body(other))
     assert there.equal == (there.difference is None)
-    assert diff(one, msgspec.structs.replace(one), provider).equal
+    assert diff(one, msgspec.structs.replace(one), provider_named(provider)).equal
     if provider == "openai":
         said, more = (provider_named(provider).body(each)["messages"] for each in (one, other))
         assert there.continues == (len(more) > len(said) and more[: len(said)] == said)
@@ -186,7 +191,7 @@ def test_one_that_says_all_of_the_other_and_then_more_messages_continues_it(prov
         request(provider, *ahead, temperature=1),
         request(provider, *ahead, answer("r"), user("s"), temperature=1),
     )
-    found = diff(a, b, provider)
+    found = diff(a, b, provider_named(provider))
     assert (found.equal, [piece.text for piece in found.new]) == (False, ["r", "s"])
     assert (len(found.new), found.a_after.messages) == (found.b_after.messages, 0)
     for one, other in (
@@ -197,7 +202,7 @@ def test_one_that_says_all_of_the_other_and_then_more_messages_continues_it(prov
         (a, request(provider, *ahead, answer("r"), temperature=1, tools=["f"])),
         (a, request(provider, user("o"), *ahead, temperature=1)),
     ):
-        assert not diff(one, other, provider).continues
+        assert not diff(one, other, provider_named(provider)).continues
 
 
 # --- layers that lived for the call
@@ -240,8 +245,11 @@ def test_a_lost_layer_is_as_if_it_were_there_beside_one_that_is(
     options: dict[str, Any] = {"layer": layer, "layout": layout}
     a = with_layer(provider, one, lost=not knows_a, **options)
     b = with_layer(provider, other, lost=knows_a, **options)
-    whole = diff(*(with_layer(provider, text, lost=False, **options) for text in (one, other)), provider)
-    found = diff(a, b, provider)
+    whole = diff(
+        *(with_layer(provider, text, lost=False, **options) for text in (one, other)),
+        provider_named(provider),
+    )
+    found = diff(a, b, provider_named(provider))
     assert found.equal is (one == other)
     assert sides(found) == sides(whole) if found.difference else found == whole
     assert found.kept.messages == whole.kept.messages
@@ -253,21 +261,23 @@ def test_a_lost_layer_is_as_if_it_were_there_beside_one_that_is(
 def test_equal_hashes_are_equal_messages_whose_tokens_are_not_counted(provider: str) -> None:
     cards = [user("q")], [user("q"), answer("r")]
     a, b = (with_layer(provider, "Notes.", lost=True, cards=each) for each in cards)
-    bare = diff(*(msgspec.structs.replace(each, lost_layers={}) for each in (a, b)), provider)
-    found = diff(a, b, provider)
+    bare = diff(*(msgspec.structs.replace(each, lost_layers={}) for each in (a, b)), provider_named(provider))
+    found = diff(a, b, provider_named(provider))
     assert sides(found)[0] is None
     assert (found.kept.messages, found.kept.uncounted) == (bare.kept.messages + 1, 1)
     assert (found.kept.tokens, found.kept.tokens_exact) == (bare.kept.tokens, False)
     assert (found.a_after, found.b_after) == (bare.a_after, bare.b_after)
     assert (found.a_lost, found.b_lost) == ([NOTES], [NOTES])
-    same = diff(a, a, provider)
+    same = diff(a, a, provider_named(provider))
     assert (same.equal, same.kept.uncounted, same.kept.messages) == (True, 1, 2)
-    assert same.kept.tokens == explain(a).tokens
+    assert same.kept.tokens == explain(a, ANTHROPIC).tokens
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_other_hashes_part_at_their_layer(provider: str) -> None:
-    found = diff(*(with_layer(provider, text, lost=True) for text in ("One.", "Two.")), provider)
+    found = diff(
+        *(with_layer(provider, text, lost=True) for text in ("One.", "Two.")), provider_named(provider)
+    )
     assert found.difference is not None
     for side, text in ((found.difference.a, "One."), (found.difference.b, "Two.")):
         assert side is not None
@@ -281,14 +291,14 @@ def test_other_hashes_part_at_their_layer(provider: str) -> None:
 def test_a_text_that_says_the_hash_is_another_text(provider: str) -> None:
     lost = with_layer(provider, "Notes.", lost=True)
     liar = with_layer(provider, lost.lost_layers[NOTES], lost=False)
-    assert not diff(lost, liar, provider).equal
+    assert not diff(lost, liar, provider_named(provider)).equal
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_lost_layer_that_the_other_lacks_parts_them(provider: str) -> None:
     one = with_layer(provider, "Notes.", lost=True)
     bare = msgspec.structs.replace(one, lost_layers={})
-    found = diff(one, bare, provider)
+    found = diff(one, bare, provider_named(provider))
     assert found.difference is not None
     assert found.difference.a is not None
     assert (found.difference.a.layer, found.kept.messages, found.a_after.messages) == (NOTES, 0, 2)

@@ -2,7 +2,6 @@
 
 import re
 from decimal import Decimal
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
 
@@ -16,11 +15,11 @@ from cardbox_cli.context.lint import contents, economy, exchanges, parameters, s
 from cardbox_cli.context.lint.check import lint
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.messages import Message
-from cardbox_cli.providers.models import window
-from cardbox_cli.providers.registry import PROVIDERS, provider_named
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import JsonContent, TextContent, ToolContent
+from cardbox_cli.providers.models import window
+from cardbox_cli.providers.registry import PROVIDERS, provider_named
 from tests.context.lint.cards import (
     blocks,
     call,
@@ -40,7 +39,7 @@ from tests.context.test_request import card
 from tests.conversations.anthropic_messages import CACHED
 from tests.test_lint_truth import rules_found
 
-RULES = {name: import_module(provider_named(name).rules).RULES for name in PROVIDERS}
+RULES = {name: provider_named(name).rules() for name in PROVIDERS}
 SHARED = (exchanges.RULES, contents.RULES, parameters.RULES, economy.LIMITS, economy.CACHING, shape.RULES)
 BOTH = ("openai", "anthropic")
 ALL = (*BOTH, "openai-responses", "gemini", "bedrock-converse")
@@ -464,7 +463,7 @@ def with_layer(name: str, *, last: bool) -> list[LintFinding]:
         system_prompt=None, checkpoint_messages=request.messages, contexts={name: "x"}, query=None
     )
     ordered: list[Message] = messages[::-1] if last else messages
-    return lint(entries, msgspec.structs.replace(request, messages=ordered), "openai")
+    return lint(entries, msgspec.structs.replace(request, messages=ordered), provider_named("openai"))
 
 
 def test_a_layer_that_changes_with_the_query_stands_before_the_history() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cardbox_cli.context.lint.schema import Schema, place_text, schema_of
+from cardbox_cli.context.lint.schema import Schema, place_text
 from cardbox_cli.providers.registry import providers
 
 ROOT = Path(__file__).parents[3]
@@ -99,7 +99,7 @@ def test_the_tables_are_those_of_the_packages(tmp_path: Path) -> None:
     script = ROOT / "scripts" / "request-schemas"
     subprocess.run([sys.executable, str(script), str(tmp_path)], check=True, timeout=120)
     made = {file.parent.name: file.read_text() for file in tmp_path.glob("*/request_schema.json")}
-    folder = ROOT / "cardbox_cli" / "context" / "providers"
+    folder = ROOT / "cardbox_cli" / "providers"
     committed = {file.parent.name: file.read_text() for file in folder.glob("*/request_schema.json")}
     assert made == committed
     assert len(made) == len(list(providers()))
@@ -107,10 +107,10 @@ def test_the_tables_are_those_of_the_packages(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("provider", list(providers()), ids=lambda each: each.name)
 def test_a_table_names_its_package_and_nothing_that_it_lacks(provider: Any) -> None:
-    schema = schema_of(provider.schema)
+    schema = provider.schema
     assert schema.sdk.partition(" ")[2]
     assert provider.message_keys[-1] in schema.keys
-    folder = ROOT / "cardbox_cli" / "context" / "providers" / provider.schema.rpartition(".")[2]
+    folder = ROOT / "cardbox_cli" / "providers" / provider.schema_package.rpartition(".")[2]
     table = msgspec.json.decode((folder / "request_schema.json").read_bytes())
     kinds = {"text", "integer", "number", "boolean", "null", "object", "any"}
     assert set(_names(table["types"])) <= kinds | table["types"].keys()

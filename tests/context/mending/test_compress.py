@@ -16,12 +16,12 @@ from cardbox_cli.context.mending.compress import (
     expanded,
     summary_card,
 )
-from cardbox_cli.providers.registry import provider_named
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.boxes import digest
 from cardbox_cli.model.cards import Card, card_of
 from cardbox_cli.model.pairing import pair_calls
+from cardbox_cli.providers.registry import provider_named
 from tests.context.lint.cards import call, places, result, system, thought, user
 
 CARDS = st.lists(
@@ -76,15 +76,15 @@ def test_what_comes_back_has_the_digest(cards: list[Card], keep: int, doubles: l
 @settings(max_examples=100, deadline=None)
 @given(cards=CARDS, most=st.integers(1, 60))
 def test_what_stays_beside_a_summary_has_so_many_tokens(cards: list[Card], most: int) -> None:
-    entries, encode = places(*cards), provider_named("openai").encode
+    entries, openai = places(*cards), provider_named("openai")
     try:
-        gone = covered_to_fit(entries, Budget(most, None, encode)).places
+        gone = covered_to_fit(entries, Budget(most, None, openai)).places
     except InvalidInput:
         return
     rest = [entry for entry in entries if entry.slot.position not in gone]
-    assert explain(request_of(rest, encode=encode)).tokens <= most
+    assert explain(request_of(rest, encode=openai.encode), openai).tokens <= most
     if gone:
-        assert explain(request_of(entries, encode=encode)).tokens > most
+        assert explain(request_of(entries, encode=openai.encode), openai).tokens > most
         roles = [entry.slot.card.role for entry in rest if entry.slot.card is not None]
         assert next((role for role in roles if role != "system"), "user") == "user"
 

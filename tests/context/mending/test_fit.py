@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from cardbox_cli.context.inspection.explain import explain
 from cardbox_cli.context.lint.check import lint
 from cardbox_cli.context.mending.fit import STRATEGIES, Fitted, Strategy, fit
-from cardbox_cli.providers.registry import provider_named, providers
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.pairing import pair_calls
+from cardbox_cli.providers.registry import provider_named, providers
 from tests.context.lint.cards import call, places, profile, result, system, thought, tools, user
 
 
@@ -20,14 +20,16 @@ def fitted(
     *cards: Card, most: int, strategy: Strategy = "oldest", provider: str = "openai"
 ) -> tuple[Fitted, list[RequestEntry]]:
     entries = places(*cards)
-    encode = provider_named(provider).encode
-    return fit(request_of(entries, encode=encode), most, strategy, encode=encode, author_id="t"), entries
+    record = provider_named(provider)
+    request = request_of(entries, encode=record.encode)
+    return fit(request, most, strategy, provider=record, author_id="t"), entries
 
 
 def sent(found: Fitted) -> list[str]:
     return [message.card_id or message.layer for message in found.request.messages]
 
 
+openai = provider_named("openai")
 LONG = "word " * 200
 TALK = (
     profile(),
@@ -43,7 +45,7 @@ TALK = (
 
 
 def tokens(*cards: Card) -> int:
-    return explain(request_of(places(*cards), encode=provider_named("openai").encode)).tokens
+    return explain(request_of(places(*cards), encode=openai.encode), openai).tokens
 
 
 def test_what_fits_stays_as_it_is() -> None:
@@ -74,8 +76,8 @@ def test_what_the_arguments_of_a_recipe_brought_never_goes() -> None:
     asked = user("instruction")
     entries = places(asked, user("first"), thought(text=LONG), user("last"))
     entries[0] = msgspec.structs.replace(entries[0], rule="pack_arguments[0] instruction")
-    encode = provider_named("openai").encode
-    found = fit(request_of(entries, encode=encode), 30, "oldest", encode=encode, author_id="t")
+    request = request_of(entries, encode=openai.encode)
+    found = fit(request, 30, "oldest", provider=openai, author_id="t")
     assert sent(found) == ["k0", "k3"]
 
 
@@ -98,7 +100,7 @@ def test_a_result_that_is_said_again_becomes_a_note() -> None:
 def test_the_tools_are_counted() -> None:
     with_tools = (tools("f", "g"), *TALK)
     found, _ = fitted(*with_tools, most=tokens(*with_tools) - 1)
-    assert found.after == explain(found.request).tokens < found.before
+    assert found.after == explain(found.request, openai).tokens < found.before
 
 
 CARDS = st.lists(
@@ -125,14 +127,14 @@ def test_it_never_exceeds_the_budget_and_never_splits_a_pair(
     cards: list[Card], share: float, strategy: Strategy, provider: str
 ) -> None:
     entries = places(*cards)
-    encode = provider_named(provider).encode
-    request = request_of(entries, encode=encode)
-    most = max(1, int(explain(request).tokens * share))
+    record = provider_named(provider)
+    request = request_of(entries, encode=record.encode)
+    most = max(1, int(explain(request, openai).tokens * share))
     try:
-        found = fit(request, most, strategy, encode=encode, author_id="t")
+        found = fit(request, most, strategy, provider=record, author_id="t")
     except InvalidInput:
         return
-    assert explain(found.request).tokens == found.after <= most
+    assert explain(found.request, openai).tokens == found.after <= most
     gone = {change.card_id for change in found.changes if change.kind == "dropped"}
     assert {message.card_id for message in found.request.messages}.isdisjoint(gone)
     before = [card for entry in entries if (card := entry.slot.card) is not None]
@@ -145,6 +147,8 @@ def test_it_never_exceeds_the_budget_and_never_splits_a_pair(
 
 def torn(entries: list[RequestEntry], provider: str) -> set[str | None]:
     """The cards of torn exchanges that the lint finds."""
-    found = lint(entries, request_of(entries, encode=provider_named(provider).encode), provider)
+    found = lint(
+        entries, request_of(entries, encode=provider_named(provider).encode), provider_named(provider)
+    )
     rules = ("call-without-result", "result-without-call", "result-repeated", "result-not-after-call")
     return {each.card_id for each in found if each.rule in rules}

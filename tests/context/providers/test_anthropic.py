@@ -5,8 +5,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from cardbox_cli.context.providers.anthropic import PROVIDER as anthropic
-from cardbox_cli.context.providers.openai import PROVIDER as openai
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import FileEntry as Message
 from cardbox_cli.conversations.formats.registry import format_named
@@ -23,6 +21,7 @@ from cardbox_cli.model.content import (
     ToolContent,
     ToolResultContent,
 )
+from cardbox_cli.providers.registry import provider_named
 from tests.anthropic_types import check_body
 from tests.context.test_request import card
 from tests.conversations.anthropic_messages import (
@@ -37,6 +36,7 @@ from tests.conversations.anthropic_messages import (
     user,
 )
 
+anthropic, openai = provider_named("anthropic"), provider_named("openai")
 HI = card("task.instruction", TextContent("hi"))
 FUNCTION = {"type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}

@@ -7,10 +7,10 @@ import pytest
 
 from cardbox_cli.context.inspection.losses import losses
 from cardbox_cli.context.lint.check import lint
-from cardbox_cli.providers.registry import provider_named
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.conversations.formats.registry import exporter_named, format_named
 from cardbox_cli.model import exact_json
+from cardbox_cli.providers.registry import provider_named
 from tests.context.lint.cards import found, kept_answer, message, user
 from tests.conversations.reading import documents_in, entries_of
 
@@ -36,8 +36,8 @@ def sent(source: str, body: Body, target: str) -> Sent:
     places, record = entries(source, body), provider_named(target)
     request = request_of(places, encode=record.encode)
     made = json.loads(exact_json.encode(record.body(request)))
-    rules = {each.rule for each in lint(places, request, target) if each.severity == "error"}
-    return Sent(made, {loss.what for loss in losses(request, target)}, rules)
+    rules = {each.rule for each in lint(places, request, record) if each.severity == "error"}
+    return Sent(made, {loss.what for loss in losses(request, record)}, rules)
 
 
 # --- calls that are no function's

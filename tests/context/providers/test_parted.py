@@ -7,22 +7,29 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from cardbox_cli.context.providers.bedrock_converse.blocks import PARTING as BEDROCK
-from cardbox_cli.context.providers.gemini.parts import PARTING as GEMINI
-from cardbox_cli.context.providers.openai_responses.items import PARTING as RESPONSES
-from cardbox_cli.context.providers.parted import Parting, draft_parts, parts_of
 from cardbox_cli.context.sources import same_json
 from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.providers.parts import PartsProvider
+from cardbox_cli.providers.registry import provider_named
 from tests import jsonb_values
 
+
+def _parts_provider(name: str) -> PartsProvider:
+    provider = provider_named(name)
+    assert isinstance(provider, PartsProvider)
+    return provider
+
+
+BEDROCK, GEMINI = _parts_provider("bedrock-converse"), _parts_provider("gemini")
+RESPONSES = _parts_provider("openai-responses")
 TEXT = {"text": "Let me look."}
 SAID = {"role": "assistant", "content": "Let me look."}
-CALLS: list[tuple[Parting, list[dict[str, Any]]]] = [
+CALLS: list[tuple[PartsProvider, list[dict[str, Any]]]] = [
     (BEDROCK, [TEXT, {"toolUse": {"toolUseId": "c", "name": "f", "input": {"a": 1}}}]),
     (GEMINI, [TEXT, {"functionCall": {"id": "c", "name": "f", "args": {"a": 1}}}]),
     (RESPONSES, [SAID, {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{"}]),
 ]
-RESULTS: list[tuple[Parting, list[dict[str, Any]]]] = [
+RESULTS: list[tuple[PartsProvider, list[dict[str, Any]]]] = [
     (BEDROCK, [{"toolResult": {"toolUseId": "c", "content": [{"text": "yes"}]}}]),
     (RESPONSES, [{"type": "function_call_output", "call_id": "c", "output": "yes"}]),
 ]
@@ -31,21 +38,25 @@ ODD = (None, True, 1, "", " ", "a", [], {}, [1], ["a"], [{}], [{"text": 1}], {"a
 KEYS = ("type", "status", "role", "text", "name")
 
 
-def given_back(parting: Parting, cards: list[CardDraft]) -> list[Any]:
-    return [part for card in cards for part in parts_of(parting, card)]
+def given_back(provider: PartsProvider, cards: list[CardDraft]) -> list[Any]:
+    return [part for card in cards for part in provider.parts_of(card)]
 
 
-@pytest.mark.parametrize(("role", "parting", "parts"), ALL)
-def test_what_cards_hold_is_not_kept_beside_them(role: str, parting: Parting, parts: list[Any]) -> None:
-    [card] = draft_parts(parting, role, parts)
+@pytest.mark.parametrize(("role", "provider", "parts"), ALL)
+def test_what_cards_hold_is_not_kept_beside_them(
+    role: str, provider: PartsProvider, parts: list[Any]
+) -> None:
+    [card] = provider.draft_parts(role, parts)
     assert "source_blocks" not in card.metadata
-    assert given_back(parting, [card]) == parts
+    assert given_back(provider, [card]) == parts
 
 
-@pytest.mark.parametrize(("role", "parting", "parts"), ALL)
-def test_parts_come_back_whatever_is_odd_in_them(role: str, parting: Parting, parts: list[Any]) -> None:
+@pytest.mark.parametrize(("role", "provider", "parts"), ALL)
+def test_parts_come_back_whatever_is_odd_in_them(
+    role: str, provider: PartsProvider, parts: list[Any]
+) -> None:
     for odd in [*disturbed(parts), parts[::-1], parts * 2, [*parts, parts[0]]]:
-        assert same_json(given_back(parting, draft_parts(parting, role, odd)), odd), odd
+        assert same_json(given_back(provider, provider.draft_parts(role, odd)), odd), odd
 
 
 def disturbed(value: Any) -> Iterator[Any]:
@@ -69,11 +80,11 @@ def disturbed(value: Any) -> Iterator[Any]:
             yield other
 
 
-@pytest.mark.parametrize(("parting", "key"), [(BEDROCK, "input"), (GEMINI, "args")])
+@pytest.mark.parametrize(("provider", "key"), [(BEDROCK, "input"), (GEMINI, "args")])
 @given(arguments=jsonb_values.objects)
-def test_arguments_come_back(parting: Parting, key: str, arguments: dict[str, Any]) -> None:
-    [call] = (deepcopy(parts[1]) for each, parts in CALLS if each is parting)
+def test_arguments_come_back(provider: PartsProvider, key: str, arguments: dict[str, Any]) -> None:
+    [call] = (deepcopy(parts[1]) for each, parts in CALLS if each is provider)
     next(iter(call.values()))[key] = arguments
-    [card] = draft_parts(parting, "assistant", [call])
+    [card] = provider.draft_parts("assistant", [call])
     assert "source_blocks" not in card.metadata
-    assert same_json(given_back(parting, [card]), [call])
+    assert same_json(given_back(provider, [card]), [call])

@@ -1,4 +1,4 @@
-"""A provider is one folder and one line; nothing else in cbx knows one by its name."""
+"""A provider is one package and one line; nothing else in cbx knows one by its name."""
 
 import io
 import json
@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import cardbox_cli
-from cardbox_cli.context.providers import registry
+from cardbox_cli.providers import registry
 from tests.conftest import Cbx
+from tests.context.providers.toy import Toy
 
 MESSAGES = [
     {"role": "user", "content": "How many legs has a spider?"},
@@ -20,7 +21,8 @@ MESSAGES = [
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.PROVIDERS, "toy", "tests.context.providers.toy")
+    monkeypatch.setitem(registry.PROVIDERS, "toy", Toy)
+    monkeypatch.setenv("CBX_MODELS", str(Path(__file__).parent / "toy" / "models.toml"))
 
 
 def imported(cbx: Cbx, folder: Path, *messages: object, form: str = "toy") -> str:
@@ -60,7 +62,7 @@ def test_it_renders_and_others_render_what_came_from_it(cbx: Cbx, tmp_path: Path
     explained = cbx(
         "render", "--box", box, "--format", "toy", "--model", "toy-1", "--explain", "-o", "json"
     ).json()
-    assert explained["explanation"]["tokenizer"] == "words"
+    assert explained["explanation"]["tokens"] == 19
     assert explained["request"]["model"] == "toy-1"
 
 
@@ -88,7 +90,7 @@ def test_it_is_linted_by_its_rules(cbx: Cbx, tmp_path: Path) -> None:
     assert checked.code == 8
     linted = cbx("card", "lint", str(tmp_path / "chat.json"), "-o", "json")
     assert [(each["rule"], each["provider"]) for each in linted.json()] == [("shouting", "toy")]
-    long = imported(cbx, tmp_path, {"role": "user", "content": "so " * 100})
+    long = imported(cbx, tmp_path, {"role": "user", "content": "so " * 300})
     rules = cbx("render", "--box", long, "--model", "toy-1", "--check", "-o", "json").json()
     assert [each["rule"] for each in rules] == ["over-limit"]
 
@@ -105,7 +107,7 @@ def test_two_requests_to_it_are_compared(cbx: Cbx, tmp_path: Path) -> None:
 PACKAGE = Path(cardbox_cli.__file__).parent
 # Where a provider goes by its name: its own folder, the registry, and formats of files that hold its messages.
 HOMES = [*registry.PROVIDERS]
-ALLOWED = {"context/providers/registry.py"}
+ALLOWED = {"providers/registry.py"}
 
 
 def _named(path: Path) -> set[str]:
@@ -128,7 +130,7 @@ def test_no_provider_is_named_elsewhere() -> None:
     strangers = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         place = path.relative_to(PACKAGE).as_posix()
-        folder = place.removeprefix("context/providers/").partition("/")[0]
+        folder = place.removeprefix("providers/").partition("/")[0]
         own = {name for name in HOMES if name.replace("-", "_") == folder}
         named = _named(path) - own - {part for name in own for part in name.split("-")}
         if place.startswith("conversations/"):
@@ -140,5 +142,5 @@ def test_no_provider_is_named_elsewhere() -> None:
 
 def _imported_parts(path: Path) -> set[str]:
     """The providers whose parts the format of a file is made of."""
-    imports = re.findall(r"^from cardbox_cli\.context\.providers\.(\w+)\.", path.read_text(), re.MULTILINE)
+    imports = re.findall(r"^from cardbox_cli\.providers\.(\w+)\.", path.read_text(), re.MULTILINE)
     return {part for name in imports for part in (name, *name.split("_"))} & set(HOMES)

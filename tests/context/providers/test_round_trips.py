@@ -13,9 +13,6 @@ from hypothesis import strategies as st
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 
 from cardbox_cli.context.inspection.losses import losses
-from cardbox_cli.context.providers.anthropic.body import SAME_PARAMETERS
-from cardbox_cli.context.providers.openai.body import PARAMETERS, TOOL_PARAMETERS
-from cardbox_cli.providers.registry import provider_named
 from cardbox_cli.context.request import Request, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import Conversation
 from cardbox_cli.conversations.drafting import drafts_of
@@ -23,6 +20,9 @@ from cardbox_cli.conversations.formats.registry import choose_format, format_nam
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import card_of
+from cardbox_cli.providers.anthropic.request import SAME_PARAMETERS
+from cardbox_cli.providers.openai.request import PARAMETERS, TOOL_PARAMETERS
+from cardbox_cli.providers.registry import provider_named
 from tests import jsonb_values
 from tests.conversations.reading import documents_in, entries_of
 
@@ -101,7 +101,7 @@ def test_real_openai_conversations_come_back_from_anthropic(real_data: Path) -> 
     [file] = real_data.glob("tau-bench*.json")
     for conversation in conversations(file):
         assert said(sent_as("anthropic", conversation)) == said(conversation)
-        lost = {loss.what for loss in losses(request(conversation, "anthropic"), "anthropic")}
+        lost = {loss.what for loss in losses(request(conversation, "anthropic"), provider_named("anthropic"))}
         assert lost <= {"the message's 'name' is not sent"}
 
 
@@ -110,7 +110,7 @@ def test_real_anthropic_conversations_come_back_from_openai_without_what_is_repo
     reported: set[str] = set()
     for conversation in conversations(file):
         assert said(sent_as("openai", conversation)) == said(conversation)
-        reported |= {loss.what for loss in losses(request(conversation, "openai"), "openai")}
+        reported |= {loss.what for loss in losses(request(conversation, "openai"), provider_named("openai"))}
     assert reported == {"that the tool failed is not sent"}
 
 
@@ -183,7 +183,7 @@ def test_each_key_of_the_llm_config_is_sent_or_named(target: str, lost: set[str]
     other = {"stream_options": {}, "top_k": 1, "n": 2, "store": False, "foo": 1}
     [conversation] = format_named("openai").read(documents_in('{"messages": []}'))
     asked = msgspec.structs.replace(request(conversation, target), config={**silent, **sent, **other})
-    named = {loss.what for loss in losses(asked, target)}
+    named = {loss.what for loss in losses(asked, provider_named(target))}
     assert named == {f"the parameter {name!r} is not sent" for name in lost}
     body = provider_named(target).body(asked)
     assert body.items() >= sent.items()
@@ -238,8 +238,8 @@ def test_what_the_other_provider_has_no_place_for(
 ) -> None:
     target = "anthropic" if source == "openai" else "openai"
     [conversation] = format_named(source).read(documents_in(json.dumps({"messages": [message]})))
-    assert [loss.what for loss in losses(request(conversation, target), target)] == lost
-    assert losses(request(conversation, source), source) == []
+    assert [loss.what for loss in losses(request(conversation, target), provider_named(target))] == lost
+    assert losses(request(conversation, source), provider_named(source)) == []
 
 
 def test_what_stands_beside_the_messages_of_a_request_is_sent_or_named() -> None:
@@ -260,7 +260,9 @@ def test_what_stands_beside_the_messages_of_a_request_is_sent_or_named() -> None
         **beside,
     }
     [conversation] = format_named("anthropic").read(documents_in(json.dumps(body)))
-    assert {loss.what for loss in losses(whole_request(conversation, "openai"), "openai")} == {
+    assert {
+        loss.what for loss in losses(whole_request(conversation, "openai"), provider_named("openai"))
+    } == {
         "the 'defer_loading' of the tool 'f' is not sent",
         "the 'input_examples' of the tool 'f' is not sent",
         "the tool 'web_search' is not sent",

@@ -6,10 +6,9 @@ import msgspec
 import pytest
 
 from cardbox_cli.context.inspection.losses import losses
-from cardbox_cli.context.providers.anthropic import PROVIDER as anthropic
 from cardbox_cli.context.request import Request
 from tests.context.lint.cards import found, system, thought, user
-from tests.context.providers.test_anthropic import imported, request
+from tests.context.providers.test_anthropic import anthropic, imported, request
 
 NEWER, OLDER = "claude-opus-4-8", "claude-sonnet-4-6"
 MOVED = "system text within the history is moved to the top"
@@ -32,7 +31,7 @@ def test_it_stays_as_it_came_for_a_model_that_takes_it_there(model: str) -> None
     made = anthropic.body(asked(model))
     assert made["messages"] == SAID
     assert "system" not in made
-    assert losses(asked(model), "anthropic") == []
+    assert losses(asked(model), anthropic) == []
 
 
 @pytest.mark.parametrize("model", [OLDER, "claude-3-opus", None])
@@ -42,7 +41,7 @@ def test_for_others_its_text_moves_up_and_what_is_lost_is_told(model: str | None
         "Use f.",
         ["user", "assistant", "user"],
     )
-    told = {loss.what for loss in losses(asked(model), "anthropic")}
+    told = {loss.what for loss in losses(asked(model), anthropic)}
     assert told == {MOVED, "a block of type 'tool_addition' in system text is left out"}
 
 
@@ -51,12 +50,12 @@ def test_before_the_history_it_stands_at_the_top_for_all() -> None:
         made = msgspec.structs.replace(request(system("Be brief."), user("Hi")), model=model)
         body = anthropic.body(made)
         assert (body["system"], body["messages"]) == ("Be brief.", [{"role": "user", "content": "Hi"}])
-        assert losses(made, "anthropic") == []
+        assert losses(made, anthropic) == []
 
 
 def test_pointers_to_a_parent_move_without_a_word() -> None:
     made = request(user("Hi"), system("{}", "meta.parent_pointer"))
-    assert losses(msgspec.structs.replace(made, model=OLDER), "anthropic") == []
+    assert losses(msgspec.structs.replace(made, model=OLDER), anthropic) == []
 
 
 def test_neighbours_are_not_made_one() -> None:
@@ -69,7 +68,7 @@ def test_neighbours_are_not_made_one() -> None:
 def test_the_numbers_of_what_is_sent_are_those_of_the_body() -> None:
     for model in (NEWER, OLDER):
         made = asked(model)
-        numbers = {each.number for each in anthropic.sent(made) if each.section == "messages"}
+        numbers = {each.number for each in anthropic.sent_messages(made) if each.section == "messages"}
         assert numbers == set(range(1, len(anthropic.body(made)["messages"]) + 1))
 
 

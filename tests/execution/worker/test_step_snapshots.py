@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.providers.formats import format_names, sent
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.execution.requests.project_layers import collector_for, settled
@@ -21,6 +20,7 @@ from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.layers import Asked as Layers
 from cardbox_cli.model.layers import Layout
+from cardbox_cli.providers.formats import format_names, sent
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.tools import ToolStore
