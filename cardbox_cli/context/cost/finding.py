@@ -1,15 +1,11 @@
 """What a finding about costs is, and how rules are entered: a record for each, with a stable code."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from cardbox_cli.context.cost.account import SentPart
 from cardbox_cli.context.cost.mending import Mend
-
-if TYPE_CHECKING:
-    from cardbox_cli.context.cost.subject import Subject
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +23,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str | None = None
 
 
-Find = Callable[["Subject"], Iterable[Hit]]
+Find = Callable[["CostSubject"], Iterable[Hit]]
 
 
 class CostRule(msgspec.Struct, frozen=True, kw_only=True):
