@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from benchmarks.material import drafts
 from benchmarks.measure import Row, Side, at_most
 from benchmarks.workbench import PROJECT, Workbench, settle
-from cardbox_cli.context.collector import WITHOUT_PROVIDERS
+from cardbox_cli.context.composer import WITHOUT_PROVIDERS
 from cardbox_cli.context.cost.account import account_of
-from cardbox_cli.context.cost.check import check
-from cardbox_cli.context.cost.prefix import first_break
-from cardbox_cli.context.cost.subject import Subject
+from cardbox_cli.context.cost.answer import first_break
+from cardbox_cli.context.cost.findings import CostSubject
+from cardbox_cli.context.cost.rules import check
 from cardbox_cli.context.request import DEFAULT_OPTIONS
 from cardbox_cli.execution.requests.series import sent_by_turn
 from cardbox_cli.execution.requests.steps import TurnRequests
@@ -67,7 +67,7 @@ def _cost(database: Database, *turns: TurnRow) -> None:
         with database.snapshot():
             series = sent_by_turn(database, PROJECT, turn)
         account = account_of(series)
-        check(Subject(account))
+        check(CostSubject(account))
         first_break(account)
 
 

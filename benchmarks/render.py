@@ -12,7 +12,7 @@ import msgspec
 from benchmarks.material import drafts, imported_drafts
 from benchmarks.measure import Row, Side, at_most
 from benchmarks.workbench import PROJECT, Workbench, settle
-from cardbox_cli.context.lint.check import lint
+from cardbox_cli.context.lint.rule import lint
 from cardbox_cli.context.request import Request, RequestEntry, request_of
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot

@@ -9,11 +9,9 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.lint.check import lint
-from cardbox_cli.context.lint.contents import UNREADABLE, UNREADABLE_TYPE
-from cardbox_cli.context.lint.rule import LintFinding
-from cardbox_cli.context.lint.shape import is_request
-from cardbox_cli.context.lint.subject import Logged
+from cardbox_cli.context.lint.card_rules import UNREADABLE, UNREADABLE_TYPE
+from cardbox_cli.context.lint.request_rules import is_request
+from cardbox_cli.context.lint.rule import LintFinding, Logged, lint
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
     from cardbox_cli.context.lint.rule import LintFinding
-    from cardbox_cli.context.mending.fit import Fitted
+    from cardbox_cli.context.repair.fit import Fitted
     from cardbox_cli.model.handwritten.recipes import Recipe
 
 TOOL_SUFFIX = "cbx.pack"

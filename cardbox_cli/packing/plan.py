@@ -22,7 +22,7 @@ from cardbox_cli.model.pairing import call_ids, exchanges, pair_calls
 from cardbox_cli.model.tokens import card_tokens
 
 if TYPE_CHECKING:
-    from cardbox_cli.context.mending.fit import Fitted
+    from cardbox_cli.context.repair.fit import Fitted
     from cardbox_cli.model.handwritten.recipes import InheritContext, PackArgument, Recipe
 
 

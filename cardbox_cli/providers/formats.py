@@ -86,7 +86,7 @@ def lint_entries(entries: "Sequence[RequestEntry]", model: str | None = None) ->
     Without a `model` the one that the profile names counts.
     """
     # The rules take a while to load.
-    from cardbox_cli.context.lint.check import lint
+    from cardbox_cli.context.lint.rule import lint
     from cardbox_cli.context.request import ComposeOptions, request_of
 
     provider = provider_named(provider_for(entries, model))

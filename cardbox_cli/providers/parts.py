@@ -13,12 +13,23 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from cardbox_cli.context import messages as speakers
 from cardbox_cli.context import sources
-from cardbox_cli.context.data_urls import file_of
-from cardbox_cli.context.inspection.losses import unsent_detail, unsent_keys
+from cardbox_cli.context.losses import unsent_detail, unsent_keys
 from cardbox_cli.context.messages import OF_ONE_FORMAT, Message, NoMessage, never_a_message, standard_body
-from cardbox_cli.context.other_calls import answered_call, answering, lost_result, result_text
-from cardbox_cli.context.parts import is_nothing, is_text, kind, text_part
+from cardbox_cli.context.parts import (
+    MalformedAnswer,
+    answered_call,
+    answering,
+    file_of,
+    is_nothing,
+    is_text,
+    kind,
+    lost_result,
+    other_calls,
+    result_text,
+    text_part,
+)
 from cardbox_cli.context.provider import (
     AnswerReader,
     AnyCard,
@@ -31,11 +42,9 @@ from cardbox_cli.context.provider import (
 )
 from cardbox_cli.context.request import Request
 from cardbox_cli.context.sources import imported_card, keep, same_json
-from cardbox_cli.context.tool_calls import MalformedAnswer, other_calls
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import ASIDE, INSTRUCTION, REASONING, RENDERED_PROMPT, THOUGHT, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft
-from cardbox_cli.providers import speakers
 
 Part = Any
 # The type of the cards that a run of text makes.

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from cardbox_cli.chat.runs.series import sent_by_chat
-from cardbox_cli.context.cost.account import account_of
+from cardbox_cli.context.cost.account import Sent, account_of, conversation
 from cardbox_cli.context.cost.answer import CostAnswer, cost_answer, costs_of
-from cardbox_cli.context.cost.series import Sent, conversation
-from cardbox_cli.context.cost.subject import ChatSubject
+from cardbox_cli.context.cost.findings import ChatSubject
 from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.execution.requests.series import sent_by_turn
 from cardbox_cli.execution.requests.steps import no_turn

@@ -6,9 +6,8 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.chat.runs.recorded import ChatRequests
-from cardbox_cli.context.inspection.explain import Explanation, explain
-from cardbox_cli.context.lint.check import lint
-from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.context.explain import Explanation, explain
+from cardbox_cli.context.lint.rule import LintFinding, lint
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.execution.requests.project_layers import collector_for, settled

@@ -5,10 +5,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from cardbox_cli.context.collector import ContextCollector
-from cardbox_cli.context.inspection.explain import explain
-from cardbox_cli.context.request import ComposeOptions, Request, request_of
-from cardbox_cli.context.state import request_box_ids, request_cards
+from cardbox_cli.context.composer import ContextCollector
+from cardbox_cli.context.explain import explain
+from cardbox_cli.context.request import ComposeOptions, Request, request_box_ids, request_cards, request_of
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.cards import Card, card_of
 from cardbox_cli.model.content import JsonContent, TextContent

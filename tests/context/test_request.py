@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cardbox_cli.context.inspection.explain import explain
+from cardbox_cli.context.explain import explain
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.model.boxes import CardState, Slot

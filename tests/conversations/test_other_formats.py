@@ -19,7 +19,7 @@ from langchain_core.messages import (
     messages_to_dict,
 )
 
-from cardbox_cli.context.inspection.losses import losses
+from cardbox_cli.context.losses import losses
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.conversations.formats.registry import (
     choose_format,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.inspection.losses import losses
+from cardbox_cli.context.losses import losses
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.conversations.formats.registry import choose_format, exporter_named, format_named
 from cardbox_cli.conversations.importing import import_conversations

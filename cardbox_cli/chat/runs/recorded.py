@@ -9,7 +9,7 @@ from cardbox_cli.chat.runs.ledger import boxes_of
 from cardbox_cli.chat.runs.requests import as_source, asked_of, context_parts, profile_card
 from cardbox_cli.chat.tools import CHAT_TOOLS
 from cardbox_cli.chat.transcript import unanswered
-from cardbox_cli.context.collector import ContextCollector
+from cardbox_cli.context.composer import ContextCollector
 from cardbox_cli.context.request import ComposeOptions, profile_of
 from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.requests.recorded import RecordedRequests, StepRequest

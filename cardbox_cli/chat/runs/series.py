@@ -4,8 +4,8 @@ import msgspec
 
 from cardbox_cli.chat.room import Room
 from cardbox_cli.chat.tools import CHAT_TOOLS
-from cardbox_cli.context.cost.series import Sent
-from cardbox_cli.context.cost.subject import ChatSubject
+from cardbox_cli.context.cost.account import Sent
+from cardbox_cli.context.cost.findings import ChatSubject
 from cardbox_cli.execution.requests.series import sent_by_steps
 from cardbox_cli.model.ids import unique
 from cardbox_cli.store.connection.database import Database

@@ -35,7 +35,7 @@ from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
 from cardbox_cli.packing.plan import PlannedCard
 
 if TYPE_CHECKING:
-    from cardbox_cli.context.mending.fit import Fitted
+    from cardbox_cli.context.repair.fit import Fitted
     from cardbox_cli.packing.pack import Packed
     from cardbox_cli.store.connection.database import Database
 
@@ -143,7 +143,7 @@ class _Seen:
 def _fit(database: "Database", entries: "list[RequestEntry]", *, budget: fitting.Budget) -> "Fitted":
     """The request of the context with the tools that a worker would offer, in the format of the model's
     provider, within the budget."""
-    from cardbox_cli.context.mending.fit import fit
+    from cardbox_cli.context.repair.fit import fit
     from cardbox_cli.execution.requests.request import present_cards
     from cardbox_cli.execution.requests.source import offered_definitions
     from cardbox_cli.providers.registry import provider_for, provider_named

@@ -11,7 +11,7 @@ from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.quantities import count, token_count
 
 if TYPE_CHECKING:
-    from cardbox_cli.context.mending.fit import Fitted, Strategy
+    from cardbox_cli.context.repair.fit import Fitted, Strategy
 
 MaxTokens = Annotated[
     int | None,

@@ -160,7 +160,7 @@ def _providers() -> Iterable[str]:
 
 
 def _strategies() -> Iterable[str]:
-    from cardbox_cli.context.mending.fit import STRATEGIES
+    from cardbox_cli.context.repair.fit import STRATEGIES
 
     return STRATEGIES
 

@@ -1,12 +1,13 @@
-"""What a request may hold, as the provider's own package has it: committed tables, and a value beside one.
+"""What a request may hold, as the provider's own package has it: committed tables, and a value compared with
+one.
 
-A table is `request_schema.json` in the provider's folder, made by `make schemas`. It has the package with its
-version (`sdk`), the type that a whole request is (`request`), and all `types` by name: their keys, `?` behind
-those that may be missing, `*` for any other, each with what may stand there; a type with the key `!` has one
-of its keys and no other. Where `proto_json` stands, keys may be written in snake_case, too, and one of some
-values in any case, or as a number. What may stand somewhere:
+A table is `request_schema.json` in the provider's package, made by `make schemas`. It has the package with
+its version (`sdk`), the type that a whole request is (`request`), and all `types` by name: their keys, `?`
+behind those that may be missing, `*` for any other, each with what may be its value; a type with the key `!`
+has one of its keys and no other. With `proto_json` keys may be written in snake_case, too, and one of some
+values in any case, or as a number. A value:
 
-    "text", "integer", "number", "boolean", "null", "object", "any"   that
+"text", "integer", "number", "boolean", "null", "object", "any"   that
     "Name"                                                            an object of this type
     {"in": […]}, {"each": T}, {"map": T}                              one of these; a list of T; keys of T
     [T, U]                                                            the one or the other
@@ -14,7 +15,7 @@ values in any case, or as a number. What may stand somewhere:
 
 The third and the last may have a `least` and a `most`: of a number, or of how many or how long.
 
-Pure, but for reading the table once. What no type tells is said by rules.
+Pure, but for reading the table once. Rules say what no type tells.
 """
 
 import re

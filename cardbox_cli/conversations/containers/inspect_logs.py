@@ -9,8 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.data_urls import media_of
-from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.parts import media_of, text_at
 from cardbox_cli.conversations.containers.entries import (
     call_block,
     container,

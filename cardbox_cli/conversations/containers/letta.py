@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.data_urls import data_url
-from cardbox_cli.context.parts import is_text, kind, text_at, text_part, texts_in
+from cardbox_cli.context.parts import data_url, is_text, kind, text_at, text_part, texts_in
 from cardbox_cli.context.sources import as_failed, imported_card
 from cardbox_cli.conversations.containers.entries import (
     container,

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.parts import kind, text_at, text_part, texts_in
+from cardbox_cli.context.parts import arguments_text, kind, text_at, text_part, texts_in
 from cardbox_cli.context.sources import GROUP, as_failed
-from cardbox_cli.context.tool_calls import arguments_text
 from cardbox_cli.conversations.containers.entries import container, entry, kept_with, objects_in
 from cardbox_cli.conversations.containers.folders import folder_id
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.messages import never_a_message
+from cardbox_cli.context.messages import gather, never_a_message, role_of
 from cardbox_cli.context.parts import text_at, text_of
 from cardbox_cli.context.sources import imported_card, keep
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable, moment
@@ -27,7 +27,6 @@ from cardbox_cli.model.handwritten.wording import json_kind
 from cardbox_cli.providers.anthropic.blocks import NAME as ANTHROPIC
 from cardbox_cli.providers.anthropic.cards import AnthropicFiles, emptied, with_ids
 from cardbox_cli.providers.registry import provider_named
-from cardbox_cli.providers.speakers import gather, role_of
 
 NAME = "claude-code"
 # What a session often begins with, before a line that names it.

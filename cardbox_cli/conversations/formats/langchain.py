@@ -10,12 +10,10 @@ from itertools import groupby
 from typing import Any
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.data_urls import data_url
 from cardbox_cli.context.messages import Message, NoMessage, never_a_message
-from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.parts import arguments_of, arguments_text, data_url, kind, text_at
 from cardbox_cli.context.provider import MessageShape
 from cardbox_cli.context.sources import LINE, as_failed, keep, same_json
-from cardbox_cli.context.tool_calls import arguments_of, arguments_text
 from cardbox_cli.conversations.conversation import FileEntry, Format, indented_list
 from cardbox_cli.conversations.formats.chat_messages import chat_card, marks_of, read_lists
 from cardbox_cli.errors import InvalidConversation

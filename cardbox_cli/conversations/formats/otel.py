@@ -9,10 +9,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.data_urls import data_url
-from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.parts import arguments_text, data_url, kind, text_at
 from cardbox_cli.context.sources import imported_card
-from cardbox_cli.context.tool_calls import arguments_text
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable
 from cardbox_cli.conversations.files import is_list
 from cardbox_cli.conversations.formats.chat_messages import chat_card, no_original

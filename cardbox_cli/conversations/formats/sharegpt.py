@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.parts import arguments_text, text_at
 from cardbox_cli.context.provider import MessageShape
 from cardbox_cli.context.sources import imported_card
-from cardbox_cli.context.tool_calls import arguments_text
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable
 from cardbox_cli.conversations.files import MessageList, find_messages
 from cardbox_cli.conversations.formats.chat_messages import chat_card, entries_of, marks_of, no_original

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cardbox_cli.context.collector import ContextCollector
+from cardbox_cli.context.composer import ContextCollector
 from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.model.card_types import CARD_TYPES
 from cardbox_cli.model.cards import Card

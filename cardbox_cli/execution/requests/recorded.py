@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cardbox_cli.context.collector import ContextCollector
+from cardbox_cli.context.composer import ContextCollector
 from cardbox_cli.context.request import OUTPUT, ComposeOptions, Request, RequestEntry
 from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.execution.requests.request import NEXT, Source, TurnBoxes

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.collector import WITHOUT_PROVIDERS, ContextCollector
+from cardbox_cli.context.composer import WITHOUT_PROVIDERS, ContextCollector
 from cardbox_cli.context.request import (
     DEFAULT_OPTIONS,
     OUTPUT,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from cardbox_cli.context.cost.series import Sent, history_of
+from cardbox_cli.context.cost.account import Sent, history_of
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.execution.requests.request import Source
 from cardbox_cli.execution.requests.source import read_source

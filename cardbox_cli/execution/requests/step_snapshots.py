@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from cardbox_cli.context.collector import LayerLeftOut, kept_layer
-from cardbox_cli.context.inspection.diff import RequestDiff, diff
+from cardbox_cli.context.composer import LayerLeftOut, kept_layer
+from cardbox_cli.context.diff import RequestDiff, diff
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import (
     DEFAULT_OPTIONS,

@@ -7,7 +7,7 @@ from collections.abc import Container
 
 import msgspec
 
-from cardbox_cli.context.collector import ContextCollector
+from cardbox_cli.context.composer import ContextCollector
 from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.queue.messages import is_report

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from cardbox_cli.context.parts import kind
+from cardbox_cli.context.parts import MalformedAnswer, kind
 from cardbox_cli.context.provider import AnswerReader, Body, OwnIds
-from cardbox_cli.context.tool_calls import MalformedAnswer
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.providers.anthropic.blocks import NAME, is_call
 from cardbox_cli.providers.anthropic.cards import AnthropicFiles

@@ -13,13 +13,20 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.data_urls import media_of
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.other_calls import answered_call, result_text
-from cardbox_cli.context.parts import is_text, kind, text_at, text_part, words_of
+from cardbox_cli.context.parts import (
+    answered_call,
+    input_of,
+    is_text,
+    kind,
+    media_of,
+    result_text,
+    text_at,
+    text_part,
+    words_of,
+)
 from cardbox_cli.context.provider import AnyCard, Body, ModelFacts, Provider, RenamedCall
 from cardbox_cli.context.request import Request
-from cardbox_cli.context.tool_calls import input_of
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import ASIDE, REASONING
 from cardbox_cli.model.cards import card_text

@@ -11,15 +11,14 @@ from typing import Any
 
 import msgspec
 
+from cardbox_cli.context import messages as speakers
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import never_a_message
-from cardbox_cli.context.other_calls import answering
-from cardbox_cli.context.parts import as_list, is_text, kind, text_at, text_of
+from cardbox_cli.context.parts import answering, as_list, is_text, kind, text_at, text_of
 from cardbox_cli.context.provider import AnyCard, Body, MessageFiles
 from cardbox_cli.context.sources import imported_card, keep, same_json
 from cardbox_cli.model.card_types import ASIDE, INSTRUCTION, REASONING, RENDERED_PROMPT, THOUGHT, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft, card_text
-from cardbox_cli.providers import speakers
 from cardbox_cli.providers.anthropic.blocks import (
     NAME,
     allowed_ids,

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.lint.parameters import (
+from cardbox_cli.context.lint.request_rules import (
     Range,
     number_of,
     out_of_range,
@@ -20,9 +20,8 @@ from cardbox_cli.context.lint.parameters import (
     too_long_answer,
     value_at,
 )
-from cardbox_cli.context.lint.rule import Hit, Rules
-from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.messages import Message
+from cardbox_cli.context.lint.rule import Hit, Rules, Subject
+from cardbox_cli.context.messages import Message, runs
 from cardbox_cli.context.parts import kind, text_at
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.model.card_types import REASONING
@@ -34,7 +33,6 @@ from cardbox_cli.providers.anthropic.blocks import (
     results_first,
     with_unique_ids,
 )
-from cardbox_cli.providers.speakers import runs
 
 # The types of blocks that thinking comes in.
 THINKING_BLOCKS = ("thinking", "redacted_thinking")

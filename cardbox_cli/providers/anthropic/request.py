@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from cardbox_cli.context import messages as speakers
 from cardbox_cli.context import sources
-from cardbox_cli.context.inspection.losses import unsent_detail, unsent_keys
+from cardbox_cli.context.losses import unsent_detail, unsent_keys
 from cardbox_cli.context.messages import OF_ONE_FORMAT, Message, NoMessage, never_a_message, standard_body
-from cardbox_cli.context.other_calls import lost_result
-from cardbox_cli.context.parts import as_list, is_nothing, is_text, kind
+from cardbox_cli.context.parts import are_functions, as_list, is_nothing, is_text, kind, lost_result
 from cardbox_cli.context.provider import (
     UNKNOWN_MODEL,
     AnyCard,
@@ -29,10 +29,8 @@ from cardbox_cli.context.provider import (
     SentMessage,
 )
 from cardbox_cli.context.request import Request
-from cardbox_cli.context.tool_calls import are_functions
 from cardbox_cli.model.card_types import ASIDE, REASONING, TOOL_RESULT
 from cardbox_cli.model.cards import Card
-from cardbox_cli.providers import speakers
 from cardbox_cli.providers.anthropic.blocks import (
     FORMATS,
     NAME,

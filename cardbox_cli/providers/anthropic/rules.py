@@ -11,26 +11,26 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.lint import contents, economy, exchanges, parameters, shape
-from cardbox_cli.context.lint.images import image_format, image_problem
-from cardbox_cli.context.lint.rule import Hit, Rules
-from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.lint.tool_schemas import alternatives_at_top, types_unknown
-from cardbox_cli.context.lint.tools import (
+from cardbox_cli.context.lint import card_rules, request_rules
+from cardbox_cli.context.lint.request_rules import (
     RENAME,
     TOO_DEEP,
     NamePattern,
+    alternatives_at_top,
     arguments_problem,
+    image_format,
+    image_problem,
     invalid_tool_names,
     repeated_tools,
     schema_hits,
     schema_problem,
+    types_unknown,
 )
+from cardbox_cli.context.lint.rule import Hit, Rules, Subject
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.parts import as_list, is_text, kind, text_at, tool_name
+from cardbox_cli.context.parts import RAW, arguments_of, as_list, is_text, kind, text_at, tool_name
 from cardbox_cli.context.provider import RenamedCall
 from cardbox_cli.context.request import RequestEntry
-from cardbox_cli.context.tool_calls import RAW, arguments_of
 from cardbox_cli.model.handwritten.wording import json_kind
 from cardbox_cli.providers.anthropic import model_rules
 from cardbox_cli.providers.anthropic.blocks import (
@@ -444,15 +444,15 @@ def _late_results(subject: Subject) -> Iterator[Hit]:
 
 
 RULES = (
-    *exchanges.RULES.by("Anthropic docs, Handle tool calls: formatting requirements"),
-    *contents.RULES.by("Anthropic API reference, Create a Message: messages"),
-    *shape.RULES,
+    *card_rules.EXCHANGES.by("Anthropic docs, Handle tool calls: formatting requirements"),
+    *card_rules.CARDS.by("Anthropic API reference, Create a Message: messages"),
+    *request_rules.SHAPE,
     *_OWN,
     *model_rules.THINKING,
-    *parameters.RULES.by("Anthropic API reference, Create a Message: temperature, tool_choice"),
+    *request_rules.PARAMETERS.by("Anthropic API reference, Create a Message: temperature, tool_choice"),
     *model_rules.PARAMETERS,
     *model_rules.MODELS,
     *_LOGGED,
-    *economy.LIMITS.by("Anthropic docs, Models overview: context window"),
-    *economy.CACHING.by("Anthropic docs, Prompt caching"),
+    *request_rules.LIMITS.by("Anthropic docs, Models overview: context window"),
+    *request_rules.CACHING.by("Anthropic docs, Prompt caching"),
 )

@@ -8,11 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from cardbox_cli.context.data_urls import file_of, file_part
-from cardbox_cli.context.parts import is_text, kind, text_at, texts_in
+from cardbox_cli.context.parts import file_of, file_part, input_of, is_text, kind, text_at, texts_in
 from cardbox_cli.context.provider import Body, Members
 from cardbox_cli.context.request import Request
-from cardbox_cli.context.tool_calls import input_of
 from cardbox_cli.model import exact_json
 from cardbox_cli.providers.bedrock_converse.cards import MODES, NAME, BedrockFiles, kind_of
 from cardbox_cli.providers.parts import AnsweredCall, Part, PartsProvider, text_parts

@@ -9,18 +9,17 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.lint import contents, economy, exchanges, parameters, shape
-from cardbox_cli.context.lint.images import is_base64
-from cardbox_cli.context.lint.parameters import value_at
-from cardbox_cli.context.lint.rule import Hit, Rules
-from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.lint.tools import (
+from cardbox_cli.context.lint import card_rules, request_rules
+from cardbox_cli.context.lint.request_rules import (
     RENAME,
     NamePattern,
     arguments_sent_as_text,
     invalid_names,
+    is_base64,
     repeated_tools,
+    value_at,
 )
+from cardbox_cli.context.lint.rule import Hit, Rules, Subject
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.providers.bedrock_converse.cards import kind_of
@@ -206,16 +205,16 @@ def _unknown_choice(subject: Subject) -> Iterator[Hit]:
 _SHARED = ("temperature-out-of-range",)
 
 RULES = (
-    *exchanges.RULES.by(_TOOLS),
-    *contents.RULES.by(_MESSAGES),
-    *shape.RULES,
+    *card_rules.EXCHANGES.by(_TOOLS),
+    *card_rules.CARDS.by(_MESSAGES),
+    *request_rules.SHAPE,
     *_OWN,
     *_REQUESTS,
     *(
         each
-        for each in parameters.RULES.by("Amazon Bedrock API reference, InferenceConfiguration")
+        for each in request_rules.PARAMETERS.by("Amazon Bedrock API reference, InferenceConfiguration")
         if each.id in _SHARED
     ),
-    *economy.LIMITS.by("Amazon Nova user guide, What is Amazon Nova"),
-    *economy.CACHING.by("Amazon Bedrock user guide, Prompt caching"),
+    *request_rules.LIMITS.by("Amazon Nova user guide, What is Amazon Nova"),
+    *request_rules.CACHING.by("Amazon Bedrock user guide, Prompt caching"),
 )

@@ -6,9 +6,8 @@ Sources: Gemini API reference, "GenerateContentResponse" and "Candidate"; the ty
 
 from typing import Any
 
-from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.parts import MalformedAnswer, text_at
 from cardbox_cli.context.provider import Body
-from cardbox_cli.context.tool_calls import MalformedAnswer
 from cardbox_cli.providers.gemini.cards import at
 from cardbox_cli.providers.parts import Part, PartsAnswers
 

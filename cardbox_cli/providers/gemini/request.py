@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cardbox_cli.context.data_urls import address_of, file_of, file_part
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.parts import is_text, kind, text_at, texts_in
+from cardbox_cli.context.parts import (
+    address_of,
+    file_of,
+    file_part,
+    input_of,
+    is_text,
+    kind,
+    text_at,
+    texts_in,
+)
 from cardbox_cli.context.provider import Body, Members
 from cardbox_cli.context.request import Request
-from cardbox_cli.context.tool_calls import input_of
 from cardbox_cli.model import exact_json
 from cardbox_cli.providers.gemini.cards import (
     GENERATION,

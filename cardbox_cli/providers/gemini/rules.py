@@ -8,20 +8,23 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.lint import contents, economy, exchanges, parameters, shape
-from cardbox_cli.context.lint.images import is_base64
-from cardbox_cli.context.lint.parameters import Range, both_set, number_of, out_of_range, too_many
-from cardbox_cli.context.lint.rule import Hit, Rules
-from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.lint.tool_schemas import items_missing
-from cardbox_cli.context.lint.tools import (
+from cardbox_cli.context.lint import card_rules, request_rules
+from cardbox_cli.context.lint.request_rules import (
     RENAME,
     NamePattern,
+    Range,
     arguments_sent_as_text,
+    both_set,
     invalid_names,
+    is_base64,
+    items_missing,
+    number_of,
+    out_of_range,
     repeated_tools,
     schema_hits,
+    too_many,
 )
+from cardbox_cli.context.lint.rule import Hit, Rules, Subject
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.providers.gemini.cards import KINDS, MAX_STOPS, at, camel_key, kind_of
 
@@ -265,12 +268,16 @@ def _first_call(subject: Subject) -> Iterator[Hit]:
 _SHARED = ("temperature-out-of-range",)
 
 RULES = (
-    *exchanges.RULES.by(_CALLING),
-    *contents.RULES.by(_CONTENT),
-    *shape.RULES,
+    *card_rules.EXCHANGES.by(_CALLING),
+    *card_rules.CARDS.by(_CONTENT),
+    *request_rules.SHAPE,
     *_OWN,
     *_REQUESTS,
-    *(each for each in parameters.RULES.by("Gemini API reference, GenerationConfig") if each.id in _SHARED),
-    *economy.LIMITS.by("Gemini API docs, Gemini models: token limits"),
-    *economy.CACHING.by("Gemini API docs, Context caching"),
+    *(
+        each
+        for each in request_rules.PARAMETERS.by("Gemini API reference, GenerationConfig")
+        if each.id in _SHARED
+    ),
+    *request_rules.LIMITS.by("Gemini API docs, Gemini models: token limits"),
+    *request_rules.CACHING.by("Gemini API docs, Context caching"),
 )

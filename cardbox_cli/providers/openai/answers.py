@@ -2,8 +2,8 @@
 
 import msgspec
 
+from cardbox_cli.context.parts import MalformedAnswer, normalized_calls
 from cardbox_cli.context.provider import AnswerReader, Body, OwnIds
-from cardbox_cli.context.tool_calls import MalformedAnswer, normalized_calls
 from cardbox_cli.model.cards import CardDraft, card_text
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.providers.openai.cards import card_of_message

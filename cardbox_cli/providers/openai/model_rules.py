@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cardbox_cli.context.lint.parameters import (
+from cardbox_cli.context.lint.request_rules import (
     Range,
     both_set,
     not_strict,
@@ -18,8 +18,7 @@ from cardbox_cli.context.lint.parameters import (
     too_many,
     without_other,
 )
-from cardbox_cli.context.lint.rule import Hit, Rules
-from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.lint.rule import Hit, Rules, Subject
 from cardbox_cli.context.parts import kind, text_at
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.model.cards import SYSTEM_ROLES

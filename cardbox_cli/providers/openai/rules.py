@@ -5,20 +5,20 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.lint import contents, economy, exchanges, parameters, shape
-from cardbox_cli.context.lint.history import HistoryCall
-from cardbox_cli.context.lint.images import FORMATS, image_problem
-from cardbox_cli.context.lint.rule import Hit, Rules
-from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.lint.tool_schemas import items_missing, types_unknown
-from cardbox_cli.context.lint.tools import (
+from cardbox_cli.context.lint import card_rules, request_rules
+from cardbox_cli.context.lint.request_rules import (
+    IMAGE_FORMATS,
     RENAME,
     NamePattern,
+    image_problem,
     invalid_names,
+    items_missing,
     malformed_arguments,
     schema_hits,
     schema_problem,
+    types_unknown,
 )
+from cardbox_cli.context.lint.rule import HistoryCall, Hit, Rules, Subject
 from cardbox_cli.context.parts import kind, text_at, texts_in
 from cardbox_cli.model.handwritten.wording import json_kind
 from cardbox_cli.providers.openai import model_rules
@@ -270,7 +270,7 @@ def _json_not_asked_for(subject: Subject) -> Iterator[Hit]:
     if text_at(subject.request.config.get("response_format"), "type") != "json_object":
         return
     texts = (texts_in(message.body.get("content")) for message in subject.request.messages)
-    yield from parameters.json_unsaid(texts, "response_format")
+    yield from request_rules.json_unsaid(texts, "response_format")
 
 
 @_OWN.error(
@@ -299,21 +299,21 @@ def url_problem(url: str) -> str | None:
     if not comma or not head.endswith(";base64"):
         return "the data URL is not in base64"
     media_type = head.removeprefix("data:").partition(";")[0]
-    if media_type not in (*FORMATS, "image/jpg"):
-        return f"it is of type {media_type!r}, none of {', '.join(FORMATS)}"
+    if media_type not in (*IMAGE_FORMATS, "image/jpg"):
+        return f"it is of type {media_type!r}, none of {', '.join(IMAGE_FORMATS)}"
     return image_problem(data)
 
 
 RULES = (
-    *exchanges.RULES.by("OpenAI API reference, Create chat completion: messages, tool message"),
-    *contents.RULES.by("OpenAI API reference, Create chat completion: messages"),
-    *shape.RULES,
+    *card_rules.EXCHANGES.by("OpenAI API reference, Create chat completion: messages, tool message"),
+    *card_rules.CARDS.by("OpenAI API reference, Create chat completion: messages"),
+    *request_rules.SHAPE,
     *_OWN,
     *model_rules.PARAMETERS,
     *model_rules.RULES,
-    *parameters.RULES.by("OpenAI API reference, Create chat completion: temperature, tool_choice"),
-    *economy.LIMITS.by("OpenAI docs, Models: context window"),
-    *economy.CACHING.by("OpenAI docs, Prompt caching"),
+    *request_rules.PARAMETERS.by("OpenAI API reference, Create chat completion: temperature, tool_choice"),
+    *request_rules.LIMITS.by("OpenAI docs, Models: context window"),
+    *request_rules.CACHING.by("OpenAI docs, Prompt caching"),
 )
 
 # What is OpenAI's alone: how many and how long, which values there are, what its models refuse.

@@ -5,9 +5,8 @@ Sources: OpenAI API reference, "The response object"; the types of the package `
 
 from typing import Any
 
-from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.parts import MalformedAnswer, kind, text_at
 from cardbox_cli.context.provider import Body
-from cardbox_cli.context.tool_calls import MalformedAnswer
 from cardbox_cli.providers.parts import Part, PartsAnswers
 
 _CALLS = ("function_call", "custom_tool_call")

@@ -9,15 +9,13 @@ from itertools import groupby
 from typing import Any
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.messages import never_a_message
-from cardbox_cli.context.other_calls import answering
-from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.messages import never_a_message, role_of
+from cardbox_cli.context.parts import answering, kind, text_at
 from cardbox_cli.context.provider import Body, MessageFiles, MessageShape
 from cardbox_cli.context.sources import imported_card, keep
 from cardbox_cli.model.card_types import INSTRUCTION, RENDERED_PROMPT
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.providers.parts import PartsProvider
-from cardbox_cli.providers.speakers import role_of
 from cardbox_cli.providers.tools import chat_tool, function_of
 
 NAME = "openai-responses"

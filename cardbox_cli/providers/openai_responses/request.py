@@ -7,19 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from cardbox_cli.context.data_urls import address_of
-from cardbox_cli.context.messages import Message, NoMessage
-from cardbox_cli.context.parts import is_text, kind, text_at, texts_in, tool_name
+from cardbox_cli.context.messages import Message, NoMessage, demote_late_layers
+from cardbox_cli.context.parts import address_of, arguments_text, is_text, kind, text_at, texts_in, tool_name
 from cardbox_cli.context.provider import Body, Members, SentMessage
 from cardbox_cli.context.request import Request
-from cardbox_cli.context.tool_calls import arguments_text
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import SYSTEM_ROLES, Card, card_text
 from cardbox_cli.model.layers import CHECKPOINT
 from cardbox_cli.providers.openai.cards import NAME as OPENAI
 from cardbox_cli.providers.openai_responses.cards import NAME, RESULTS, ResponsesFiles, kind_of
 from cardbox_cli.providers.parts import AnsweredCall, Part, PartsProvider
-from cardbox_cli.providers.speakers import demote_late_layers
 from cardbox_cli.providers.tools import (
     choice_for,
     choice_mode,

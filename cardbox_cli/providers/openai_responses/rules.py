@@ -9,27 +9,25 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cardbox_cli.context.lint import contents, economy, exchanges, parameters, shape
-from cardbox_cli.context.lint.parameters import (
+from cardbox_cli.context.lint import card_rules, request_rules
+from cardbox_cli.context.lint.request_rules import (
+    RENAME,
+    NamePattern,
     Range,
     both_set,
+    invalid_names,
+    items_missing,
+    malformed_arguments,
     not_strict,
     number_of,
     out_of_range,
     refused_effort,
+    schema_hits,
+    types_unknown,
     value_at,
     without_other,
 )
-from cardbox_cli.context.lint.rule import Hit, LintRule, Rules
-from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.lint.tool_schemas import items_missing, types_unknown
-from cardbox_cli.context.lint.tools import (
-    RENAME,
-    NamePattern,
-    invalid_names,
-    malformed_arguments,
-    schema_hits,
-)
+from cardbox_cli.context.lint.rule import Hit, LintRule, Rules, Subject
 from cardbox_cli.context.parts import as_list, kind, text_at
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.providers.openai.model_rules import metadata_hits, schema_name_hits
@@ -135,7 +133,7 @@ def _json_not_asked_for(subject: Subject) -> Iterator[Hit]:
     if text_at(value_at(subject.beside, "text.format"), "type") != "json_object":
         return
     said = (str(message.body.get("content")) for message in subject.request.messages)
-    yield from parameters.json_unsaid(said, "the format")
+    yield from request_rules.json_unsaid(said, "the format")
 
 
 @_REQUESTS.error(
@@ -232,12 +230,12 @@ def _unless_continued(rule: LintRule) -> LintRule:
 
 
 RULES = (
-    *(_unless_continued(each) for each in exchanges.RULES.by(_INPUT) if each.id not in _NO_RULES),
-    *contents.RULES.by(_INPUT),
-    *shape.RULES,
+    *(_unless_continued(each) for each in card_rules.EXCHANGES.by(_INPUT) if each.id not in _NO_RULES),
+    *card_rules.CARDS.by(_INPUT),
+    *request_rules.SHAPE,
     *_OWN,
     *_REQUESTS,
-    *parameters.RULES.by("OpenAI API reference, Create a model response: temperature, tool_choice"),
-    *economy.LIMITS.by("OpenAI docs, Models: context window"),
-    *economy.CACHING.by("OpenAI docs, Prompt caching"),
+    *request_rules.PARAMETERS.by("OpenAI API reference, Create a model response: temperature, tool_choice"),
+    *request_rules.LIMITS.by("OpenAI docs, Models: context window"),
+    *request_rules.CACHING.by("OpenAI docs, Prompt caching"),
 )

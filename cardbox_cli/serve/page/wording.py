@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cardbox_cli.context.inspection.diff import Extent
+from cardbox_cli.context.diff import Extent
 from cardbox_cli.execution.views.timeline import Event
 from cardbox_cli.model.cards import ROLES
 from cardbox_cli.model.execution.turns import Step

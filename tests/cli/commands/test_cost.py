@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cardbox_cli.chat.runs.recorded import ChatRequests
-from cardbox_cli.context.collector import WITHOUT_PROVIDERS
-from cardbox_cli.context.inspection.explain import explain
+from cardbox_cli.context.composer import WITHOUT_PROVIDERS
+from cardbox_cli.context.explain import explain
 from cardbox_cli.context.request import DEFAULT_OPTIONS
 from cardbox_cli.execution.requests.series import sent_by_turn
 from cardbox_cli.execution.requests.steps import TurnRequests

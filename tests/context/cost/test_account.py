@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.cost.account import account_of
-from cardbox_cli.context.cost.prefix import first_break
-from cardbox_cli.context.cost.prices import Prices, money
-from cardbox_cli.context.cost.series import Sent, conversation
-from cardbox_cli.context.inspection.explain import explain
+from cardbox_cli.context.cost.account import Sent, account_of, conversation
+from cardbox_cli.context.cost.answer import Prices, first_break, money
+from cardbox_cli.context.explain import explain
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card

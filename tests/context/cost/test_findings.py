@@ -1,12 +1,9 @@
 """What the rules about costs find, and what they leave alone."""
 
-from cardbox_cli.context.cost.account import account_of
-from cardbox_cli.context.cost.check import RULES, check
-from cardbox_cli.context.cost.finding import CostFinding
-from cardbox_cli.context.cost.mending import Mend
-from cardbox_cli.context.cost.series import Sent, conversation
-from cardbox_cli.context.cost.subject import ChatSubject, Subject
-from cardbox_cli.context.mending.fit import fit
+from cardbox_cli.context.cost.account import Sent, account_of, conversation
+from cardbox_cli.context.cost.findings import ChatSubject, CostFinding, CostSubject, Mend
+from cardbox_cli.context.cost.rules import RULES, check
+from cardbox_cli.context.repair.fit import fit
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
@@ -17,7 +14,7 @@ LONG = "alpha beta gamma delta " * 40
 
 
 def findings(*cards: Card) -> dict[str, CostFinding]:
-    return {each.code: each for each in check(Subject(account_of(conversation(request(*cards), openai))))}
+    return {each.code: each for each in check(CostSubject(account_of(conversation(request(*cards), openai))))}
 
 
 def use(key: str, text: str, name: str = "read", arguments: str = '{"path": "a"}') -> list[Card]:
@@ -126,7 +123,9 @@ def test_what_two_boxes_have_is_fitted_with_room_for_notes_and_for_the_last_answ
     ]
     made = request_of(entries, encode=openai.encode)
     [found] = [
-        each for each in check(Subject(account_of(conversation(made, openai)))) if each.code == "read-again"
+        each
+        for each in check(CostSubject(account_of(conversation(made, openai))))
+        if each.code == "read-again"
     ]
     assert found.mend is not None
     assert found.mend.line().endswith(f" --max-tokens {found.mend.tokens} --fit duplicates")
@@ -139,7 +138,7 @@ def test_tools_that_nobody_called() -> None:
     never = findings(*cards)["tool-never-called"]
     assert "the tool write was sent 2 times" in never.message
     account = account_of(conversation(request(*cards), openai))
-    [of_profile] = [each for each in check(Subject(account, profile="clerk")) if each.code == never.code]
+    [of_profile] = [each for each in check(CostSubject(account, profile="clerk")) if each.code == never.code]
     assert of_profile.mend is not None
     assert of_profile.mend.line("--project", "p") == "cbx profile show clerk -o yaml --project p"
 
@@ -160,7 +159,7 @@ def test_a_large_result_of_which_the_user_said_nothing_since_becomes_a_note() ->
         thought(text="Done.", card_id="d"),
     ]
     made = request(*cards)
-    [large] = check(Subject(account_of(conversation(made, openai))))
+    [large] = check(CostSubject(account_of(conversation(made, openai))))
     assert large.mend is not None
     fitted = fit(
         made,
@@ -174,7 +173,7 @@ def test_a_large_result_of_which_the_user_said_nothing_since_becomes_a_note() ->
 
 def test_a_broken_cache() -> None:
     sent = series(request(profile("It is 10:00."), user("x")), request(profile("It is 10:05."), user("x")))
-    [found] = [each for each in check(Subject(account_of(sent))) if each.code == "cache-broken"]
+    [found] = [each for each in check(CostSubject(account_of(sent))) if each.code == "cache-broken"]
     assert found.steps == [2]
     assert found.tokens == sent_tokens(sent)
 
@@ -194,7 +193,7 @@ def test_a_chat_is_mended_where_its_active_context_has_the_card() -> None:
     account = account_of(conversation(request(*cards), openai))
     for box_id, how in (("box", "afresh"), ("other", None), (None, None)):
         chat = ChatSubject(key="k", box_id=box_id, tools=frozenset())
-        [large] = [each for each in check(Subject(account, chat=chat)) if each.code == "large-card"]
+        [large] = [each for each in check(CostSubject(account, chat=chat)) if each.code == "large-card"]
         assert (None if large.mend is None else large.mend.how) == how
 
 
@@ -203,5 +202,5 @@ def test_the_tools_of_every_chat_are_not_found_uncalled() -> None:
         conversation(request(tools("new", "write"), user("Look.", card_id="0"), *rounds(2)), openai)
     )
     chat = ChatSubject(key="k", box_id=None, tools=frozenset({"new"}))
-    found = [each for each in check(Subject(account, chat=chat)) if each.code == "tool-never-called"]
+    found = [each for each in check(CostSubject(account, chat=chat)) if each.code == "tool-never-called"]
     assert [each.message.split(" was")[0] for each in found] == ["the tool write"]

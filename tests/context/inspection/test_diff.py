@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardbox_cli.context.collector import Layer
-from cardbox_cli.context.inspection.diff import Difference, Extent, Piece, RequestDiff, diff
-from cardbox_cli.context.inspection.explain import explain
+from cardbox_cli.context.composer import Layer
+from cardbox_cli.context.diff import Difference, Extent, Piece, RequestDiff, diff
+from cardbox_cli.context.explain import explain
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from cardbox_cli.context.lint.check import lint
-from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.context.lint.rule import LintFinding, lint
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.model.boxes import CardState, Slot
 from cardbox_cli.model.cards import Card

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.inspection.explain import explain
-from cardbox_cli.context.inspection.losses import losses
-from cardbox_cli.context.lint.check import lint
-from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.explain import explain
+from cardbox_cli.context.lint.rule import Subject, lint
+from cardbox_cli.context.losses import losses
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.provider import RenamedCall
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of

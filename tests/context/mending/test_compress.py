@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.inspection.explain import explain
-from cardbox_cli.context.mending.compress import (
-    Budget,
+from cardbox_cli.context.explain import explain
+from cardbox_cli.context.repair.fit import (
+    SummaryBudget,
     compressed,
     covered,
     covered_to_fit,
@@ -78,7 +78,7 @@ def test_what_comes_back_has_the_digest(cards: list[Card], keep: int, doubles: l
 def test_what_stays_beside_a_summary_has_so_many_tokens(cards: list[Card], most: int) -> None:
     entries, openai = places(*cards), provider_named("openai")
     try:
-        gone = covered_to_fit(entries, Budget(most, None, openai)).places
+        gone = covered_to_fit(entries, SummaryBudget(most, None, openai)).places
     except InvalidInput:
         return
     rest = [entry for entry in entries if entry.slot.position not in gone]

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.inspection.explain import explain
-from cardbox_cli.context.lint.check import lint
-from cardbox_cli.context.mending.fit import STRATEGIES, Fitted, Strategy, fit
+from cardbox_cli.context.explain import explain
+from cardbox_cli.context.lint.rule import lint
+from cardbox_cli.context.repair.fit import STRATEGIES, Fitted, Strategy, fit
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.cards import Card

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.mending.changes import Change, drafts_of, entries_of
-from cardbox_cli.context.mending.repair import Repaired, RepairRequest, repair
+from cardbox_cli.context.repair.changes import Change, drafts_of, entries_of
+from cardbox_cli.context.repair.repair import Repaired, RepairRequest, repair
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.providers.registry import providers
 from tests.context.lint.cards import (

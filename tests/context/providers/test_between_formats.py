@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cardbox_cli.context.inspection.losses import losses
-from cardbox_cli.context.lint.check import lint
+from cardbox_cli.context.lint.rule import lint
+from cardbox_cli.context.losses import losses
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.conversations.formats.registry import exporter_named, format_named
 from cardbox_cli.model import exact_json

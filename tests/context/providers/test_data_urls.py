@@ -2,7 +2,7 @@
 
 import pytest
 
-from cardbox_cli.context.data_urls import data_url, media_of
+from cardbox_cli.context.parts import data_url, media_of
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cardbox_cli.context.inspection.losses import losses
+from cardbox_cli.context.losses import losses
 from cardbox_cli.context.request import Request
 from tests.context.lint.cards import found, system, thought, user
 from tests.context.providers.test_anthropic import anthropic, imported, request

@@ -5,8 +5,13 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
-from cardbox_cli.context.state import request_box_ids, request_cards
+from cardbox_cli.context.request import (
+    ComposeOptions,
+    RequestEntry,
+    request_box_ids,
+    request_cards,
+    request_of,
+)
 from cardbox_cli.execution.requests.request import (
     Source,
     TurnBoxes,

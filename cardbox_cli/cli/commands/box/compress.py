@@ -21,8 +21,8 @@ from cardbox_cli.model.text.quantities import count
 from cardbox_cli.model.text.visible_text import one_entry
 
 if TYPE_CHECKING:
+    from cardbox_cli.box_repair import Covering, MaxTokens
     from cardbox_cli.execution.worker.commands.command import Ran
-    from cardbox_cli.mending.mend import Covering, MaxTokens
 
 
 @verb(
@@ -67,7 +67,7 @@ def command(
     Calls and results go together. System text stays, and so do calls without a result and what the user said
     last. The summary is a layer of the request (compression__context).
     """
-    from cardbox_cli.mending.mend import compress_box, read_covering, unchanged
+    from cardbox_cli.box_repair import compress_box, read_covering, unchanged
 
     if (summary is None) == (summary_cmd is None):
         raise UsageError(
@@ -102,7 +102,7 @@ def command(
 
 def _wanted(keep: int | None, max_tokens: int | None, model: str | None) -> "int | MaxTokens":
     """What shall stay as it is. Raises UsageError for what does not go together."""
-    from cardbox_cli.mending.mend import MaxTokens
+    from cardbox_cli.box_repair import MaxTokens
 
     if keep is not None and max_tokens is not None:
         raise UsageError("--keep and --max-tokens both say what stays", hint="leave one of them out")
@@ -113,10 +113,10 @@ def _wanted(keep: int | None, max_tokens: int | None, model: str | None) -> "int
 
 def _made_by(command: str, covering: "Covering", names: list[str], timeout: float) -> str:
     """What the command prints. Raises ServiceUnavailable where it fails; then nothing is written."""
+    from cardbox_cli.box_repair import text_of
     from cardbox_cli.cli.parameters.programs import environment_of
     from cardbox_cli.execution.worker.commands.command import run_command
     from cardbox_cli.execution.worker.redaction import redacted
-    from cardbox_cli.mending.mend import text_of
 
     ran = run_command(
         command,

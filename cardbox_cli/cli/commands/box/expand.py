@@ -24,7 +24,7 @@ def command(
     What was appended to the compressed box stays behind it. Of a card that is gone meanwhile the id comes
     back, as the old box has it.
     """
-    from cardbox_cli.mending.mend import expand_box
+    from cardbox_cli.box_repair import expand_box
 
     with session().stores() as (cards, boxes):
         made = expand_box(boxes.database, session().project_id, boxes.resolve(box), dry_run=dry_run)

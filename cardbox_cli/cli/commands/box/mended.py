@@ -10,8 +10,7 @@ from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.command_lines import command_line
 
 if TYPE_CHECKING:
-    from cardbox_cli.mending.mend import Mended
-    from cardbox_cli.mending.waiting import ActiveUser
+    from cardbox_cli.box_repair import ActiveUser, Mended
     from cardbox_cli.store.connection.database import Database
 
 
@@ -34,7 +33,7 @@ def emit_mended(mended: "Mended", *, dry_run: bool, facts: Sequence[tuple[str, s
 def tell_turns(database: "Database", box_id: str | None, from_box_id: str, reason: str) -> list[str]:
     """What to say of the active turns that have the old box, or one that it came of: the command that gives
     them the new one. Nothing after a dry run (`box_id` is None), or where no box was made."""
-    from cardbox_cli.mending.waiting import active_users, line_of
+    from cardbox_cli.box_repair import active_users, line_of
 
     if box_id in (None, from_box_id):
         return []

@@ -49,8 +49,8 @@ def command(
     else the card loses its imported original, or its place. Calls that an active turn waits for stay open.
     Exit 8, and nothing written, where an error is left that is about no card of the box.
     """
+    from cardbox_cli.box_repair import repair_box
     from cardbox_cli.cli.id_resolution.boxes import ResolvingBoxes
-    from cardbox_cli.mending.mend import repair_box
 
     if synthesize is None:
         raise UsageError(

@@ -15,7 +15,7 @@ from cardbox_cli.cli.parameters.worker_environment import own_turn
 from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.edits import editable_text, edited_card, edited_content, replaced
+from cardbox_cli.context.repair.changes import editable_text, edited_card, edited_content, replace_id
 from cardbox_cli.context.sources import originals, same_json
 from cardbox_cli.errors import CardConflict, InvalidInput, UsageError
 from cardbox_cli.model.boxes import Box
@@ -100,7 +100,7 @@ def _written(card: Card, content: Content, author: str, read: Sequence[Box]) -> 
     with session().stores() as (cards, boxes), cards.database.transaction():
         new = cards.add(draft).card
         for box in read:
-            made.append(boxes.derive(box, replaced(box.card_ids, card.card_id, new.card_id)))
+            made.append(boxes.derive(box, replace_id(box.card_ids, card.card_id, new.card_id)))
             news += changed_meanwhile(boxes, box.box_id, hash_ids(box.card_ids), made[-1])
         if not made:
             news += _still_held(card, boxes.count_refs(card.card_id))

@@ -8,12 +8,9 @@ from cardbox_cli.cli.session import announce, session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below
 from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
-from cardbox_cli.context.cost.answer import Costs, cost_answer, costs_of
-from cardbox_cli.context.cost.finding import CostFinding
-from cardbox_cli.context.cost.mending import Mend
-from cardbox_cli.context.cost.prefix import Break
-from cardbox_cli.context.cost.prices import Money, Prices
-from cardbox_cli.context.inspection.diff import piece_name
+from cardbox_cli.context.cost.answer import Break, Costs, Money, Prices, cost_answer, costs_of
+from cardbox_cli.context.cost.findings import CostFinding, Mend
+from cardbox_cli.context.diff import piece_name
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.text.escaping import flat, one_line
 from cardbox_cli.model.text.quantities import count, token_count

@@ -1,7 +1,7 @@
 """The prices that an option or the setting names."""
 
 from cardbox_cli.cli.parameters.inputs import read_text, source_name
-from cardbox_cli.context.cost.prices import Prices
+from cardbox_cli.context.cost.answer import Prices
 from cardbox_cli.settings import PRICES
 
 

@@ -10,8 +10,8 @@ from cardbox_cli.cli.last import LAST
 from cardbox_cli.cli.parameters.inputs import parse_span
 from cardbox_cli.cli.parameters.requests import Requests
 from cardbox_cli.cli.session import announce, session
-from cardbox_cli.context.cost.series import Sent, conversation
-from cardbox_cli.context.cost.subject import ChatSubject
+from cardbox_cli.context.cost.account import Sent, conversation
+from cardbox_cli.context.cost.findings import ChatSubject
 from cardbox_cli.context.request import ComposeOptions, profile_of
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.execution.requests.recorded import RecordedRequests

@@ -222,7 +222,7 @@ def _verification(requests: "Requests", turn: "RecordedRequests", at: str | None
 
 
 def _check_by(shown: "Shown", *, provider: str | None) -> None:
-    from cardbox_cli.context.lint.check import lint
+    from cardbox_cli.context.lint.rule import lint
 
     rules_of = provider_of(shown.format) if provider is None else provider_named(provider)
     answer(lint(shown.entries, shown.request, rules_of, awaited=shown.awaited))
@@ -240,7 +240,7 @@ def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool, provide
 
 def _fitted(shown: "Shown", budget: fitting.Budget) -> "Shown":
     """The request within the budget. Raises UsageError for a step that has been sent."""
-    from cardbox_cli.context.mending.fit import fit
+    from cardbox_cli.context.repair.fit import fit
 
     if shown.sent:
         raise UsageError(

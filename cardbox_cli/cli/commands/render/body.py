@@ -3,7 +3,7 @@
 from cardbox_cli.cli.parameters.requests import Shown
 from cardbox_cli.cli.session import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.context.inspection.losses import losses
+from cardbox_cli.context.losses import losses
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.text.quantities import count
 from cardbox_cli.providers.formats import TEXT, members_of, text_sections

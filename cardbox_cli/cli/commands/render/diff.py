@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.word_diff import compared
-from cardbox_cli.context.inspection.diff import Extent, Piece, RequestDiff, diff, piece_name
+from cardbox_cli.context.diff import Extent, Piece, RequestDiff, diff, piece_name
 from cardbox_cli.errors import Findings
 from cardbox_cli.execution.requests.step_snapshots import LOST, UNPROVED
 from cardbox_cli.model import exact_json

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.reports.describe import short_rule
 from cardbox_cli.cli.terminal.tables.layout import NOTHING, Column, print_below, room_beside
-from cardbox_cli.context.inspection.explain import Explanation, LayerShare, MessageLine, explain, shares
+from cardbox_cli.context.explain import Explanation, LayerShare, MessageLine, explain, shares
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.model.text.escaping import one_line

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.context.inspection.explain import explain
-from cardbox_cli.context.lint.check import lint
+from cardbox_cli.context.explain import explain
+from cardbox_cli.context.lint.rule import lint
 from cardbox_cli.pictures.request import RequestPicture, StepPicture, request_page
 from cardbox_cli.providers.formats import provider_of
 from cardbox_cli.providers.models import window

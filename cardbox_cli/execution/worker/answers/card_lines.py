@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.tool_calls import MalformedAnswer, normalized_calls
+from cardbox_cli.context.parts import MalformedAnswer, normalized_calls
 from cardbox_cli.errors import InvalidCard
 from cardbox_cli.execution.tool_calls import Author, Held, calls_of, own_ids
 from cardbox_cli.model import exact_json

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from cardbox_cli.context.parts import MalformedAnswer
 from cardbox_cli.context.provider import AnswerReader
-from cardbox_cli.context.tool_calls import MalformedAnswer
 from cardbox_cli.errors import InvalidCard
 from cardbox_cli.execution.tool_calls import Author, Held, ToolCall, call_card, calls_of, own_ids
 from cardbox_cli.execution.worker.answers.card_lines import (

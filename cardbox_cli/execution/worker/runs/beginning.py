@@ -2,8 +2,7 @@
 
 from itertools import count
 
-from cardbox_cli.context.request import ComposeOptions
-from cardbox_cli.context.state import request_box_ids, request_cards
+from cardbox_cli.context.request import ComposeOptions, request_box_ids, request_cards
 from cardbox_cli.execution.requests.request import TurnRequest
 from cardbox_cli.execution.requests.step_snapshots import REQUEST, snapshot_of
 from cardbox_cli.execution.runtime import Runtime

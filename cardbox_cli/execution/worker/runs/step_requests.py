@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cardbox_cli.context.request import ComposeOptions
-from cardbox_cli.context.state import request_box_ids, request_cards
+from cardbox_cli.context.request import ComposeOptions, request_box_ids, request_cards
 from cardbox_cli.errors import CardConflict, InvalidInput
 from cardbox_cli.execution.requests.completeness import Lack, in_words, lacks_of
 from cardbox_cli.execution.requests.project_layers import collector_for, settled

@@ -4,9 +4,8 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from cardbox_cli.context.cost.account import Account, account_of
-from cardbox_cli.context.cost.answer import costs_of
-from cardbox_cli.context.cost.prefix import Break
-from cardbox_cli.context.inspection.diff import piece_name
+from cardbox_cli.context.cost.answer import Break, costs_of
+from cardbox_cli.context.diff import piece_name
 from cardbox_cli.model.diff.texts import Piece
 from cardbox_cli.model.text.quantities import count
 from cardbox_cli.pictures.cost import drawn_account

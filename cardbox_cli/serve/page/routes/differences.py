@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from cardbox_cli.context.inspection.diff import Piece, diff, piece_name
+from cardbox_cli.context.diff import Piece, diff, piece_name
 from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.model.diff.texts import abridged, text_diff
 from cardbox_cli.model.ids import short_id

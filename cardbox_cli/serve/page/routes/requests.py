@@ -8,9 +8,8 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 from markupsafe import Markup
 
-from cardbox_cli.context.inspection.explain import Explanation, MessageLine, explain, whole_shares
-from cardbox_cli.context.lint.check import lint
-from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.context.explain import Explanation, MessageLine, explain, whole_shares
+from cardbox_cli.context.lint.rule import LintFinding, lint
 from cardbox_cli.execution.requests.recorded import RecordedRequests
 from cardbox_cli.execution.requests.request import NEXT
 from cardbox_cli.model.text.escaping import one_line

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from cardbox_cli.context.lint import contents, economy, exchanges
-from cardbox_cli.context.lint.rule import Hit, Rules
-from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.lint import card_rules, request_rules
+from cardbox_cli.context.lint.rule import Hit, Rules, Subject
 
 _OWN = Rules("Toy docs, Tone")
 
@@ -18,8 +17,8 @@ def _shouting(subject: Subject) -> Iterator[Hit]:
 
 
 RULES = (
-    *exchanges.RULES.by("Toy docs"),
-    *contents.RULES.by("Toy docs"),
+    *card_rules.EXCHANGES.by("Toy docs"),
+    *card_rules.CARDS.by("Toy docs"),
     *_OWN,
-    *economy.LIMITS.by("Toy docs"),
+    *request_rules.LIMITS.by("Toy docs"),
 )

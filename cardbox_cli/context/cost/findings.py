@@ -1,27 +1,204 @@
-"""What the rules about costs look at: an account, and the calls of tools in it with their results."""
+"""What a finding about costs is, what its rules look at, and the commands that help. No command changes a
+card or a box."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from cardbox_cli.context.cost.account import Account, SentPart
-from cardbox_cli.context.cost.mending import GoesFirst, Mend
-from cardbox_cli.context.inspection.costs import Costs
+from cardbox_cli.context.explain import TokenCosts
+from cardbox_cli.context.parts import arguments_of, arguments_text
 from cardbox_cli.context.provider import Provider
-from cardbox_cli.context.tool_calls import arguments_of, arguments_text
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.pairing import Pairer
+from cardbox_cli.model.text.command_lines import argument, quoted
+
+# --- commands
+
+
+# The strategies of `cbx render --fit`.
+GoesFirst = Literal["oldest", "largest-results", "duplicates"]
+
+
+class Mend(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do with a box, a turn or a tool: `without` these cards, `without-results` where their calls go
+    and what is said with these stays, `fit` it or a turn's next request into `tokens` by what goes `first`,
+    `compress` it but for its last messages, which to `keep`, `compare` two steps of a turn or of a chat,
+    begin a chat's context `afresh`, or look at a `profile`, to be edited and imported again."""
+
+    how: Literal[
+        "without",
+        "without-results",
+        "fit",
+        "fit-turn",
+        "compress",
+        "compare",
+        "compare-chat",
+        "afresh",
+        "profile",
+    ]
+    name: str
+    card_ids: Sequence[str] = ()
+    tokens: int = 0
+    keep: int = 0
+    first: GoesFirst = "oldest"
+    steps: tuple[str, str] = ("", "")
+
+    def line(self, *options: str) -> str:
+        """The line to be copied; `options` stand in each command of cbx."""
+        return " ".join(_LINES[self.how](self, " ".join(map(quoted, options))).split())
+
+
+def _without(mend: Mend, options: str) -> str:
+    unwanted = " ".join(f"-e {quoted(card_id)}" for card_id in mend.card_ids)
+    box = quoted(mend.name)
+    ids = f"cbx box show {box} -o csv --columns full-id --no-header {options}"
+    return f"{ids} | grep -vxF {unwanted} | cbx box edit {box} --file - {options}"
+
+
+def _without_results(mend: Mend, options: str) -> str:
+    return f"{_without(mend, options)} -o id | xargs cbx box repair --drop-orphans -o id {options}"
+
+
+def _fit(mend: Mend, options: str) -> str:
+    return f"cbx render --box {quoted(mend.name)} {_fitted(mend)} {options}"
+
+
+def _fit_turn(mend: Mend, options: str) -> str:
+    return f"cbx render --turn {quoted(mend.name)} --at next {_fitted(mend)} {options}"
+
+
+def _fitted(mend: Mend) -> str:
+    return f"--max-tokens {mend.tokens} --fit {mend.first}"
+
+
+def _compress(mend: Mend, options: str) -> str:
+    return f"cbx box compress {quoted(mend.name)} --keep {mend.keep} --summary @summary.md {options}"
+
+
+def _compare(mend: Mend, options: str) -> str:
+    a, b = map(quoted, mend.steps)
+    return f"cbx render --turn {quoted(mend.name)} --diff {a} {b} {options}"
+
+
+def _compare_chat(mend: Mend, options: str) -> str:
+    a, b = map(quoted, mend.steps)
+    # A key may begin as an option does.
+    return f"cbx render --chat={quoted(mend.name)} --diff {a} {b} {options}"
+
+
+def _afresh(mend: Mend, options: str) -> str:
+    return f"cbx chat new {options} {argument(mend.name)}"
+
+
+def _profile(mend: Mend, options: str) -> str:
+    return f"cbx profile show {quoted(mend.name)} -o yaml {options}"
+
+
+_LINES = {
+    "without": _without,
+    "without-results": _without_results,
+    "fit": _fit,
+    "fit-turn": _fit_turn,
+    "compress": _compress,
+    "compare": _compare,
+    "compare-chat": _compare_chat,
+    "afresh": _afresh,
+    "profile": _profile,
+}
+
+
+# --- findings
+
+
+class CostHit(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rule found: in words, the messages that prove it, and how many `tokens` were sent in vain.
+
+    `mend` is the command that helps, where one does; `steps` are those that a finding is about, from 1;
+    `remedy` says what to do where the rule's own does not hold.
+    """
+
+    message: str
+    tokens: int
+    parts: Sequence[SentPart] = ()
+    steps: Sequence[int] = ()
+    mend: Mend | None = None
+    remedy: str | None = None
+
+
+Find = Callable[["CostSubject"], Iterable[CostHit]]
+
+
+class CostRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of waste: its code, what it finds in a sentence, and what to do about it in general."""
+
+    code: str
+    finds: str
+    remedy: str
+    find: Find
+
+
+class CostRules:
+    """The rules of a module, each entered by its function: `@RULES.rule("a-code", remedy=…)`.
+
+    What a rule finds is its function's docstring.
+    """
+
+    def __init__(self) -> None:
+        self._rules: list[CostRule] = []
+
+    def __iter__(self) -> Iterator[CostRule]:
+        return iter(self._rules)
+
+    def rule(self, code: str, *, remedy: str) -> Callable[[Find], Find]:
+        """Enter a rule."""
+
+        def enter(find: Find) -> Find:
+            finds = " ".join((find.__doc__ or "").split())
+            self._rules.append(CostRule(code=code, finds=finds, remedy=remedy, find=find))
+            return find
+
+        return enter
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """A card that proves a finding: where it stands, its tokens, and in how many requests it was sent."""
+
+    card_id: str | None
+    box_id: str | None
+    position: int | None
+    type: str
+    tool: str
+    tokens: int
+    sends: int
+
+
+class CostFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a rule found. `tokens` were sent in vain, `share` of all that was sent."""
+
+    code: str
+    message: str
+    tokens: int
+    share: float
+    evidence: list[Evidence]
+    steps: list[int]
+    remedy: str
+    mend: Mend | None
+
+
+# --- what rules look at: an account, and the calls of tools in it with their results
+
 
 # What tells a text from others: words, pieces of names, and numbers.
 _WORD = re.compile(r"[^\W_]{3,}|\d{2}")
 
 # No note that stands for a result takes more tokens.
-_NOTE = 60
+_NOTE_TOKENS = 60
 
 
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +236,7 @@ class ChatSubject(msgspec.Struct, frozen=True, kw_only=True):
     tools: frozenset[str]
 
 
-class Subject:
+class CostSubject:
     """An account of requests; `profile` names that of the turn, and `chat` is the chat, where all were sent
     for one."""
 
@@ -176,9 +353,11 @@ class Subject:
         if box_id is None or not self.account.steps:
             return None
         last, sent = self.account.steps[-1], self.account.series[-1]
-        costs = Costs(sent.provider.facts(sent.request.model))
+        costs = TokenCosts(sent.provider.facts(sent.request.model))
         now = last.tokens + sum(costs.of_message(message).tokens for message in sent.behind)
-        spared = sum(max(part.tokens - _NOTE, 0) for part in {id(part): part for part in parts}.values())
+        spared = sum(
+            max(part.tokens - _NOTE_TOKENS, 0) for part in {id(part): part for part in parts}.values()
+        )
         tokens = max(now - spared, 1)
         if last.agent_turn_id is None:
             return Mend(how="fit", name=box_id, tokens=tokens, first=first)

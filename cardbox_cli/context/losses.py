@@ -10,12 +10,10 @@ from typing import Any, get_args
 import msgspec
 
 from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
-from cardbox_cli.context.other_calls import answered_call, answering
-from cardbox_cli.context.parts import is_nothing, kind, tool_name
+from cardbox_cli.context.parts import answered_call, answering, are_functions, is_nothing, kind, tool_name
 from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import Request
 from cardbox_cli.context.sources import BLOCKS, FAILED, MESSAGE, is_named_result
-from cardbox_cli.context.tool_calls import are_functions
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT, card_type
 from cardbox_cli.model.cards import Card

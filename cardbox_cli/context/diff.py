@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cardbox_cli.context.composer import with_layers
-from cardbox_cli.context.inspection.explain import Explanation, MessageLine, ToolLine, explain
+from cardbox_cli.context.explain import Explanation, MessageLine, ToolLine, explain
 from cardbox_cli.context.provider import Provider, SentMessage
 from cardbox_cli.context.request import Request
 from cardbox_cli.model import exact_json

@@ -9,14 +9,22 @@ from collections.abc import Callable, Container, Sequence
 
 import msgspec
 
-from cardbox_cli.context.edits import EDITED_FROM
-from cardbox_cli.context.lint.check import lint
-from cardbox_cli.context.lint.rule import LintFinding
-from cardbox_cli.context.mending import rewriting
-from cardbox_cli.context.mending.changes import Change, ChangeKind, Place, entries_of, new_place, places_of
-from cardbox_cli.context.mending.exchanges import Exchanges, calls_of, exchanges_of
+from cardbox_cli.context.lint.rule import LintFinding, lint
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.provider import Provider
+from cardbox_cli.context.repair import changes
+from cardbox_cli.context.repair.changes import (
+    EDITED_FROM,
+    Change,
+    ChangeKind,
+    Exchanges,
+    Place,
+    calls_of,
+    entries_of,
+    exchanges_of,
+    new_place,
+    places_of,
+)
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.model.boxes import REPLACED
 from cardbox_cli.model.card_types import TOOL_RESULT
@@ -38,9 +46,9 @@ _IDS = frozenset({"tool-id-repeated", "tool-id-too-long"})
 _Rewrite = Callable[[Card, str], CardDraft | None]
 # The cards that say otherwise what a rule found: the card to write, None where there is none.
 _REWRITES: dict[str, _Rewrite] = {
-    "arguments-invalid": rewriting.with_arguments,
-    "role-unknown": rewriting.with_role,
-    "trailing-whitespace": rewriting.trimmed,
+    "arguments-invalid": changes.with_arguments,
+    "role-unknown": changes.with_role,
+    "trailing-whitespace": changes.without_trailing_space,
     "tool-id-missing": lambda card, author: _without_nameless_calls(card, author),
 }
 _BEGINNING = "first-message-not-user"
@@ -159,14 +167,14 @@ class _Mending:
         """Whether the call could be given another id. Its answer, the first of `answers` with its id, is then
         that of the new one, and no more among them."""
         card = self.places[at].card
-        draft = None if card is None else rewriting.with_call_id(card, index, new_id("tc"), self._author)
+        draft = None if card is None else changes.with_call_id(card, index, new_id("tc"), self._author)
         if draft is None or draft.tool_calls is None:
             return False
         self._put(at, draft, found)
         for place in answers:
             result = self.places[place].card
             if result is not None and result.tool_call_id == old:
-                answer = rewriting.with_answered_id(result, draft.tool_calls[index]["id"], self._author)
+                answer = changes.with_answered_id(result, draft.tool_calls[index]["id"], self._author)
                 if answer is not None:
                     self._put(place, answer, found)
                 answers.remove(place)
@@ -205,14 +213,14 @@ class _Mending:
         if not indexes:
             return False
         if not self._wanted.synthesizes:
-            draft = rewriting.without_calls(card, indexes, self._author)
+            draft = changes.without_calls(card, indexes, self._author)
             if draft is None:
                 return self._drop({at: found})
             self._put(at, draft, found)
             return True
         end = known.end_of(at)
         for number, index in enumerate(indexes):
-            self._insert(end + number, rewriting.interrupted(calls[index], self._author), at, found)
+            self._insert(end + number, changes.interrupted_result(calls[index], self._author), at, found)
         return True
 
     def _move(self, at: int, caller: int, found: LintFinding) -> bool:
@@ -230,7 +238,7 @@ class _Mending:
             return False
         at = found.position or 0
         if self._wanted.synthesizes:
-            self._insert(at, rewriting.beginning(self._author), at, found)
+            self._insert(at, changes.beginning_card(self._author), at, found)
             return True
         known = exchanges_of(self.places)
         users = (
@@ -247,7 +255,7 @@ class _Mending:
         lost: dict[int, LintFinding] = {}
         for found in {found.position or 0: found for found in errors}.values():
             card = self._place(found).card
-            draft = None if card is None else rewriting.plain(card, self._author)
+            draft = None if card is None else changes.without_original(card, self._author)
             if draft is None:
                 lost[found.position or 0] = found
             else:
@@ -331,4 +339,4 @@ def _new_rule(place: Place) -> str | None:
 
 def _without_nameless_calls(card: Card, author_id: str) -> CardDraft | None:
     nameless = [index for index, call in enumerate(calls_of(card)) if not text_at(call, "id")]
-    return rewriting.without_calls(card, nameless, author_id) if nameless else None
+    return changes.without_calls(card, nameless, author_id) if nameless else None

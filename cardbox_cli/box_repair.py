@@ -1,7 +1,8 @@
-"""Making mended boxes: one transaction each, whole or not at all.
+"""Repaired, compressed and expanded boxes: each is a new one, whose parent is the box that it was made of.
 
-Reads the box and the calls that turns wait for, lets `context/mending` decide, writes the new cards and the
-new box. The old box and its cards stay as they are, and whoever points to them keeps them.
+One transaction each, whole or not at all: reads the box and the calls that turns wait for, lets
+`context/repair` decide, writes the new cards and the new box. The old box and its cards stay as they are, and
+whoever points to them keeps them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -9,21 +10,85 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from cardbox_cli.context.lint.rule import LintFinding
-from cardbox_cli.context.mending import compress as compressing
-from cardbox_cli.context.mending.changes import Change, card_ids_of, drafts_of
-from cardbox_cli.context.mending.repair import RepairRequest, repair
 from cardbox_cli.context.provider import Provider
+from cardbox_cli.context.repair import fit as compressing
+from cardbox_cli.context.repair.changes import Change, card_ids_of, drafts_of
+from cardbox_cli.context.repair.repair import RepairRequest, repair
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.errors import BoxConflict, CardConflict, InvalidInput
-from cardbox_cli.mending.waiting import awaited_calls
 from cardbox_cli.model.boxes import Box, Slot
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft, card_of, card_text, written_by
+from cardbox_cli.model.execution.turns import DISPATCHED, SUSPENDED
+from cardbox_cli.model.ids import as_box_id, unique
+from cardbox_cli.model.pairing import call_ids
 from cardbox_cli.model.tokens import ESTIMATE, card_tokens
 from cardbox_cli.providers.registry import DEFAULT, provider_named
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.execution.heads import HeadStore
+from cardbox_cli.store.execution.turns import TurnStore
+from cardbox_cli.store.in_use.boxes import BoxUseStore
+
+# --- turns that wait
+
+
+class ActiveUser(msgspec.Struct, frozen=True):
+    """A turn whose head points to a box: as what, at which epoch, and whether it can get another."""
+
+    agent_turn_id: str
+    use: str
+    turn_epoch: int
+    waits: bool
+
+
+def active_users(database: Database, project_id: str, box_ids: Sequence[str]) -> list[ActiveUser]:
+    """The turns that agents are at, and that read or write one of these boxes."""
+    heads = HeadStore(database, project_id)
+    found = []
+    for use, turn_id, agent_id in BoxUseStore(database, project_id).active_turns(box_ids):
+        head = heads.get(agent_id)
+        if head is not None and head.active_agent_turn_id == turn_id:
+            waits = head.status in (DISPATCHED, SUSPENDED)
+            found.append(ActiveUser(turn_id, use, head.turn_epoch, waits))
+    return found
+
+
+def line_of(database: Database, project_id: str, box_id: str) -> list[str]:
+    """The box and those that it came of, the nearest first, 20 at most: mending goes on from box to box."""
+    boxes = BoxStore(database, project_id)
+    found, level = list[str](), [box_id]
+    while level and len(found) < _MOST:
+        found += level
+        parents = (each for box in boxes.get_many(level).boxes for each in map(as_box_id, box.parent_ids))
+        level = unique(each for each in parents if each is not None and each not in found)
+    return found[:_MOST]
+
+
+_MOST = 20
+
+
+def awaited_calls(database: Database, project_id: str, box_id: str, slots: Sequence[Slot]) -> frozenset[str]:
+    """The calls of the box whose results are to come: those of the active turn that writes it."""
+    writers = {
+        user.agent_turn_id for user in active_users(database, project_id, [box_id]) if user.use == "output"
+    }
+    if not writers:
+        return frozenset()
+    turns = TurnStore(database, project_id)
+    waiting = {tool.tool_call_id for turn in writers for tool in turns.waiting_tools(turn) if tool.is_open}
+    made = {
+        call_id
+        for slot in slots
+        if slot.card is not None and slot.card.metadata.get("agent_turn_id") in writers
+        for call_id in call_ids(slot.card)
+    }
+    answered = {slot.card.tool_call_id for slot in slots if slot.card and slot.card.type == TOOL_RESULT}
+    return frozenset(waiting | (made - answered))
+
+
+# --- boxes
 
 
 class Mended(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +182,7 @@ def read_covering(database: Database, project_id: str, box_id: str, *, keep: int
         if isinstance(keep, int):
             found = compressing.covered(entries, keep, awaited)
         else:
-            budget = compressing.Budget(keep.tokens, keep.model, provider_named(DEFAULT))
+            budget = compressing.SummaryBudget(keep.tokens, keep.model, provider_named(DEFAULT))
             found = compressing.covered_to_fit(entries, budget, awaited)
     return Covering(box=box, places=found.places, cards=found.cards)
 
