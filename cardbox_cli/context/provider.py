@@ -20,8 +20,8 @@ from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, encoding_tokenizer
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
-    from cardbox_cli.context.lint.schema import Schema
     from cardbox_cli.context.request import Request
+    from cardbox_cli.context.request_schema import Schema
 
 Body: TypeAlias = dict[str, Any]
 # The keys of a body with their values. An iterator as a value stands for a list.
@@ -249,7 +249,7 @@ class Provider(ABC):
     @property
     def schema(self) -> "Schema | None":
         """The table of what its requests may hold; None if none is published."""
-        from cardbox_cli.context.lint.schema import schema_of
+        from cardbox_cli.context.request_schema import schema_of
 
         return None if self.schema_package is None else schema_of(self.schema_package)
 

@@ -7,10 +7,10 @@ Pure. A request keeps tools as they were written: OpenAI's function objects, fla
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cardbox_cli.context.lint.schema import Schema
 from cardbox_cli.context.parts import kind, text_at, tool_name
 from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import Request
+from cardbox_cli.context.request_schema import Schema
 
 _KEYS = frozenset({"name", "description", "parameters", "input_schema", "strict"})
 

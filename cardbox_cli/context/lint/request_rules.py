@@ -19,10 +19,10 @@ import msgspec
 
 from cardbox_cli.context.composer import PER_CALL
 from cardbox_cli.context.lint.rule import Find, HistoryCall, Hit, Logged, Rules, Subject
-from cardbox_cli.context.lint.schema import Misfit, Schema, Sort, place_text
 from cardbox_cli.context.parts import arguments_of, text_at, texts_in, tool_name
 from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.context.request_schema import Misfit, Schema, Sort, place_text
 from cardbox_cli.model.card_types import card_type
 from cardbox_cli.model.cards import SYSTEM_ROLES
 from cardbox_cli.model.content import ToolContent

@@ -45,11 +45,11 @@ from cardbox_cli.providers.formats import text
 from cardbox_cli.providers.registry import PROVIDERS, provider_named, providers
 from tests import jsonb_values
 from tests.context.lint.cards import call, check, places, result, thought, user
-from tests.context.providers.test_anthropic import messages as sent
 from tests.context.test_request import card
 from tests.conversations import anthropic_messages
 from tests.conversations.reading import documents_in
 from tests.provider_types import CHECK_BODY
+from tests.providers.test_anthropic import messages as sent
 
 anthropic, openai = provider_named("anthropic"), provider_named("openai")
 

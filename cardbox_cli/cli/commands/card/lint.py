@@ -22,7 +22,7 @@ from cardbox_cli.cli.terminal.progress import bar
 from cardbox_cli.cli.terminal.reports.findings import answer, show
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.lint.rule import FileFinding, LintFinding
-from cardbox_cli.context.lint.schema import UNKNOWN
+from cardbox_cli.context.request_schema import UNKNOWN
 from cardbox_cli.conversations.containers.archives import unzipped
 from cardbox_cli.conversations.formats.registry import choose_format, format_named
 from cardbox_cli.conversations.json_files.documents import Documents

@@ -87,6 +87,6 @@ class Toy(Provider):
         return ToyFiles(self)
 
     def rules(self) -> Sequence[LintRule]:
-        from tests.context.providers.toy.rules import RULES
+        from tests.providers.toy.rules import RULES
 
         return RULES

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cardbox_cli.context.lint.schema import Schema, place_text
+from cardbox_cli.context.request_schema import Schema, place_text
 from cardbox_cli.providers.registry import providers
 
 ROOT = Path(__file__).parents[3]

@@ -8,7 +8,7 @@ import pytest
 from cardbox_cli.context.losses import losses
 from cardbox_cli.context.request import Request
 from tests.context.lint.cards import found, system, thought, user
-from tests.context.providers.test_anthropic import anthropic, imported, request
+from tests.providers.test_anthropic import anthropic, imported, request
 
 NEWER, OLDER = "claude-opus-4-8", "claude-sonnet-4-6"
 MOVED = "system text within the history is moved to the top"

@@ -11,7 +11,7 @@ import pytest
 import cardbox_cli
 from cardbox_cli.providers import registry
 from tests.conftest import Cbx
-from tests.context.providers.toy import Toy
+from tests.providers.toy import Toy
 
 MESSAGES = [
     {"role": "user", "content": "How many legs has a spider?"},
