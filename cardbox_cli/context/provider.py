@@ -8,6 +8,7 @@ made.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -140,6 +141,8 @@ class Provider(ABC):
     max_temperature = 2
     temperature_path = "temperature"
     schema_package: str | None = None
+    files_class: "type[MessageFiles]"
+    answers_class: "type[AnswerReader] | None" = None
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -232,15 +235,15 @@ class Provider(ABC):
 
     # --- what belongs to it
 
-    @property
-    @abstractmethod
+    @cached_property
     def files(self) -> "MessageFiles":
-        """How files with its messages are read and written."""
+        """The reader and writer of files with its messages."""
+        return self.files_class(self)
 
-    @property
+    @cached_property
     def answers(self) -> "AnswerReader | None":
-        """How the answers of its models are read; None if they are in another provider's format."""
-        return None
+        """The reader of its models' answers; None if they are in another provider's format."""
+        return None if self.answers_class is None else self.answers_class(self)
 
     @abstractmethod
     def rules(self) -> "Sequence[LintRule]":

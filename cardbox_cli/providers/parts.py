@@ -262,14 +262,12 @@ class PartsProvider(Provider):
         return {"role": speakers.role_of(card), "content": parts}
 
     def exchanged_ids(self, body: Body) -> ExchangedIds:
-        """Return the ids of the calls that a message makes and answers."""
         parts = body["content"] if isinstance(body["content"], list) else []
         calls = [call["id"] for part in parts if (call := self.call(part)) is not None]
         answers = [answer.id for part in parts if (answer := self.answered(part)) is not None]
         return ExchangedIds(calls, answers)
 
     def chat_original(self, card: AnyCard) -> Body | None:
-        """Return the chat message of a card that keeps parts of this format; None for others."""
         parts = self.own_parts(card)
         if parts is None:
             return None
@@ -285,7 +283,6 @@ class PartsProvider(Provider):
         return {**body, "content": made}
 
     def keeps_failure(self, card: AnyCard) -> bool:
-        """Return whether the parts that a card keeps are the result of a tool that failed."""
         return any(map(self.is_failed_result, self.own_parts(card) or ()))
 
     # --- requests
@@ -320,12 +317,9 @@ class PartsProvider(Provider):
                 yield role, parts
 
     def steps(self, messages: Sequence[Message]) -> list[int]:
-        """Return the step of each message: neighbours of one role share one."""
         return speakers.steps(messages)
 
     def sent_messages(self, request: Request) -> Iterator[SentMessage]:
-        """Yield the messages as a prefix cache finds them: system text first, then the parts of the
-        others."""
         made = list(self.in_parts(request.messages))
         system = (place for place, message in enumerate(made) if message.body["role"] == "system")
         for number, place in enumerate(system, 1):
@@ -347,7 +341,6 @@ class PartsProvider(Provider):
         yield from speakers.moved_texts(request, (each for each in behind if each.body["role"] == "system"))
 
     def losses_to_chat(self, card: Card) -> Iterator[str]:
-        """Yield what the chat form leaves out of a card that keeps parts of this format."""
         parts = self.own_parts(card)
         if parts is None:
             return
@@ -360,7 +353,6 @@ class PartsProvider(Provider):
                 yield from self.losses_of_part(part)
 
     def losses_from_chat(self, card: Card) -> Iterator[str]:
-        """Yield what this format leaves out of a card in the chat form."""
         if self.own_parts(card) is not None or card.type in OF_ONE_FORMAT:
             return  # sent as it came, or in no chat form
         body = self.chat_body(card)
@@ -497,7 +489,6 @@ class PartsFiles(MessageFiles):
         return [keep(cards[0], self.provider.format, source_message=kept), *cards[1:]]
 
     def draft_system(self, key: str, value: Any) -> CardDraft:
-        """Return the card of a system prompt beside the messages."""
         parts = self.system_parts(value)
         card = imported_card(RENDERED_PROMPT, "\n".join(filter(None, map(self.provider.words, parts))))
         standard = self.provider.parts_of(card)
@@ -506,11 +497,9 @@ class PartsFiles(MessageFiles):
         return keep(card, self.provider.format, source_message={key: value}, source_blocks=parts)
 
     def keep_original(self, changed: CardDraft, original: CardDraft) -> CardDraft:
-        """Return `changed` with the parts of `original` as its own."""
         return keep(changed, self.provider.format, source_blocks=self.provider.parts_of(original))
 
     def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
-        """Return the system text beside the messages, and these."""
         prompts = [
             card for card in cards if never_a_message(card) is None and speakers.role_of(card) == "system"
         ]
@@ -575,7 +564,6 @@ class PartsAnswers(AnswerReader):
         """Return the call under another id."""
 
     def parts(self, message: Body) -> Any:
-        """Return what the message has as its parts."""
         return message.get(self.parts_key)
 
     def draft(self, message: Body, own_ids: OwnIds) -> list[CardDraft]:

@@ -1,95 +1,60 @@
-"""The registry of providers' formats: a line for each, and its class when somebody asks for it.
+"""The registry of providers: a line for each format, and its class when it is first used.
 
-Imports a provider's package when it is first wanted, so that listing formats costs nothing.
+Imports a provider's package when somebody asks for it, so that listing formats costs nothing.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from cardbox_cli.context.provider import ModelFacts, Provider, Registry
-from cardbox_cli.context.request import RequestEntry, model_of, profile_of
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.providers import models
 from cardbox_cli.settings import MODELS
 
+if TYPE_CHECKING:
+    from cardbox_cli.context.provider import ModelFacts, Provider
+    from cardbox_cli.context.request import RequestEntry
 
-def _openai(registry: Registry) -> Provider:
-    from cardbox_cli.providers.openai.request import OpenAI
-
-    return OpenAI(registry)
-
-
-def _openai_compatible(registry: Registry) -> Provider:
-    from cardbox_cli.providers.openai.request import OpenAICompatible
-
-    return OpenAICompatible(registry)
-
-
-def _anthropic(registry: Registry) -> Provider:
-    from cardbox_cli.providers.anthropic.request import Anthropic
-
-    return Anthropic(registry)
-
-
-def _openai_responses(registry: Registry) -> Provider:
-    from cardbox_cli.providers.openai_responses.request import OpenAIResponses
-
-    return OpenAIResponses(registry)
-
-
-def _gemini(registry: Registry) -> Provider:
-    from cardbox_cli.providers.gemini.request import Gemini
-
-    return Gemini(registry)
-
-
-def _bedrock_converse(registry: Registry) -> Provider:
-    from cardbox_cli.providers.bedrock_converse.request import BedrockConverse
-
-    return BedrockConverse(registry)
-
-
-# The name of each format, and what makes its provider: a class of Provider, or a function that imports it.
-PROVIDERS: dict[str, Callable[[Registry], Provider]] = {
-    "openai": _openai,
-    "anthropic": _anthropic,
-    "openai-responses": _openai_responses,
-    "gemini": _gemini,
-    "bedrock-converse": _bedrock_converse,
+# The name of each format, and its class.
+PROVIDERS = {
+    "openai": "cardbox_cli.providers.openai.request:OpenAI",
+    "anthropic": "cardbox_cli.providers.anthropic.request:Anthropic",
+    "openai-responses": "cardbox_cli.providers.openai_responses.request:OpenAIResponses",
+    "gemini": "cardbox_cli.providers.gemini.request:Gemini",
+    "bedrock-converse": "cardbox_cli.providers.bedrock_converse.request:BedrockConverse",
 }
-# Hosts that take a provider's format and have rules of their own: the format, and what makes them. They are
-# for checks alone.
-HOSTS: dict[str, tuple[str, Callable[[Registry], Provider]]] = {
-    "openai-compatible": ("openai", _openai_compatible)
-}
+# Hosts that take a provider's format and have rules of their own, for checks alone: the format, the class.
+HOSTS = {"openai-compatible": ("openai", "cardbox_cli.providers.openai.request:OpenAICompatible")}
 # The format if nothing says which.
-DEFAULT = next(iter(PROVIDERS))
+DEFAULT = "openai"
 
 
 class _Registered:
-    """The providers of this module, as each of them gets the others."""
+    """The functions of this module, as a provider gets them."""
 
-    def providers(self) -> Iterator[Provider]:
-        """Return every provider, in order."""
+    def providers(self) -> Iterator["Provider"]:
         return providers()
 
-    def facts(self, model: str | None) -> ModelFacts:
-        """Return the facts about a model."""
-        return models.facts_of(model)
+    def facts(self, model: str | None) -> "ModelFacts":
+        from cardbox_cli.providers.models import facts_of
+
+        return facts_of(model)
 
     def model_provider(self, model: str | None) -> str | None:
-        """Return the name of the provider of a model; None if it is not known."""
-        return models.provider_of_model(model)
+        from cardbox_cli.providers.models import provider_of_model
+
+        return provider_of_model(model)
 
 
 @cache
-def provider_named(name: str) -> Provider:
+def provider_named(name: str) -> "Provider":
     """Return the provider of this name, one of PROVIDERS or HOSTS."""
-    make = HOSTS[name][1] if name in HOSTS else PROVIDERS[name]
-    return make(_Registered())
+    module, _, class_name = (HOSTS[name][1] if name in HOSTS else PROVIDERS[name]).partition(":")
+    provider: Provider = getattr(import_module(module), class_name)(_Registered())
+    return provider
 
 
-def providers() -> Iterator[Provider]:
+def providers() -> Iterator["Provider"]:
     """Return all providers, in order; hosts are none."""
     return map(provider_named, PROVIDERS)
 
@@ -99,7 +64,9 @@ def provider_for_model(model: str | None) -> str:
 
     Raises InvalidInput if the file of CBX_MODELS names a provider that does not exist.
     """
-    name = models.provider_of_model(model) or DEFAULT
+    from cardbox_cli.providers.models import provider_of_model
+
+    name = provider_of_model(model) or DEFAULT
     if name not in PROVIDERS:
         raise InvalidInput(
             f"{MODELS.name} names the provider {name!r} for the model {model!r}, which does not exist",
@@ -108,9 +75,10 @@ def provider_for_model(model: str | None) -> str:
     return name
 
 
-def provider_for(entries: Iterable[RequestEntry], model: str | None = None) -> str:
-    """Return the name of the provider to check by: that of `model`, else of the model that the profile
-    names."""
+def provider_for(entries: Iterable["RequestEntry"], model: str | None = None) -> str:
+    """Return the name of the provider of `model`, or of the model that the profile among entries names."""
+    from cardbox_cli.context.request import model_of, profile_of
+
     if model is None:
         present = (entry.slot.card for entry in entries if entry.slot.state == "present")
         model = model_of(profile_of(card for card in present if card is not None))

@@ -11,7 +11,6 @@ import pytest
 import cardbox_cli
 from cardbox_cli.providers import registry
 from tests.conftest import Cbx
-from tests.providers.toy import Toy
 
 MESSAGES = [
     {"role": "user", "content": "How many legs has a spider?"},
@@ -21,7 +20,7 @@ MESSAGES = [
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.PROVIDERS, "toy", Toy)
+    monkeypatch.setitem(registry.PROVIDERS, "toy", "tests.providers.toy:Toy")
     monkeypatch.setenv("CBX_MODELS", str(Path(__file__).parent / "toy" / "models.toml"))
 
 

@@ -21,27 +21,22 @@ class AnthropicAnswers(AnswerReader):
     limits = _CUT_OFF
 
     def is_response(self, value: Body) -> bool:
-        """Return whether a value is such a message."""
         return kind(value) == "message" and value.get("role") == "assistant" and "stop_reason" in value
 
     def unwrap(self, response: Body) -> Body:
-        """Return the response, which is the message."""
         return response
 
     def cut_off(self, response: Body) -> str | None:
-        """Say why a message is not whole; None for a whole one."""
         reason = response["stop_reason"]
         return reason if reason in _CUT_OFF else None
 
     def is_own(self, message: Body) -> bool:
-        """Return whether a message has blocks that only Anthropic has."""
         content = message.get("content")
         return isinstance(content, list) and (
             message.get("type") == "message" or any(kind(block) in _OWN_BLOCKS for block in content)
         )
 
     def draft(self, message: Body, own_ids: OwnIds) -> list[CardDraft]:
-        """Return the cards of a message. Raises MalformedAnswer for a call that is none."""
         blocks: list[Any] = list(message["content"])
         places = [place for place, block in enumerate(blocks) if kind(block) == "tool_use"]
         given = [blocks[place].get("id") for place in places]

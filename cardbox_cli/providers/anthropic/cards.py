@@ -71,7 +71,6 @@ class AnthropicFiles(MessageFiles):
         return f"the model is {model!r}, and there is 'max_tokens'" if is_own else None
 
     def marks_message(self, message: Any) -> str | None:
-        """Say which block is Anthropic's and no other's."""
         content = message.get("content") if isinstance(message, dict) else None
         if not isinstance(content, list):
             return None
@@ -80,13 +79,11 @@ class AnthropicFiles(MessageFiles):
         return None if found is None else f"a block is of type {found!r}"
 
     def is_exchange(self, part: Any) -> bool:
-        """Return whether a block calls a client's tool, or answers."""
         return kind(part) in ("tool_use", "tool_result")
 
     # --- messages as cards
 
     def draft(self, message: Any) -> list[CardDraft]:
-        """Return the cards of a message."""
         role = message["role"]
         cards = self.content_cards(role, message.get("content"), NAME)
         around = {**message, "content": emptied(message["content"])} if "content" in message else message
@@ -101,7 +98,6 @@ class AnthropicFiles(MessageFiles):
         return card if isinstance(value, str) else keep(card, NAME, source_blocks=value)
 
     def keep_original(self, changed: CardDraft, original: CardDraft) -> CardDraft:
-        """Return `changed` with the blocks of `original` as its own."""
         source_format = original.metadata.get(sources.FORMAT, NAME)
         return keep(changed, source_format, source_blocks=as_blocks(content_of(original, self.provider)))
 

@@ -7,7 +7,6 @@ Calls have the ids that cards have until a request's messages are put together. 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ from cardbox_cli.context.provider import (
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.card_types import ASIDE, REASONING, TOOL_RESULT
 from cardbox_cli.model.cards import Card
+from cardbox_cli.providers.anthropic.answers import AnthropicAnswers
 from cardbox_cli.providers.anthropic.blocks import (
     FORMATS,
     NAME,
@@ -60,7 +60,6 @@ from cardbox_cli.providers.tools import choice_for, copy_parameters, function_of
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
-    from cardbox_cli.providers.anthropic.answers import AnthropicAnswers
 
 # The API requires max_tokens; this is sent if the profile names none.
 MAX_TOKENS = 4096
@@ -89,6 +88,8 @@ class Anthropic(Provider):
     cached_parameters = ("tool_choice", "thinking")
     max_temperature = 1
     schema_package = __package__
+    files_class = AnthropicFiles
+    answers_class = AnthropicAnswers
 
     # --- cards
 
@@ -110,7 +111,6 @@ class Anthropic(Provider):
         return {**_beside_text(card), **message} if role == "system" else message
 
     def chat_original(self, card: AnyCard) -> Body | None:
-        """Return the chat message of a card that keeps blocks; None for others."""
         blocks = own_blocks(card)
         if blocks is msgspec.UNSET:
             return None
@@ -122,7 +122,6 @@ class Anthropic(Provider):
         return body
 
     def keeps_failure(self, card: AnyCard) -> bool:
-        """Return whether the blocks that a card keeps are the result of a tool that failed."""
         blocks = as_list(own_blocks(card))
         return any(is_result(block) and block.get("is_error") for block in blocks)
 
@@ -156,18 +155,14 @@ class Anthropic(Provider):
         return naming.changes
 
     def exchanged_ids(self, body: Body) -> ExchangedIds:
-        """Return the ids of the calls that a message makes and answers."""
         blocks = body["content"] if isinstance(body["content"], list) else []
         calls = [block["id"] for block in blocks if is_call(block)]
         return ExchangedIds(calls, [block["tool_use_id"] for block in blocks if is_result(block)])
 
     def steps(self, messages: Sequence[Message]) -> list[int]:
-        """Return the step of each message: neighbours of one role share one."""
         return speakers.steps(messages)
 
     def sent_messages(self, request: Request) -> Iterator[SentMessage]:
-        """Yield the messages as a prefix cache finds them: system text first, then the parts of the
-        others."""
         facts = self.facts(request.model)
         placed = list(enumerate(place_system_text(request.messages, facts)))
         system = ((place, message) for place, (is_top, message) in placed if is_top)
@@ -201,7 +196,6 @@ class Anthropic(Provider):
     # --- losses
 
     def losses_in_request(self, request: Request) -> Iterator[tuple[str | None, str]]:
-        """Yield what is lost of a request's order and of its system text on the way to the top."""
         facts = self.facts(request.model)
         placed = place_system_text(request.messages, facts)
         behind = dropwhile(lambda each: each[1].body["role"] == "system", placed)
@@ -211,7 +205,6 @@ class Anthropic(Provider):
                 yield message.card_id, f"a block of type {name!r} in system text is left out"
 
     def losses_to_chat(self, card: Card) -> Iterator[str]:
-        """Yield what the chat form leaves out of a card that keeps blocks."""
         if sources.FORMAT in card.metadata and card.metadata[sources.FORMAT] not in FORMATS:
             return  # another's, which says itself what gets lost
         around = card.metadata.get(sources.MESSAGE)
@@ -227,7 +220,6 @@ class Anthropic(Provider):
                 yield from _losses_of_result(block) if is_result_card else _losses_of_block(card, block)
 
     def losses_from_chat(self, card: Card) -> Iterator[str]:
-        """Yield what Messages leaves out of a card in the chat form."""
         if own_blocks(card) is not msgspec.UNSET or card.type in OF_ONE_FORMAT:
             return  # sent as it came, or in no chat form
         body = self.chat_body(card)
@@ -247,22 +239,7 @@ class Anthropic(Provider):
         content = body.get("content")
         yield from _losses_of_parts(content if isinstance(content, list) else [])
 
-    # --- what belongs to it
-
-    @cached_property
-    def files(self) -> AnthropicFiles:
-        """How files with its messages are read and written."""
-        return AnthropicFiles(self)
-
-    @cached_property
-    def answers(self) -> "AnthropicAnswers":
-        """How its answers are read."""
-        from cardbox_cli.providers.anthropic.answers import AnthropicAnswers
-
-        return AnthropicAnswers(self)
-
     def rules(self) -> "Sequence[LintRule]":
-        """Return the rules that all providers share, and its own."""
         from cardbox_cli.providers.anthropic.rules import RULES
 
         return RULES

@@ -28,30 +28,25 @@ class BedrockAnswers(PartsAnswers):
     parts_key = "content"
 
     def is_response(self, value: Body) -> bool:
-        """Return whether a value is a response."""
         output = value.get("output")
         return isinstance(output, dict) and (isinstance(output.get("message"), dict) or "stopReason" in value)
 
     def unwrap(self, response: Body) -> Body:
-        """Return the message of the output. Raises MalformedAnswer."""
         message: Any = response["output"].get("message")
         if not isinstance(message, dict):
             raise MalformedAnswer("the response has no output.message")
         return message
 
     def cut_off(self, response: Body) -> str | None:
-        """Say why a response is not whole; None for a whole one."""
         reason = response.get("stopReason")
         return reason if reason in _CUT_OFF else None
 
     def error(self, value: Body) -> str | None:
-        """Say what went wrong, if a value has nothing but that."""
         if not value.keys() <= _OF_ERRORS:
             return None
         return text_at(value, "message") or text_at(value, "Message") or text_at(value, "__type")
 
     def is_own(self, message: Body) -> bool:
-        """Return whether a message has blocks without a type."""
         content = message.get("content")
         blocks = content if isinstance(content, list) else []
         return any("type" not in block for block in blocks if kind_of(block))
@@ -62,9 +57,7 @@ class BedrockAnswers(PartsAnswers):
         return is_use and "type" not in part["toolUse"]
 
     def call_id(self, part: Part) -> Any:
-        """Return the id of such a call."""
         return part["toolUse"].get("toolUseId")
 
     def with_id(self, part: Part, call_id: str) -> Part:
-        """Return the call under another id."""
         return {**part, "toolUse": {**part["toolUse"], "toolUseId": call_id}}

@@ -56,12 +56,10 @@ class BedrockFiles(PartsFiles):
     parts_key = "content"
 
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
-        """Say which key beside the messages is Bedrock's."""
         found = next((key for key in _OWN_KEYS if key in beside), None)
         return None if found is None else f"{found!r} stands beside the messages"
 
     def marks_message(self, message: Any) -> str | None:
-        """Say that a message's content is blocks that name their type by a key."""
         content = message.get("content") if isinstance(message, dict) else None
         if not isinstance(content, list) or not content or not _is_message(message):
             return None
@@ -70,7 +68,6 @@ class BedrockFiles(PartsFiles):
         return f"a block has {next(key for key in content[0] if key in KINDS)!r} and no 'type'"
 
     def is_exchange(self, part: Any) -> bool:
-        """Return whether a block calls a tool, or answers."""
         return _is_block(part) and ("toolUse" in part or "toolResult" in part)
 
     def problem(self, message: Any) -> str | None:
@@ -85,16 +82,11 @@ class BedrockFiles(PartsFiles):
         return None if other is None else f"a block is of type {other!r}, and Bedrock's have no type"
 
     def draft(self, message: Any) -> list[CardDraft]:
-        """Return the cards of a message."""
         content, role = message.get("content"), message["role"]
         cards = self.provider.draft_parts(role, content if isinstance(content, list) else [])
         return self.keep_around(message, role, cards)
 
     def read_request(self, beside: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Return the llm_config and the tools of a request.
-
-        What has a name that every format knows gets it, and the rest stays as it is.
-        """
         config: dict[str, Any] = {}
         tools: list[dict[str, Any]] = []
         for key, value in beside.items():

@@ -5,13 +5,13 @@ Sources: Amazon Bedrock API reference, "ContentBlock" and "Converse".
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.context.parts import file_of, file_part, input_of, is_text, kind, text_at, texts_in
 from cardbox_cli.context.provider import Body, Members
 from cardbox_cli.context.request import Request
 from cardbox_cli.model import exact_json
+from cardbox_cli.providers.bedrock_converse.answers import BedrockAnswers
 from cardbox_cli.providers.bedrock_converse.cards import MODES, NAME, BedrockFiles, kind_of
 from cardbox_cli.providers.parts import AnsweredCall, Part, PartsProvider, text_parts
 from cardbox_cli.providers.tools import (
@@ -25,7 +25,6 @@ from cardbox_cli.providers.tools import (
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
-    from cardbox_cli.providers.bedrock_converse.answers import BedrockAnswers
 
 # The parameters of an llm_config, and their names in `inferenceConfig`.
 _INFERENCE = {"temperature": "temperature", "top_p": "topP"}
@@ -61,19 +60,18 @@ class BedrockConverse(PartsProvider):
     max_temperature = 1
     temperature_path = "inferenceConfig.temperature"
     schema_package = __package__
+    files_class = BedrockFiles
+    answers_class = BedrockAnswers
 
     # --- what blocks mean
 
     def is_thought(self, part: Part) -> bool:
-        """Return whether a block holds thinking."""
         return kind_of(part) == "reasoningContent"
 
     def is_plain(self, part: Part) -> bool:
-        """Return whether a block is text that an assistant says."""
         return kind_of(part) in ("text", "citationsContent")
 
     def words(self, part: Part) -> str:
-        """Return the text of a block as a reader wants it."""
         name = kind_of(part)
         value = part[name] if name else None
         if name == "text":
@@ -98,7 +96,6 @@ class BedrockConverse(PartsProvider):
         return "\n".join(filter(None, lines))
 
     def call(self, part: Part) -> dict[str, Any] | None:
-        """Return the tool call that a block is."""
         value = part.get("toolUse") if isinstance(part, dict) else None
         name, call_id = text_at(value, "name"), text_at(value, "toolUseId")
         if not isinstance(value, dict) or not name or not call_id or "type" in value:
@@ -110,16 +107,13 @@ class BedrockConverse(PartsProvider):
         return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
 
     def answered(self, part: Part) -> AnsweredCall | None:
-        """Return the call that a block is the result of."""
         call_id = text_at(part.get("toolResult"), "toolUseId") if isinstance(part, dict) else None
         return AnsweredCall(call_id) if call_id else None
 
     def is_failed_result(self, part: Part) -> bool:
-        """Return whether a block is the result of a tool that failed."""
         return kind_of(part) == "toolResult" and text_at(part["toolResult"], "status") == "error"
 
     def chat_files(self, part: Part) -> list[dict[str, Any]]:
-        """Return the content part in the chat form that a block with a file is."""
         file = _chat_file(part)
         return [] if file is None else [file]
 
@@ -130,7 +124,6 @@ class BedrockConverse(PartsProvider):
         return text_parts(body, _block, _call)
 
     def is_exact(self, part: Part) -> bool:
-        """Return whether a call has only its id, name and input, or a result only its id and a text."""
         if len(part) != 1:
             return False
         if "toolUse" in part:
@@ -141,7 +134,6 @@ class BedrockConverse(PartsProvider):
         return text_at(content[0], "text") is not None and len(content[0]) == 1
 
     def losses_of_part(self, part: Part) -> Iterator[str]:
-        """Yield what the chat form leaves out of a block."""
         name = kind_of(part)
         if name == "cachePoint":
             return  # a mark of what to cache changes no answer
@@ -169,31 +161,14 @@ class BedrockConverse(PartsProvider):
         yield from copy_parameters(same, self).items()
 
     def runs_tool(self, tool: Mapping[str, Any]) -> bool:
-        """Return whether it is a tool, or a mark among tools, that only Bedrock knows."""
         return "type" not in tool and ("systemTool" in tool or "cachePoint" in tool)
 
     def split_tools(self, body: Body) -> tuple[list[Any], Body]:
-        """Return the tools of a body, and the body without them."""
         tools, choice = super().split_tools(body.get("toolConfig", {}))
         besides = {key: value for key, value in body.items() if key != "toolConfig"}
         return tools, {**besides, **({"toolConfig": choice} if choice else {})}
 
-    # --- what belongs to it
-
-    @cached_property
-    def files(self) -> BedrockFiles:
-        """How files with its messages are read and written."""
-        return BedrockFiles(self)
-
-    @cached_property
-    def answers(self) -> "BedrockAnswers":
-        """How its answers are read."""
-        from cardbox_cli.providers.bedrock_converse.answers import BedrockAnswers
-
-        return BedrockAnswers(self)
-
     def rules(self) -> "Sequence[LintRule]":
-        """Return the rules that all providers share, and its own."""
         from cardbox_cli.providers.bedrock_converse.rules import RULES
 
         return RULES

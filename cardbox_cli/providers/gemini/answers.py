@@ -35,7 +35,6 @@ class GeminiAnswers(PartsAnswers):
         return has_one or _is_content(value) or any(isinstance(at(value, key), dict) for key in _BESIDE)
 
     def unwrap(self, response: Body) -> Body:
-        """Return the content of the first candidate. Raises MalformedAnswer."""
         if _is_content(response):
             return response
         candidate = _candidate(response)
@@ -45,12 +44,10 @@ class GeminiAnswers(PartsAnswers):
         return content or {}
 
     def cut_off(self, response: Body) -> str | None:
-        """Say why a response is not whole; None for a whole one."""
         reason = at(_candidate(response), "finishReason")
         return reason if isinstance(reason, str) and reason not in _WHOLE else None
 
     def usage(self, response: Body) -> Any:
-        """Return what the provider counted."""
         return at(response, "usageMetadata")
 
     def error(self, value: Body) -> str | None:
@@ -60,15 +57,12 @@ class GeminiAnswers(PartsAnswers):
         return f"the prompt was blocked ({reason})" if is_blocked else None
 
     def is_call(self, part: Part) -> bool:
-        """Return whether a part calls a function."""
         return isinstance(at(part, "functionCall"), dict)
 
     def call_id(self, part: Part) -> Any:
-        """Return the id of such a call."""
         return text_at(at(part, "functionCall"), "id")
 
     def with_id(self, part: Part, call_id: str) -> Part:
-        """Return the call under another id."""
         key = "functionCall" if "functionCall" in part else "function_call"
         return {**part, key: {**part[key], "id": call_id}}
 

@@ -146,7 +146,6 @@ class GeminiFiles(PartsFiles):
     alone_key = _KEY
 
     def system_value(self, parts: list[Part]) -> Any:
-        """Return the system instruction that holds these parts."""
         return {"parts": parts}
 
     def system_parts(self, value: Any) -> list[Part]:
@@ -155,16 +154,13 @@ class GeminiFiles(PartsFiles):
         return [{"text": parts}] if isinstance(parts, str) else _parts(parts)
 
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
-        """Say which key beside the messages is Gemini's."""
         found = next((key for key in (*_SYSTEM_KEYS, "generationConfig") if key in beside), None)
         return None if found is None else f"{found!r} stands beside the messages"
 
     def marks_message(self, message: Any) -> str | None:
-        """Say that a message has parts."""
         return "a message has 'parts'" if is_content(_alone(message) or message) else None
 
     def is_exchange(self, part: Any) -> bool:
-        """Return whether a part calls a function, or answers."""
         return isinstance(part, dict) and "type" not in part and not _CALLS.isdisjoint(part)
 
     def problem(self, message: Any) -> str | None:
@@ -176,7 +172,6 @@ class GeminiFiles(PartsFiles):
         return f"the role {message['role']!r} is none of Gemini's: roles are {', '.join(_ROLES)}"
 
     def draft(self, message: Any) -> list[CardDraft]:
-        """Return the cards of a content."""
         if (alone := _alone(message)) is not None:
             return self.keep_alone(alone, self.draft(alone))
         role = "assistant" if message.get("role") == "model" else "user"
@@ -184,15 +179,10 @@ class GeminiFiles(PartsFiles):
         return self.keep_around(message, role, cards)
 
     def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
-        """Return the system instruction, and the contents."""
         beside, messages = super().export(cards)
         return beside, _named(messages)
 
     def read_request(self, beside: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Return the llm_config and the tools of a request.
-
-        What has a name that every format knows gets it, and the rest stays as it is.
-        """
         config: dict[str, Any] = {}
         for key, value in beside.items():
             if key in ("generationConfig", "generation_config") and isinstance(value, dict):

@@ -5,7 +5,6 @@ Sources: Gemini API reference, "Content" and "Generating content".
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,6 +23,7 @@ from cardbox_cli.context.parts import (
 from cardbox_cli.context.provider import Body, Members
 from cardbox_cli.context.request import Request
 from cardbox_cli.model import exact_json
+from cardbox_cli.providers.gemini.answers import GeminiAnswers
 from cardbox_cli.providers.gemini.cards import (
     GENERATION,
     MAX_STOPS,
@@ -47,7 +47,6 @@ from cardbox_cli.providers.tools import (
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
-    from cardbox_cli.providers.gemini.answers import GeminiAnswers
 
 # The keys under which a function's answer is a text alone: the one that is written, and Google's own
 # package's.
@@ -78,19 +77,18 @@ class Gemini(PartsProvider):
     cached_parameters = ("toolConfig",)
     temperature_path = "generationConfig.temperature"
     schema_package = __package__
+    files_class = GeminiFiles
+    answers_class = GeminiAnswers
 
     # --- what parts mean
 
     def is_thought(self, part: Part) -> bool:
-        """Return whether a part holds thinking."""
         return at(part, "thought") is True
 
     def is_plain(self, part: Part) -> bool:
-        """Return whether a part is text that an assistant says."""
         return kind_of(part) == "text" and at(part, "thought") is not True
 
     def words(self, part: Part) -> str:
-        """Return the text of a part as a reader wants it."""
         name = kind_of(part)
         if name == "text":
             return text_at(part, "text") or ""
@@ -106,7 +104,6 @@ class Gemini(PartsProvider):
         return ""
 
     def call(self, part: Part) -> dict[str, Any] | None:
-        """Return the tool call that a part is, its id "" if it has none."""
         value = at(part, "functionCall")
         name = text_at(value, "name")
         arguments = value.get("args") if isinstance(value, dict) else None
@@ -116,36 +113,30 @@ class Gemini(PartsProvider):
         return {"id": text_at(value, "id") or "", "type": "function", "function": function}
 
     def answered(self, part: Part) -> AnsweredCall | None:
-        """Return the call that a part is the result of."""
         value = at(part, "functionResponse")
         name = text_at(value, "name")
         return None if name is None else AnsweredCall(text_at(value, "id") or "", name)
 
     def is_failed_result(self, part: Part) -> bool:
-        """Return whether a part is the result of a function that failed."""
         response = at(at(part, "functionResponse"), "response")
         return isinstance(response, dict) and _FAILURE in response and _ANSWER not in response
 
     def chat_files(self, part: Part) -> list[dict[str, Any]]:
-        """Return the content part in the chat form that a part with a file is."""
         file = _chat_file(part)
         return [] if file is None else [file]
 
     def make(self, body: Body, *, failed: bool = False) -> list[Part]:
-        """Return the parts of a message in the chat form."""
         if body["role"] in ("tool", "function"):
             return [_response(body, texts_in(body.get("content")), failed)]
         return text_parts(body, _part, _call)
 
     def is_exact(self, part: Part) -> bool:
-        """Return whether a call has an id, its name and arguments, and nothing else."""
         call = part.get("functionCall") if len(part) == 1 else None
         return (
             call is not None and len(call) == 3 and bool(text_at(call, "id")) and call.get("args") is not None
         )
 
     def losses_of_part(self, part: Part) -> Iterator[str]:
-        """Yield what the chat form leaves out of a part."""
         name = kind_of(part)
         known = {name, other_spelling(name), "thoughtSignature", "thought_signature", "thought"}
         if at(part, "thoughtSignature") is not None:
@@ -181,7 +172,6 @@ class Gemini(PartsProvider):
             yield {"role": "model" if role == "assistant" else role, "parts": parts}
 
     def runs_tool(self, tool: Mapping[str, Any]) -> bool:
-        """Return whether it is a tool that Gemini runs itself."""
         return "type" not in tool and any(name in tool for name in _OWN_TOOLS)
 
     def split_tools(self, body: Body) -> tuple[list[Any], Body]:
@@ -190,22 +180,7 @@ class Gemini(PartsProvider):
         functions = [each for tool in given for each in tool.get("functionDeclarations", ())]
         return [*functions, *(tool for tool in given if "functionDeclarations" not in tool)], besides
 
-    # --- what belongs to it
-
-    @cached_property
-    def files(self) -> GeminiFiles:
-        """How files with its messages are read and written."""
-        return GeminiFiles(self)
-
-    @cached_property
-    def answers(self) -> "GeminiAnswers":
-        """How its answers are read."""
-        from cardbox_cli.providers.gemini.answers import GeminiAnswers
-
-        return GeminiAnswers(self)
-
     def rules(self) -> "Sequence[LintRule]":
-        """Return the rules that all providers share, and its own."""
         from cardbox_cli.providers.gemini.rules import RULES
 
         return RULES

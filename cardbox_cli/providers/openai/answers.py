@@ -21,11 +21,9 @@ class OpenAIAnswers(AnswerReader):
     limits = _LIMITS
 
     def is_response(self, value: Body) -> bool:
-        """Return whether a value is a completion."""
         return isinstance(value.get("choices"), list)
 
     def unwrap(self, response: Body) -> Body:
-        """Return the message of the first choice. Raises MalformedAnswer."""
         choices = response["choices"]
         message = choices[0].get("message") if choices and isinstance(choices[0], dict) else None
         if not isinstance(message, dict):
@@ -33,7 +31,6 @@ class OpenAIAnswers(AnswerReader):
         return {**message, "role": "assistant"}
 
     def cut_off(self, response: Body) -> str | None:
-        """Say why a completion is not whole; None for a whole one."""
         choices = response["choices"]
         reason = choices[0].get("finish_reason") if choices and isinstance(choices[0], dict) else None
         return reason if reason in _CUT_OFF else None
@@ -43,7 +40,6 @@ class OpenAIAnswers(AnswerReader):
         return True
 
     def draft(self, message: Body, own_ids: OwnIds) -> list[CardDraft]:
-        """Return the card of a message. Raises MalformedAnswer."""
         message = _tidied(message)
         calls = message.get("tool_calls")
         if calls:

@@ -71,7 +71,6 @@ class OpenAIFiles(MessageFiles):
         return ()
 
     def marks_message(self, message: Any) -> str | None:
-        """Say by which role, key or content part a message is OpenAI's and no other's."""
         if not isinstance(message, dict):
             return None
         if message.get("role") in _OWN_ROLES:
@@ -86,15 +85,12 @@ class OpenAIFiles(MessageFiles):
         return None if found is None else f"a part is of type {found!r}"
 
     def draft(self, message: Any) -> list[CardDraft]:
-        """Return the card of a message."""
         return [card_of_message(message)]
 
     def keep_original(self, changed: CardDraft, original: CardDraft) -> CardDraft:
-        """Return `changed` with the message of `original`."""
         return keep(changed, NAME, source_message=self.provider.chat_body(original))
 
     def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
-        """Return nothing beside the messages, and these."""
         bodies = ((sources.group(card), self.provider.chat_message(card)) for card in cards)
         return {}, join(
             Message(layer=CHECKPOINT, body=body, group=group)

@@ -4,7 +4,6 @@ Source: OpenAI API reference, "Create chat completion".
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.context import sources
@@ -13,6 +12,7 @@ from cardbox_cli.context.parts import kind, text_at
 from cardbox_cli.context.provider import AnyCard, Body, ExchangedIds, Members, Provider, SentMessage
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.cards import Card
+from cardbox_cli.providers.openai.answers import OpenAIAnswers
 from cardbox_cli.providers.openai.cards import FORMATS, MAX_STOPS, NAME, OpenAIFiles, are_one, join, runs
 from cardbox_cli.providers.tools import (
     chat_tool,
@@ -29,7 +29,6 @@ from cardbox_cli.providers.tools import (
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
-    from cardbox_cli.providers.openai.answers import OpenAIAnswers
 
 # Keys of a profile's llm_config that are parameters of a request. Not `stream` and `stream_options`: the
 # command that sends the request decides whether an answer comes in chunks.
@@ -54,20 +53,19 @@ class OpenAI(Provider):
     message_keys = ("messages",)
     cached_parameters = ("response_format",)
     schema_package = __package__
+    files_class = OpenAIFiles
+    answers_class = OpenAIAnswers
 
     def encode(self, card: Card) -> Body | NoMessage:
-        """Return the chat message that a card is, or why it is none."""
         return self.chat_message(card)
 
     def chat_original(self, card: AnyCard) -> Body | None:
-        """Return the message as it came that cards cannot hold, if this card keeps one."""
         source = card.metadata.get(sources.MESSAGE)
         if not isinstance(source, dict) or card.metadata.get(sources.FORMAT, NAME) not in FORMATS:
             return None
         return dict(source) if isinstance(source.get("role"), str) else None
 
     def members(self, request: Request) -> Members:
-        """Yield the JSON body of a request, without a model if none is known."""
         if request.model is not None:
             yield "model", request.model
         yield "messages", join(request.messages)
@@ -79,7 +77,6 @@ class OpenAI(Provider):
         yield from copy_parameters({name: config[name] for name in names if name in config}, self).items()
 
     def exchanged_ids(self, body: Body) -> ExchangedIds:
-        """Return the ids of the calls that a message makes and answers."""
         calls, answered = body.get("tool_calls"), text_at(body, "tool_call_id")
         made = [text_at(call, "id") or "" for call in calls] if isinstance(calls, list) else []
         return ExchangedIds(made, [] if answered is None else [answered])
@@ -96,7 +93,6 @@ class OpenAI(Provider):
         return numbers
 
     def sent_messages(self, request: Request) -> Iterator[SentMessage]:
-        """Yield the messages as a prefix cache finds them: system text is among them."""
         end = 0
         for number, run in enumerate(runs(request.messages), 1):
             [body] = join(run)
@@ -107,21 +103,7 @@ class OpenAI(Provider):
         """Return whether it is a custom tool, which only OpenAI has."""
         return is_custom(tool)
 
-    @cached_property
-    def files(self) -> "OpenAIFiles":
-        """How files with its messages are read and written."""
-
-        return OpenAIFiles(self)
-
-    @cached_property
-    def answers(self) -> "OpenAIAnswers":
-        """How chat completions are read."""
-        from cardbox_cli.providers.openai.answers import OpenAIAnswers
-
-        return OpenAIAnswers(self)
-
     def rules(self) -> "Sequence[LintRule]":
-        """Return the rules that all providers share, and its own."""
         from cardbox_cli.providers.openai.rules import RULES
 
         return RULES
@@ -140,7 +122,6 @@ class OpenAICompatible(OpenAI):
 
     @property
     def format(self) -> str:
-        """The name of OpenAI's format."""
         return NAME
 
     def rules(self) -> "Sequence[LintRule]":

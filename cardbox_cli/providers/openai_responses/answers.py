@@ -24,13 +24,11 @@ class ResponsesAnswers(PartsAnswers):
     parts_key = "output"
 
     def is_response(self, value: Body) -> bool:
-        """Return whether a value is a response, or such an item."""
         output = value.get("output")
         has_items = isinstance(output, list) and any(kind(item) in _ITEMS for item in output)
         return has_items or value.get("object") == "response" or _is_message(value)
 
     def unwrap(self, response: Body) -> Body:
-        """Return the output. Raises MalformedAnswer."""
         output = [response] if _is_message(response) else response.get("output")
         if not isinstance(output, list):
             raise MalformedAnswer("the response has no list of items as its output")
@@ -45,15 +43,12 @@ class ResponsesAnswers(PartsAnswers):
         return f"{status}: {reason}" if reason else str(status)
 
     def is_call(self, part: Part) -> bool:
-        """Return whether an item calls a tool."""
         return kind(part) in _CALLS
 
     def call_id(self, part: Part) -> Any:
-        """Return the id of such a call."""
         return part.get("call_id")
 
     def with_id(self, part: Part, call_id: str) -> Part:
-        """Return the call under another id."""
         return {**part, "call_id": call_id}
 
 

@@ -113,7 +113,6 @@ class ResponsesFiles(MessageFiles):
     # --- recognition
 
     def marks_message(self, message: Any) -> str | None:
-        """Say what tells an item from a message of another format."""
         if not _is_item(message):
             return None
         if (name := kind(message)) and name != "message":
@@ -125,7 +124,6 @@ class ResponsesFiles(MessageFiles):
         return None if found is None else f"a part is of type {found!r}"
 
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
-        """Say what beside the input is the Responses' alone."""
         given = beside.get(_INPUT)
         if "messages" in beside or given is None:
             return None
@@ -138,7 +136,6 @@ class ResponsesFiles(MessageFiles):
         return "'input' stands beside 'model'" if isinstance(beside.get("model"), str) else None
 
     def problem(self, message: Any) -> str | None:
-        """Say what keeps a value from being an item."""
         if isinstance(message, str):
             return None
         if (run := _run(message)) is not None:
@@ -165,7 +162,6 @@ class ResponsesFiles(MessageFiles):
                 yield from run
 
     def separate(self, message: Any) -> Sequence[Any]:
-        """Return the items that `gather` joined."""
         return _run(message) or [message]
 
     def draft(self, message: Any) -> list[CardDraft]:
@@ -181,20 +177,14 @@ class ResponsesFiles(MessageFiles):
         return [_with_role(keep(card, NAME, source_blocks=items), items[0]) for card in cards]
 
     def draft_system(self, key: str, value: Any) -> CardDraft:
-        """Return the card of the instructions."""
         if isinstance(value, str):
             return imported_card(RENDERED_PROMPT, value)
         return keep(imported_card(RENDERED_PROMPT, ""), NAME, source_message={key: value})
 
     def keep_original(self, changed: CardDraft, original: CardDraft) -> CardDraft:
-        """Return `changed` with the items of `original`."""
         return keep(changed, NAME, source_blocks=self.provider.parts_of(original))
 
     def read_request(self, beside: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Return the llm_config and the tools of a request.
-
-        What has a name that every format knows gets it, and the rest stays as it is.
-        """
         config: dict[str, Any] = {}
         for key, value in beside.items():
             if key == "max_output_tokens":

@@ -4,7 +4,6 @@ Source: OpenAI API reference, "Create a model response".
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.context.messages import Message, NoMessage, demote_late_layers
@@ -15,6 +14,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import SYSTEM_ROLES, Card, card_text
 from cardbox_cli.model.layers import CHECKPOINT
 from cardbox_cli.providers.openai.cards import NAME as OPENAI
+from cardbox_cli.providers.openai_responses.answers import ResponsesAnswers
 from cardbox_cli.providers.openai_responses.cards import NAME, RESULTS, ResponsesFiles, kind_of
 from cardbox_cli.providers.parts import AnsweredCall, Part, PartsProvider
 from cardbox_cli.providers.tools import (
@@ -31,7 +31,6 @@ from cardbox_cli.providers.tools import (
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
-    from cardbox_cli.providers.openai_responses.answers import ResponsesAnswers
 
 # Keys of the body that an llm_config has as they are. Not `stream`: the sender decides that.
 SAME_PARAMETERS = (
@@ -66,31 +65,28 @@ class OpenAIResponses(PartsProvider):
     message_keys = ("instructions", "input")
     cached_parameters = ("text",)
     schema_package = __package__
+    files_class = ResponsesFiles
+    answers_class = ResponsesAnswers
     has_detail = True
     has_refusals = True
 
     @property
     def parts_title(self) -> str:
-        """The provider's name in sentences about its items."""
         return "OpenAI"
 
     @property
     def models_of(self) -> str:
-        """The name of OpenAI's first format."""
         return OPENAI
 
     # --- what items mean
 
     def is_thought(self, part: Part) -> bool:
-        """Return whether an item is reasoning."""
         return kind_of(part) == "reasoning"
 
     def is_plain(self, part: Part) -> bool:
-        """Return whether an item is a message."""
         return kind_of(part) == "message"
 
     def words(self, part: Part) -> str:
-        """Return the text of an item as a reader wants it."""
         name = kind_of(part)
         if name == "message":
             return _words(part.get("content"))
@@ -101,7 +97,6 @@ class OpenAIResponses(PartsProvider):
         return "\n".join(text for key in ("code", "query") if (text := text_at(part, key)))
 
     def call(self, part: Part) -> dict[str, Any] | None:
-        """Return the tool call that an item is."""
         name, call_id = text_at(part, "name"), text_at(part, "call_id")
         if not name or not call_id:
             return None
@@ -114,18 +109,15 @@ class OpenAIResponses(PartsProvider):
         return None
 
     def answered(self, part: Part) -> AnsweredCall | None:
-        """Return the call that an item is the result of."""
         call_id = text_at(part, "call_id") if kind_of(part) in RESULTS else None
         return AnsweredCall(call_id) if call_id else None
 
     def chat_files(self, part: Part) -> list[dict[str, Any]]:
-        """Return the content parts in the chat form of a message with files or refusals."""
         content = part.get("content") if kind_of(part) == "message" else None
         made = [_chat_part(each) for each in content] if isinstance(content, list) else []
         return made if any(kind(each) != "text" for each in made) else []
 
     def make(self, body: Body, *, failed: bool = False) -> list[Part]:
-        """Return the items that a message in the chat form is."""
         content, role = body.get("content"), body["role"]
         if role in ("tool", "function"):
             return [_output(body, texts_in(content))]
@@ -144,29 +136,24 @@ class OpenAIResponses(PartsProvider):
         return items
 
     def sends_other_call(self, call: Any) -> bool:
-        """Return whether it is the call of a custom tool."""
         return kind_of(_call(call)) == "custom_tool_call"
 
     def other_result(self, part: Part) -> Part:
-        """Return the result of a custom tool, made of that of a function."""
         return {**part, "type": "custom_tool_call_output"}
 
     def is_exact(self, part: Part) -> bool:
-        """Return whether a call of a function, or its result, has nothing beside what each must have."""
         if part["type"] == "function_call":
             return len(part) == 4
         is_result = part["type"] == "function_call_output"
         return is_result and len(part) == 3 and text_at(part, "output") is not None
 
     def text_alone(self, role: str, part: Part) -> str | None:
-        """Return the text of a message that says nothing else; None if it is blank, too."""
         if type(part) is not dict or len(part) != 2 or part.get("role") != role:
             return None
         text = part.get("content")
         return text if type(text) is str and not text.isspace() and text else None
 
     def losses_of_part(self, part: Part) -> Iterator[str]:
-        """Yield what the chat form leaves out of an item."""
         if kind_of(part) == "message":
             yield from _losses_of_message(part)
         elif kind_of(part) in RESULTS and isinstance(part.get("output"), list):
@@ -213,7 +200,6 @@ class OpenAIResponses(PartsProvider):
         yield from ()
 
     def sent_messages(self, request: Request) -> Iterator[SentMessage]:
-        """Yield the messages as a prefix cache finds them: instructions first, then the items."""
         messages = request.messages
         made = list(_each(messages))
         instructions = [place for place, each in enumerate(made) if isinstance(each, str)]
@@ -239,7 +225,6 @@ class OpenAIResponses(PartsProvider):
         return numbers
 
     def runs_tool(self, tool: Mapping[str, Any]) -> bool:
-        """Return whether it is a tool that only the Responses have."""
         return kind(tool) in _OWN_TOOLS or is_custom(tool)
 
     def _tool(self, tool: dict[str, Any]) -> Body:
@@ -262,22 +247,7 @@ class OpenAIResponses(PartsProvider):
         unfit = misfitting_keys(made, self) & own.keys() if own else ()
         return {key: value for key, value in made.items() if key not in unfit}
 
-    # --- what belongs to it
-
-    @cached_property
-    def files(self) -> ResponsesFiles:
-        """How files with its items are read and written."""
-        return ResponsesFiles(self)
-
-    @cached_property
-    def answers(self) -> "ResponsesAnswers":
-        """How its answers are read."""
-        from cardbox_cli.providers.openai_responses.answers import ResponsesAnswers
-
-        return ResponsesAnswers(self)
-
     def rules(self) -> "Sequence[LintRule]":
-        """Return the rules that all providers share, and its own."""
         from cardbox_cli.providers.openai_responses.rules import RULES
 
         return RULES

@@ -5,7 +5,6 @@ facts of `models.toml`, as a user would declare them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
 from cardbox_cli.context.lint.rule import LintRule
@@ -51,6 +50,7 @@ class Toy(Provider):
     title = "Toy"
     sends = "a script"
     message_keys = ("script",)
+    files_class = ToyFiles
 
     def encode(self, card: Card) -> Body | NoMessage:
         message = self.chat_message(card)
@@ -81,10 +81,6 @@ class Toy(Provider):
     def sent_messages(self, request: Request) -> Iterator[SentMessage]:
         for place, message in enumerate(request.messages):
             yield SentMessage("messages", place + 1, message.body, [place])
-
-    @cached_property
-    def files(self) -> ToyFiles:
-        return ToyFiles(self)
 
     def rules(self) -> Sequence[LintRule]:
         from tests.providers.toy.rules import RULES
