@@ -44,8 +44,8 @@ docs/settings.md: cardbox_cli/settings.py cardbox_cli/limits.py scripts/settings
 	$(BIN)/python scripts/settings-page > $@
 
 # The table of the lint's rules in it.
-docs/lint.md: $(wildcard cardbox_cli/context/lint/*.py cardbox_cli/context/providers/*/*rules.py \
-	cardbox_cli/context/providers/*/rules/*.py) scripts/rules-table .venv/installed
+docs/lint.md: $(wildcard cardbox_cli/context/lint/*.py cardbox_cli/providers/*/*rules.py) scripts/rules-table \
+	.venv/installed
 	$(BIN)/python scripts/rules-table
 
 # How fast cbx is beside floors and peers measured in the same minutes. Fails, with 8, if a target is missed.

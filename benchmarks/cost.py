@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from benchmarks.material import drafts
 from benchmarks.measure import Row, Side, at_most
 from benchmarks.workbench import PROJECT, Workbench, settle
-from cardbox_cli.context.collector import WITHOUT_PROVIDERS
+from cardbox_cli.context.composer import WITHOUT_PROVIDERS
 from cardbox_cli.context.cost.account import account_of
-from cardbox_cli.context.cost.check import check
-from cardbox_cli.context.cost.prefix import first_break
-from cardbox_cli.context.cost.subject import Subject
-from cardbox_cli.context.formats import body_of
+from cardbox_cli.context.cost.answer import first_break
+from cardbox_cli.context.cost.findings import CostSubject
+from cardbox_cli.context.cost.rules import check
 from cardbox_cli.context.request import DEFAULT_OPTIONS
 from cardbox_cli.execution.requests.recorded_requests import TurnRequests
 from cardbox_cli.execution.requests.request_series import sent_by_turn
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import ENDED
 from cardbox_cli.orchestration.handlers import HANDLERS
+from cardbox_cli.providers.formats import body_of
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
@@ -68,7 +68,7 @@ def _cost(database: Database, *turns: TurnRow) -> None:
         with database.snapshot():
             series = sent_by_turn(database, PROJECT, turn)
         account = account_of(series)
-        check(Subject(account))
+        check(CostSubject(account))
         first_break(account)
 
 

@@ -5,11 +5,11 @@ from random import Random
 
 import msgspec
 
-from cardbox_cli.context.providers.chat import chat_body
-from cardbox_cli.context.providers.openai.cards import card_of_message
+from cardbox_cli.context.messages import standard_body
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.ids import derived_id
+from cardbox_cli.providers.openai.cards import card_of_message
 
 _SENTENCE = (
     "the deploy of the checkout service failed after two minutes because its queue was full and no worker "
@@ -61,7 +61,7 @@ def imported_drafts(count: int) -> list[CardDraft]:
 
 
 def _imported(card: CardDraft) -> CardDraft:
-    message = chat_body(card)
+    message = standard_body(card)
     made = card_of_message({**message, "content": [{"type": "text", "text": message["content"]}]})
     return msgspec.structs.replace(made, card_id=card.card_id)
 

@@ -12,12 +12,12 @@ import msgspec
 from benchmarks.material import drafts, imported_drafts
 from benchmarks.measure import Row, Side, at_most
 from benchmarks.workbench import PROJECT, Workbench, settle
-from cardbox_cli.context.lint.check import lint
-from cardbox_cli.context.providers.registry import provider_named
+from cardbox_cli.context.lint.rule import lint
 from cardbox_cli.context.request import Request, RequestEntry, request_of
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import CardDraft, decode_card
+from cardbox_cli.providers.registry import provider_named
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 
@@ -55,7 +55,7 @@ def _render(rows: Sequence[str], provider: str) -> tuple[list[RequestEntry], Req
 def _lint(rows: Sequence[str], provider: str) -> object:
     """Check what was rendered, and hold it: who renders ten times less should find no memory warm."""
     rendered = _render(rows, provider)
-    return rendered, lint(*rendered, provider)
+    return rendered, lint(*rendered, provider_named(provider))
 
 
 def _copy(rows: Sequence[str]) -> None:

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from benchmarks.measure import ROOT
 from cardbox_cli.context.messages import never_a_message
-from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.conversations.drafting import drafts_of
 from cardbox_cli.conversations.formats.registry import choose_format
 from cardbox_cli.conversations.json_documents import Documents, Source
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft, card_text
 from cardbox_cli.model.tokens import ESTIMATE
+from cardbox_cli.providers.models import tokenizer_for
 
 # One of each tokenizer; the first says how many characters a token has.
 MODELS = ("gpt-4o", "gpt-4")

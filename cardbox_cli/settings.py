@@ -146,6 +146,7 @@ PRICES = Variable(
     "YAML with what tokens cost in money, for `cbx cost`.",
     option="--prices",
 )
+MODELS = Variable("CBX_MODELS", "file", None, "TOML with facts about models: it adds to what cbx knows.")
 OWNER = Variable(
     "CBX_OWNER", "text", None, "Who claims inbox rows in a shell: this host and its user.", option="--owner"
 )
@@ -271,7 +272,7 @@ PLACES = (
         CONFIG_HOME,
         RUNTIME_DIR,
     ),
-    *(SERVER_USER, HANDOVERS, PRICES, OWNER),
+    *(SERVER_USER, HANDOVERS, PRICES, MODELS, OWNER),
 )
 TERMINAL = (OUTPUT, PAGER, EDITOR, NO_COLOR, TERM)
 SETTINGS = (*PLACES, *EXECUTION.values(), *TERMINAL)

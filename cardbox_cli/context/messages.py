@@ -1,18 +1,26 @@
 """From cards to messages: which cards make one, whose it is, and what a card's own fields put into it.
 
 Pure. The form of messages here is the chat form, which cards are near to: a role, a text or parts, tool calls
-as cards hold them. Every provider's format is made of it (`providers/`). Layers and the order of messages are
-the composer's business.
+as cards hold them. Every provider's format is made of it (`providers/`).
 """
 
-from typing import Any
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
+from cardbox_cli.context import sources
 from cardbox_cli.context.sources import FUNCTION_NAME
-from cardbox_cli.model.card_types import CARD_TYPES, TOOL_RESULT
-from cardbox_cli.model.cards import Card, CardDraft, card_text
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_types import CARD_TYPES, TOOL_RESULT, card_type
+from cardbox_cli.model.cards import SYSTEM_ROLES, Card, CardDraft, card_text
 from cardbox_cli.model.content import FieldsSchemaContent, FileContent, MultiFileContent, TextContent
+from cardbox_cli.model.layers import CHECKPOINT
+
+if TYPE_CHECKING:
+    from cardbox_cli.context.request import Request
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -79,3 +87,144 @@ def _file_part(file: FileContent) -> dict[str, Any]:
     if kind == "ImageFileContent":
         return {"type": "image_url", "image_url": {"url": file.uri}}
     return {"type": "text", "text": f"[{kind.removesuffix('Content')}: {file.uri}]"}
+
+
+# --- the messages of a long history, held small
+
+
+# So many are packed together: fewer pack less well, and of more there is more to unpack at a time.
+PACK_SIZE = 100
+# zlib's fastest level: messages take a fifth of their size.
+_LEVEL = 1
+
+
+class PackedMessages(Sequence[Message]):
+    """Messages that are made anew, equal and never the same, each time that they are read.
+
+    The last that were added, up to AT_ONCE, are held as they are; so are those around them.
+    """
+
+    def __init__(self) -> None:
+        self._before: Sequence[Message] = ()
+        self._packed: list[bytes] = []
+        self._last: list[Message] = []
+        self._behind: Sequence[Message] = ()
+
+    def add(self, message: Message) -> None:
+        """A message behind those that were added."""
+        if len(self._last) == PACK_SIZE:
+            self._packed.append(_pack(self._last))
+            self._last = []
+        self._last.append(message)
+
+    def between(self, before: Sequence[Message], behind: Sequence[Message]) -> "PackedMessages":
+        """The same ones between others."""
+        around = PackedMessages()
+        around._before, around._behind = before, behind
+        around._packed, around._last = self._packed, self._last
+        return around
+
+    def __len__(self) -> int:
+        packed = len(self._packed) * PACK_SIZE
+        return len(self._before) + packed + len(self._last) + len(self._behind)
+
+    def __iter__(self) -> Iterator[Message]:
+        unpacked = chain.from_iterable(map(_unpack, self._packed))
+        return chain(self._before, unpacked, self._last, self._behind)
+
+    @overload
+    def __getitem__(self, place: int) -> Message: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Message]: ...
+
+    def __getitem__(self, place: int | slice) -> Message | Sequence[Message]:
+        if isinstance(place, slice):
+            return list(self)[place]
+        at = range(len(self))[place] - len(self._before)
+        if at < 0:
+            return self._before[at]
+        chunk, at_in_chunk = divmod(at, PACK_SIZE)
+        if chunk < len(self._packed):
+            return _unpack(self._packed[chunk])[at_in_chunk]
+        at -= len(self._packed) * PACK_SIZE
+        return self._last[at] if at < len(self._last) else self._behind[at - len(self._last)]
+
+
+def _pack(messages: Sequence[Message]) -> bytes:
+    fields = [(each.layer, each.body, each.card_id, each.group) for each in messages]
+    return zlib.compress(exact_json.encode(fields), _LEVEL)
+
+
+def _unpack(packed: bytes) -> list[Message]:
+    return [Message(*fields) for fields in exact_json.decode(zlib.decompress(packed))]
+
+
+# --- formats that keep system text apart and join neighbours of one role
+
+
+def role_of(card: Card | CardDraft) -> str:
+    """Return whose message a card is: system, assistant or user, who also brings the tools' results."""
+    if card.role in SYSTEM_ROLES:
+        return "system"
+    return "assistant" if card.role == "assistant" else "user"
+
+
+def gather(cards: Iterable[Card], begins: Callable[[Card], bool]) -> Iterator[list[Card]]:
+    """Yield lists of the cards that are one message: neighbours of one group and speaker.
+
+    A card that `begins` a message never continues one.
+    """
+    run: list[Card] = []
+    for card in cards:
+        if run and (not _continues(run[-1], card) or begins(card)):
+            yield run
+            run = []
+        run.append(card)
+    if run:
+        yield run
+
+
+def _continues(before: Card, card: Card) -> bool:
+    group = sources.group(card)
+    return group is not None and group == sources.group(before) and role_of(card) == role_of(before)
+
+
+def demote_late_layers(messages: Iterable[Message]) -> Iterator[Message]:
+    """Yield the messages, layers behind the history as the user's: system text has no place there."""
+    is_behind = False
+    for message in messages:
+        is_behind = is_behind or message.layer == CHECKPOINT
+        if is_behind and message.layer != CHECKPOINT and message.body["role"] == "system":
+            message = msgspec.structs.replace(message, body={**message.body, "role": "user"})
+        yield message
+
+
+def moved_texts(request: "Request", moved: Iterable[Message]) -> Iterator[tuple[str | None, str]]:
+    """Yield what messages lose that are sent at the top: their places, unless their type has none."""
+    for message in moved:
+        place = request.places.get(message.card_id or "")
+        card = None if place is None else place.slot.card
+        if card is None or not card_type(card.type).is_late:
+            yield message.card_id, "system text within the history is moved to the top"
+
+
+def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    """Yield lists of neighbours of one role, which are sent as one; each system text is its own."""
+    for role, run in groupby(messages, key=lambda message: message.body["role"]):
+        together = list(run)
+        yield from ([message] for message in together) if role == "system" else [together]
+
+
+def steps(messages: Sequence[Message]) -> list[int]:
+    """Return the step of each message: neighbours of one role share one; system text, which moves, has none
+    (-1)."""
+    numbers: list[int] = []
+    number, before = 0, None
+    for message in messages:
+        role = message.body["role"]
+        if role != "system":
+            number += role != before
+            before = role
+        numbers.append(-1 if role == "system" else number)
+    return numbers

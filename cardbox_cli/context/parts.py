@@ -1,11 +1,19 @@
-"""Content parts, the pieces of a message that is no plain text: what sort they are, and the text in them.
+"""Content parts and tool calls, what messages are made of: their types, the text, files and arguments in
+them.
 
-Pure functions of single values, which may be anything. What the parts of a provider's format mean, and how
-they become those of another, stands in `providers/`.
+Pure functions of single values, which may be anything. The providers' formats decide what their own parts
+mean, and how they become those of another.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+
+import msgspec
+
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_types import TOOL_RESULT
+from cardbox_cli.model.cards import Card, CardDraft
 
 # Keys of a part that name things or hold bytes: no text for a reader.
 _NO_TEXT = frozenset(
@@ -94,3 +102,186 @@ def _collect_words(value: Any, lines: list[str]) -> None:
     elif isinstance(value, dict) and value.get("type") not in _TYPES_WITHOUT_TEXT:
         for key in sorted(value.keys() - _NO_TEXT, key=lambda key: (key not in ("name", "title"), key)):
             _collect_words(value[key], lines)
+
+
+# --- files as `data:` URLs, the form in which the chat form holds their bytes
+
+
+_MEDIA_TYPE = re.compile(r"data:([\w.+-]+/[\w.+-]+)")
+_PARAMETER = re.compile(r"[\w.+-]+=[^,]*")
+_AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
+
+
+def data_url(media_type: str, data: str) -> str:
+    """The URL that holds these bytes, which are base64."""
+    return f"data:{media_type};base64,{data}"
+
+
+def media_of(url: Any) -> tuple[str, str] | None:
+    """The media type and the bytes, as base64, that a URL holds; None for one that holds none."""
+    if not isinstance(url, str):
+        return None
+    head, marked, data = url.partition(";base64,")
+    first, *parameters = head.split(";")
+    media_type = _MEDIA_TYPE.fullmatch(first)
+    if not marked or media_type is None or not all(map(_PARAMETER.fullmatch, parameters)):
+        return None
+    return media_type[1], data
+
+
+def file_part(media_type: str, data: str, name: str | None = None) -> dict[str, Any]:
+    """The content part in the chat form that holds a file."""
+    if media_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": data_url(media_type, data)}}
+    if media_type in _AUDIO_FORMATS:
+        return {"type": "input_audio", "input_audio": {"data": data, "format": _AUDIO_FORMATS[media_type]}}
+    filename = name or f"file.{media_type.rpartition('/')[2]}"
+    return {"type": "file", "file": {"filename": filename, "file_data": data_url(media_type, data)}}
+
+
+def file_of(part: Any) -> tuple[str, str, str | None] | None:
+    """The media type, the bytes and the name of the file that a content part in the chat form holds."""
+    value = part.get(kind(part)) if isinstance(part, dict) and kind(part) else None
+    if kind(part) == "image_url":
+        media = media_of(address_of(part))
+        return None if media is None else (*media, None)
+    if kind(part) == "input_audio":
+        data, sort = text_at(value, "data"), text_at(value, "format")
+        return None if data is None or sort is None else (f"audio/{sort}", data, None)
+    media = media_of(text_at(value, "file_data")) if kind(part) == "file" else None
+    return None if media is None else (*media, text_at(value, "filename"))
+
+
+def address_of(part: Any) -> str | None:
+    """The URL of an image in the chat form."""
+    value = part.get("image_url") if kind(part) == "image_url" else None
+    return value if isinstance(value, str) else text_at(value, "url")
+
+
+# --- tool calls as cards hold them: functions with an id and arguments, which are JSON in a text
+
+
+# Where the input of a call has arguments that are no JSON object.
+RAW = "_raw"
+
+
+class MalformedAnswer(ValueError):
+    """What a model answered that is no message, or holds a tool call that is none."""
+
+
+def arguments_of(arguments: Any) -> dict[str, Any] | None:
+    """The object that a call's arguments are, {} where there are none; None for what is no JSON object."""
+    if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
+        return {}
+    try:
+        value = exact_json.read_soon(arguments) if isinstance(arguments, str) else arguments
+        exact_json.check_storable(value)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def input_of(arguments: Any) -> dict[str, Any]:
+    """The input that a call's arguments are; those that are no JSON object stand in it as `_raw`."""
+    value = arguments_of(arguments)
+    return {RAW: arguments_text(arguments)} if value is None else value
+
+
+def arguments_text(arguments: Any) -> str:
+    """Arguments as text, as cards hold them."""
+    if isinstance(arguments, str):
+        return arguments
+    return "{}" if arguments is None else exact_json.encode(arguments).decode()
+
+
+def are_functions(calls: Any) -> bool:
+    """Whether no tool call is another thing than one of a function."""
+    for call in calls if isinstance(calls, list) else ():
+        if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
+            return False
+    return True
+
+
+def other_calls(calls: Any) -> Iterator[Any]:
+    """The tool calls that are no function's."""
+    return (call for call in (calls if isinstance(calls, list) else ()) if not are_functions([call]))
+
+
+def normalized_calls(calls: Sequence[Any]) -> list[dict[str, Any]]:
+    """Calls as cards hold them: each with an id, maybe "", and arguments as text.
+
+    Raises MalformedAnswer for one that names no function.
+    """
+    return [_normalized(call, index) for index, call in enumerate(calls)]
+
+
+def _normalized(call: Any, index: int) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(function, dict) or not isinstance(name, str) or not name:
+        raise MalformedAnswer(f"tool_calls[{index}] names no function")
+    call_id = call.get("id")
+    return {
+        **call,
+        "id": call_id if isinstance(call_id, str) else "",
+        "type": "function",
+        "function": {**function, "arguments": arguments_text(function.get("arguments"))},
+    }
+
+
+# --- results of calls that are no function's
+
+# A result follows its call: a format that sends such a call as text sends its result as text, too. Only the
+# cards before a result show that it is one, so formats get it with the call in its metadata; no stored card
+# has that key.
+
+_ANSWERED = "answered_call"
+
+
+class OtherCalls:
+    """The calls that are no function's, of cards that are asked in their order."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, Any] = {}
+
+    def answering(self, card: Card) -> Card:
+        """The card; the result of such a call with this beside it."""
+        if card.tool_calls and (self._calls or not are_functions(card.tool_calls)):
+            self._note(card.tool_calls)
+        if not self._calls or card.type != TOOL_RESULT:
+            return card
+        call = self._calls.get(card.tool_call_id or "")
+        if call is None:
+            return card
+        return msgspec.structs.replace(card, metadata={**card.metadata, _ANSWERED: call})
+
+    def _note(self, calls: Any) -> None:
+        for call in calls if isinstance(calls, list) else ():
+            if call_id := text_at(call, "id"):
+                if are_functions([call]):
+                    self._calls.pop(call_id, None)  # a result answers the nearest call
+                else:
+                    self._calls[call_id] = call
+
+
+def answering(cards: Iterable[Card]) -> Iterator[Card]:
+    """The cards in their order, results of calls that are no function's with what they answer."""
+    calls = OtherCalls()
+    return map(calls.answering, cards)
+
+
+def answered_call(card: Card | CardDraft) -> Any:
+    """The call that is no function's and that a card is the result of; None for another card."""
+    return card.metadata.get(_ANSWERED)
+
+
+def result_text(body: dict[str, Any], *, failed: bool = False) -> str:
+    """The text that a result in the chat form is sent as, where a format has no other place for it."""
+    whose = text_at(body, "tool_call_id") or text_at(body, "name") or "a tool"
+    return f"[result of {whose}{', which failed' if failed else ''}: {texts_in(body.get('content'))}]"
+
+
+def lost_result(card: Card) -> str:
+    """What is lost of a result that is sent as text."""
+    what = "function without an id" if answered_call(card) is None else "call that is no function's"
+    return f"the result of a {what} is sent as text"

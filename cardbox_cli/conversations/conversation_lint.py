@@ -9,14 +9,11 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.lint.check import lint
-from cardbox_cli.context.lint.contents import UNREADABLE, UNREADABLE_TYPE
-from cardbox_cli.context.lint.rule import LintFinding
-from cardbox_cli.context.lint.shape import is_request
-from cardbox_cli.context.lint.subject import Logged
+from cardbox_cli.context.lint.card_rules import UNREADABLE, UNREADABLE_TYPE
+from cardbox_cli.context.lint.request_rules import is_request
+from cardbox_cli.context.lint.rule import LintFinding, Logged, lint
 from cardbox_cli.context.parts import text_at
-from cardbox_cli.context.providers.provider import Provider
-from cardbox_cli.context.providers.registry import provider_for_model, provider_named, providers
+from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import Conversation
 from cardbox_cli.conversations.drafting import Drafted, drafts_of, says_nothing
@@ -28,6 +25,7 @@ from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import CardDraft, card_of
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.ids import unique
+from cardbox_cli.providers.registry import provider_for_model, provider_named, providers
 
 
 def provider_beside(conversation: Conversation) -> str | None:
@@ -46,7 +44,7 @@ def provider_beside(conversation: Conversation) -> str | None:
         if any(held(conversation.beside.get(key)) is not None for key in keys):
             return each.name
     model = text_at(conversation.beside, "model")
-    return provider_for_model(model).name if model else None
+    return provider_for_model(model) if model else None
 
 
 def is_unsaid(conversation: Conversation) -> bool:
@@ -77,7 +75,7 @@ def lint_conversation(
     that are `warned` of find no errors.
     """
     record, source = provider_named(provider), provider_named(format_named(conversation.format).provider)
-    is_logged = conversation.format == source.name and source.files is record.files
+    is_logged = conversation.format == source.name == record.format
     places: list[str] = []
     entries: list[RequestEntry] = []
     first: dict[str, RequestEntry] = {}
@@ -103,7 +101,7 @@ def lint_conversation(
         if is_logged
         else None
     )
-    found = lint(entries, request, provider, logged=logged, warned=warned)
+    found = lint(entries, request, record, logged=logged, warned=warned)
     return [_placed(each, conversation, places) for each in found]
 
 

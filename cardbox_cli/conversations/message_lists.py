@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from cardbox_cli.context.providers.provider import CHAT_SHAPE, MessageShape, has_role
-from cardbox_cli.context.providers.registry import providers
+from cardbox_cli.context.provider import CHAT_SHAPE, MessageShape, has_role
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.json_documents import Document, Documents, LazyList, held
 from cardbox_cli.errors import InvalidConversation, NoMessages
+from cardbox_cli.providers.registry import providers
 
 # Where conversations carry an id or a title of their own.
 ID_KEYS = ("conversation_id", "session_id", "thread_id", "chat_id", "id")

@@ -1,6 +1,6 @@
 """Files that hold lists of a provider's messages: read as conversations, and written.
 
-One format for all providers; what a message of theirs is stands in their records (`context/providers`).
+One format for all providers; their classes (`providers/`) say what a message of theirs is.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,8 +8,7 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
-from cardbox_cli.context.providers.provider import Provider, has_role, no_calls, no_problem
-from cardbox_cli.context.providers.registry import providers
+from cardbox_cli.context.provider import Provider, has_role
 from cardbox_cli.context.sources import MESSAGE, envelope, imported_card, keep
 from cardbox_cli.conversations.conversation import (
     Conversation,
@@ -31,6 +30,7 @@ from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.card_types import PROFILE, TOOLS
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.content import JsonContent, ToolContent
+from cardbox_cli.providers.registry import providers
 from cardbox_cli.text import json_kind
 
 # The position of what is kept of a request.
@@ -155,10 +155,10 @@ class _Files:
     def draft(self, entry: FileEntry) -> list[CardDraft]:
         """The cards that hold a message, or the system prompt. Raises InvalidConversation."""
         files = self._files
-        if files.draft_system is not None and entry.position in files.system_keys:
+        if entry.position in files.system_keys:
             return [files.draft_system(entry.position, entry.value[entry.position])]
         message = self._checked(entry)
-        for each in files.gathered(message):
+        for each in files.separate(message):
             self._check_calls(each, entry.place)
         return files.draft(message)
 
@@ -176,7 +176,7 @@ class _Files:
         if not isinstance(content, list) or message.get("tool_calls"):
             return
         for number, part in enumerate(content):
-            other = next((each for each in self._others if each.files.calls(part)), None)
+            other = next((each for each in self._others if each.files.is_exchange(part)), None)
             if other is not None:
                 raise InvalidConversation(
                     f"{place}: content[{number}] is a tool's call or result as in the format {other.name}, "
@@ -186,16 +186,15 @@ class _Files:
 
     @cached_property
     def _others(self) -> list[Provider]:
-        """The other providers whose calls and results are parts of a message's content."""
-        others = (each for each in providers() if each is not self._provider)
-        return [each for each in others if each.files.calls is not no_calls]
+        """The other providers, whose calls and results may be parts of a message's content."""
+        return [each for each in providers() if each is not self._provider]
 
     def _checked(self, entry: FileEntry) -> Any:
         message, files = entry.value, self._files
         if files.shape.is_own:
             if (problem := files.problem(message)) is not None:
                 raise InvalidConversation(f"{entry.place}: {problem}")
-            if files.problem is not no_problem:
+            if files.checks_roles:
                 return message
         if not isinstance(message, dict):
             raise InvalidConversation(f"{entry.place}: a message must be an object, not {json_kind(message)}")

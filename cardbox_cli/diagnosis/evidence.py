@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.diagnosis.locks import command
 from cardbox_cli.diagnosis.registry import Evidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.situations import LiveWorker, Lock, Session
 from cardbox_cli.model.execution.turns import InboxRow, Lease, Step, WaitingTool, WorkerEntry, last_lines
+from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.text import command_line, format_duration, quoted, unbounded
 
 # What an operator must know before a turn is taken from a worker without a lease.

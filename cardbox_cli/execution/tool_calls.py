@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cardbox_cli.context.tool_calls import arguments_of, arguments_text, input_of
+from cardbox_cli.context.parts import arguments_of, arguments_text, input_of
 from cardbox_cli.limits import CALL_SIZE
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_CALL, TOOL_RESULT

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
     from cardbox_cli.context.lint.rule import LintFinding
-    from cardbox_cli.context.mending.fit import Fitted
+    from cardbox_cli.context.repair.fit import Fitted
     from cardbox_cli.model.handwritten.recipes import Recipe
 
 TOOL_SUFFIX = "cbx.pack"
@@ -99,9 +99,9 @@ def pack(
         contents = _digest(CardStore(database, project_id), plan, look) if with_digest else None
         if check is not None:
             # Most packs are not checked, and the rules take a while to load.
-            from cardbox_cli.context.lint.check import check as lint
+            from cardbox_cli.providers.formats import lint_entries
 
-            check(lint(_entries(database, project_id, profile.profile_box_id, plan)))
+            check(lint_entries(_entries(database, project_id, profile.profile_box_id, plan)))
         provenance = Provenance(
             recipe=recipe_name, recipe_digest=recipe.digest(), digest=contents, rules=plan.rules()
         )

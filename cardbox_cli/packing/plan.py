@@ -22,7 +22,7 @@ from cardbox_cli.model.tokens import card_tokens
 from cardbox_cli.text import json_kind
 
 if TYPE_CHECKING:
-    from cardbox_cli.context.mending.fit import Fitted
+    from cardbox_cli.context.repair.fit import Fitted
     from cardbox_cli.model.handwritten.recipes import InheritContext, PackArgument, Recipe
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
-from cardbox_cli.context.cost.finding import CostFinding
+from cardbox_cli.context.cost.findings import CostFinding
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.pictures.page_elements import Child, Element, element, facts, page, section, swatch, table
 from cardbox_cli.pictures.request_picture import DrawnCard, DrawnStep, colours_of, of_steps, told

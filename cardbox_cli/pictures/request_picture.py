@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from cardbox_cli.context.inspection.explain import TOOLS, Explanation, LayerShare, MessageLine, shares
+from cardbox_cli.context.explain import TOOLS, Explanation, LayerShare, MessageLine, shares
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.model import layers
 from cardbox_cli.model.ids import short_id

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 
 from cardbox_cli.chat.runs.recorded_runs import sent_by_chat
-from cardbox_cli.context.cost.account import account_of
+from cardbox_cli.context.cost.account import Sent, account_of, conversation
 from cardbox_cli.context.cost.answer import CostAnswer, cost_answer, costs_of
-from cardbox_cli.context.cost.series import Sent, conversation
-from cardbox_cli.context.cost.subject import ChatSubject
-from cardbox_cli.context.formats import provider_of
+from cardbox_cli.context.cost.findings import ChatSubject
 from cardbox_cli.execution.requests.recorded_requests import no_turn
 from cardbox_cli.execution.requests.request_series import sent_by_turn
 from cardbox_cli.execution.requests.turn_requests import NEXT
+from cardbox_cli.providers.formats import provider_of
 from cardbox_cli.serve.project import Project
 from cardbox_cli.serve.requests import Requests, one_of
 from cardbox_cli.store.views.turn_views import TurnFilter, TurnRow, TurnViews

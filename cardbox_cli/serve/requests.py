@@ -6,16 +6,15 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.chat.runs.recorded_runs import ChatRequests
-from cardbox_cli.context.formats import body_of, encoder_of, provider_of
-from cardbox_cli.context.inspection.explain import Explanation, explain
-from cardbox_cli.context.lint.check import lint, provider_for
-from cardbox_cli.context.lint.rule import LintFinding
-from cardbox_cli.context.providers.registry import providers
+from cardbox_cli.context.explain import Explanation, explain
+from cardbox_cli.context.lint.rule import LintFinding, lint
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.execution.requests.recorded_requests import RecordedRequests, TurnRequests
 from cardbox_cli.execution.requests.turn_requests import collector_for, read_source, settled
 from cardbox_cli.orchestration.handlers import HANDLERS
+from cardbox_cli.providers.formats import body_of, encoder_of, provider_of
+from cardbox_cli.providers.registry import provider_for, providers
 from cardbox_cli.serve.project import Project
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.projects import ProjectsStore
@@ -117,13 +116,14 @@ def rendered(
     if format is not None and format not in formats:
         raise InvalidInput(f"there is no format {format!r}: there are {', '.join(formats)}")
     shown = _shown(Requests(project), box=box, turn=turn, chat=chat, at=at, format=format)
+    provider = provider_of(shown.format)
     return RenderAnswer(
         name=shown.name,
         format=shown.format,
         step_id=shown.step_id,
         body=body_of(shown.request, shown.format),
-        explanation=explain(shown.request),
-        findings=lint(shown.entries, shown.request, provider_of(shown.format), awaited=shown.awaited),
+        explanation=explain(shown.request, provider),
+        findings=lint(shown.entries, shown.request, provider, awaited=shown.awaited),
         notes=shown.notes,
     )
 

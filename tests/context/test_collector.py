@@ -5,19 +5,18 @@ from typing import Any, ClassVar
 
 import pytest
 
-from cardbox_cli.context.collector import ContextCollector
-from cardbox_cli.context.inspection.explain import explain
-from cardbox_cli.context.providers.anthropic import PROVIDER as anthropic
-from cardbox_cli.context.providers.chat import chat_message
-from cardbox_cli.context.providers.openai import PROVIDER as openai
-from cardbox_cli.context.request import ComposeOptions, Request, request_of
-from cardbox_cli.context.state import request_box_ids, request_cards
+from cardbox_cli.context.composer import ContextCollector
+from cardbox_cli.context.explain import explain
+from cardbox_cli.context.request import ComposeOptions, Request, request_box_ids, request_cards, request_of
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.cards import Card, card_of
 from cardbox_cli.model.content import JsonContent, TextContent
 from cardbox_cli.model.layers import PROCESS_NAMES, Asked, ProcessName
+from cardbox_cli.providers.registry import provider_named
 from tests.context.lint.cards import places, result, system, thought, user
 from tests.context.test_request import CALL, card
+
+anthropic, openai = provider_named("anthropic"), provider_named("openai")
 
 
 class Providers:
@@ -55,7 +54,7 @@ def composed(*cards: Card, providers: Providers | None = None, **options: Any) -
     )
     collector = ContextCollector(knowledge=found, experience=found)
     return request_of(
-        places(*cards), ComposeOptions(asked=asked, **options), encode=chat_message, collector=collector
+        places(*cards), ComposeOptions(asked=asked, **options), encode=openai.encode, collector=collector
     )
 
 
@@ -211,7 +210,7 @@ def test_the_profile_is_the_first_card_that_says_one() -> None:
     said = {"system_prompt": "Be kind.", "llm_config": {"model": "m"}}
     request = composed(card("sys.profile", TextContent("x"), "system"), profile(**said), user("hi"))
     assert (request.model, request.profile_id) == ("m", "k1")
-    assert [line.made_of for line in explain(request).messages] == [["k1"], []]
+    assert [line.made_of for line in explain(request, openai).messages] == [["k1"], []]
 
 
 class TestTheLayoutForCaches:
@@ -288,7 +287,7 @@ def test_a_turn_without_history_keeps_its_own_exchange() -> None:
     request = request_of(
         entries,
         ComposeOptions(process="mapreduce_worker"),
-        encode=chat_message,
+        encode=openai.encode,
         own=frozenset({"k2", "k3"}),
     )
     assert [message.card_id for message in request.messages] == ["k1", "k2", "k3"]

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from cardbox_cli.context.composer import compose, with_layers
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.providers.registry import providers
 from cardbox_cli.context.request import request_of
 from cardbox_cli.errors import DuplicateQuery, InvalidInput
 from cardbox_cli.model.layers import Layout
+from cardbox_cli.providers.registry import providers
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from tests.context.lint.cards import places, user

@@ -1,6 +1,6 @@
 """What was collected, as a model reads it."""
 
-from cardbox_cli.context.layer_texts import LONGEST, experience_text, knowledge_text, todo_text
+from cardbox_cli.context.composer import MAX_LAYER_CARD, experience_text, knowledge_text, todo_text
 from cardbox_cli.model.content import JsonContent, TextContent
 from cardbox_cli.model.todo import TodoItem
 from tests.context.test_request import CALL, card
@@ -39,12 +39,12 @@ def test_nothing_to_say_is_no_text() -> None:
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:
-    [_, kept] = experience_text([card("task.deliverable", TextContent("x" * LONGEST))]).split("\n\n")
-    assert kept == "[1] " + "x" * LONGEST
-    [_, cut] = experience_text([card("task.deliverable", TextContent("x" * LONGEST + "y" * 1234))]).split(
-        "\n\n"
-    )
-    assert cut == "[1] " + "x" * LONGEST + "… (and 1,234 more characters)"
+    [_, kept] = experience_text([card("task.deliverable", TextContent("x" * MAX_LAYER_CARD))]).split("\n\n")
+    assert kept == "[1] " + "x" * MAX_LAYER_CARD
+    [_, cut] = experience_text(
+        [card("task.deliverable", TextContent("x" * MAX_LAYER_CARD + "y" * 1234))]
+    ).split("\n\n")
+    assert cut == "[1] " + "x" * MAX_LAYER_CARD + "… (and 1,234 more characters)"
 
 
 def test_no_line_of_a_text_passes_for_an_entry() -> None:

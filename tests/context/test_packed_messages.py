@@ -6,17 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.formats import body_of, encoder_of, format_names, text
-from cardbox_cli.context.inspection.losses import is_looked_at, losses
-from cardbox_cli.context.messages import Message
-from cardbox_cli.context.packed_messages import AT_ONCE, PackedMessages
-from cardbox_cli.context.providers.registry import PROVIDERS, provider_named
+from cardbox_cli.context.losses import is_looked_at, losses
+from cardbox_cli.context.messages import PACK_SIZE, Message, PackedMessages
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of, request_to_send
 from cardbox_cli.errors import DuplicateQuery
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import ImageFileContent
 from cardbox_cli.model.layers import CHECKPOINT
+from cardbox_cli.providers.formats import body_of, encoder_of, format_names, text
+from cardbox_cli.providers.registry import PROVIDERS, provider_named
 from tests import jsonb_values
 from tests.context.lint.cards import (
     blocks,
@@ -59,7 +58,7 @@ def test_messages_are_as_they_were(bodies: list[dict[str, Any]], groups: list[st
         for place, (body, group) in enumerate(zip(stored, groups, strict=False))
     ]
     # The first ones are packed for sure.
-    found = list(packed(*messages, *numbered(AT_ONCE + 1)))[: len(messages)]
+    found = list(packed(*messages, *numbered(PACK_SIZE + 1)))[: len(messages)]
     assert [exact_json.encode(each.body) for each in found] == [
         exact_json.encode(each.body) for each in messages
     ]
@@ -68,7 +67,7 @@ def test_messages_are_as_they_were(bodies: list[dict[str, Any]], groups: list[st
     ]
 
 
-@pytest.mark.parametrize("count", [0, 1, AT_ONCE, AT_ONCE + 1, 2 * AT_ONCE + 7])
+@pytest.mark.parametrize("count", [0, 1, PACK_SIZE, PACK_SIZE + 1, 2 * PACK_SIZE + 7])
 def test_they_are_a_sequence_among_others(count: int) -> None:
     around = packed(*numbered(count)).between([LAYER], [LAYER, LAYER])
     wanted = [LAYER, *numbered(count), LAYER, LAYER]
@@ -108,7 +107,7 @@ EVERYTHING: list[Card | RequestEntry] = [
 @pytest.mark.parametrize("process", ["react", "sequential"])
 @pytest.mark.parametrize("format", format_names())
 def test_a_request_to_be_sent_is_the_same_without_holding_cards(format: str, process: Any) -> None:
-    entries = places(*EVERYTHING, *[user(str(number)) for number in range(AT_ONCE)], *EVERYTHING[4:])
+    entries = places(*EVERYTHING, *[user(str(number)) for number in range(PACK_SIZE)], *EVERYTHING[4:])
     options = ComposeOptions(model="claude-opus-4-8", process=process, query="Go on.")
     held = request_of(entries, options, encode=encoder_of(format))
     read_once = iter([*entries, entries[4]])
@@ -116,7 +115,7 @@ def test_a_request_to_be_sent_is_the_same_without_holding_cards(format: str, pro
     assert exact_json.encode(body_of(made, format)) == exact_json.encode(body_of(held, format))
     assert text(made) == text(held)
     if format in PROVIDERS:
-        assert losses(made, format) == losses(held, format)
+        assert losses(made, provider_named(format)) == losses(held, provider_named(format))
         renamed = provider_named(format).renamed_calls
         assert renamed(made.messages) == renamed(held.messages)
     assert (made.tools, made.layers, made.config) == (held.tools, held.layers, held.config)
@@ -124,8 +123,8 @@ def test_a_request_to_be_sent_is_the_same_without_holding_cards(format: str, pro
 
 
 def test_a_query_that_the_history_ends_with_is_refused_as_ever() -> None:
-    entries = places(*[user(str(number)) for number in range(AT_ONCE + 1)])
+    entries = places(*[user(str(number)) for number in range(PACK_SIZE + 1)])
     with pytest.raises(DuplicateQuery):
         request_to_send(
-            entries, ComposeOptions(query=str(AT_ONCE)), encode=encoder_of("openai"), keep=is_looked_at
+            entries, ComposeOptions(query=str(PACK_SIZE)), encode=encoder_of("openai"), keep=is_looked_at
         )

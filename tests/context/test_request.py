@@ -6,11 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cardbox_cli.context.formats import TEXT, sent_by_any, text
-from cardbox_cli.context.inspection.explain import explain
+from cardbox_cli.context.explain import explain
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.providers.chat import chat_message
-from cardbox_cli.context.providers.openai import PROVIDER as openai
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.model.boxes import CardState, Slot
 from cardbox_cli.model.cards import Card
@@ -28,6 +25,10 @@ from cardbox_cli.model.content import (
     ToolResultContent,
 )
 from cardbox_cli.model.layers import CHECKPOINT
+from cardbox_cli.providers.formats import TEXT, sent_by_any, text
+from cardbox_cli.providers.registry import provider_named
+
+openai = provider_named("openai")
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
@@ -57,7 +58,7 @@ def request(
         RequestEntry(slot=Slot(position, each.card_id, each, state), box_id="b", rule=rule)
         for position, each in enumerate(cards)
     ]
-    return request_of(entries, ComposeOptions(model=model), encode=chat_message)
+    return request_of(entries, ComposeOptions(model=model), encode=openai.encode)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +223,9 @@ def test_an_imported_original_is_what_is_sent() -> None:
 
 
 def test_explaining_names_card_rule_and_cost() -> None:
-    told = explain(request(card("task.instruction", TextContent("hello there")), rule="include_parent"))
+    told = explain(
+        request(card("task.instruction", TextContent("hello there")), rule="include_parent"), openai
+    )
     (line,) = told.messages
     assert (line.layer, line.role, line.card_id, line.rule) == (
         "checkpoint_messages",
@@ -263,14 +266,14 @@ def test_a_request_costs_what_is_documented_and_the_rest_is_estimated(
 ) -> None:
     messages = [Message(layer="checkpoint_messages", body=body)]
     made = msgspec.structs.replace(request(), messages=messages, model=model)
-    told = explain(made)
+    told = explain(made, openai)
     assert (told.tokens, told.tokens_estimated, told.tokens_exact) == (tokens, estimated, not estimated)
     assert [line.tokens_exact for line in told.messages] == [not estimated]
 
 
 def test_how_the_parts_of_one_message_are_wrapped_is_estimated() -> None:
     part = Message(layer="checkpoint_messages", body={"role": "user", "content": "hello world"}, group="g")
-    told = explain(msgspec.structs.replace(request(), messages=[part, part], model="gpt-4o"))
+    told = explain(msgspec.structs.replace(request(), messages=[part, part], model="gpt-4o"), openai)
     assert (told.tokens, told.tokens_estimated) == (2 * (3 + 1 + 2) + 3, 2 * (3 + 1))
 
 
@@ -283,25 +286,26 @@ def test_how_the_parts_of_one_message_are_wrapped_is_estimated() -> None:
 )
 def test_what_is_sent_as_base64_is_not_counted_as_text(part: dict[str, Any]) -> None:
     message = Message(layer="checkpoint_messages", body={"role": "user", "content": [part]})
-    told = explain(msgspec.structs.replace(request(), messages=[message]))
+    told = explain(msgspec.structs.replace(request(), messages=[message]), openai)
     assert 1000 < told.tokens < 1100
     assert told.messages[0].characters > 90_000
 
 
 def test_definitions_of_tools_are_estimated() -> None:
     tool = {"type": "function", "function": {"name": "f"}}
-    plain = explain(request(card("task.instruction", TextContent("hi")), model="gpt-4o"))
+    plain = explain(request(card("task.instruction", TextContent("hi")), model="gpt-4o"), openai)
     told = explain(
         msgspec.structs.replace(
             request(card("task.instruction", TextContent("hi")), model="gpt-4o"), tools=[tool]
-        )
+        ),
+        openai,
     )
     assert (plain.tokens_exact, told.tokens_exact) == (True, False)
     assert told.tokens_estimated == told.tokens - plain.tokens > 0
 
 
 def test_no_request_costs_nothing() -> None:
-    told = explain(request(model="gpt-4o"))
+    told = explain(request(model="gpt-4o"), openai)
     assert (told.tokens, told.tokens_exact) == (0, True)
 
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from cardbox_cli.context.providers.registry import providers
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.conversations.formats.registry import exported_names, exporter_named, format_named
 from cardbox_cli.errors import CardConflict, InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
+from cardbox_cli.providers.registry import providers
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardFilter, CardStore
 from tests.conversations.anthropic_messages import (

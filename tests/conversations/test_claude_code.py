@@ -10,14 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.providers.chat import chat_message
-from cardbox_cli.context.providers.registry import provider_named
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.conversations.formats.registry import format_named
 from cardbox_cli.conversations.importing import Imported, import_conversations
 from cardbox_cli.errors import InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.pairing import pair_calls
+from cardbox_cli.providers.registry import provider_named
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardFilter, CardStore
 from cardbox_cli.store.connection.database import Database
@@ -229,7 +228,7 @@ class TestCards:
         for word in ("compacted", "Updating", "lint", "ready"):
             [found] = cards.newest(CardFilter(text=word))
             assert found.type == "session.event"
-        request = request_of(entries_of(boxes, main.box_id), encode=chat_message)
+        request = request_of(entries_of(boxes, main.box_id), encode=provider_named("openai").encode)
         reasons = Counter(left.reason for left in request.left_out)
         assert reasons == {
             "an event of a session, no message": 8,

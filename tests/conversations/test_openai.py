@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.providers.openai.cards import card_of_message
 from cardbox_cli.conversations.conversation import Conversation, FileEntry
 from cardbox_cli.conversations.formats.registry import format_named
 from cardbox_cli.conversations.importing import ImportedBox, import_conversations
 from cardbox_cli.errors import CardConflict, InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
+from cardbox_cli.providers.openai.cards import card_of_message
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database

@@ -19,8 +19,7 @@ from langchain_core.messages import (
     messages_to_dict,
 )
 
-from cardbox_cli.context.inspection.losses import losses
-from cardbox_cli.context.providers.registry import PROVIDERS, provider_named
+from cardbox_cli.context.losses import losses
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.conversations.formats.registry import (
     choose_format,
@@ -30,6 +29,7 @@ from cardbox_cli.conversations.formats.registry import (
 )
 from cardbox_cli.errors import InvalidCard, InvalidConversation, UsageError
 from cardbox_cli.model import exact_json
+from cardbox_cli.providers.registry import PROVIDERS, provider_named
 from tests import jsonb_values
 from tests.conversations.conftest import Export, ImportText
 from tests.conversations.reading import documents_in, entries_of
@@ -100,7 +100,7 @@ def test_a_tool_of_langchains_that_failed_did_so_for_every_provider(form: str) -
         request = request_of(entries, encode=record.encode)
         body = json.dumps(json.loads(exact_json.encode(record.body(request))))
         assert body.count(marks.get(name, '"No."')) == 1
-        lost = "that the tool failed is not sent" in {loss.what for loss in losses(request, name)}
+        lost = "that the tool failed is not sent" in {loss.what for loss in losses(request, record)}
         assert lost == (name not in marks)
 
 

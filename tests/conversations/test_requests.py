@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.inspection.losses import losses
-from cardbox_cli.context.providers.registry import PROVIDERS, provider_named
+from cardbox_cli.context.losses import losses
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.conversations.formats.registry import choose_format, exporter_named, format_named
 from cardbox_cli.conversations.importing import import_conversations
 from cardbox_cli.model import exact_json
+from cardbox_cli.providers.registry import PROVIDERS, provider_named
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
 from tests import jsonb_values
@@ -154,7 +154,7 @@ def test_a_request_is_sent_to_every_provider_as_its_types_want_it(name: str, tar
 @pytest.mark.parametrize("name", ["openai-responses", "gemini", "bedrock-converse"])
 def test_in_its_own_format_a_request_loses_no_message(name: str) -> None:
     request = request_of(read_one(REQUESTS[name], name), encode=provider_named(name).encode)
-    assert losses(request, name) == []
+    assert losses(request, provider_named(name)) == []
     body = json.loads(exact_json.encode(provider_named(name).body(request)))
     keys = {"openai-responses": "input", "gemini": "contents", "bedrock-converse": "messages"}
     given = REQUESTS[name][keys[name]]
@@ -196,7 +196,7 @@ LOST = {
 @pytest.mark.parametrize("name", LOST)
 def test_what_openai_has_no_place_for_is_named(name: str) -> None:
     request = request_of(read_one(REQUESTS[name], name), encode=provider_named("openai").encode)
-    assert {loss.what for loss in losses(request, "openai")} == LOST[name]
+    assert {loss.what for loss in losses(request, provider_named("openai"))} == LOST[name]
 
 
 # --- anything that looks like a message of theirs
@@ -289,7 +289,7 @@ def test_any_request_comes_back_and_is_sent_anywhere(document: tuple[str, dict[s
         record = provider_named(provider)
         made = request_of(entries, encode=record.encode)
         assert exact_json.encode(record.body(made))
-        assert all(isinstance(loss.what, str) for loss in losses(made, provider))
+        assert all(isinstance(loss.what, str) for loss in losses(made, record))
         back(entries, provider)
 
 
@@ -353,7 +353,7 @@ def test_each_text_of_an_accepted_request_is_sent_or_something_is_named(
         entries = read_one(request, name)
         for target in PROVIDERS:
             made = request_of(entries, encode=provider_named(target).encode)
-            if not losses(made, target):
+            if not losses(made, provider_named(target)):
                 body = exact_json.encode(provider_named(target).body(made)).decode()
                 assert [text for text in _said(request) if not _is_in(text, body)] == []
 

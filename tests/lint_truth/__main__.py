@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from cardbox_cli.context.providers.registry import PROVIDERS
+from cardbox_cli.providers.registry import PROVIDERS
 from tests.lint_truth.checking import errors, provider_of
 from tests.lint_truth.mutations import mutations_of
 from tests.lint_truth.mutations.mutation import Mutation

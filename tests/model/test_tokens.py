@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.model import tokens
 from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, estimate_tokens
+from cardbox_cli.providers.models import tokenizer_for
 
 EXACT = [tokenizer_for("gpt-4o"), tokenizer_for("gpt-4")]
 
@@ -62,7 +62,7 @@ def test_without_a_model_it_is_the_estimate(model: str | None) -> None:
 
 def test_the_package_is_loaded_when_it_is_needed_and_not_missed_when_it_is_not_there() -> None:
     code = (
-        "import sys; from cardbox_cli.context.providers.registry import tokenizer_for\n"
+        "import sys; from cardbox_cli.providers.models import tokenizer_for\n"
         "print(tokenizer_for('claude-opus-4-5').name, 'splintr' in sys.modules)\n"
         "sys.modules['splintr'] = None\n"
         "print(tokenizer_for('gpt-4o').name, tokenizer_for('gpt-4o').exact)"

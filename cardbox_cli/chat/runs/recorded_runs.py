@@ -10,9 +10,9 @@ from cardbox_cli.chat.context_tools import CHAT_TOOLS
 from cardbox_cli.chat.runs.chat_ledger import boxes_of
 from cardbox_cli.chat.runs.run_requests import as_source, asked_of, context_parts, profile_card
 from cardbox_cli.chat.transcript import unanswered
-from cardbox_cli.context.collector import ContextCollector
-from cardbox_cli.context.cost.series import Sent
-from cardbox_cli.context.cost.subject import ChatSubject
+from cardbox_cli.context.composer import ContextCollector
+from cardbox_cli.context.cost.account import Sent
+from cardbox_cli.context.cost.findings import ChatSubject
 from cardbox_cli.context.request import ComposeOptions, profile_of
 from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.requests.recorded_requests import RecordedRequests, StepRequest

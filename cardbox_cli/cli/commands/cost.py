@@ -23,13 +23,13 @@ from cardbox_cli.cli.options.value_types import (
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.cost.account import GROUPINGS, Account, Grouping, StepCost, account_of
-from cardbox_cli.context.providers.registry import window
 from cardbox_cli.errors import Findings, InvalidInput, UsageError
+from cardbox_cli.providers.models import window
 from cardbox_cli.settings import PRICES
 from cardbox_cli.text import format_tokens
 
 if TYPE_CHECKING:
-    from cardbox_cli.context.cost.prices import Prices
+    from cardbox_cli.context.cost.answer import Prices
 
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%")
 
@@ -193,7 +193,7 @@ def read_prices(given: str | None) -> "Prices | None":
 
     Raises NotFound and InvalidInput naming the file and the place.
     """
-    from cardbox_cli.context.cost.prices import Prices
+    from cardbox_cli.context.cost.answer import Prices
 
     path = given or PRICES.text() or None
     if path is None:

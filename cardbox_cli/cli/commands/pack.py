@@ -37,7 +37,7 @@ from cardbox_cli.packing.plan import PlannedCard
 from cardbox_cli.text import format_tokens
 
 if TYPE_CHECKING:
-    from cardbox_cli.context.mending.fit import Fitted
+    from cardbox_cli.context.repair.fit import Fitted
     from cardbox_cli.packing.pack import Packed
     from cardbox_cli.store.connection.database import Database
 
@@ -146,18 +146,17 @@ def _fit(
 ) -> "Fitted":
     """The request of the context with the tools that a worker would offer, in the format of the model's
     provider, within the budget."""
-    from cardbox_cli.context.formats import encoder_of
-    from cardbox_cli.context.lint.check import provider_for
-    from cardbox_cli.context.mending.fit import fit
+    from cardbox_cli.context.repair.fit import fit
     from cardbox_cli.execution.requests.turn_requests import offered_definitions, present_cards
     from cardbox_cli.orchestration.handlers import HANDLERS
+    from cardbox_cli.providers.registry import provider_for, provider_named
 
-    encode = encoder_of(provider_for(entries))
-    composed = request_of(entries, encode=encode)
+    provider = provider_named(provider_for(entries))
+    composed = request_of(entries, encode=provider.encode)
     cards = present_cards(entry.slot for entry in entries)
     tools = offered_definitions(database, session().project_id, cards, cards, HANDLERS)
     request = msgspec.structs.replace(composed, tools=tools)
-    return fit(request, budget.most, budget.strategy, encode=encode, author_id=OPERATOR)
+    return fit(request, budget.most, budget.strategy, provider=provider, author_id=OPERATOR)
 
 
 def _remember(packed: "Packed") -> None:
@@ -168,7 +167,7 @@ def _remember(packed: "Packed") -> None:
 
 def _tokenizer(database: "Database", packed: "Packed") -> Tokenizer:
     """What counts as the profile's model does."""
-    from cardbox_cli.context.providers.registry import tokenizer_for
+    from cardbox_cli.providers.models import tokenizer_for
     from cardbox_cli.store.profiles import ProfileStore
 
     card = ProfileStore(database, session().project_id).card(packed.profile_box_id)

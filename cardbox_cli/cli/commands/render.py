@@ -28,12 +28,12 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.formats import TEXT, members_of, provider_of, text_sections
-from cardbox_cli.context.providers.registry import DEFAULT, HOSTS, provider_named, providers
 from cardbox_cli.context.request import Request
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import unique
+from cardbox_cli.providers.formats import TEXT, members_of, provider_of, text_sections
+from cardbox_cli.providers.registry import DEFAULT, HOSTS, provider_named, providers
 from cardbox_cli.text import format_count
 
 if TYPE_CHECKING:
@@ -275,9 +275,9 @@ def _verification(requests: "Requests", turn: "RecordedRequests", at: str | None
 
 def _check_by(shown: "Shown", *, provider: str | None) -> None:
     from cardbox_cli.cli.terminal.lint_report import answer
-    from cardbox_cli.context.lint.check import lint
+    from cardbox_cli.context.lint.rule import lint
 
-    rules_of = provider or provider_of(shown.format)
+    rules_of = provider_of(shown.format) if provider is None else provider_named(provider)
     answer(lint(shown.entries, shown.request, rules_of, awaited=shown.awaited))
 
 
@@ -292,8 +292,7 @@ def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool, provide
 
 def _fitted(shown: "Shown", budget: compose_options.TokenBudget) -> "Shown":
     """The request within the budget. Raises UsageError for a step that has been sent."""
-    from cardbox_cli.context.formats import encoder_of
-    from cardbox_cli.context.mending.fit import fit
+    from cardbox_cli.context.repair.fit import fit
 
     if shown.sent:
         raise UsageError(
@@ -304,7 +303,7 @@ def _fitted(shown: "Shown", budget: compose_options.TokenBudget) -> "Shown":
         shown.request,
         budget.most,
         budget.strategy,
-        encode=encoder_of(shown.format),
+        provider=provider_of(shown.format),
         author_id=OPERATOR,
     )
     return msgspec.structs.replace(
@@ -361,9 +360,9 @@ def _print_sections(request: Request) -> None:
 
 
 def _tell_losses(request: Request, provider: str) -> None:
-    from cardbox_cli.context.inspection.losses import losses
+    from cardbox_cli.context.losses import losses
 
-    lost = losses(request, provider)
+    lost = losses(request, provider_named(provider))
     if lost:
         # Of the cards some examples; parameters are few, and nobody would miss them in an answer.
         named = list(dict.fromkeys(loss.what for loss in lost if loss.card_id is not None))[:_EXAMPLES]

@@ -24,7 +24,7 @@ from cardbox_cli.model.layers import (
 from cardbox_cli.text import format_count, format_tokens
 
 if TYPE_CHECKING:
-    from cardbox_cli.context.mending.fit import Fitted, Strategy
+    from cardbox_cli.context.repair.fit import Fitted, Strategy
 
 
 Model = Annotated[str | None, Option(metavar="M", help="The model. Default: the profile's.")]

@@ -9,14 +9,14 @@ from cardbox_cli.cli.options.request_selection import Requests
 from cardbox_cli.cli.options.shared_options import parse_span
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.context.cost.series import Sent, conversation
-from cardbox_cli.context.cost.subject import ChatSubject
-from cardbox_cli.context.formats import provider_of
+from cardbox_cli.context.cost.account import Sent, conversation
+from cardbox_cli.context.cost.findings import ChatSubject
 from cardbox_cli.context.request import ComposeOptions, profile_of
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.execution.requests.recorded_requests import RecordedRequests, no_turn
 from cardbox_cli.execution.requests.request_series import sent_by_turn
 from cardbox_cli.execution.requests.turn_requests import NEXT
+from cardbox_cli.providers.formats import provider_of
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.views.turn_views import TurnFilter, TurnRow
 from cardbox_cli.text import command_line, format_count

@@ -11,9 +11,9 @@ from typer import Option
 
 from cardbox_cli.cli.options.input_files import read_text, source_name
 from cardbox_cli.cli.options.value_types import FILE, REQUEST_FORMAT, OneOf, Seconds
-from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.execution.worker.worker_program import PASSED_ON, passed_on
+from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.settings import DATABASE_URL, HOME, MAX_STEPS, Settings
 
 if TYPE_CHECKING:

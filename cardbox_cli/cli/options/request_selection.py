@@ -11,10 +11,7 @@ import msgspec
 from cardbox_cli.cli.last_ids import LAST, resolving_boxes, resolving_turns
 from cardbox_cli.cli.options.compose_options import check_query, check_words, idle_options
 from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.context.formats import encoder_of, of_another
-from cardbox_cli.context.inspection.losses import is_looked_at
-from cardbox_cli.context.lint.check import provider_for
-from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.context.losses import is_looked_at
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of, request_to_send
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.execution.requests.recorded_requests import RecordedRequests, TurnRequests, turn_of_agent
@@ -31,6 +28,8 @@ from cardbox_cli.execution.requests.turn_requests import (
 from cardbox_cli.model.card_types import RESULT_FIELDS
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.orchestration.handlers import HANDLERS
+from cardbox_cli.providers.formats import encoder_of, of_another
+from cardbox_cli.providers.registry import DEFAULT, provider_for
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore

@@ -149,19 +149,19 @@ def _recipes(*_: object) -> Pairs:
 
 
 def _request_formats() -> Iterable[str]:
-    from cardbox_cli.context.formats import format_names
+    from cardbox_cli.providers.formats import format_names
 
     return format_names()
 
 
 def _providers() -> Iterable[str]:
-    from cardbox_cli.context.providers.registry import PROVIDERS
+    from cardbox_cli.providers.registry import PROVIDERS
 
     return PROVIDERS
 
 
 def _strategies() -> Iterable[str]:
-    from cardbox_cli.context.mending.fit import STRATEGIES
+    from cardbox_cli.context.repair.fit import STRATEGIES
 
     return STRATEGIES
 

@@ -8,14 +8,11 @@ from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below
 from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
-from cardbox_cli.context.cost.answer import Costs, cost_answer, costs_of
-from cardbox_cli.context.cost.finding import CostFinding
-from cardbox_cli.context.cost.mending import Mend
-from cardbox_cli.context.cost.prefix import Break
-from cardbox_cli.context.cost.prices import Money, Prices
-from cardbox_cli.context.inspection.diff import piece_name
-from cardbox_cli.context.providers.registry import window
+from cardbox_cli.context.cost.answer import Break, Costs, Money, Prices, cost_answer, costs_of
+from cardbox_cli.context.cost.findings import CostFinding, Mend
+from cardbox_cli.context.diff import piece_name
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.providers.models import window
 from cardbox_cli.text import flat, format_count, format_tokens, one_line
 
 if TYPE_CHECKING:

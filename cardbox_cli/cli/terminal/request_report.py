@@ -7,16 +7,16 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.list_columns import short_rule
 from cardbox_cli.cli.terminal.output import compared
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below, room_beside
-from cardbox_cli.context.formats import body_of, provider_of
-from cardbox_cli.context.inspection.diff import Extent, Piece, RequestDiff, diff, piece_name
-from cardbox_cli.context.inspection.explain import Explanation, LayerShare, MessageLine, explain, shares
-from cardbox_cli.context.providers.registry import window
+from cardbox_cli.context.diff import Extent, Piece, RequestDiff, diff, piece_name
+from cardbox_cli.context.explain import Explanation, LayerShare, MessageLine, explain, shares
 from cardbox_cli.context.request import Request
 from cardbox_cli.errors import Findings
 from cardbox_cli.execution.requests.step_snapshots import LOST, UNPROVED
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id, unique
+from cardbox_cli.providers.formats import body_of, provider_of
+from cardbox_cli.providers.models import window
 from cardbox_cli.settings import TERM
 from cardbox_cli.text import flat, format_count, format_tokens, one_line
 
@@ -35,7 +35,7 @@ _WHOLE = 40
 def print_explained(shown: "Shown") -> None:
     """Print where each message comes from, and what was left out. With -o id: the cards that are messages."""
     request = shown.request
-    explained = explain(request)
+    explained = explain(request, provider_of(shown.format))
     output.emit(
         {"request": body_of(request, shown.format), "explanation": explained},
         table=lambda: _print_explanation(request, explained),
@@ -46,7 +46,7 @@ def print_explained(shown: "Shown") -> None:
 def print_stats(shown: "Shown") -> None:
     """Print what each layer takes. With -o id: the names of the layers."""
     request = shown.request
-    explained = explain(request)
+    explained = explain(request, provider_of(shown.format))
     found = shares(explained, window(request.model))
     output.emit_items(
         found, table=lambda: _print_shares(request, explained, found), item_id=lambda share: share.layer
@@ -317,22 +317,24 @@ _MOST_STEPS = 100
 
 def picture_of(requests: "Requests", shown: "Shown", turn: "RecordedRequests | None") -> "RequestPicture":
     """What is drawn of a request; of a turn's with those that were sent before it, which are read."""
-    from cardbox_cli.context.lint.check import lint
+    from cardbox_cli.context.lint.rule import lint
     from cardbox_cli.pictures.request_picture import RequestPicture, StepPicture
 
     sent = [] if turn is None else turn.sent_before(shown.step_id)
     numbered = list(enumerate(sent, 1))[-_MOST_STEPS:]
+    provider = provider_of(shown.format)
     steps = [
-        StepPicture(name=f"step {number}", account=explain(requests.of_step(turn, step_id).request))
+        StepPicture(name=f"step {number}", account=explain(each.request, provider_of(each.format)))
         for number, step_id in numbered
         if turn is not None
+        for each in [requests.of_step(turn, step_id)]
     ]
-    findings = lint(shown.entries, shown.request, provider_of(shown.format), awaited=shown.awaited)
+    findings = lint(shown.entries, shown.request, provider, awaited=shown.awaited)
     return RequestPicture(
         name=shown.name,
         model=shown.request.model,
         window=window(shown.request.model),
-        account=explain(shown.request),
+        account=explain(shown.request, provider),
         findings=findings,
         steps=steps,
     )

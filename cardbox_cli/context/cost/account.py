@@ -1,24 +1,161 @@
-"""What a series of requests cost: by step, layer, card type, tool and card, and what a prefix cache keeps.
+"""What a series of requests costs: by step, layer, card type, tool and card, and what a prefix cache keeps.
 
-Pure. The tokens are those of `inspection/explain`, counted once for each message: the sums over the steps are
-the tokens of the very requests. A cache keeps what a request and the one before begin with, tools first.
+Pure. A source of requests (a turn, an agent, the answers in a box) hands in a list of `Sent`, and need know
+nothing more. Requests of one source share the very messages that they have in common, so that each message is
+looked at once. The tokens are those of `context/explain`: the sums over the steps are the tokens of the very
+requests. A cache keeps what a request and the one before begin with, tools first.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args, overload
 
 import msgspec
 
-from cardbox_cli.context.cost.series import Change, Sent, changes, kept_before_lost
-from cardbox_cli.context.inspection.costs import Cost, Costs
-from cardbox_cli.context.inspection.explain import REPLY, TOOLS
+from cardbox_cli.context.composer import with_layers
+from cardbox_cli.context.explain import REPLY, TOOLS, Cost, TokenCosts
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import tool_name
+from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.card_types import TOOLS as TOOLS_TYPE
-from cardbox_cli.model.cards import Card
+from cardbox_cli.model.cards import Card, card_text
+from cardbox_cli.model.layers import CHECKPOINT
 from cardbox_cli.model.pairing import ToolNames
+
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """A request of a series in `provider`'s format, and the step of a turn that sent it where one did.
+
+    `behind` are the messages that came after it in the box that it was made of."""
+
+    request: Request
+    provider: Provider
+    agent_turn_id: str | None = None
+    step_id: str | None = None
+    behind: Sequence[Message] = ()
+
+
+class SeriesChange(msgspec.Struct, frozen=True, kw_only=True):
+    """From one request of a series to the next: so many messages at its beginning are `kept`; what the
+    earlier one had behind them is `gone`, what the later one has is `added`.
+
+    `same_frame`: model, tools and parameters are the same. `breaks`: a prefix cache loses more than texts
+    that stand behind the history, and go on doing so.
+    """
+
+    kept: int
+    gone: Sequence[Message]
+    added: Sequence[Message]
+    same_frame: bool
+    breaks: bool
+
+
+def changes(series: Iterable[Sent]) -> Iterable[SeriesChange]:
+    """The change that each request of a series brings; the first is all added."""
+    before: Request | None = None
+    for sent in series:
+        yield _series_change(before, sent.request)
+        before = sent.request
+
+
+def conversation(request: Request, provider: Provider) -> Sequence[Sent]:
+    """The requests that the answers in a request's history were given to, and the request itself where
+    its history does not end with an answer; of a request without answers, itself.
+
+    An answer is a run of messages of the model. The layers are those of the request.
+    """
+    start, end = history_of(request.messages)
+    roles = [message.body.get("role") for message in request.messages[start:end]]
+    asked = [place for place in range(1, len(roles)) if _is_asked(roles, place)]
+    if not asked or roles[-1] != "assistant":
+        asked.append(len(roles))
+    return _AskedRequests(request, provider, [start + length for length in asked], end)
+
+
+class _AskedRequests(Sequence[Sent]):
+    """A request up to each of some places of its history, and with what stands behind that: each made when it
+    is asked for, since the lists of all together grow with the square of the history."""
+
+    def __init__(self, request: Request, provider: Provider, places: Sequence[int], end: int) -> None:
+        self._request, self._provider = request, provider
+        self._places, self._end = places, end
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, at: int) -> Sent: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Sent]: ...
+
+    def __getitem__(self, at: int | slice) -> Sent | Sequence[Sent]:
+        if isinstance(at, slice):
+            return _AskedRequests(self._request, self._provider, self._places[at], self._end)
+        messages, place = self._request.messages, self._places[at]
+        asked = msgspec.structs.replace(self._request, messages=[*messages[:place], *messages[self._end :]])
+        return Sent(provider=self._provider, request=asked, behind=messages[place : self._end])
+
+
+def _is_asked(roles: Sequence[Any], place: int) -> bool:
+    """Whether an answer begins at this place of a history."""
+    return bool(roles[place] == "assistant" and roles[place - 1] != "assistant")
+
+
+def history_of(messages: Sequence[Message]) -> tuple[int, int]:
+    """Where the history begins in composed messages, and where it ends: what is before and behind is of
+    layers. Without a history both are the end."""
+    start = 0
+    while start < len(messages) and messages[start].layer != CHECKPOINT:
+        start += 1
+    end = len(messages)
+    while end > start and messages[end - 1].layer != CHECKPOINT:
+        end -= 1
+    return start, end
+
+
+def _series_change(before: Request | None, request: Request) -> SeriesChange:
+    messages = request.messages
+    if before is None:
+        return SeriesChange(kept=0, gone=(), added=messages, same_frame=False, breaks=False)
+    kept = common(before.messages, messages)
+    gone, added = before.messages[kept:], messages[kept:]
+    same_frame = _frame(before) == _frame(request)
+    goes_on = same_frame and before.lost_layers == request.lost_layers and _moves(gone, added)
+    return SeriesChange(kept=kept, gone=gone, added=added, same_frame=same_frame, breaks=not goes_on)
+
+
+def _moves(gone: Sequence[Message], added: Sequence[Message]) -> bool:
+    """Whether what is gone stands behind the history, and again at the end of what is added."""
+    behind = added[len(added) - len(gone) :]
+    return len(gone) <= len(added) and all(
+        one.layer != CHECKPOINT and one.body == other.body for one, other in zip(gone, behind, strict=True)
+    )
+
+
+def common(ones: Sequence[Message], others: Sequence[Message]) -> int:
+    """How many messages both begin with."""
+    shorter = min(len(ones), len(others))
+    if ones[:shorter] == others[:shorter]:
+        return shorter
+    return next((place for place in range(shorter) if ones[place].body != others[place].body), shorter)
+
+
+def _frame(request: Request) -> tuple[Any, ...]:
+    return request.model, request.tools, request.config
+
+
+def kept_before_lost(before: Request, request: Request) -> int:
+    """How many messages stand before the first layer that tells two requests apart by its hash alone."""
+    start, _ = history_of(request.messages)
+    names = before.lost_layers.keys() | request.lost_layers.keys()
+    texts = {name: "" for name in names if before.lost_layers.get(name) != request.lost_layers.get(name)}
+    if not texts:
+        return len(request.messages)
+    placed = with_layers(request.messages[: start + 1], texts, request.layout)
+    return next(place for place, message in enumerate(placed) if message.layer in texts)
+
 
 Grouping = Literal["layer", "type", "tool", "card"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
@@ -104,7 +241,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     """The account of a series. `parts` are its messages in the order in which they were first sent."""
 
     series: Sequence[Sent]
-    changes: Sequence[Change]
+    changes: Sequence[SeriesChange]
     steps: list[StepCost]
     parts: list[SentPart]
     tools: list[SentTool]
@@ -153,7 +290,7 @@ class _Ledger:
         self.steps: list[StepCost] = []
         self.tools: dict[str, SentTool] = {}
         self.tokenizer = ""
-        self._costs: dict[str | None, Costs] = {}
+        self._costs: dict[str | None, TokenCosts] = {}
         self._parts: list[SentPart] = []
         self._now: list[SentPart] = []
         self._names = ToolNames()
@@ -161,10 +298,10 @@ class _Ledger:
         self._present: dict[str, Counter[str]] = {name: Counter() for name in ("layer", "type", "tool")}
         self._sums: dict[str, Counter[str]] = {name: Counter() for name in self._present}
 
-    def enter(self, sent: Sent, change: Change, before: Sent | None) -> None:
+    def enter(self, sent: Sent, change: SeriesChange, before: Sent | None) -> None:
         """Enter the next request of the series."""
         request = sent.request
-        costs = self._costs.setdefault(request.model, Costs(request.model))
+        costs = self._costs_of(sent)
         self.tokenizer = costs.tokenizer
         if before is not None and before.request.model != request.model:
             change = _all_anew(before.request, request)
@@ -175,7 +312,13 @@ class _Ledger:
             self._take(message, costs.of_message(message), request)
         self._close(sent, change, costs, kept_of)
 
-    def _beginning(self, length: int, change: Change, before: Sent | None, request: Request) -> int:
+    def _costs_of(self, sent: Sent) -> TokenCosts:
+        model = sent.request.model
+        if model not in self._costs:
+            self._costs[model] = TokenCosts(sent.provider.facts(model))
+        return self._costs[model]
+
+    def _beginning(self, length: int, change: SeriesChange, before: Sent | None, request: Request) -> int:
         """The tokens of the messages that a prefix cache holds."""
         if before is None or not length:
             return 0
@@ -228,7 +371,7 @@ class _Ledger:
             first=len(self.steps),
         )
 
-    def _close(self, sent: Sent, change: Change, costs: Costs, kept_of_messages: int) -> None:
+    def _close(self, sent: Sent, change: SeriesChange, costs: TokenCosts, kept_of_messages: int) -> None:
         request = sent.request
         of_tools = [(tool_name(tool) or NONE, costs.of_tool(tool)) for tool in request.tools]
         reply = costs.reply if request.messages else Cost("", 0, 0)
@@ -289,6 +432,65 @@ class _Ledger:
         ]
 
 
-def _all_anew(before: Request, request: Request) -> Change:
+def _all_anew(before: Request, request: Request) -> SeriesChange:
     """The change between requests to two models, which count and cache apart."""
-    return Change(kept=0, gone=before.messages, added=request.messages, same_frame=False, breaks=True)
+    return SeriesChange(kept=0, gone=before.messages, added=request.messages, same_frame=False, breaks=True)
+
+
+# --- what each card takes
+
+
+class CardShare(msgspec.Struct, frozen=True, kw_only=True):
+    """What a card takes: its `tokens` once, how often it was sent, and the tokens of all its sendings."""
+
+    card_id: str | None
+    box_id: str | None
+    position: int | None
+    layer: str
+    type: str
+    tool: str
+    tokens: int
+    tokens_exact: bool
+    sends: int
+    total: int
+    share: float
+    preview: str
+
+
+def card_shares(account: Account) -> list[CardShare]:
+    """What each card takes, the most first; a layer's text counts for the card that made it, and all
+    sendings of a card together, also those behind a break."""
+    of_all = account.tokens
+    sends: Counter[tuple[object, ...]] = Counter()
+    for part in account.parts:
+        sends[_card_key(part)] += part.sends
+    shares = [
+        CardShare(
+            card_id=part.card_id,
+            box_id=part.box_id or None,
+            position=part.position,
+            layer=part.layer,
+            type=part.type,
+            tool=part.tool,
+            tokens=part.tokens,
+            tokens_exact=not part.estimated,
+            sends=sent,
+            total=part.tokens * sent,
+            share=round(part.tokens * sent / of_all, 4) if of_all else 0.0,
+            preview=_preview(part),
+        )
+        for part in {_card_key(part): part for part in reversed(account.parts)}.values()
+        for sent in [sends[_card_key(part)]]
+    ]
+    return sorted(shares, key=lambda share: -share.total)
+
+
+def _card_key(part: SentPart) -> tuple[object, ...]:
+    """What messages of one card have in common; of what no card made each is its own."""
+    return (part.card_id, part.layer, part.tokens) if part.card_id else (id(part),)
+
+
+def _preview(part: SentPart) -> str:
+    content = part.message.body.get("content")
+    text = content if isinstance(content, str) else ""
+    return (text or ("" if part.card is None else card_text(part.card.content)))[:200]

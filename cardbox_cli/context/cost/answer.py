@@ -1,18 +1,156 @@
-"""What programs are told of costs: the contract of `cbx cost -o json`, wherever it is asked for. Pure."""
+"""What follows from an account, as programs get it: the contract of `cbx cost -o json`, wherever it is asked
+for. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.cost.account import Account, StepCost
-from cardbox_cli.context.cost.check import check
-from cardbox_cli.context.cost.finding import CostFinding
-from cardbox_cli.context.cost.prefix import Break, first_break
-from cardbox_cli.context.cost.prices import Money, Prices, money
-from cardbox_cli.context.cost.shares import CardShare, card_shares
-from cardbox_cli.context.cost.subject import ChatSubject, Subject
-from cardbox_cli.context.providers.registry import window
+from cardbox_cli.context.cost.account import Account, CardShare, StepCost, card_shares
+from cardbox_cli.context.cost.findings import ChatSubject, CostFinding, CostSubject
+from cardbox_cli.context.cost.rules import check
+from cardbox_cli.context.diff import Piece, diff
+from cardbox_cli.model.tokens import bare_name
+
+# --- where a prefix cache first breaks
+
+
+# Characters that are shown before the first that differs, and from it on.
+_BEFORE, _AFTER = 40, 80
+
+
+class Break(msgspec.Struct, frozen=True, kw_only=True):
+    """The first request that does not go on from the one before, by their numbers in the series.
+
+    `section`, `number`, `layer` and `card_id` say in which piece they part. The texts of both have
+    `character` characters in common; `before` are the last of these, `a` and `b` go on from there. Where a
+    text is known by its hash alone, `character` is None, and so is the side that has no such piece.
+    `lost` tokens of the earlier one stand behind.
+    """
+
+    a_step: int
+    b_step: int
+    section: str
+    number: int
+    layer: str | None
+    card_id: str | None
+    character: int | None
+    before: str
+    a: str | None
+    b: str | None
+    lost: int
+
+
+def first_break(account: Account) -> Break | None:
+    """The first break of a series, None where each request goes on from the one before."""
+    for place, step in enumerate(account.steps):
+        if step.breaks:
+            one, other = account.series[place - 1], account.series[place]
+            found = diff(one.request, other.request, other.provider)
+            if found.difference is not None:
+                return _break(place, found.difference.a, found.difference.b, found.a_after.tokens)
+    return None
+
+
+def _break(place: int, a: Piece | None, b: Piece | None, lost: int) -> Break:
+    piece = b or a
+    assert piece is not None
+    one, other = _text(a), _text(b)
+    is_known = one is not None and other is not None
+    character = _common(one or "", other or "") if is_known else None
+    start = character or 0
+    return Break(
+        a_step=place,
+        b_step=place + 1,
+        section=piece.section,
+        number=piece.number,
+        layer=piece.layer,
+        card_id=next(iter(piece.card_ids), None),
+        character=character,
+        before="" if one is None else one[max(start - _BEFORE, 0) : start],
+        a=None if one is None else one[start : start + _AFTER],
+        b=None if other is None else other[start : start + _AFTER],
+        lost=lost,
+    )
+
+
+def _text(piece: Piece | None) -> str | None:
+    return None if piece is None or piece.sha256 is not None else piece.text
+
+
+def _common(one: str, other: str) -> int:
+    shorter = min(len(one), len(other))
+    return next((place for place in range(shorter) if one[place] != other[place]), shorter)
+
+
+# --- what tokens cost in money, by the prices that somebody gives: cbx knows none itself
+
+
+_MILLION = 1_000_000
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True):
+    """The prices of a model for a million tokens; `cached` for those that its prefix cache holds, by default
+    as any others."""
+
+    input: Decimal
+    cached: Decimal | None = None
+
+
+class Prices(msgspec.Struct, frozen=True, kw_only=True):
+    """The prices of models, by their names, in one currency."""
+
+    currency: str
+    models: Mapping[str, Price]
+
+    @classmethod
+    def of_models(cls, currency: str, models: Mapping[str, tuple[Decimal, Decimal | None]]) -> "Prices":
+        """The prices of these models: of any tokens, and of those in a cache where that is less."""
+        known = {name: Price(input=each, cached=cached) for name, (each, cached) in models.items()}
+        return cls(currency=currency, models=known)
+
+    def of(self, model: str | None) -> Price | None:
+        """The price of a model: of its whole name, else of that without what a gateway puts before it."""
+        return self.models.get(model or "") or self.models.get(bare_name(model))
+
+
+class Money(msgspec.Struct, frozen=True, kw_only=True):
+    """What requests cost: `amount` with what a prefix cache keeps, `without_cache` otherwise.
+
+    `unpriced` are the models of which no price is known: their requests are in neither, and both are None
+    where there is no other.
+    """
+
+    currency: str
+    amount: Decimal | None
+    without_cache: Decimal | None
+    unpriced: list[str]
+
+
+def money(steps: Sequence[StepCost], prices: Prices) -> Money:
+    """What these requests cost; what a model answers is not among it."""
+    amount = whole = Decimal(0)
+    unpriced: dict[str, None] = {}
+    is_priced = not steps
+    for step in steps:
+        price = prices.of(step.model)
+        if price is None:
+            unpriced[step.model or "unknown"] = None
+            continue
+        is_priced = True
+        cached = price.input if price.cached is None else price.cached
+        amount += (step.new * price.input + step.kept * cached) / _MILLION
+        whole += step.tokens * price.input / _MILLION
+    return Money(
+        currency=prices.currency,
+        amount=amount if is_priced else None,
+        without_cache=whole if is_priced else None,
+        unpriced=list(unpriced),
+    )
+
+
+# --- the answer
 
 
 class Costs(msgspec.Struct, frozen=True):
@@ -56,7 +194,7 @@ def costs_of(
     return Costs(
         account,
         card_shares(account),
-        check(Subject(account, profile=profile, chat=chat)),
+        check(CostSubject(account, profile=profile, chat=chat)),
         first_break(account),
         None if prices is None else money(account.steps, prices),
     )
@@ -77,7 +215,7 @@ def cost_answer(
         kept=account.kept,
         new=account.tokens - account.kept,
         greatest=None if greatest is None else greatest.number,
-        of_window=None if greatest is None else _of_window(greatest),
+        of_window=None if greatest is None else _of_window(account, greatest),
         steps=steps,
         by={**{str(name): list(shares) for name, shares in account.by.items()}, "card": costs.cards[:top]},
         breaks=[step.number for step in steps if step.breaks],
@@ -93,6 +231,6 @@ def cost_answer(
     )
 
 
-def _of_window(step: StepCost) -> float | None:
-    holds = window(step.model)
+def _of_window(account: Account, step: StepCost) -> float | None:
+    holds = account.series[step.number - 1].provider.facts(step.model).window
     return None if holds is None else round(step.tokens / holds, 4)

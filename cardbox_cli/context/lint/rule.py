@@ -1,14 +1,308 @@
-"""What a rule of the lint is, and what it answers: the values that all of them share."""
+"""The lint: what a rule is, what rules look at, and the one way to ask all rules of a provider.
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import partialmethod
-from typing import Literal
+A subject is the cards of boxes and the request that they make for a provider; it answers what several rules
+ask, and decides nothing. Pure: the same cards give the same findings in the same order.
+"""
+
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from functools import cached_property, partialmethod
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from cardbox_cli.context.lint.subject import Subject
-from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.context.explain import Explanation, explain
+from cardbox_cli.context.messages import Message
+from cardbox_cli.context.provider import ModelFacts, Provider
+from cardbox_cli.context.request import Request, RequestEntry
+from cardbox_cli.context.sources import is_named_result
+from cardbox_cli.model.card_types import TOOL_RESULT
+from cardbox_cli.model.cards import SYSTEM_ROLES, Card
+from cardbox_cli.model.content import StoredContent, TextContent, ToolResultContent
+from cardbox_cli.model.layers import CHECKPOINT
+from cardbox_cli.model.pairing import Pairer, Pairing
+
+# --- the history: messages that cards make
+
+# A long history is scattered in memory, and fetching a card takes longer than asking it something. So one
+# walk asks what rules want to know of every message, and each rule looks at the few that it noted.
+
+# A message, its card, and where that stands.
+CardMessage = tuple[RequestEntry, Card, Message]
+
+# Texts that are shorter may well stand twice: "continue", "ok", an empty list.
+MIN_LONG_TEXT = 400
+
+
+class HistoryCall(msgspec.Struct, frozen=True, gc=False):
+    """A tool call of the history: the place of its card, the call as the card holds it, and of it the
+    function where it has one, the id and the tool's name where they are texts."""
+
+    entry: RequestEntry
+    value: Any
+    function: dict[str, Any] | None
+    id: str | None
+    name: str | None
+
+
+class History:
+    """The messages that cards make, in order, the role of each, and those of which rules ask more.
+
+    Of messages: `not_text` have another content than a text, `blank` an empty text; `named` have a
+    name, `with_other_calls` tool calls that are not the very list of their cards. Of cards: `unaddressed` are
+    results of tools without an id, `long_texts` are their texts of `LONG` characters or more, `calls` their
+    tool calls; `types`, `roles_of_cards` and `classes` of contents are those that there are.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.messages: list[CardMessage] = []
+        self.roles: list[str] = []
+        self.not_text: list[CardMessage] = []
+        self.blank: list[CardMessage] = []
+        self.named: list[CardMessage] = []
+        self.with_other_calls: list[CardMessage] = []
+        self.unaddressed: list[tuple[RequestEntry, Card]] = []
+        self._with_originals: list[int] = []
+        self.named_results: list[Card] = []
+        self.long_texts: list[tuple[RequestEntry, str]] = []
+        self.calls: list[HistoryCall] = []
+        self.types: set[str] = set()
+        self.roles_of_cards: set[str | None] = set()
+        self.classes: set[type] = set()
+        self._pairer = Pairer()
+        for message in request.messages:
+            entry = request.places.get(message.card_id or "") if message.layer == CHECKPOINT else None
+            if entry is not None and entry.slot.card is not None:
+                self._note_card(entry, entry.slot.card)
+                self._note_message((entry, entry.slot.card, message))
+
+    def _note_card(self, entry: RequestEntry, card: Card) -> None:
+        content, metadata = card.content, card.metadata
+        self.types.add(card.type)
+        self.roles_of_cards.add(card.role)
+        self.classes.add(type(content))
+        if "source_message" in metadata or "source_blocks" in metadata:
+            self._with_originals.append(len(self.messages))
+        if card.tool_calls:
+            self._note_calls(entry, card.tool_calls)
+        if card.type == TOOL_RESULT:
+            self._note_answer(entry, card)
+        text = content.text if type(content) is TextContent else _result_text(content)
+        if len(text) >= MIN_LONG_TEXT:
+            self.long_texts.append((entry, text))
+
+    def _note_calls(self, entry: RequestEntry, calls: Any) -> None:
+        for value in calls if isinstance(calls, list) else ():
+            call = _history_call(entry, value)
+            self.calls.append(call)
+            if call.id:
+                self._pairer.called(len(self.messages), call.id)
+
+    def _note_answer(self, entry: RequestEntry, card: Card) -> None:
+        if is_named_result(card):
+            self.named_results.append(card)
+        if card.tool_call_id:
+            self._pairer.answered(len(self.messages), card.tool_call_id)
+        else:
+            self.unaddressed.append((entry, card))
+
+    def _note_message(self, noted: CardMessage) -> None:
+        _, card, message = noted
+        body = message.body
+        content = body.get("content")
+        if type(content) is not str:
+            self.not_text.append(noted)
+        elif not content or content.isspace():
+            self.blank.append(noted)
+        if "name" in body:
+            self.named.append(noted)
+        calls = body.get("tool_calls")
+        if calls is not None and (calls is not card.tool_calls or not isinstance(calls, list)):
+            self.with_other_calls.append(noted)
+        self.roles.append(body["role"])
+        self.messages.append(noted)
+
+    @cached_property
+    def with_originals(self) -> list[CardMessage]:
+        """The messages whose cards keep something of an original."""
+        return [self.messages[place] for place in self._with_originals]
+
+    @cached_property
+    def pairing(self) -> Pairing:
+        """Which result answers which call, by place in `messages`; those without an id are left out."""
+        return self._pairer.pairing()
+
+
+def _result_text(content: StoredContent) -> str:
+    """The text of a tool's result; none where it must be encoded, which takes too long only to compare."""
+    return content.result if type(content) is ToolResultContent and isinstance(content.result, str) else ""
+
+
+def _history_call(entry: RequestEntry, value: Any) -> HistoryCall:
+    if not isinstance(value, dict):
+        return HistoryCall(entry, value, None, None, None)
+    function, call_id = value.get("function"), value.get("id")
+    function = function if isinstance(function, dict) else None
+    name = value.get("name") if function is None else function.get("name")
+    call_id = call_id if isinstance(call_id, str) else None
+    return HistoryCall(entry, value, function, call_id, name if isinstance(name, str) else None)
+
+
+# --- the subject
+
+
+_View = TypeVar("_View")
+
+
+class Logged(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages as they stand in a file, each with the place of the first card that it makes, and what stands
+    beside them. `is_request`: whether this makes them a request, and no mere list."""
+
+    messages: list[tuple[RequestEntry, Any]]
+    beside: dict[str, Any]
+    is_request: bool
+
+
+class Subject:
+    """The cards of boxes in order, and the request that they make in the format of `provider`.
+
+    `awaited` are the calls whose results are still to come. `logged` is the request as it was logged, where
+    the cards are those of a file in this format: then this is checked, and not what rendering would make.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        entries: Sequence[RequestEntry],
+        request: Request,
+        awaited: Container[str] = (),
+        logged: Logged | None = None,
+    ) -> None:
+        self.provider = provider
+        self.entries = entries
+        self.request = request
+        self.awaited = awaited
+        self.logged = logged
+        self._views: dict[Any, Any] = {}
+
+    def view(self, make: "Callable[[Subject], _View]") -> _View:
+        """What `make` makes of the subject, made once: how a provider's own rules look at it."""
+        if make not in self._views:
+            self._views[make] = make(self)
+        view: _View = self._views[make]
+        return view
+
+    @cached_property
+    def cards(self) -> list[tuple[RequestEntry, Card]]:
+        """The cards that a reader of the boxes sees, each at its first place."""
+        places = self.request.places.values()
+        return [(entry, entry.slot.card) for entry in places if entry.slot.card is not None]
+
+    def place(self, message: Message) -> RequestEntry | None:
+        """Where the card stands that a message comes from; for a layer, the card that makes the layer."""
+        if message.card_id is not None:
+            return self.request.places.get(message.card_id)
+        makers = self.request.makers.get(message.layer, [])
+        return next(map(self.request.places.get, makers), None)
+
+    @cached_property
+    def explained(self) -> Explanation:
+        """The account of the request, with how many tokens it has."""
+        return explain(self.request, self.provider)
+
+    @cached_property
+    def facts(self) -> ModelFacts:
+        """The facts about the request's model, if it is one of the provider's own."""
+        return self.provider.own_facts(self.request.model)
+
+    @cached_property
+    def window(self) -> int | None:
+        """How many tokens the model holds, None if that is not known."""
+        return self.provider.facts(self.request.model).window
+
+    @cached_property
+    def history(self) -> History:
+        """The messages that cards make."""
+        return History(self.request)
+
+    @cached_property
+    def without_message(self) -> list[tuple[RequestEntry, Card]]:
+        """The cards that a reader of the boxes sees, and that make no message."""
+        if len(self.request.places) == len(self.history.messages):
+            return []
+        sent = {card.card_id for _, card, _ in self.history.messages}
+        return [pair for pair in self.cards if pair[1].card_id not in sent]
+
+    @cached_property
+    def beside(self) -> dict[str, Any]:
+        """What the body has beside its messages: model, tools and parameters, as the provider gets them."""
+        if self.logged is not None:
+            return self.logged.beside
+        return self.provider.body(msgspec.structs.replace(self.request, messages=[]))
+
+    @cached_property
+    def offered(self) -> list[dict[str, Any]]:
+        """The tools of the request that are for the provider; as it was logged, all of them."""
+        return self.request.tools if self.logged is not None else self.provider.offered_tools(self.request)
+
+    @cached_property
+    def tools(self) -> list[Any]:
+        """The tools as the provider gets them, whatever they are."""
+        tools = self.beside.get("tools")
+        return tools if isinstance(tools, list) else []
+
+    @cached_property
+    def is_system_alone(self) -> bool:
+        """Whether no message is any other's than the system's."""
+        return all(message.body.get("role") in SYSTEM_ROLES for message in self.request.messages)
+
+    @cached_property
+    def gone(self) -> list[RequestEntry]:
+        """The places whose card no reader sees."""
+        return [entry for entry in self.entries if entry.slot.state != "present"]
+
+    @cached_property
+    def types(self) -> set[str]:
+        """The types that cards have."""
+        return self.history.types.union(card.type for _, card in self.without_message)
+
+    @cached_property
+    def roles(self) -> set[str | None]:
+        """The roles that cards have."""
+        return self.history.roles_of_cards.union(card.role for _, card in self.without_message)
+
+    @cached_property
+    def classes(self) -> set[type]:
+        """The classes that the contents of cards are of."""
+        return self.history.classes.union(type(card.content) for _, card in self.without_message)
+
+    def of_type(self, card_type: str) -> list[tuple[RequestEntry, Card]]:
+        """The cards of this type."""
+        return [pair for pair in self.cards if pair[1].type == card_type] if card_type in self.types else []
+
+    @cached_property
+    def apart(self) -> list[tuple[int, int, int]]:
+        """The calls and results that are a pair and no neighbours: their places in the history, and how many
+        steps of the conversation stand between them.
+
+        A step is a message as it is sent, or several as the provider has them.
+        """
+        results, roles = self.history.pairing.results.items(), self.history.roles
+        if all(
+            result == call + 1 and roles[call] == "assistant" and roles[result] in ("tool", "user")
+            for result, call in results
+        ):
+            return []  # as in most histories: each result is the very next message
+        steps = self.provider.steps([message for _, _, message in self.history.messages])
+        return [
+            (call, result, steps[result] - steps[call] - 1)
+            for result, call in results
+            if steps[result] != steps[call] + 1
+        ]
+
+
+# --- rules and findings
+
 
 Severity = Literal["error", "warning"]
 
@@ -100,3 +394,66 @@ class FileFinding(LintFinding, frozen=True, kw_only=True):
     """A finding in a conversation file: `file` is its path."""
 
     file: str
+
+
+# --- all rules
+
+
+# Characters of a finding's message; a longer one loses its middle, since ids and names may have any number of
+# them.
+_MAX_MESSAGE = 400
+
+
+def lint(
+    entries: Sequence[RequestEntry],
+    request: Request,
+    provider: Provider,
+    *,
+    awaited: Container[str] = (),
+    logged: Logged | None = None,
+    warned: Container[str] = (),
+) -> list[LintFinding]:
+    """Return what the rules of `provider` find, in the order of the boxes; what is about the whole request,
+    last.
+
+    `request` was made of these very `entries`, and is in the provider's format. Calls that are `awaited` need
+    no result yet. `logged` is the request as a file has it, if the cards are of one in this format. Rules
+    that are `warned` of find no errors.
+    """
+    subject = Subject(provider, entries, request, awaited, logged)
+    hits = [(rule, entry, words) for rule in provider.rules() for entry, words in rule.find(subject)]
+    if not hits:
+        return []
+    blamed = {id(entry) for rule, entry, _ in hits if rule.severity == "error" and not rule.yields} - {
+        id(None)
+    }
+    hits = [hit for hit in hits if not (hit[0].yields and id(hit[1]) in blamed)]
+    places = {id(entry): number for number, entry in enumerate(entries)}
+    hits.sort(key=lambda hit: places.get(id(hit[1]), len(entries)))
+    return [
+        _finding(
+            rule,
+            "warning" if rule.id in warned else rule.severity_for(subject),
+            provider.name,
+            entry,
+            words,
+        )
+        for rule, entry, words in hits
+    ]
+
+
+def _finding(
+    rule: LintRule, severity: Severity, provider: str, entry: RequestEntry | None, message: str
+) -> LintFinding:
+    is_long = len(message) > _MAX_MESSAGE
+    return LintFinding(
+        rule=rule.id,
+        severity=severity,
+        provider=provider,
+        card_id=None if entry is None else entry.slot.card_id,
+        box_id=None if entry is None else entry.box_id or None,
+        position=None if entry is None else entry.slot.position,
+        message=f"{message[: _MAX_MESSAGE - 100]}…{message[-99:]}" if is_long else message,
+        source=rule.source,
+        remedy=rule.remedy,
+    )

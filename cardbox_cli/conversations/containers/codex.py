@@ -10,8 +10,6 @@ from functools import partial
 from typing import Any
 
 from cardbox_cli.context.parts import text_at
-from cardbox_cli.context.providers.openai_responses.cards import FILES
-from cardbox_cli.context.providers.openai_responses.items import NAME as RESPONSES
 from cardbox_cli.context.sources import imported_card
 from cardbox_cli.conversations.containers.container_entries import container, entry, objects_in
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
@@ -19,6 +17,8 @@ from cardbox_cli.conversations.json_documents import Document, Documents
 from cardbox_cli.conversations.message_lists import is_list
 from cardbox_cli.model.card_types import RENDERED_PROMPT
 from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.providers.openai_responses.cards import NAME as RESPONSES
+from cardbox_cli.providers.registry import provider_named
 
 NAME = "codex"
 # What is no item: what the program noted, and what a history was summed up to.
@@ -91,11 +91,14 @@ def _cards(line: dict[str, Any]) -> list[CardDraft]:
     if line.keys() == {_PROMPT, "timestamp"}:
         return [imported_card(RENDERED_PROMPT, line[_PROMPT])]
     item = line.get("payload") if line.get("type") in _TYPES else line
-    if line.get("type", "response_item") in _EVENTS or FILES.problem(item) is not None:
+    if (
+        line.get("type", "response_item") in _EVENTS
+        or provider_named(RESPONSES).files.problem(item) is not None
+    ):
         return []
     if text_at(item, "type") in _OWN_ITEMS:
         return []
-    return FILES.draft(item)
+    return provider_named(RESPONSES).files.draft(item)
 
 
 FORMAT = container(NAME, RESPONSES, mark=_mark, read=_read, cards=_cards, holds=(RESPONSES,))

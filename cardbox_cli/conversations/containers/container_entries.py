@@ -10,8 +10,6 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.parts import text_at
-from cardbox_cli.context.providers.anthropic.cards import content_cards
-from cardbox_cli.context.providers.anthropic.encoding import NAME as ANTHROPIC
 from cardbox_cli.context.sources import ENTRY, imported_card
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, moment
 from cardbox_cli.conversations.formats.chat_messages import no_original
@@ -21,6 +19,9 @@ from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model.card_types import SESSION_EVENT
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.content import JsonContent
+from cardbox_cli.providers.anthropic.blocks import NAME as ANTHROPIC
+from cardbox_cli.providers.anthropic.cards import AnthropicFiles
+from cardbox_cli.providers.registry import provider_named
 from cardbox_cli.text import json_kind
 
 _Block = dict[str, Any]
@@ -104,7 +105,8 @@ def kept_with(cards: list[CardDraft], value: Any, **more: Any) -> list[CardDraft
 
 def message_cards(role: str, content: str | Sequence[_Block]) -> list[CardDraft]:
     """The cards of what a user or an assistant says in Anthropic's blocks."""
-    return content_cards(role, content if isinstance(content, str) else list(content), ANTHROPIC)
+    files = AnthropicFiles(provider_named(ANTHROPIC))
+    return files.content_cards(role, content if isinstance(content, str) else list(content), ANTHROPIC)
 
 
 def text_block(text: str) -> _Block:

@@ -9,10 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.parts import text_at
-from cardbox_cli.context.providers.anthropic.encoding import NAME as ANTHROPIC
-from cardbox_cli.context.providers.data_urls import media_of
-from cardbox_cli.context.providers.openai.cards import card_of_message
+from cardbox_cli.context.parts import media_of, text_at
 from cardbox_cli.conversations.containers.container_entries import (
     call_block,
     container,
@@ -30,6 +27,8 @@ from cardbox_cli.conversations.json_documents import Documents, held
 from cardbox_cli.conversations.message_lists import lack_of, where_any_has_messages
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.providers.anthropic.blocks import NAME as ANTHROPIC
+from cardbox_cli.providers.openai.cards import card_of_message
 
 NAME = "inspect"
 _ATTACHED = "attachment://"

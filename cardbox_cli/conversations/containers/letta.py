@@ -4,10 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.parts import is_text, kind, text_at, text_part, texts_in
-from cardbox_cli.context.providers.data_urls import data_url
-from cardbox_cli.context.providers.openai.cards import card_of_message
-from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.context.parts import data_url, is_text, kind, text_at, text_part, texts_in
 from cardbox_cli.context.sources import as_failed, imported_card
 from cardbox_cli.conversations.containers.container_entries import (
     container,
@@ -24,6 +21,8 @@ from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.card_types import TOOLS
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.content import ToolContent
+from cardbox_cli.providers.openai.cards import card_of_message
+from cardbox_cli.providers.registry import DEFAULT
 
 NAME = "letta"
 # letta.schemas.enums.MessageRole. An approval is a call that a person must allow, or what that one answered.

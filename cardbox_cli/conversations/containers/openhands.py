@@ -9,11 +9,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.parts import kind, text_at, text_part, texts_in
-from cardbox_cli.context.providers.openai.cards import card_of_message
-from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.context.parts import arguments_text, kind, text_at, text_part, texts_in
 from cardbox_cli.context.sources import GROUP, as_failed
-from cardbox_cli.context.tool_calls import arguments_text
 from cardbox_cli.conversations.containers.container_entries import container, entry, kept_with, objects_in
 from cardbox_cli.conversations.containers.packed_files import folder_id
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
@@ -21,6 +18,8 @@ from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.message_lists import is_list
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.providers.openai.cards import card_of_message
+from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.text import json_kind
 
 NAME = "openhands"

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from cardbox_cli.context.parts import text_at
-from cardbox_cli.context.providers.anthropic.encoding import NAME as ANTHROPIC
 from cardbox_cli.conversations.containers.container_entries import (
     call_block,
     container,
@@ -25,6 +24,7 @@ from cardbox_cli.conversations.containers.container_entries import (
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.providers.anthropic.blocks import NAME as ANTHROPIC
 
 NAME = "pi"
 _HEADER = "session"

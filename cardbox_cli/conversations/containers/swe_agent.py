@@ -5,14 +5,14 @@ from functools import partial
 from typing import Any
 
 from cardbox_cli.context.parts import text_at
-from cardbox_cli.context.providers.openai.cards import card_of_message
-from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.conversations.containers.container_entries import container, kept_with, message_cards, parts
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.message_lists import is_list, lack_of, where_any_has_messages
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.providers.openai.cards import card_of_message
+from cardbox_cli.providers.registry import DEFAULT
 
 NAME = "swe-agent"
 # What an environment is called that nobody named: `EnvironmentConfig.name` of SWE-agent 1, and of 0.7.

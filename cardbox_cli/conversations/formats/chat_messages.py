@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.providers.openai.cards import card_of_message
-from cardbox_cli.context.providers.provider import MessageShape
+from cardbox_cli.context.provider import MessageShape
 from cardbox_cli.context.sources import MESSAGE, keep
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.json_documents import Documents
 from cardbox_cli.conversations.message_lists import MessageList, find_messages, lists_within
 from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.providers.openai.cards import card_of_message
 
 
 def read_lists(

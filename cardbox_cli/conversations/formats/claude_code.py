@@ -11,11 +11,8 @@ from functools import cached_property, partial
 from typing import Any
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.messages import never_a_message
+from cardbox_cli.context.messages import gather, never_a_message, role_of
 from cardbox_cli.context.parts import text_at, text_of
-from cardbox_cli.context.providers.anthropic import cards as anthropic
-from cardbox_cli.context.providers.anthropic.encoding import NAME as ANTHROPIC
-from cardbox_cli.context.providers.turns import gathered, role_of
 from cardbox_cli.context.sources import imported_card, keep
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable, moment
 from cardbox_cli.conversations.json_documents import Document, Documents, held
@@ -25,6 +22,9 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import SESSION_EVENT
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.content import JsonContent
+from cardbox_cli.providers.anthropic.blocks import NAME as ANTHROPIC
+from cardbox_cli.providers.anthropic.cards import AnthropicFiles, emptied, with_ids
+from cardbox_cli.providers.registry import provider_named
 from cardbox_cli.text import json_kind
 
 NAME = "claude-code"
@@ -175,14 +175,23 @@ def _root(line: dict[str, Any], roots: dict[str, str]) -> str:
 # --- drafting
 
 
+def _messages() -> AnthropicFiles:
+    """The reader and writer of the messages in the lines."""
+    return AnthropicFiles(provider_named(ANTHROPIC))
+
+
+def _keep_original(changed: CardDraft, original: CardDraft) -> CardDraft:
+    return _messages().keep_original(changed, original)
+
+
 def _draft(entry: FileEntry) -> list[CardDraft]:
     """The cards that hold a line."""
     line = entry.value
     message = line.get("message")
     if line["type"] not in ("user", "assistant") or not _is_message(message):
         return [imported_card(SESSION_EVENT, JsonContent(line))]
-    cards = anthropic.content_cards(message["role"], message["content"], NAME)
-    around = {**line, "message": {**message, "content": anthropic.emptied(message["content"])}}
+    cards = _messages().content_cards(message["role"], message["content"], NAME)
+    around = {**line, "message": {**message, "content": emptied(message["content"])}}
     group = {"source_group": message["id"]} if text_at(message, "id") else {}
     cards = [keep(card, NAME, **group) for card in cards]
     return [keep(cards[0], NAME, source_line=around), *cards[1:]]
@@ -203,9 +212,9 @@ def _export(cards: Iterable[Card]) -> Iterator[str]:
 
 
 def _exported(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
-    others = anthropic.ids_on_export(cards)
+    others = _messages().ids_on_export(cards)
     written = (card for card in cards if never_a_message(card) is None or _event(card) is not None)
-    for run in gathered(written, lambda card: _envelope(card) is not None):
+    for run in gather(written, lambda card: _envelope(card) is not None):
         yield _event(run[0]) or _line_of(run, others)
 
 
@@ -217,11 +226,12 @@ def _event(card: Card) -> dict[str, Any] | None:
 
 def _line_of(cards: Sequence[Card], others: dict[str, str]) -> dict[str, Any]:
     if (around := _envelope(cards[0])) is not None:
-        return {**around, "message": anthropic.with_ids(anthropic.filled(around["message"], cards), others)}
+        message = _messages().filled(around["message"], cards)
+        return {**around, "message": with_ids(message, others)}
     role = role_of(cards[0])
     if role == "system":
-        return {"type": role, "content": text_of(anthropic.joined_content(cards))}
-    return {"type": role, "message": anthropic.with_ids(anthropic.message_of(cards), others)}
+        return {"type": role, "content": text_of(_messages().joined_content(cards))}
+    return {"type": role, "message": with_ids(_messages().message_of(cards), others)}
 
 
 def _envelope(card: Card) -> dict[str, Any] | None:
@@ -238,7 +248,7 @@ FORMAT = Format(
     reads=_reads,
     read=_read,
     draft=_draft,
-    keep_original=anthropic.keep_original,
+    keep_original=_keep_original,
     export=_export,
     names_itself_later=True,
 )

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from cardbox_cli.context.parts import text_at
-from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, providers
 from cardbox_cli.conversations.containers.container_entries import parts
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format
 from cardbox_cli.conversations.formats.chat_messages import no_original
@@ -22,6 +21,7 @@ from cardbox_cli.conversations.recognition import recognise
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
+from cardbox_cli.providers.registry import DEFAULT, PROVIDERS, providers
 
 NAME = "http"
 # Where logs hold the text of a request's body, and what they hold the request in.

@@ -11,19 +11,16 @@ from typing import Any
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import Message, NoMessage, never_a_message
-from cardbox_cli.context.parts import kind, text_at
-from cardbox_cli.context.providers.chat import chat_body, chat_message, failed
-from cardbox_cli.context.providers.data_urls import data_url
-from cardbox_cli.context.providers.openai.body import joined
-from cardbox_cli.context.providers.provider import MessageShape
-from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.context.parts import arguments_of, arguments_text, data_url, kind, text_at
+from cardbox_cli.context.provider import MessageShape
 from cardbox_cli.context.sources import LINE, as_failed, keep, same_json
-from cardbox_cli.context.tool_calls import arguments_of, arguments_text
 from cardbox_cli.conversations.conversation import FileEntry, Format, indented_list
 from cardbox_cli.conversations.formats.chat_messages import chat_card, marks_of, read_lists
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.layers import CHECKPOINT
+from cardbox_cli.providers.openai.cards import join
+from cardbox_cli.providers.registry import DEFAULT, provider_named
 
 NAME = "langchain"
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
@@ -172,18 +169,21 @@ def _export(cards: Iterable[Card]) -> Iterator[str]:
 
 
 def _exported(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
+    chat = provider_named(DEFAULT)
     sent = (card for card in cards if never_a_message(card) is None)
-    for (is_own, is_failure), run in groupby(sent, key=lambda card: (_own(card) is not None, failed(card))):
+    for (is_own, is_failure), run in groupby(
+        sent, key=lambda card: (_own(card) is not None, chat.is_failed(card))
+    ):
         if is_own:
             yield from (own for card in run if (own := _own(card)) is not None)
         else:
-            bodies = ((sources.group(card), chat_message(card)) for card in run)
+            bodies = ((sources.group(card), chat.chat_message(card)) for card in run)
             messages = (
                 Message(layer=CHECKPOINT, body=body, group=group)
                 for group, body in bodies
                 if not isinstance(body, NoMessage)
             )
-            yield from map(partial(_written, is_failure=is_failure), joined(messages))
+            yield from map(partial(_written, is_failure=is_failure), join(messages))
 
 
 def _own(card: Card) -> dict[str, Any] | None:
@@ -192,7 +192,8 @@ def _own(card: Card) -> dict[str, Any] | None:
 
 def _written_of(card: CardDraft) -> dict[str, Any]:
     """The message of a card as `messages_to_dict` writes it."""
-    return _written(chat_body(card), is_failure=failed(card))
+    chat = provider_named(DEFAULT)
+    return _written(chat.chat_body(card), is_failure=chat.is_failed(card))
 
 
 def _written(body: dict[str, Any], *, is_failure: bool) -> dict[str, Any]:

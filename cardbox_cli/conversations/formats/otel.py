@@ -9,11 +9,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.parts import kind, text_at
-from cardbox_cli.context.providers.data_urls import data_url
-from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.context.parts import arguments_text, data_url, kind, text_at
 from cardbox_cli.context.sources import imported_card
-from cardbox_cli.context.tool_calls import arguments_text
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable
 from cardbox_cli.conversations.formats.chat_messages import chat_card, no_original
 from cardbox_cli.conversations.json_documents import Documents, held
@@ -23,6 +20,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import PROFILE, REASONING, TOOLS
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.content import JsonContent, ToolContent
+from cardbox_cli.providers.registry import DEFAULT
 
 NAME = "otel"
 _PREFIX = "gen_ai."

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, provider_named
+from cardbox_cli.providers.registry import DEFAULT, PROVIDERS, provider_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

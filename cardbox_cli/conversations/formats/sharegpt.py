@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.parts import text_at
-from cardbox_cli.context.providers.provider import MessageShape
-from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.context.parts import arguments_text, text_at
+from cardbox_cli.context.provider import MessageShape
 from cardbox_cli.context.sources import imported_card
-from cardbox_cli.context.tool_calls import arguments_text
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable
 from cardbox_cli.conversations.formats.chat_messages import chat_card, entries_of, marks_of, no_original
 from cardbox_cli.conversations.json_documents import Documents, held
@@ -21,6 +19,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOLS
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.content import ToolContent
+from cardbox_cli.providers.registry import DEFAULT
 
 NAME = "sharegpt"
 _ROLES = {

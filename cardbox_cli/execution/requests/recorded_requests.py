@@ -9,8 +9,7 @@ from collections.abc import Container, Sequence
 
 import msgspec
 
-from cardbox_cli.context.collector import ContextCollector
-from cardbox_cli.context.lint.check import provider_for
+from cardbox_cli.context.composer import ContextCollector
 from cardbox_cli.context.request import OUTPUT, ComposeOptions, Request, RequestEntry
 from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.execution.handlers import Handlers
@@ -36,6 +35,7 @@ from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.execution.turns import ACTIVE, ENDED, OPEN, QUEUED, SUSPENDED, Step
 from cardbox_cli.model.ids import fits, short_id, unique
+from cardbox_cli.providers.registry import provider_for
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database

@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cardbox_cli.context.lint.check import lint, provider_for
-from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.context.lint.rule import LintFinding, lint
 from cardbox_cli.context.request import ComposeOptions, profile_of
 from cardbox_cli.execution.handlers import Handlers
 from cardbox_cli.execution.requests.turn_requests import (
@@ -25,6 +24,7 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.card_types import PROFILE
 from cardbox_cli.model.execution.situations import BoxFacts, LossKind, LostCard
 from cardbox_cli.model.execution.turns import Head
+from cardbox_cli.providers.registry import provider_for, provider_named
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.projects import ProjectsStore
 
@@ -134,7 +134,7 @@ def lint_turn(
     options = settled(ComposeOptions(model=model), settings)
     collector = collector_for(database, project_id, boxes.context.box_id, settings=settings)
     asked = turn_request(boxes, tools, options, format=provider, collector=collector)
-    return lint(asked.entries, asked.request, provider)
+    return lint(asked.entries, asked.request, provider_named(provider))
 
 
 def lint_turn_to_be(

@@ -9,9 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from cardbox_cli.context.cost.series import Sent, history_of
-from cardbox_cli.context.formats import encoder_of, provider_of
-from cardbox_cli.context.lint.check import provider_for
+from cardbox_cli.context.cost.account import Sent, history_of
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.execution.requests.step_snapshots import StepSnapshot, read_snapshot, restored_request
 from cardbox_cli.execution.requests.turn_requests import Source, read_source
@@ -21,6 +19,8 @@ from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import ToolContent
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.layers import CHECKPOINT
+from cardbox_cli.providers.formats import encoder_of, provider_of
+from cardbox_cli.providers.registry import provider_for
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database

@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from cardbox_cli.context.collector import LayerLeftOut, kept_layer
-from cardbox_cli.context.formats import encoder_of, format_names, provider_of, sent, sent_by_any
-from cardbox_cli.context.inspection.diff import RequestDiff, diff
+from cardbox_cli.context.composer import LayerLeftOut, kept_layer
+from cardbox_cli.context.diff import RequestDiff, diff
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import (
     DEFAULT_OPTIONS,
@@ -28,6 +27,7 @@ from cardbox_cli.model.card_types import RENDERED_PROMPT
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.layers import SYSTEM_PROMPT, Asked, Layout, ProcessName
+from cardbox_cli.providers.formats import encoder_of, format_names, provider_of, sent, sent_by_any
 
 # The key of a step's metadata.
 REQUEST = "request"

@@ -10,9 +10,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.collector import WITHOUT_PROVIDERS, ContextCollector
-from cardbox_cli.context.formats import encoder_of, sent
-from cardbox_cli.context.providers.registry import DEFAULT
+from cardbox_cli.context.composer import WITHOUT_PROVIDERS, ContextCollector
 from cardbox_cli.context.request import (
     DEFAULT_OPTIONS,
     OUTPUT,
@@ -33,6 +31,8 @@ from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.identity import INTERNAL_TOOLS, HandlerTool, ProjectSettings, Tool, allowed_handlers
 from cardbox_cli.model.ids import unique
 from cardbox_cli.model.layers import KnowledgeScope, process_of
+from cardbox_cli.providers.formats import encoder_of, sent
+from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardFilter, CardStore
 from cardbox_cli.store.connection.database import Database

@@ -13,7 +13,6 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from cardbox_cli.context.formats import of_another
 from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
 from cardbox_cli.execution.queue.turn_ends import NOT_OFFERED
 from cardbox_cli.execution.requests.request_checks import INCOMPLETE, READ
@@ -38,6 +37,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.turns import End, EndStatus, new_id
 from cardbox_cli.model.identity import HandlerTool
+from cardbox_cli.providers.formats import of_another
 from cardbox_cli.settings import STEP, TOOL_CALL_ID, TOOL_NAME, TURN_TIME
 
 _T = TypeVar("_T")

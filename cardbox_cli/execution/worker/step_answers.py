@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from cardbox_cli.context.providers.provider import Answers
-from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, provider_named, providers
-from cardbox_cli.context.tool_calls import MalformedAnswer, normalized_calls
+from cardbox_cli.context.parts import MalformedAnswer, normalized_calls
+from cardbox_cli.context.provider import AnswerReader
 from cardbox_cli.errors import InvalidCard
 from cardbox_cli.execution.tool_calls import Author, Held, ToolCall, call_card, calls_of, own_ids, result_card
 from cardbox_cli.execution.worker.command_output import TAIL, why_failed
@@ -38,6 +37,7 @@ from cardbox_cli.model.content import (
 )
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.ids import new_card_id
+from cardbox_cli.providers.registry import DEFAULT, PROVIDERS, provider_named, providers
 from cardbox_cli.settings import MAX_TOOL_CALLS
 
 OWN_TYPES = (THOUGHT, PLAN, DELIVERABLE)
@@ -160,7 +160,7 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
         return self.format in PROVIDERS
 
     @property
-    def responses(self) -> list[Answers]:
+    def responses(self) -> list[AnswerReader]:
         """What knows a whole response: of the format, or of any where the format is no provider's."""
         known = [provider_named(self.format)] if self.is_of_a_provider else providers()
         return [each.answers for each in known if each.answers is not None]
@@ -314,7 +314,7 @@ class _Said(msgspec.Struct, frozen=True):
     """A message of a model, what makes cards of it, and what the provider counted."""
 
     message: dict[str, Any]
-    answers: Answers
+    answers: AnswerReader
     usage: dict[str, Any] | None = None
 
 
@@ -330,7 +330,7 @@ def _said(value: dict[str, Any], rules: AnswerRules) -> _Said | None:
     return None
 
 
-def _of_response(response: dict[str, Any], answers: Answers) -> _Said:
+def _of_response(response: dict[str, Any], answers: AnswerReader) -> _Said:
     _refuse_cut_off(response, answers)
     message, usage = answers.unwrap(response), answers.usage(response)
     # Gateways answer in the default format with messages of others.
@@ -338,7 +338,7 @@ def _of_response(response: dict[str, Any], answers: Answers) -> _Said:
     return _Said(message, own, usage if isinstance(usage, dict) else None)
 
 
-def _format_of(message: dict[str, Any]) -> Answers:
+def _format_of(message: dict[str, Any]) -> AnswerReader:
     """What reads a message: the format that it has marks of, else the default one."""
     others = (each for each in providers() if each.name != DEFAULT)
     formats = [each.answers for each in (*others, provider_named(DEFAULT)) if each.answers is not None]
@@ -362,7 +362,7 @@ def _own_errors(value: dict[str, Any], rules: AnswerRules) -> Iterator[str | Non
             yield answers.error(value)
 
 
-def _refuse_cut_off(value: dict[str, Any], answers: Answers) -> None:
+def _refuse_cut_off(value: dict[str, Any], answers: AnswerReader) -> None:
     reason = answers.cut_off(value)
     if reason is not None:
         what = f"the provider cut its answer off ({exact_json.storable_text(reason)[:80]})"

@@ -8,8 +8,7 @@ from itertools import count
 
 import msgspec
 
-from cardbox_cli.context.request import ComposeOptions
-from cardbox_cli.context.state import request_box_ids, request_cards
+from cardbox_cli.context.request import ComposeOptions, request_box_ids, request_cards
 from cardbox_cli.errors import CardConflict, InvalidInput
 from cardbox_cli.execution.requests.request_checks import Lack, in_words, lacks_of
 from cardbox_cli.execution.requests.step_snapshots import REQUEST, snapshot_of

@@ -13,13 +13,13 @@ from typing import Annotated, Any
 
 import msgspec
 
-from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.execution.worker.command_processes import Heard
 from cardbox_cli.execution.worker.model_clients import Clients
 from cardbox_cli.execution.worker.step_answers import AnswerMode, AnswerRules
 from cardbox_cli.model.identity import Tool
+from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.settings import MAX_STEPS, MAX_TOOL_CALLS, STDERR_KEPT, TURN_TIME
 
 PASSED_ON = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")

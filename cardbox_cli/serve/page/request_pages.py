@@ -9,14 +9,10 @@ from fastapi.responses import HTMLResponse
 from markupsafe import Markup
 
 from cardbox_cli.context.cost.account import Account, account_of
-from cardbox_cli.context.cost.answer import costs_of
-from cardbox_cli.context.cost.prefix import Break
-from cardbox_cli.context.formats import provider_of
-from cardbox_cli.context.inspection.diff import Piece, diff, piece_name
-from cardbox_cli.context.inspection.explain import Explanation, MessageLine, explain, whole_shares
-from cardbox_cli.context.lint.check import lint
-from cardbox_cli.context.lint.rule import LintFinding
-from cardbox_cli.context.providers.registry import window
+from cardbox_cli.context.cost.answer import Break, costs_of
+from cardbox_cli.context.diff import Piece, diff, piece_name
+from cardbox_cli.context.explain import Explanation, MessageLine, explain, whole_shares
+from cardbox_cli.context.lint.rule import LintFinding, lint
 from cardbox_cli.execution.requests.recorded_requests import RecordedRequests
 from cardbox_cli.execution.requests.turn_requests import NEXT
 from cardbox_cli.model.diff import Piece as TextPiece
@@ -34,6 +30,8 @@ from cardbox_cli.pictures.request_picture import (
     layers_bar,
     request_colours,
 )
+from cardbox_cli.providers.formats import provider_of
+from cardbox_cli.providers.models import window
 from cardbox_cli.serve.addresses import From
 from cardbox_cli.serve.costs import series_of
 from cardbox_cli.serve.http.reading import Looking
@@ -79,11 +77,12 @@ def request(
         else:
             shown, steps = requests.of_step(recorded, at), recorded.sent_before(None)
             before = _pictures(requests, recorded, steps, shown.step_id)
-    account = explain(shown.request)
+    provider = provider_of(shown.format)
+    account = explain(shown.request, provider)
     holds = window(shown.request.model)
     layers = whole_shares(account, holds)
     colours = request_colours(layers, [each.account for each in before])
-    findings = lint(shown.entries, shown.request, provider_of(shown.format), awaited=shown.awaited)
+    findings = lint(shown.entries, shown.request, provider, awaited=shown.awaited)
     drawn_steps = [drawn_step(each) for each in before]
     is_more = first + _WINDOW < len(account.messages)
     return page(
@@ -93,7 +92,7 @@ def request(
         about=about,
         name=shown.name,
         format=shown.format,
-        provider=provider_of(shown.format),
+        provider=provider.name,
         notes=shown.notes,
         account=account,
         model=shown.request.model,
@@ -133,7 +132,8 @@ def _pictures(
         return []
     asked = [(each, requests.of_step(recorded, each)) for each in before]
     return [
-        StepPicture(name=step_name(steps, step_id), account=explain(each.request)) for step_id, each in asked
+        StepPicture(name=step_name(steps, step_id), account=explain(each.request, provider_of(each.format)))
+        for step_id, each in asked
     ]
 
 

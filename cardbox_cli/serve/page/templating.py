@@ -21,7 +21,7 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from cardbox_cli import __version__
-from cardbox_cli.context.inspection.diff import Extent
+from cardbox_cli.context.diff import Extent
 from cardbox_cli.errors import CbxError, NotFound
 from cardbox_cli.execution.timeline import Event
 from cardbox_cli.model.cards import ROLES

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from cardbox_cli.chat.runs.recorded_runs import ChatRequests
-from cardbox_cli.context.collector import WITHOUT_PROVIDERS
-from cardbox_cli.context.inspection.explain import explain
+from cardbox_cli.context.composer import WITHOUT_PROVIDERS
+from cardbox_cli.context.explain import explain
 from cardbox_cli.context.request import DEFAULT_OPTIONS
 from cardbox_cli.execution.requests.recorded_requests import TurnRequests
 from cardbox_cli.execution.requests.request_series import sent_by_turn
-from cardbox_cli.orchestration.handlers import HANDLERS
+from cardbox_cli.providers.registry import DEFAULT, provider_named
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.views.turn_views import TurnViews
 from tests.cli.conftest import Offered, lines, succeed
@@ -81,7 +81,7 @@ def test_the_steps_of_a_turn_are_what_they_sent(
 ) -> None:
     turn = TurnViews(database, PROJECT).get(ran(*layers))
     found = sent_by_turn(database, PROJECT, turn)
-    requests = TurnRequests(database, PROJECT, turn, HANDLERS)
+    requests = TurnRequests(database, PROJECT, turn)
     shown = [
         requests.request(str(number), DEFAULT_OPTIONS, None, WITHOUT_PROVIDERS).request for number in (1, 2)
     ]
@@ -89,8 +89,10 @@ def test_the_steps_of_a_turn_are_what_they_sent(
     assert [sent.request.tools for sent in found] == [each.tools for each in shown]
     assert [sent.request.lost_layers for sent in found] == [each.lost_layers for each in shown]
     answer = cbx("cost", turn.agent_turn_id, "-o", "json").json()
-    assert [step["tokens"] for step in answer["steps"]] == [explain(each).tokens for each in shown]
-    assert answer["tokens"] == sum(explain(each).tokens for each in shown)
+    assert [step["tokens"] for step in answer["steps"]] == [
+        explain(each, provider_named(DEFAULT)).tokens for each in shown
+    ]
+    assert answer["tokens"] == sum(explain(each, provider_named(DEFAULT)).tokens for each in shown)
     assert answer["breaks"] == []
 
 
@@ -158,7 +160,9 @@ class TestChats:
             requests.request(step["step_id"], DEFAULT_OPTIONS, None, WITHOUT_PROVIDERS).request
             for step in found["steps"]
         ]
-        assert [step["tokens"] for step in found["steps"]] == [explain(each).tokens for each in shown]
+        assert [step["tokens"] for step in found["steps"]] == [
+            explain(each, provider_named(DEFAULT)).tokens for each in shown
+        ]
         assert [card["sends"] for card in found["by"]["card"] if card["preview"].startswith("alpha")] == [3]
 
     def test_are_mended_by_what_chats_have(self, cbx: Cbx, talked: None) -> None:

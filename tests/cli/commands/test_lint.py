@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.context.lint.schema import schema_of
-from cardbox_cli.context.providers.openai import PROVIDER as OPENAI
+from cardbox_cli.providers.registry import provider_named
 from tests.cli.conftest import Shell, lines, succeed
 from tests.conftest import Cbx, Result
 
@@ -365,7 +364,9 @@ class TestAsLogged:
             ("parameter-unknown", None),
             ("value-unknown", None),
         ]
-        assert f"foo is unknown to {schema_of(OPENAI.schema).sdk}" in result.json()[1]["message"]
+        schema = provider_named("openai").schema
+        assert schema is not None
+        assert f"foo is unknown to {schema.sdk}" in result.json()[1]["message"]
         allowed = offline("card", "lint", body, "--allow-unknown", "-o", "json")
         assert (allowed.code, {each["severity"] for each in allowed.json()}) == (0, {"warning"})
 

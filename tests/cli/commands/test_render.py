@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cardbox_cli.cli.main import main
 
-from cardbox_cli.context.providers.registry import PROVIDERS
-from cardbox_cli.entry import main
 from cardbox_cli.model.cards import draft_card
+from cardbox_cli.providers.registry import PROVIDERS
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
@@ -367,7 +367,7 @@ class TestStats:
         assert [line.split()[0] for line in shown[6:]] == ["system_prompt", "checkpoint_messages", "tools"]
         assert all(set(line.split()[-1]) == {"▇"} for line in shown[6:])
         with monkeypatch.context() as terminal:
-            terminal.setattr("cardbox_cli.cli.terminal.table_layout._width", lambda: 70)
+            terminal.setattr("cardbox_cli.cli.terminal.tables.layout._width", lambda: 70)
             narrow = lines(cbx(*stats))
         assert all(set(line.split()[-1]) == {"▇"} and len(line) <= 70 for line in narrow[6:])
         monkeypatch.setenv("TERM", "dumb")

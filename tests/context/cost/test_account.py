@@ -7,17 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.cost.account import account_of
-from cardbox_cli.context.cost.prefix import first_break
-from cardbox_cli.context.cost.prices import Prices, money
-from cardbox_cli.context.cost.series import Sent, conversation
-from cardbox_cli.context.inspection.explain import explain
-from cardbox_cli.context.providers.registry import PROVIDERS, provider_named
+from cardbox_cli.context.cost.account import Sent, account_of, conversation
+from cardbox_cli.context.cost.answer import Prices, first_break, money
+from cardbox_cli.context.explain import explain
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
+from cardbox_cli.providers.registry import PROVIDERS, provider_named
 from tests.context.lint.cards import call, profile, result, system, thought, tools, user
 
+openai = provider_named("openai")
 CARDS = st.lists(
     st.sampled_from("uatrpsT").flatmap(lambda kind: st.tuples(st.just(kind), st.text("ab é\n", max_size=20))),
     max_size=12,
@@ -51,7 +50,7 @@ def request(*cards: Card, provider: str = "openai", **options: Any) -> Request:
 
 
 def series(*requests: Request) -> list[Sent]:
-    return [Sent(request=each) for each in requests]
+    return [Sent(request=each, provider=openai) for each in requests]
 
 
 @settings(max_examples=60, deadline=None)
@@ -61,10 +60,11 @@ def test_the_sums_are_the_tokens_of_the_requests(
 ) -> None:
     cards = [card_of(kind, text, number) for number, (kind, text) in enumerate(drawn)]
     sent = [
-        Sent(request=request(*cards[:length], provider=provider), provider=provider) for length in lengths
+        Sent(request=request(*cards[:length], provider=provider), provider=provider_named(provider))
+        for length in lengths
     ]
     account = account_of(sent)
-    explained = [explain(each.request) for each in sent]
+    explained = [explain(each.request, openai) for each in sent]
     assert [step.tokens for step in account.steps] == [each.tokens for each in explained]
     assert [step.estimated for step in account.steps] == [each.tokens_estimated for each in explained]
     for shares in account.by.values():
@@ -81,7 +81,7 @@ def test_the_sums_are_the_tokens_of_the_requests(
 @settings(max_examples=40, deadline=None)
 def test_a_box_is_what_its_answers_were_asked_with(drawn: list[tuple[str, str]]) -> None:
     cards = [card_of(kind, text, number) for number, (kind, text) in enumerate(drawn) if kind in "uatr"]
-    found = conversation(request(*cards))
+    found = conversation(request(*cards), openai)
     assert list(found[1:]) == list(found)[1:]
     for sent in found:
         length = len(sent.request.messages)

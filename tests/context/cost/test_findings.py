@@ -1,24 +1,20 @@
 """What the rules about costs find, and what they leave alone."""
 
-from cardbox_cli.context.cost.account import account_of
-from cardbox_cli.context.cost.check import RULES, check
-from cardbox_cli.context.cost.finding import CostFinding
-from cardbox_cli.context.cost.mending import Mend
-from cardbox_cli.context.cost.series import Sent, conversation
-from cardbox_cli.context.cost.subject import ChatSubject, Subject
-from cardbox_cli.context.mending.fit import fit
-from cardbox_cli.context.providers.registry import provider_named
+from cardbox_cli.context.cost.account import Sent, account_of, conversation
+from cardbox_cli.context.cost.findings import ChatSubject, CostFinding, CostSubject, Mend
+from cardbox_cli.context.cost.rules import RULES, check
+from cardbox_cli.context.repair.fit import fit
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
-from tests.context.cost.test_account import request, series
+from tests.context.cost.test_account import openai, request, series
 from tests.context.lint.cards import call, profile, result, thought, tools, user
 
 LONG = "alpha beta gamma delta " * 40
 
 
 def findings(*cards: Card) -> dict[str, CostFinding]:
-    return {each.code: each for each in check(Subject(account_of(conversation(request(*cards)))))}
+    return {each.code: each for each in check(CostSubject(account_of(conversation(request(*cards), openai))))}
 
 
 def use(key: str, text: str, name: str = "read", arguments: str = '{"path": "a"}') -> list[Card]:
@@ -125,12 +121,15 @@ def test_what_two_boxes_have_is_fitted_with_room_for_notes_and_for_the_last_answ
         RequestEntry(slot=Slot(place, card.card_id, card, "present"), box_id="a" if place < 3 else "b")
         for place, card in enumerate(cards)
     ]
-    encode = provider_named("openai").encode
-    made = request_of(entries, encode=encode)
-    [found] = [each for each in check(Subject(account_of(conversation(made)))) if each.code == "read-again"]
+    made = request_of(entries, encode=openai.encode)
+    [found] = [
+        each
+        for each in check(CostSubject(account_of(conversation(made, openai))))
+        if each.code == "read-again"
+    ]
     assert found.mend is not None
     assert found.mend.line().endswith(f" --max-tokens {found.mend.tokens} --fit duplicates")
-    fitted = fit(made, found.mend.tokens, "duplicates", encode=encode, author_id="sys.operator")
+    fitted = fit(made, found.mend.tokens, "duplicates", provider=openai, author_id="sys.operator")
     assert [change.kind for change in fitted.changes] == ["rewritten"] * 2
 
 
@@ -138,8 +137,8 @@ def test_tools_that_nobody_called() -> None:
     cards = [tools("read", "write"), user("Look.", card_id="0"), *use("1", "ok"), *rounds(1)]
     never = findings(*cards)["tool-never-called"]
     assert "the tool write was sent 2 times" in never.message
-    account = account_of(conversation(request(*cards)))
-    [of_profile] = [each for each in check(Subject(account, profile="clerk")) if each.code == never.code]
+    account = account_of(conversation(request(*cards), openai))
+    [of_profile] = [each for each in check(CostSubject(account, profile="clerk")) if each.code == never.code]
     assert of_profile.mend is not None
     assert of_profile.mend.line("--project", "p") == "cbx profile show clerk -o yaml --project p"
 
@@ -160,13 +159,13 @@ def test_a_large_result_of_which_the_user_said_nothing_since_becomes_a_note() ->
         thought(text="Done.", card_id="d"),
     ]
     made = request(*cards)
-    [large] = check(Subject(account_of(conversation(made))))
+    [large] = check(CostSubject(account_of(conversation(made, openai))))
     assert large.mend is not None
     fitted = fit(
         made,
         large.mend.tokens,
         large.mend.first,
-        encode=provider_named("openai").encode,
+        provider=openai,
         author_id="sys.operator",
     )
     assert [(change.kind, change.card_id) for change in fitted.changes] == [("rewritten", "result-1")]
@@ -174,7 +173,7 @@ def test_a_large_result_of_which_the_user_said_nothing_since_becomes_a_note() ->
 
 def test_a_broken_cache() -> None:
     sent = series(request(profile("It is 10:00."), user("x")), request(profile("It is 10:05."), user("x")))
-    [found] = [each for each in check(Subject(account_of(sent))) if each.code == "cache-broken"]
+    [found] = [each for each in check(CostSubject(account_of(sent))) if each.code == "cache-broken"]
     assert found.steps == [2]
     assert found.tokens == sent_tokens(sent)
 
@@ -191,15 +190,17 @@ def test_the_commands_of_a_chat_take_no_key_for_an_option() -> None:
 
 def test_a_chat_is_mended_where_its_active_context_has_the_card() -> None:
     cards = [user(LONG * 10, card_id="a"), *rounds(2)]
-    account = account_of(conversation(request(*cards)))
+    account = account_of(conversation(request(*cards), openai))
     for box_id, how in (("box", "afresh"), ("other", None), (None, None)):
         chat = ChatSubject(key="k", box_id=box_id, tools=frozenset())
-        [large] = [each for each in check(Subject(account, chat=chat)) if each.code == "large-card"]
+        [large] = [each for each in check(CostSubject(account, chat=chat)) if each.code == "large-card"]
         assert (None if large.mend is None else large.mend.how) == how
 
 
 def test_the_tools_of_every_chat_are_not_found_uncalled() -> None:
-    account = account_of(conversation(request(tools("new", "write"), user("Look.", card_id="0"), *rounds(2))))
+    account = account_of(
+        conversation(request(tools("new", "write"), user("Look.", card_id="0"), *rounds(2)), openai)
+    )
     chat = ChatSubject(key="k", box_id=None, tools=frozenset({"new"}))
-    found = [each for each in check(Subject(account, chat=chat)) if each.code == "tool-never-called"]
+    found = [each for each in check(CostSubject(account, chat=chat)) if each.code == "tool-never-called"]
     assert [each.message.split(" was")[0] for each in found] == ["the tool write"]

@@ -1,13 +1,14 @@
 """Cards by a few words, and what the lint says of them."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from cardbox_cli.context.lint.check import check
-from cardbox_cli.context.lint.rule import LintFinding
-from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.context.lint.rule import LintFinding, lint
+from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.model.boxes import CardState, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import Content, JsonContent, TextContent, ToolContent
+from cardbox_cli.providers.registry import provider_for, provider_named
 from tests.context.test_request import card
 
 TEXT = "Let me look."
@@ -99,3 +100,11 @@ def placed(
 
 def found(provider: str, *cards: Card | RequestEntry, model: str | None = None) -> list[LintFinding]:
     return check(places(*cards), provider, model=model)
+
+
+def check(
+    entries: Sequence[RequestEntry], provider: str | None = None, *, model: str | None = None
+) -> list[LintFinding]:
+    """What the rules of a provider, or of the model's, find in the request that places make."""
+    checked = provider_named(provider or provider_for(entries, model))
+    return lint(entries, request_of(entries, ComposeOptions(model=model), encode=checked.encode), checked)

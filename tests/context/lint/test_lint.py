@@ -11,20 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.formats import text
-from cardbox_cli.context.inspection.explain import explain
-from cardbox_cli.context.inspection.losses import losses
-from cardbox_cli.context.lint.check import check, lint
-from cardbox_cli.context.lint.subject import Subject
+from cardbox_cli.context.explain import explain
+from cardbox_cli.context.lint.rule import Subject, lint
+from cardbox_cli.context.losses import losses
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.providers.anthropic import PROVIDER as anthropic
-from cardbox_cli.context.providers.anthropic.body import conversation as sent_conversation
-from cardbox_cli.context.providers.anthropic.encoding import as_blocks
-from cardbox_cli.context.providers.anthropic.rules.sent import SentMessages
-from cardbox_cli.context.providers.anthropic.tool_ids import allowed_ids, with_unique_ids
-from cardbox_cli.context.providers.chat import chat_message
-from cardbox_cli.context.providers.provider import RenamedCall
-from cardbox_cli.context.providers.registry import PROVIDERS, provider_named, providers
+from cardbox_cli.context.provider import RenamedCall
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.conversations.drafting import drafts_of
 from cardbox_cli.conversations.formats.registry import choose_format
@@ -47,13 +38,20 @@ from cardbox_cli.model.content import (
     ToolResultContent,
 )
 from cardbox_cli.model.pairing import pair_calls
+from cardbox_cli.providers.anthropic.blocks import allowed_ids, as_blocks, with_unique_ids
+from cardbox_cli.providers.anthropic.blocks import conversation as sent_conversation
+from cardbox_cli.providers.anthropic.model_rules import SentMessages
+from cardbox_cli.providers.formats import text
+from cardbox_cli.providers.registry import PROVIDERS, provider_named, providers
 from tests import jsonb_values
-from tests.context.lint.cards import call, places, result, thought, user
-from tests.context.providers.test_anthropic import messages as sent
+from tests.context.lint.cards import call, check, places, result, thought, user
 from tests.context.test_request import card
 from tests.conversations import anthropic_messages
 from tests.conversations.reading import documents_in
 from tests.provider_types import CHECK_BODY
+from tests.providers.test_anthropic import messages as sent
+
+anthropic, openai = provider_named("anthropic"), provider_named("openai")
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +92,9 @@ class TestRealConversations:
         repeated = 0
         for entries in conversations:
             request = request_of(entries, ComposeOptions(model="m"), encode=anthropic.encode)
-            messages, renamed = sent_conversation(request.messages, request.model)
+            messages, renamed = with_unique_ids(
+                list(sent_conversation(request.messages, anthropic.facts("m")))
+            )
             repeated += bool(renamed)
             called = [block["id"] for block in _blocks(messages, "tool_use")]
             answered = [block["tool_use_id"] for block in _blocks(messages, "tool_result")]
@@ -285,14 +285,14 @@ def test_any_cards_are_spelled_in_every_format(entries: list[RequestEntry]) -> N
     for dialect in providers():
         request = request_of(entries, encode=dialect.encode)
         exact_json.encode(dialect.body(request))
-        explain(request)
-    assert isinstance(text(request_of(entries, encode=chat_message)), str)
+        explain(request, dialect)
+    assert isinstance(text(request_of(entries, encode=openai.encode)), str)
     assert exact_json.encode(entries) == before
 
 
 def test_what_stands_in_the_place_of_tool_calls_is_shown() -> None:
     strange = card("agent.thought", TextContent("Hm."), "assistant", tool_calls=1)
-    assert text(request_of(places(strange), encode=chat_message)) == "── 1 assistant ──\n  Hm.\n→ 1\n"
+    assert text(request_of(places(strange), encode=openai.encode)) == "── 1 assistant ──\n  Hm.\n→ 1\n"
 
 
 @settings(max_examples=40, deadline=None)
@@ -304,7 +304,7 @@ def test_the_turns_that_rules_look_at_are_what_is_sent(entries: list[RequestEntr
         {**message, "content": as_blocks(message["content"])}
         for message in anthropic.body(request)["messages"]
     ]
-    lint(entries, request, "anthropic")
+    lint(entries, request, anthropic)
 
 
 @settings(max_examples=60, deadline=None)
@@ -335,10 +335,10 @@ def test_what_is_not_expressible_is_what_rendering_says_is_lost(
     entries: list[RequestEntry], provider: str
 ) -> None:
     request = request_of(entries, encode=provider_named(provider).encode)
-    lost = Counter((loss.card_id, loss.what) for loss in losses(request, provider))
+    lost = Counter((loss.card_id, loss.what) for loss in losses(request, provider_named(provider)))
     # What moves is told by a rule of its own.
-    lost -= Counter(provider_named(provider).lost_in_request(request))
-    findings = lint(entries, request, provider)
+    lost -= Counter(provider_named(provider).losses_in_request(request))
+    findings = lint(entries, request, provider_named(provider))
     assert lost == Counter(
         (each.card_id, each.message) for each in findings if each.rule == "not-expressible"
     )

@@ -2,7 +2,6 @@
 
 import re
 from decimal import Decimal
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
 
@@ -12,14 +11,14 @@ from anthropic.types import ContentBlockParam
 from anthropic.types.tool_result_block_param import Content
 
 from cardbox_cli.context.composer import compose
-from cardbox_cli.context.lint import contents, economy, exchanges, parameters, shape
-from cardbox_cli.context.lint.check import lint
-from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.context.lint import card_rules, request_rules
+from cardbox_cli.context.lint.rule import LintFinding, lint
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.providers.registry import PROVIDERS, provider_named, window
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import JsonContent, TextContent, ToolContent
+from cardbox_cli.providers.models import window
+from cardbox_cli.providers.registry import PROVIDERS, provider_named
 from tests.context.lint.cards import (
     blocks,
     call,
@@ -39,8 +38,15 @@ from tests.context.test_request import card
 from tests.conversations.anthropic_messages import CACHED
 from tests.test_lint_truth import rules_found
 
-RULES = {name: import_module(provider_named(name).rules).RULES for name in PROVIDERS}
-SHARED = (exchanges.RULES, contents.RULES, parameters.RULES, economy.LIMITS, economy.CACHING, shape.RULES)
+RULES = {name: provider_named(name).rules() for name in PROVIDERS}
+SHARED = (
+    card_rules.EXCHANGES,
+    card_rules.CARDS,
+    request_rules.PARAMETERS,
+    request_rules.LIMITS,
+    request_rules.CACHING,
+    request_rules.SHAPE,
+)
 BOTH = ("openai", "anthropic")
 ALL = (*BOTH, "openai-responses", "gemini", "bedrock-converse")
 # Those where a result must follow its call, and those that have no object of parameters within the body.
@@ -463,7 +469,7 @@ def with_layer(name: str, *, last: bool) -> list[LintFinding]:
         system_prompt=None, checkpoint_messages=request.messages, contexts={name: "x"}, query=None
     )
     ordered: list[Message] = messages[::-1] if last else messages
-    return lint(entries, msgspec.structs.replace(request, messages=ordered), "openai")
+    return lint(entries, msgspec.structs.replace(request, messages=ordered), provider_named("openai"))
 
 
 def test_a_layer_that_changes_with_the_query_stands_before_the_history() -> None:
@@ -479,7 +485,7 @@ def test_every_rule_is_proved(provider: str) -> None:
     if provider not in BOTH:  # what all share is proved by the two
         tabled |= {rule.id for shared in SHARED for rule in shared}
     else:  # the tables that have bounds are those of others
-        tabled |= rules_found("bedrock-converse") & {rule.id for rule in shape.RULES}
+        tabled |= rules_found("bedrock-converse") & {rule.id for rule in request_rules.SHAPE}
     # Those about what rendering never makes are proved on requests that were logged.
     assert tabled | rules_found(provider) >= {rule.id for rule in RULES[provider]}
 

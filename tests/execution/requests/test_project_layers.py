@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cardbox_cli.context.collector import Collecting
+from cardbox_cli.context.composer import Collecting
 from cardbox_cli.execution.requests.turn_requests import StoredKnowledge, collector_for
 from cardbox_cli.model.card_types import CARD_TYPES
 from cardbox_cli.model.cards import draft_card

@@ -5,14 +5,19 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.context.providers.chat import chat_message
-from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
-from cardbox_cli.context.state import request_box_ids, request_cards
+from cardbox_cli.context.request import (
+    ComposeOptions,
+    RequestEntry,
+    request_box_ids,
+    request_cards,
+    request_of,
+)
 from cardbox_cli.execution.requests.turn_requests import Source, TurnBoxes, turn_request
 from cardbox_cli.model.boxes import CardState, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import Content, JsonContent, TextContent, ToolContent
 from cardbox_cli.model.identity import Tool
+from cardbox_cli.providers.registry import provider_named
 from tests.context.test_request import card as any_card
 
 LOOK = Tool(
@@ -120,7 +125,8 @@ def test_a_request_box_renders_as_the_request_that_was_sent() -> None:
         *(entry.slot.card for entry in turn.history if entry.slot.card),
     ]
     again = request_of(
-        [RequestEntry(slot=slot, box_id="r") for slot in source("r", *stored).slots], encode=chat_message
+        [RequestEntry(slot=slot, box_id="r") for slot in source("r", *stored).slots],
+        encode=provider_named("openai").encode,
     )
     assert [message.body["content"] for message in again.messages] == ["Be brief.", "a", "c"]
     assert again.tools == asked.request.tools == SPELLED

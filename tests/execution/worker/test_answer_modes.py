@@ -5,9 +5,8 @@ import time
 from typing import Any, get_args
 
 import pytest
+from cardbox_cli.cli.parameters.working import ANSWER_MODES
 
-from cardbox_cli.cli.options.model_program import ANSWER_MODES
-from cardbox_cli.context.formats import format_names
 from cardbox_cli.execution.worker.step_answers import (
     AUTO,
     CUT_OFF,
@@ -19,6 +18,7 @@ from cardbox_cli.execution.worker.step_answers import (
     AnswerRules,
     BadAnswer,
 )
+from cardbox_cli.providers.formats import format_names
 from tests.execution.worker.test_answers import AUTHOR, CALL, FINISHED, answer, message, read, said
 
 MODES = get_args(AnswerMode)

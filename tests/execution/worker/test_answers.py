@@ -8,9 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardbox_cli.context.providers.anthropic.encoding import content_of
-from cardbox_cli.context.providers.chat import chat_message
-from cardbox_cli.context.providers.registry import PROVIDERS
 from cardbox_cli.execution.tool_calls import Author, ToolCall, calls_of, result_card
 from cardbox_cli.execution.worker.step_answers import (
     AUTO,
@@ -24,6 +21,8 @@ from cardbox_cli.execution.worker.step_answers import (
 )
 from cardbox_cli.model.cards import CardDraft, card_text, check_draft
 from cardbox_cli.model.content import ToolCallContent, ToolResultContent
+from cardbox_cli.providers.anthropic.blocks import content_of
+from cardbox_cli.providers.registry import PROVIDERS, provider_named
 
 AUTHOR = Author(agent_id="ada", agent_turn_id="turn_1", step_id="step_1", trace_id="t")
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "sky"}'}}
@@ -175,14 +174,18 @@ def test_anthropics_ids_are_replaced_in_its_own_blocks_too() -> None:
     found = answer({"type": "message", "role": "assistant", "content": blocks}, held={"held"})
     reasoning, thought, _ = found.cards
     assert reasoning.metadata["source_group"] == thought.metadata["source_group"]
-    assert content_of(reasoning) == blocks[:1]
-    assert content_of(thought) == [{**blocks[1], "id": found.calls[0].tool_call_id}]
+    assert content_of(reasoning, provider_named("anthropic")) == blocks[:1]
+    assert content_of(thought, provider_named("anthropic")) == [
+        {**blocks[1], "id": found.calls[0].tool_call_id}
+    ]
 
 
 def test_reasoning_goes_back_as_it_came() -> None:
     [thought, _] = answer(message(content="done", reasoning_content="hm")).cards
     assert thought.metadata["reasoning_content"] == "hm"
-    assert chat_message(as_card(thought)) == message(content="done", reasoning_content="hm")
+    assert provider_named("openai").encode(as_card(thought)) == message(
+        content="done", reasoning_content="hm"
+    )
 
 
 @pytest.mark.parametrize("arguments", ["{half", "[1]", "7", '{"a": NaN}', "null"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.context.collector import WITHOUT_PROVIDERS
+from cardbox_cli.context.composer import WITHOUT_PROVIDERS
 from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.execution.requests.recorded_requests import TurnRequests
 from cardbox_cli.execution.runtime import Runtime

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.context.collector import WITHOUT_PROVIDERS
+from cardbox_cli.context.composer import WITHOUT_PROVIDERS
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.diagnosis.diagnoser import Diagnoser

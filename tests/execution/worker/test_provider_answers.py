@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.context.providers.registry import PROVIDERS
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.execution.worker.step_answers import (
@@ -22,6 +21,7 @@ from cardbox_cli.execution.worker.step_answers import (
     AnswerRules,
     BadAnswer,
 )
+from cardbox_cli.providers.registry import PROVIDERS
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.tools import ToolStore
 from tests.conftest import PROJECT, Cbx

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.context.request import ComposeOptions
-from cardbox_cli.context.state import request_cards
+from cardbox_cli.context.request import ComposeOptions, request_cards
 from cardbox_cli.errors import NotFound, StaleEpoch
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall, result_card

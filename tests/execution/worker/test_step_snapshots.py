@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.context.formats import format_names, sent
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.execution.requests.recorded_requests import StepRequest, TurnRequests
@@ -20,7 +19,7 @@ from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.layers import Asked as Layers
 from cardbox_cli.model.layers import Layout
-from cardbox_cli.orchestration.handlers import HANDLERS
+from cardbox_cli.providers.formats import format_names, sent
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.tools import ToolStore
@@ -55,7 +54,7 @@ class Turn:
     def requests(self) -> TurnRequests:
         database = self.runtime.database
         turn = TurnViews(database, PROJECT).get(self.turn_id)
-        return TurnRequests(database, PROJECT, turn, HANDLERS)
+        return TurnRequests(database, PROJECT, turn)
 
     def shown(self, at: str | None = None, *, format: str | None = None, **options: Any) -> StepRequest:
         database = self.runtime.database

@@ -26,9 +26,8 @@ from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.text import command_line, format_count, one_entry
 
 if TYPE_CHECKING:
+    from cardbox_cli.box_repair import ActiveUser, Covering, MaxTokens, Mended
     from cardbox_cli.execution.worker.command_processes import Ran
-    from cardbox_cli.mending.mend import Covering, MaxTokens, Mended
-    from cardbox_cli.mending.waiting import ActiveUser
     from cardbox_cli.store.connection.database import Database
 
 
@@ -51,7 +50,7 @@ def emit_mended(mended: "Mended", *, dry_run: bool, facts: Sequence[tuple[str, s
 def rebox_hints(database: "Database", box_id: str | None, from_box_id: str, reason: str) -> list[str]:
     """What to say of the active turns that have the old box, or one that it came of: the command that gives
     them the new one. Nothing after a dry run (`box_id` is None), or where no box was made."""
-    from cardbox_cli.mending.waiting import active_users, line_of
+    from cardbox_cli.box_repair import active_users, line_of
 
     if box_id in (None, from_box_id):
         return []
@@ -117,9 +116,9 @@ def repair_box(
     else the card loses its imported original, or its place. Calls that an active turn waits for stay open.
     Exit 8, and nothing written, where an error is left that is about no card of the box.
     """
+    from cardbox_cli import box_repair
     from cardbox_cli.cli.terminal.lint_report import tell
-    from cardbox_cli.context.providers.registry import provider_named, providers
-    from cardbox_cli.mending import mend
+    from cardbox_cli.providers.registry import provider_named, providers
 
     if synthesize is None:
         raise UsageError(
@@ -135,7 +134,7 @@ def repair_box(
             raise UsageError(f"--after: box {box_id} is the one that is repaired", hint="name another")
         for each in before:
             boxes.require(each)
-        mended, left = mend.repair_box(
+        mended, left = box_repair.repair_box(
             database,
             session().project_id,
             box_id,
@@ -205,7 +204,7 @@ def compress_box(
     Calls and results go together. System text stays, and so do calls without a result and what the user said
     last. The summary is a layer of the request (compression__context).
     """
-    from cardbox_cli.mending import mend
+    from cardbox_cli import box_repair
 
     if (summary is None) == (summary_cmd is None):
         raise UsageError(
@@ -218,9 +217,9 @@ def compress_box(
     refuse_inside_turn("let a summary stand for cards")
     with open_stores() as (_, boxes):
         box_id = boxes.resolve(box)
-        covering = mend.read_covering(boxes.database, session().project_id, box_id, keep=wanted)
+        covering = box_repair.read_covering(boxes.database, session().project_id, box_id, keep=wanted)
     if not covering.places:
-        emit_mended(mend.unchanged(covering), dry_run=dry_run)
+        emit_mended(box_repair.unchanged(covering), dry_run=dry_run)
         return
     if summary is not None:
         text = text_or_file(summary)
@@ -231,7 +230,7 @@ def compress_box(
             else _summary_of_command(summary_cmd or "", covering, env or [], timeout)
         )
     with open_database() as database:
-        made = mend.compress_box(
+        made = box_repair.compress_box(
             database, session().project_id, covering, text, author_id=OPERATOR, dry_run=dry_run
         )
         notes = rebox_hints(database, made.box_id, made.from_box_id, "box compress")
@@ -244,7 +243,7 @@ def compress_box(
 
 def _kept_part(keep: int | None, max_tokens: int | None, model: str | None) -> "int | MaxTokens":
     """What shall stay as it is. Raises UsageError for what does not go together."""
-    from cardbox_cli.mending.mend import MaxTokens
+    from cardbox_cli.box_repair import MaxTokens
 
     if keep is not None and max_tokens is not None:
         raise UsageError("--keep and --max-tokens both say what stays", hint="leave one of them out")
@@ -257,10 +256,10 @@ def _kept_part(keep: int | None, max_tokens: int | None, model: str | None) -> "
 
 def _summary_of_command(command: str, covering: "Covering", names: list[str], timeout: float) -> str:
     """What the command prints. Raises ServiceUnavailable where it fails; then nothing is written."""
+    from cardbox_cli.box_repair import text_of
     from cardbox_cli.cli.options.model_program import environment_of
     from cardbox_cli.execution.worker.command_output import redacted
     from cardbox_cli.execution.worker.command_processes import run_command
-    from cardbox_cli.mending.mend import text_of
 
     ran = run_command(
         command,
@@ -311,10 +310,12 @@ def expand_box(
     What was appended to the compressed box stays behind it. Of a card that is gone meanwhile the id comes
     back, as the old box has it.
     """
-    from cardbox_cli.mending import mend
+    from cardbox_cli import box_repair
 
     with open_stores() as (cards, boxes):
-        made = mend.expand_box(boxes.database, session().project_id, boxes.resolve(box), dry_run=dry_run)
+        made = box_repair.expand_box(
+            boxes.database, session().project_id, boxes.resolve(box), dry_run=dry_run
+        )
         gone = cards.absent([change.card_id for change in made.changes if change.kind == "added"])
         notes = rebox_hints(boxes.database, made.box_id, made.from_box_id, "box expand")
         remember_made(box_id=made.box_id)

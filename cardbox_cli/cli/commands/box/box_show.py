@@ -22,13 +22,13 @@ from cardbox_cli.cli.terminal.output import Members, whole
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Rows, Shown, chosen, print_rows, rows_of
 from cardbox_cli.cli.terminal.watch import between_looks, follow, keep_showing, printed_by
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.providers.registry import tokenizer_for
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.boxes import Box, Digest, Provenance, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import hash_ids, unique
 from cardbox_cli.model.pairing import ToolNames, full_text
 from cardbox_cli.model.tokens import card_tokens
+from cardbox_cli.providers.models import tokenizer_for
 from cardbox_cli.text import flat, format_count, format_time, format_tokens, indented
 
 if TYPE_CHECKING:

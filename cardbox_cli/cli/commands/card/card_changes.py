@@ -273,7 +273,7 @@ def edit_card(
 
     Its metadata names the old one as edited_from. Boxes stay as they are; --box makes new ones.
     """
-    from cardbox_cli.context.edits import editable_text, edited_content
+    from cardbox_cli.context.repair.changes import editable_text, edited_content
     from cardbox_cli.context.sources import same_json
 
     if text is not None and file is not None:
@@ -315,7 +315,7 @@ class _EditOutcome(NamedTuple):
 def _written_card(card: Card, content: Content, author: str, read: "Sequence[Box]") -> _EditOutcome:
     """The new card, and a new box for each that was read."""
     from cardbox_cli.cli.options.editor import changed_meanwhile
-    from cardbox_cli.context.edits import edited_card, replaced
+    from cardbox_cli.context.repair.changes import edited_card, replace_id
 
     draft = written_by(edited_card(card, content, author_id=author), own_turn())
     news = _forgotten(card)
@@ -323,7 +323,7 @@ def _written_card(card: Card, content: Content, author: str, read: "Sequence[Box
     with open_stores() as (cards, boxes), cards.database.transaction():
         new = cards.add(draft).card
         for box in read:
-            made.append(boxes.derive(box, replaced(box.card_ids, card.card_id, new.card_id)))
+            made.append(boxes.derive(box, replace_id(box.card_ids, card.card_id, new.card_id)))
             news += changed_meanwhile(boxes, box.box_id, hash_ids(box.card_ids), made[-1])
         if not made:
             news += _still_held(card, boxes.count_refs(card.card_id))

@@ -31,7 +31,6 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.progress_bar import bar
 from cardbox_cli.cli.terminal.table_layout import Column, print_table
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.providers.registry import DEFAULT
 from cardbox_cli.conversations.formats.registry import (
     choose_format,
     exported_names,
@@ -40,6 +39,7 @@ from cardbox_cli.conversations.formats.registry import (
 )
 from cardbox_cli.errors import InvalidCard, InvalidConversation, UsageError
 from cardbox_cli.model.ids import unique
+from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.text import flat, format_count
 
 if TYPE_CHECKING:

@@ -23,12 +23,12 @@ from cardbox_cli.cli.terminal.lint_report import answer, show
 from cardbox_cli.cli.terminal.progress_bar import bar
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.lint.rule import FileFinding, LintFinding
-from cardbox_cli.context.lint.schema import UNKNOWN
-from cardbox_cli.context.providers.registry import HOSTS, PROVIDERS
+from cardbox_cli.context.request_schema import UNKNOWN
 from cardbox_cli.conversations.containers.packed_files import unzipped
 from cardbox_cli.conversations.formats.registry import choose_format, format_named
 from cardbox_cli.conversations.json_documents import Documents, Source
 from cardbox_cli.errors import InvalidInput, NoMessages, NotFound
+from cardbox_cli.providers.registry import HOSTS, PROVIDERS
 from cardbox_cli.text import format_count
 
 

@@ -19,9 +19,9 @@ from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.table_layout import Column, Shown
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.providers.registry import DEFAULT, PROVIDERS, provider_named
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.providers.registry import DEFAULT, PROVIDERS, provider_named
 from cardbox_cli.settings import CHAT_KEY
 from cardbox_cli.text import argument, flat, format_count, spelled
 

@@ -1,0 +1,363 @@
+"""Repaired, compressed and expanded boxes: each is a new one, whose parent is the box that it was made of.
+
+One transaction each, whole or not at all: reads the box and the calls that turns wait for, lets
+`context/repair` decide, writes the new cards and the new box. The old box and its cards stay as they are, and
+whoever points to them keeps them.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.context.provider import Provider
+from cardbox_cli.context.repair import fit as compressing
+from cardbox_cli.context.repair.changes import Change, card_ids_of, drafts_of
+from cardbox_cli.context.repair.repair import RepairRequest, repair
+from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.errors import BoxConflict, CardConflict, InvalidInput
+from cardbox_cli.model.boxes import Box, Slot
+from cardbox_cli.model.card_types import TOOL_RESULT
+from cardbox_cli.model.cards import Card, CardDraft, card_of, card_text, written_by
+from cardbox_cli.model.execution.turns import DISPATCHED, SUSPENDED
+from cardbox_cli.model.ids import as_box_id, unique
+from cardbox_cli.model.pairing import call_ids
+from cardbox_cli.model.tokens import ESTIMATE, card_tokens
+from cardbox_cli.providers.registry import DEFAULT, provider_named
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.execution.head_store import HeadStore
+from cardbox_cli.store.execution.turn_store import TurnStore
+from cardbox_cli.store.in_use import BoxUseStore
+
+# --- turns that wait
+
+
+class ActiveUser(msgspec.Struct, frozen=True):
+    """A turn whose head points to a box: as what, at which epoch, and whether it can get another."""
+
+    agent_turn_id: str
+    use: str
+    turn_epoch: int
+    waits: bool
+
+
+def active_users(database: Database, project_id: str, box_ids: Sequence[str]) -> list[ActiveUser]:
+    """The turns that agents are at, and that read or write one of these boxes."""
+    heads = HeadStore(database, project_id)
+    found = []
+    for use, turn_id, agent_id in BoxUseStore(database, project_id).active_turns(box_ids):
+        head = heads.get(agent_id)
+        if head is not None and head.active_agent_turn_id == turn_id:
+            waits = head.status in (DISPATCHED, SUSPENDED)
+            found.append(ActiveUser(turn_id, use, head.turn_epoch, waits))
+    return found
+
+
+def line_of(database: Database, project_id: str, box_id: str) -> list[str]:
+    """The box and those that it came of, the nearest first, 20 at most: mending goes on from box to box."""
+    boxes = BoxStore(database, project_id)
+    found, level = list[str](), [box_id]
+    while level and len(found) < _MOST:
+        found += level
+        parents = (each for box in boxes.get_many(level).boxes for each in map(as_box_id, box.parent_ids))
+        level = unique(each for each in parents if each is not None and each not in found)
+    return found[:_MOST]
+
+
+_MOST = 20
+
+
+def awaited_calls(database: Database, project_id: str, box_id: str, slots: Sequence[Slot]) -> frozenset[str]:
+    """The calls of the box whose results are to come: those of the active turn that writes it."""
+    writers = {
+        user.agent_turn_id for user in active_users(database, project_id, [box_id]) if user.use == "output"
+    }
+    if not writers:
+        return frozenset()
+    turns = TurnStore(database, project_id)
+    waiting = {tool.tool_call_id for turn in writers for tool in turns.waiting_tools(turn) if tool.is_open}
+    made = {
+        call_id
+        for slot in slots
+        if slot.card is not None and slot.card.metadata.get("agent_turn_id") in writers
+        for call_id in call_ids(slot.card)
+    }
+    answered = {slot.card.tool_call_id for slot in slots if slot.card and slot.card.type == TOOL_RESULT}
+    return frozenset(waiting | (made - answered))
+
+
+# --- boxes
+
+
+class Mended(msgspec.Struct, frozen=True, kw_only=True):
+    """What mending a box came to. `box_id` is the new box's: None after a dry run, and `from_box_id` itself
+    where nothing was to be changed."""
+
+    box_id: str | None
+    from_box_id: str
+    changes: list[Change]
+
+
+class Summed(Mended, frozen=True, kw_only=True):
+    """A compressed box. `covers` are the cards that the summary stands for, tokens estimated, those of the
+    covered cards and of the summary."""
+
+    summary_card_id: str | None
+    covers: list[str]
+    tokens_covered: int
+    tokens_summary: int
+
+
+class Covering(msgspec.Struct, frozen=True, kw_only=True):
+    """What a summary is to stand for: the box as it was read, and the places and cards of it."""
+
+    box: Box
+    places: list[int]
+    cards: list[Card]
+
+
+def repair_box(
+    database: Database,
+    project_id: str,
+    box_id: str,
+    *,
+    providers: Sequence[Provider],
+    synthesizes: bool,
+    before: Sequence[str] = (),
+    author_id: str,
+    turn: Mapping[str, str] = {},
+    dry_run: bool = False,
+) -> tuple[Mended, list[LintFinding]]:
+    """A new box that none of these providers refuses, and what no change of the box mends.
+
+    Where something is left nothing is written. `before` are the boxes that stand before it in the request,
+    `turn` is the metadata of the turn that repairs, if one does. Raises NotFound for an unknown box.
+    """
+    with database.snapshot() if dry_run else database.transaction():
+        boxes = BoxStore(database, project_id)
+        box = _read(boxes, box_id, dry_run=dry_run)
+        slots = boxes.slots(box.box_id)
+        repaired = repair(
+            RepairRequest(
+                project_id=project_id,
+                box_id=box.box_id,
+                entries=_entries(boxes, box.box_id, slots),
+                before=[entry for each in before for entry in _entries(boxes, each, boxes.slots(each))],
+                providers=providers,
+                synthesizes=synthesizes,
+                awaited=awaited_calls(database, project_id, box.box_id, slots),
+                author_id=author_id,
+            )
+        )
+        made: str | None = None
+        if not repaired.changes:
+            made = box.box_id
+        elif not dry_run and not repaired.left:
+            drafts = [written_by(draft, turn) for draft in drafts_of(repaired.places)]
+            made = _write(database, boxes, box, drafts, card_ids_of(repaired.places)).box_id
+    return Mended(box_id=made, from_box_id=box.box_id, changes=repaired.changes), repaired.left
+
+
+class MaxTokens(msgspec.Struct, frozen=True):
+    """At most so many tokens of a box's request are to be left beside its summary, as a model counts them."""
+
+    tokens: int
+    model: str | None = None
+
+
+def read_covering(database: Database, project_id: str, box_id: str, *, keep: int | MaxTokens) -> Covering:
+    """What a summary of the box would stand for: all but the last `keep` messages, or but for so many tokens.
+    With tokens it is nothing where there are no more of them.
+
+    Raises NotFound for an unknown box, InvalidInput where nothing could be covered.
+    """
+    with database.snapshot():
+        boxes = BoxStore(database, project_id)
+        box = boxes.get(box_id)
+        slots = boxes.slots(box.box_id)
+        awaited = awaited_calls(database, project_id, box.box_id, slots)
+        entries = _entries(boxes, box.box_id, slots)
+        if isinstance(keep, int):
+            found = compressing.covered(entries, keep, awaited)
+        else:
+            budget = compressing.SummaryBudget(keep.tokens, keep.model, provider_named(DEFAULT))
+            found = compressing.covered_to_fit(entries, budget, awaited)
+    return Covering(box=box, places=found.places, cards=found.cards)
+
+
+def compress_box(
+    database: Database,
+    project_id: str,
+    covering: Covering,
+    text: str,
+    *,
+    author_id: str,
+    dry_run: bool = False,
+) -> Summed:
+    """A new box with a summary of this text in the place of what it covers.
+
+    What was appended to the box since it was read is behind it. Raises BoxConflict where the box was changed
+    in another way, and InvalidInput for a blank summary.
+    """
+    old = covering.box
+    draft = compressing.summary_card(text, old.card_ids, covering.places, author_id)
+    made = None
+    if not dry_run:
+        with database.transaction():
+            boxes = BoxStore(database, project_id)
+            now = _read(boxes, old.box_id, dry_run=False)
+            if now.card_ids[: len(old.card_ids)] != old.card_ids:
+                raise BoxConflict(f"box {old.box_id} has changed since it was read", hint="compress it again")
+            ids = compressing.compressed(now.card_ids, covering.places, draft.card_id)
+            made = _write(database, boxes, now, [draft], ids).box_id
+    return Summed(
+        box_id=made,
+        from_box_id=old.box_id,
+        changes=_covering_changes(covering, draft),
+        summary_card_id=None if dry_run else draft.card_id,
+        covers=[old.card_ids[place] for place in covering.places],
+        tokens_covered=sum(card_tokens(card) for card in covering.cards),
+        tokens_summary=ESTIMATE.count(card_text(draft.content)),
+    )
+
+
+def unchanged(covering: Covering) -> Summed:
+    """What compressing came to where nothing is to be summed up."""
+    box_id = covering.box.box_id
+    return Summed(
+        box_id=box_id,
+        from_box_id=box_id,
+        changes=[],
+        summary_card_id=None,
+        covers=[],
+        tokens_covered=0,
+        tokens_summary=0,
+    )
+
+
+def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: bool = False) -> Mended:
+    """A new box with everything in its place that summaries of the box stand for, and the ids of cards that
+    are gone meanwhile, as the box has them that was compressed.
+
+    Raises InvalidInput where no summary names what it covers, or one stands for itself.
+    """
+    with database.snapshot() if dry_run else database.transaction():
+        boxes = BoxStore(database, project_id)
+        box = _read(boxes, box_id, dry_run=dry_run)
+        card_ids, found = _expanded(boxes, box)
+        if not found:
+            raise InvalidInput(
+                f"box {box.box_id} holds no summary that names what it covers",
+                hint="`cbx box compress` makes such; `cbx box show` tells which boxes it came from",
+            )
+        made = None if dry_run else boxes.derive(box, card_ids, may_be_gone=card_ids).box_id
+    return Mended(
+        box_id=made,
+        from_box_id=box.box_id,
+        changes=_expanding_changes(box, found, card_ids),
+    )
+
+
+def _expanded(boxes: BoxStore, box: Box) -> tuple[list[str], list[Card]]:
+    """The list without summaries, those within summaries too, and the summaries, the last made first."""
+    card_ids, known = list(box.card_ids), boxes.known(box.card_ids)
+    found: list[Card] = []
+    while True:
+        slots = [
+            Slot(place, card_id, *known.get(card_id, (None, "dangling")))
+            for place, card_id in enumerate(card_ids)
+        ]
+        summaries = compressing.summaries(slots)
+        if not summaries:
+            return card_ids, found
+        summary = summaries[0]
+        if summary in found:
+            raise InvalidInput(
+                f"the summary {summary.card_id!r} of box {box.box_id} stands for itself",
+                hint="cbx writes no such; `cbx card show` shows what its metadata says that it covers",
+            )
+        before = set(card_ids)
+        card_ids = compressing.expanded(card_ids, summary)
+        known |= boxes.known(card_id for card_id in card_ids if card_id not in before)
+        found.append(summary)
+
+
+def _read(boxes: BoxStore, box_id: str, *, dry_run: bool) -> Box:
+    """The box, kept from changes until the end of the transaction where something will be written."""
+    if not dry_run:
+        boxes.share(box_id)
+    return boxes.get(box_id)
+
+
+def _entries(boxes: BoxStore, box_id: str, slots: Sequence[Slot]) -> list[RequestEntry]:
+    packed = boxes.provenance(box_id)
+    return [
+        RequestEntry(slot=slot, box_id=box_id, rule=None if packed is None else packed.rule_of(slot.position))
+        for slot in slots
+    ]
+
+
+def _write(
+    database: Database, boxes: BoxStore, box: Box, drafts: Sequence[CardDraft], card_ids: Sequence[str]
+) -> Box:
+    """The new cards, and the box of the list. Raises CardConflict for a second result, where none may be."""
+    cards = CardStore(database, boxes.project_id)
+    for draft in drafts:
+        if draft.type == TOOL_RESULT and database.unique_tool_results and draft.metadata.get("edited_from"):
+            raise CardConflict(
+                f"the result of the tool call {draft.tool_call_id!r} would be written a second time",
+                hint="this database allows one result per call; `--drop-orphans` writes none",
+            )
+        cards.add(draft)
+    return boxes.derive(box, card_ids)
+
+
+def _covering_changes(covering: Covering, draft: CardDraft) -> list[Change]:
+    reason = "the summary stands for it"
+    dropped = [
+        Change(
+            kind="dropped",
+            position=place,
+            card_id=covering.box.card_ids[place],
+            rule="compress",
+            reason=reason,
+        )
+        for place in covering.places
+    ]
+    return [*dropped, _added(draft.card_id, f"sums up {len(dropped)} cards", "compress")]
+
+
+def _expanding_changes(box: Box, found: Sequence[Card], card_ids: Sequence[str]) -> list[Change]:
+    held = set(box.card_ids)
+    dropped = [
+        Change(
+            kind="dropped",
+            position=box.card_ids.index(card.card_id),
+            card_id=card.card_id,
+            rule="expand",
+            reason="what it stands for is back",
+        )
+        for card in found
+        if card.card_id in held
+    ]
+    back = [card_id for card_id in card_ids if card_id not in held]
+    return [*dropped, *(_added(card_id, "a summary stood for it", "expand") for card_id in back)]
+
+
+def _added(card_id: str, reason: str, rule: str) -> Change:
+    return Change(kind="added", position=None, card_id=card_id, rule=rule, reason=reason)
+
+
+def text_of(project_id: str, cards: Collection[Card | CardDraft]) -> str:
+    """The messages of these cards as people read them: what a command is to sum up."""
+    from cardbox_cli.context.request import request_of
+    from cardbox_cli.providers.formats import TEXT, encoder_of, text
+
+    read = [card if isinstance(card, Card) else card_of(card, project_id) for card in cards]
+    entries = [
+        RequestEntry(slot=Slot(place, card.card_id, card, "present"), box_id="")
+        for place, card in enumerate(read)
+    ]
+    return text(request_of(entries, encode=encoder_of(TEXT), takes_all=True))

@@ -1,0 +1,385 @@
+"""What a finding about costs is, what its rules look at, and the commands that help. No command changes a
+card or a box."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+import msgspec
+
+from cardbox_cli.context.cost.account import Account, SentPart
+from cardbox_cli.context.explain import TokenCosts
+from cardbox_cli.context.parts import arguments_of, arguments_text
+from cardbox_cli.context.provider import Provider
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_types import TOOL_RESULT
+from cardbox_cli.model.cards import Card, card_text
+from cardbox_cli.model.pairing import Pairer
+from cardbox_cli.text import argument, quoted
+
+# --- commands
+
+
+# The strategies of `cbx render --fit`.
+GoesFirst = Literal["oldest", "largest-results", "duplicates"]
+
+
+class Mend(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do with a box, a turn or a tool: `without` these cards, `without-results` where their calls go
+    and what is said with these stays, `fit` it or a turn's next request into `tokens` by what goes `first`,
+    `compress` it but for its last messages, which to `keep`, `compare` two steps of a turn or of a chat,
+    begin a chat's context `afresh`, or look at a `profile`, to be edited and imported again."""
+
+    how: Literal[
+        "without",
+        "without-results",
+        "fit",
+        "fit-turn",
+        "compress",
+        "compare",
+        "compare-chat",
+        "afresh",
+        "profile",
+    ]
+    name: str
+    card_ids: Sequence[str] = ()
+    tokens: int = 0
+    keep: int = 0
+    first: GoesFirst = "oldest"
+    steps: tuple[str, str] = ("", "")
+
+    def line(self, *options: str) -> str:
+        """The line to be copied; `options` stand in each command of cbx."""
+        return " ".join(_LINES[self.how](self, " ".join(map(quoted, options))).split())
+
+
+def _without(mend: Mend, options: str) -> str:
+    unwanted = " ".join(f"-e {quoted(card_id)}" for card_id in mend.card_ids)
+    box = quoted(mend.name)
+    ids = f"cbx box show {box} -o csv --columns full-id --no-header {options}"
+    return f"{ids} | grep -vxF {unwanted} | cbx box edit {box} --file - {options}"
+
+
+def _without_results(mend: Mend, options: str) -> str:
+    return f"{_without(mend, options)} -o id | xargs cbx box repair --drop-orphans -o id {options}"
+
+
+def _fit(mend: Mend, options: str) -> str:
+    return f"cbx render --box {quoted(mend.name)} {_fitted(mend)} {options}"
+
+
+def _fit_turn(mend: Mend, options: str) -> str:
+    return f"cbx render --turn {quoted(mend.name)} --at next {_fitted(mend)} {options}"
+
+
+def _fitted(mend: Mend) -> str:
+    return f"--max-tokens {mend.tokens} --fit {mend.first}"
+
+
+def _compress(mend: Mend, options: str) -> str:
+    return f"cbx box compress {quoted(mend.name)} --keep {mend.keep} --summary @summary.md {options}"
+
+
+def _compare(mend: Mend, options: str) -> str:
+    a, b = map(quoted, mend.steps)
+    return f"cbx render --turn {quoted(mend.name)} --diff {a} {b} {options}"
+
+
+def _compare_chat(mend: Mend, options: str) -> str:
+    a, b = map(quoted, mend.steps)
+    # A key may begin as an option does.
+    return f"cbx render --chat={quoted(mend.name)} --diff {a} {b} {options}"
+
+
+def _afresh(mend: Mend, options: str) -> str:
+    return f"cbx chat new {options} {argument(mend.name)}"
+
+
+def _profile(mend: Mend, options: str) -> str:
+    return f"cbx profile show {quoted(mend.name)} -o yaml {options}"
+
+
+_LINES = {
+    "without": _without,
+    "without-results": _without_results,
+    "fit": _fit,
+    "fit-turn": _fit_turn,
+    "compress": _compress,
+    "compare": _compare,
+    "compare-chat": _compare_chat,
+    "afresh": _afresh,
+    "profile": _profile,
+}
+
+
+# --- findings
+
+
+class CostHit(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rule found: in words, the messages that prove it, and how many `tokens` were sent in vain.
+
+    `mend` is the command that helps, where one does; `steps` are those that a finding is about, from 1;
+    `remedy` says what to do where the rule's own does not hold.
+    """
+
+    message: str
+    tokens: int
+    parts: Sequence[SentPart] = ()
+    steps: Sequence[int] = ()
+    mend: Mend | None = None
+    remedy: str | None = None
+
+
+Find = Callable[["CostSubject"], Iterable[CostHit]]
+
+
+class CostRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of waste: its code, what it finds in a sentence, and what to do about it in general."""
+
+    code: str
+    finds: str
+    remedy: str
+    find: Find
+
+
+class CostRules:
+    """The rules of a module, each entered by its function: `@RULES.rule("a-code", remedy=…)`.
+
+    What a rule finds is its function's docstring.
+    """
+
+    def __init__(self) -> None:
+        self._rules: list[CostRule] = []
+
+    def __iter__(self) -> Iterator[CostRule]:
+        return iter(self._rules)
+
+    def rule(self, code: str, *, remedy: str) -> Callable[[Find], Find]:
+        """Enter a rule."""
+
+        def enter(find: Find) -> Find:
+            finds = " ".join((find.__doc__ or "").split())
+            self._rules.append(CostRule(code=code, finds=finds, remedy=remedy, find=find))
+            return find
+
+        return enter
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """A card that proves a finding: where it stands, its tokens, and in how many requests it was sent."""
+
+    card_id: str | None
+    box_id: str | None
+    position: int | None
+    type: str
+    tool: str
+    tokens: int
+    sends: int
+
+
+class CostFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a rule found. `tokens` were sent in vain, `share` of all that was sent."""
+
+    code: str
+    message: str
+    tokens: int
+    share: float
+    evidence: list[Evidence]
+    steps: list[int]
+    remedy: str
+    mend: Mend | None
+
+
+# --- what rules look at: an account, and the calls of tools in it with their results
+
+
+# What tells a text from others: words, pieces of names, and numbers.
+_WORD = re.compile(r"[^\W_]{3,}|\d{2}")
+
+# No note that stands for a result takes more tokens.
+_NOTE_TOKENS = 60
+
+
+class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of a tool and its result, whose `text` is what the tool answered. Arguments that say the same
+    are the same text here.
+
+    `is_alone`: its card makes this call and no other, and says nothing beside it.
+    """
+
+    caller: SentPart
+    result: SentPart
+    name: str
+    arguments: str
+    text: str
+    failed: bool
+    is_alone: bool
+
+    @property
+    def spare(self) -> list[SentPart]:
+        """What can be left out and nothing else: the result, and the call where its card says no more."""
+        return [self.caller, self.result] if self.is_alone else [self.result]
+
+
+def said(part: SentPart) -> str:
+    """What the card of a message says."""
+    return "" if part.card is None else card_text(part.card.content)
+
+
+class ChatSubject(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat whose requests are looked at: its key, the box of its active context, and the tools that each
+    of its runs is offered, whatever a profile says."""
+
+    key: str
+    box_id: str | None
+    tools: frozenset[str]
+
+
+class CostSubject:
+    """An account of requests; `profile` names that of the turn, and `chat` is the chat, where all were sent
+    for one."""
+
+    def __init__(
+        self, account: Account, *, profile: str | None = None, chat: ChatSubject | None = None
+    ) -> None:
+        self.account = account
+        self.profile = profile
+        self.chat = chat
+
+    @cached_property
+    def parts(self) -> list[SentPart]:
+        """The messages that cards make, each once, in the order in which they were first sent."""
+        seen: set[str] = set()
+        found = []
+        for part in self.account.parts:
+            card_id = part.message.card_id
+            if card_id is not None and part.card is not None and card_id not in seen:
+                seen.add(card_id)
+                found.append(part)
+        return found
+
+    @cached_property
+    def uses(self) -> list[ToolUse]:
+        """The calls with their results, in the order of the results."""
+        pairer = Pairer()
+        calls: dict[tuple[int, str], Any] = {}
+        for place, part in enumerate(self.parts):
+            card = part.card
+            assert card is not None
+            for call in card.tool_calls if isinstance(card.tool_calls, list) else ():
+                call_id = call.get("id") if isinstance(call, dict) else None
+                if isinstance(call_id, str) and call_id:
+                    pairer.called(place, call_id)
+                    calls[place, call_id] = call
+            if card.type == TOOL_RESULT and card.tool_call_id:
+                pairer.answered(place, card.tool_call_id)
+        uses = [self._use(call, result, calls) for result, call in pairer.pairing().results.items()]
+        return [use for use in uses if use is not None]
+
+    def _use(self, call: int, result: int, calls: dict[tuple[int, str], Any]) -> ToolUse | None:
+        answer, caller = self.parts[result], self.parts[call]
+        assert answer.card is not None
+        assert caller.card is not None
+        made = calls.get((call, answer.card.tool_call_id or ""))
+        function = made.get("function") if isinstance(made, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            return None
+        return ToolUse(
+            caller=caller,
+            result=answer,
+            name=function["name"],
+            arguments=_spelled(arguments_text(function.get("arguments"))),
+            text=said(answer),
+            failed=_failed(answer.card, self.account.series[0].provider),
+            is_alone=len(caller.card.tool_calls or ()) == 1 and not said(caller).strip(),
+        )
+
+    @cached_property
+    def written(self) -> dict[str, tuple[int, int]]:
+        """The words that the model wrote, in texts and in arguments, each with the first and the last of the
+        places in `parts` where it did."""
+        found: dict[str, tuple[int, int]] = {}
+        for place, part in enumerate(self.parts):
+            if part.message.body.get("role") == "assistant" and part.card is not None:
+                calls = exact_json.encode(part.card.tool_calls).decode() if part.card.tool_calls else ""
+                for word in words(f"{said(part)} {calls}"):
+                    found[word] = (found[word][0] if word in found else place, place)
+        return found
+
+    def mend(self, uses_or_parts: Sequence[ToolUse | SentPart], first: GoesFirst = "oldest") -> Mend | None:
+        """How to go on without these: by leaving them out of the box that has them, else by fitting, with
+        this going `first`. What a card says or calls beside an unwanted call stays."""
+        uses = [each for each in uses_or_parts if isinstance(each, ToolUse)]
+        parts = [each for each in uses_or_parts if isinstance(each, SentPart)]
+        parts += [part for use in uses for part in use.spare]
+        if self.chat is not None:
+            return self.afresh(self.chat, parts)
+        boxes = {part.box_id for part in parts} | {use.caller.box_id for use in uses}
+        box_id = next(iter(boxes), None)
+        if not box_id or len(boxes) > 1:
+            return self.fit(parts, first)
+        ids = [part.message.card_id for part in parts if part.message.card_id]
+        whole = all(use.is_alone for use in uses)
+        return Mend(how="without" if whole else "without-results", name=box_id, card_ids=ids)
+
+    def afresh(self, chat: ChatSubject, parts: Sequence[SentPart]) -> Mend | None:
+        """How a chat goes on without these: only its active context is sent again, and no other box becomes
+        that."""
+        if chat.box_id is None or all(part.box_id != chat.box_id for part in parts):
+            return None
+        return Mend(how="afresh", name=chat.key)
+
+    def compress(self, part: SentPart) -> Mend | None:
+        """How to go on with a summary in the place of what is long, and of all before it; where the user said
+        nothing since, with a note in its place. What is left after a summary begins with the user."""
+        if self.chat is not None:
+            return self.afresh(self.chat, [part])
+        if not part.box_id or not self.account.series:
+            return None
+        later = [each for each in self.parts[self.parts.index(part) + 1 :] if each.box_id == part.box_id]
+        asked = next((place for place, each in enumerate(later) if _is_user(each)), None)
+        if asked is not None:
+            keep = len(later) - asked + len(self.account.series[-1].behind)
+            return Mend(how="compress", name=part.box_id, keep=keep)
+        is_result = part.card is not None and part.card.type == TOOL_RESULT
+        return self.fit([part], "largest-results") if is_result and later else None
+
+    def fit(self, parts: Sequence[SentPart], first: GoesFirst = "oldest") -> Mend | None:
+        """How to go on in a smaller request: as small as the next one would be with notes for these."""
+        if self.chat is not None:
+            return self.afresh(self.chat, parts)
+        box_id = next((part.box_id for part in parts if part.box_id), None)
+        if box_id is None or not self.account.steps:
+            return None
+        last, sent = self.account.steps[-1], self.account.series[-1]
+        costs = TokenCosts(sent.provider.facts(sent.request.model))
+        now = last.tokens + sum(costs.of_message(message).tokens for message in sent.behind)
+        spared = sum(
+            max(part.tokens - _NOTE_TOKENS, 0) for part in {id(part): part for part in parts}.values()
+        )
+        tokens = max(now - spared, 1)
+        if last.agent_turn_id is None:
+            return Mend(how="fit", name=box_id, tokens=tokens, first=first)
+        return Mend(how="fit-turn", name=last.agent_turn_id, tokens=tokens, first=first)
+
+
+def _is_user(part: SentPart) -> bool:
+    return part.card is not None and part.card.role == "user" and part.card.type != TOOL_RESULT
+
+
+def words(text: str) -> set[str]:
+    """What a text consists of, in one case: words and numbers that are long enough to tell it from others."""
+    return set(_WORD.findall(text.lower()))
+
+
+@lru_cache
+def _spelled(arguments: str) -> str:
+    """Arguments in one spelling; those that are no JSON object as they are. Agents call alike, and often."""
+    value = arguments_of(arguments)
+    return arguments if value is None else exact_json.canonical(exact_json.encode(value)).decode()
+
+
+def _failed(card: Card, provider: Provider) -> bool:
+    """Return whether a tool's result says that it failed; many imported ones say so in their text alone."""
+    return provider.is_failed(card) or card_text(card.content).lstrip()[:5].lower() == "error"

@@ -1,0 +1,261 @@
+"""Where two requests part: the first thing that differs in what is sent, and what a prefix cache loses by it.
+
+Pure. Providers find the longest beginning again that they have seen, which goes through the tools and the
+system text to the messages; the provider says which parameters come before these, and how messages are sent.
+Another model has another cache. What is compared are messages as they are sent,
+joined and sorted; a layer whose text cannot be had is compared by its hash, and its tokens are not counted.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cardbox_cli.context.composer import with_layers
+from cardbox_cli.context.explain import Explanation, MessageLine, ToolLine, explain
+from cardbox_cli.context.provider import Provider, SentMessage
+from cardbox_cli.context.request import Request
+from cardbox_cli.model import exact_json
+
+_MODEL, _TOOLS, _SYSTEM, _CHOICES, _MESSAGES, _REST = range(6)
+
+# Sections whose pieces are counted and called so; any other is a parameter, called by its name.
+_COUNTED = {"messages": "message", "system": "system text", "tools": "tool"}
+
+
+def piece_name(section: str, number: int) -> str:
+    """What a piece of a request is called: "message 3", or the parameter's name."""
+    return f"{_COUNTED[section]} {number}" if section in _COUNTED else section
+
+
+class Extent(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a request: messages, texts of a system prompt among them, and the tokens of all but
+    `uncounted` of them, whose texts are not known."""
+
+    messages: int
+    tokens: int
+    tokens_exact: bool
+    uncounted: int = 0
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is sent: a message or a part of one, a tool, a text of the system prompt, a parameter.
+
+    `number` counts those of its section from 1; parts of one message share theirs. `text` is its text.
+    `differing` are the keys of what is sent that the other piece lacks or has otherwise, where both have
+    one text; else None. `sha256` is the hash of a text that is not known, and then empty here.
+    """
+
+    section: str
+    number: int
+    role: str | None = None
+    layer: str | None = None
+    card_ids: list[str] = []
+    tokens: int
+    tokens_exact: bool
+    text: str
+    differing: dict[str, Any] | None = None
+    sha256: str | None = None
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """The first pieces that differ; None where a request has no more of the other's section."""
+
+    a: Piece | None
+    b: Piece | None
+
+
+class RequestDiff(msgspec.Struct, frozen=True, kw_only=True):
+    """Where request `b` parts from request `a`.
+
+    `kept` is what both begin with; of equal ones all, with the beginning of the reply that no cache holds.
+    From the difference on, itself included, `a_after` is what of the cache of `a` is lost, and `b_after` what
+    is read anew. `new` are the messages by which `b` goes on where those of `a` end, if nothing else tells
+    the two apart. `a_lost` and `b_lost` are the layers whose texts neither request has.
+    """
+
+    equal: bool
+    kept: Extent
+    difference: Difference | None
+    a_after: Extent
+    b_after: Extent
+    new: list[Piece] = []
+    a_lost: list[str] = []
+    b_lost: list[str] = []
+
+    @property
+    def continues(self) -> bool:
+        """Whether `b` says all that `a` says, and then some messages more."""
+        return bool(self.new)
+
+
+def diff(a: Request, b: Request, provider: Provider) -> RequestDiff:
+    """Compare two requests as `provider` gets them; both are in its format."""
+    a, b = _completed(a, b), _completed(b, a)
+    account = _explained(a, provider)
+    ones, others = list(_pieces(a, account, provider)), list(_pieces(b, _explained(b, provider), provider))
+    shorter = min(len(ones), len(others))
+    parting = next((place for place in range(shorter) if ones[place].sent != others[place].sent), shorter)
+    is_equal = parting == len(ones) == len(others)
+    kept = _extent(ones[:parting])
+    if is_equal:
+        kept = msgspec.structs.replace(kept, tokens=account.tokens, tokens_exact=account.tokens_exact)
+    return RequestDiff(
+        equal=is_equal,
+        kept=kept,
+        difference=None if is_equal else _difference(ones[parting:], others[parting:]),
+        a_after=_extent(ones[parting:]),
+        b_after=_extent(others[parting:]),
+        new=[each.piece for each in _added(ones[parting:], others[parting:])],
+        a_lost=list(a.lost_layers),
+        b_lost=list(b.lost_layers),
+    )
+
+
+def _completed(request: Request, other: Request) -> Request:
+    """The request with messages for its lost layers: with the text that `other` has of the same hash, or
+    else with the hash in its place."""
+    if not request.lost_layers:
+        return request
+    known = {layer.sha256: layer.text for layer in other.layers}
+    texts = {name: known.get(sha256, sha256) for name, sha256 in request.lost_layers.items()}
+    return msgspec.structs.replace(
+        request,
+        messages=with_layers(request.messages, texts, request.layout),
+        lost_layers={name: each for name, each in request.lost_layers.items() if each not in known},
+    )
+
+
+def _explained(request: Request, provider: Provider) -> Explanation:
+    """The account of a request; of a text that is not known it counts nothing."""
+    account, lost = explain(request, provider), request.lost_layers
+    if not any(line.layer in lost for line in account.messages):
+        return account
+    tokens = account.tokens - sum(line.tokens for line in account.messages if line.layer in lost)
+    nothing = {"characters": 0, "tokens": 0, "tokens_exact": False, "preview": ""}
+    lines = [
+        msgspec.structs.replace(line, **nothing) if line.layer in lost else line for line in account.messages
+    ]
+    return msgspec.structs.replace(account, messages=lines, tokens=tokens, tokens_exact=False)
+
+
+class _Compared(NamedTuple):
+    """A piece, how early its section stands, and what of it is compared, as a value and in bytes: no cache
+    knows the marks of what to cache."""
+
+    piece: Piece
+    rank: int
+    value: Any
+    sent: bytes
+
+
+def _difference(ones: Sequence[_Compared], others: Sequence[_Compared]) -> Difference:
+    """The first of each; of two sections the earlier one, which the other request has no more of."""
+    ranks = [rest[0].rank for rest in (ones, others) if rest]
+    a, b = (rest[0] if rest and rest[0].rank == min(ranks) else None for rest in (ones, others))
+    is_known = not any(each is not None and each.piece.sha256 for each in (a, b))
+    if a is None or b is None or not is_known or a.piece.text != b.piece.text:
+        return Difference(a=a and a.piece, b=b and b.piece)
+    return Difference(a=_contrasted(b, a), b=_contrasted(a, b))
+
+
+def _added(ones: Sequence[_Compared], others: Sequence[_Compared]) -> Sequence[_Compared]:
+    """The messages that the others begin with, where they then go on as the ones do, which have none."""
+    more = len(others) - len(ones)
+    if more <= 0 or any(each.rank != _REST for each in ones):
+        return ()
+    added, rest = others[:more], others[more:]
+    is_pure = all(each.rank == _MESSAGES for each in added)
+    return added if is_pure and [each.sent for each in rest] == [each.sent for each in ones] else ()
+
+
+def _contrasted(other: _Compared, one: _Compared) -> Piece:
+    """The piece `one` with what tells it from another of the same text, be it the order of keys."""
+    if not isinstance(one.value, dict) or not isinstance(other.value, dict):
+        return one.piece
+    sides = [{key: exact_json.encode(each) for key, each in side.value.items()} for side in (one, other)]
+    keys = {key for key, _ in sides[0].items() ^ sides[1].items()} or one.value.keys()
+    differing = {key: each for key, each in one.value.items() if key in keys}
+    return msgspec.structs.replace(one.piece, differing=differing)
+
+
+def _pieces(request: Request, account: Explanation, provider: Provider) -> Iterator[_Compared]:
+    """All that is sent, in the order of the cache; parameters that it does not depend on come last."""
+    body, before = provider.body(request), provider.cached_parameters
+    yield _compared("model", _MODEL, body.get("model"))
+    tools, besides = provider.split_tools(body)
+    for number, (tool, line) in enumerate(
+        zip(tools, _sent_tools(request, account, provider), strict=True), 1
+    ):
+        yield _compared("tools", _TOOLS, tool, number, [line])
+    sent = list(provider.sent_messages(request))
+    lost = request.lost_layers
+    yield from (_message(each, _SYSTEM, account, lost) for each in sent if each.section == "system")
+    yield from (_compared(name, _CHOICES, besides.get(name)) for name in before)
+    yield from (_message(each, _MESSAGES, account, lost) for each in sent if each.section == "messages")
+    rest = sorted(besides.keys() - {"model", *before, *provider.message_keys})
+    yield from (_compared(name, _REST, besides[name]) for name in rest)
+
+
+def _sent_tools(request: Request, account: Explanation, provider: Provider) -> list[ToolLine]:
+    sent = provider.offered_tools(request)
+    return [line for tool, line in zip(request.tools, account.tools, strict=True) if tool in sent]
+
+
+def _message(sent: SentMessage, rank: int, account: Explanation, lost: Mapping[str, str]) -> _Compared:
+    section, number, body, places = sent
+    lines = [account.messages[place] for place in places]
+    return _compared(
+        section,
+        rank,
+        body,
+        number,
+        lines,
+        text="\n".join(line.preview for line in lines),
+        role=str(body.get("role")),
+        layer=lines[0].layer,
+        card_ids=[each for line in lines for each in ([line.card_id] if line.card_id else line.made_of)],
+        sha256=lost.get(lines[0].layer),
+    )
+
+
+def _compared(
+    section: str,
+    rank: int,
+    value: Any,
+    number: int = 1,
+    lines: Sequence[MessageLine | ToolLine] = (),
+    **known: Any,
+) -> _Compared:
+    """The piece that a value of the body is, with what is `known` of it beside its JSON."""
+    piece = Piece(
+        section=section,
+        number=number,
+        tokens=sum(line.tokens for line in lines),
+        tokens_exact=all(line.tokens_exact for line in lines),
+        **{"text": exact_json.encode(value).decode(), **known},
+    )
+    bare = _unmarked(value)
+    # A text that is a hash is not the one that has it.
+    kind = section if piece.sha256 is None else f"{section} by hash"
+    return _Compared(piece, rank, bare, kind.encode() + exact_json.encode(bare))
+
+
+def _unmarked(value: Any) -> Any:
+    """A message or a tool without the marks of what shall be cached."""
+    if not isinstance(value, dict):
+        return value
+    bare = {key: each for key, each in value.items() if key != "cache_control"}
+    if isinstance(bare.get("content"), list):
+        bare["content"] = [_unmarked(block) for block in bare["content"]]
+    return bare
+
+
+def _extent(pieces: Sequence[_Compared]) -> Extent:
+    messages = {(each.rank, each.piece.number) for each in pieces if each.rank in (_SYSTEM, _MESSAGES)}
+    return Extent(
+        messages=len(messages),
+        tokens=sum(each.piece.tokens for each in pieces),
+        tokens_exact=all(each.piece.tokens_exact for each in pieces),
+        uncounted=sum(each.piece.sha256 is not None for each in pieces),
+    )

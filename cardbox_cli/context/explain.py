@@ -1,0 +1,253 @@
+"""Explaining a request: where each message comes from, what it costs in tokens, and what was left out.
+
+Texts are counted by the model's tokenizer if it is installed. Some models document what a plain message costs
+beside its text. How others wrap theirs, and in which form any model gets tool calls, results, parts and
+definitions, nobody documents: that is an estimate, whatever counts it.
+"""
+
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cardbox_cli.context.composer import LayerLeftOut
+from cardbox_cli.context.messages import Message
+from cardbox_cli.context.parts import tool_name
+from cardbox_cli.context.provider import ModelFacts, Provider
+from cardbox_cli.context.request import Omitted, Request
+from cardbox_cli.model import exact_json
+
+# OpenAI Cookbook, How to count tokens with tiktoken: what is counted for a message, for its name if it has
+# one, and for the beginning of the reply. For models of which nobody says it, it is an estimate.
+_PER_MESSAGE, _PER_NAME, _REPLY = 3, 1, 3
+# An image or a file that is sent as base64 costs by its size in pixels or pages, which nobody decodes here:
+# about this much (OpenAI docs, Images and vision: 765 for 1024 x 1024; Anthropic docs, Vision: up to 1,600).
+_PER_MEDIUM = 1_000
+_MEDIUM = re.compile(r'"data:[^",]*;base64,[^"]*"|(?<="data":)"[A-Za-z0-9+/=]{100,}"')
+_PLAIN_ROLES = ("system", "user", "assistant")
+_PLAIN_KEYS = frozenset({"role", "content", "name"})
+
+
+class Cost(NamedTuple):
+    """The text of a part, and its tokens; how many of them are an estimate."""
+
+    text: str
+    tokens: int
+    estimated: int
+
+
+class TokenCosts:
+    """The costs of the parts of requests to a model, by the facts about it.
+
+    `tokenizer` is the name of what counts them.
+    """
+
+    def __init__(self, facts: ModelFacts) -> None:
+        self._tokenizer = facts.counter
+        self._documented = self._tokenizer.exact and facts.documents_overhead is True
+        self._of_roles: dict[str, int] = {}
+        self.tokenizer = self._tokenizer.name
+
+    @property
+    def reply(self) -> Cost:
+        """The beginning of the reply, which is counted with the request."""
+        return Cost("", _REPLY, 0 if self._documented else _REPLY)
+
+    def of_message(self, message: Message) -> Cost:
+        """A message: its text, or else its parts as JSON, its tool calls, and what it is wrapped in.
+
+        One of a group is sent as a part of a message: how that is wrapped is an estimate.
+        """
+        body = message.body
+        count = self._tokenizer.count
+        role, name, content = body.get("role"), body.get("name"), body.get("content")
+        text = content if isinstance(content, str) else ""
+        others = [content if content != text else None, body.get("tool_calls"), body.get("function_call")]
+        rest = "".join(_json_text(value) for value in others if value)
+        of_text = count(text)
+        named = _PER_NAME + count(name) if isinstance(name, str) else 0
+        of_rest = self._of_json(rest) if rest else 0
+        tokens = _PER_MESSAGE + self._of_role(str(role)) + named + of_text + of_rest
+        if not self._tokenizer.exact or role not in _PLAIN_ROLES:
+            estimated = tokens
+        elif self._documented and message.group is None and not rest and body.keys() <= _PLAIN_KEYS:
+            estimated = 0
+        else:
+            estimated = tokens - of_text
+        return Cost(text + rest, tokens, estimated)
+
+    def _of_role(self, role: str) -> int:
+        if role not in self._of_roles:
+            self._of_roles[role] = self._tokenizer.count(role)
+        return self._of_roles[role]
+
+    def _of_json(self, text: str) -> int:
+        words, media = _MEDIUM.subn('""', text)
+        return self._tokenizer.count(words) + media * _PER_MEDIUM
+
+    def of_tool(self, tool: dict[str, Any]) -> Cost:
+        """The definition of a tool, as it is stored."""
+        text = _json_text(tool)
+        tokens = self._tokenizer.count(text)
+        return Cost(text, tokens, tokens)
+
+
+def _json_text(value: Any) -> str:
+    return exact_json.encode(value).decode()
+
+
+# --- the account of a request
+
+
+# The lines of the tools, and of the beginning of the reply, among those of the layers.
+TOOLS, REPLY = "tools", "reply"
+
+
+class MessageLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One message's account. `characters` counts its content and tool calls, `tokens` all that it costs.
+
+    A message of the history is one card; `made_of` are the cards that the text of a layer was made of.
+    """
+
+    layer: str
+    role: str
+    card_id: str | None
+    box_id: str | None
+    position: int | None
+    rule: str | None
+    made_of: list[str]
+    characters: int
+    tokens: int
+    tokens_exact: bool
+    preview: str
+
+
+class ToolLine(msgspec.Struct, frozen=True):
+    """One tool's account, as its definition is stored."""
+
+    name: str | None
+    characters: int
+    tokens: int
+    tokens_exact: bool
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The account of a request. `tokens` counts its tools and the beginning of the reply too.
+
+    `tokens_estimated` of them are an estimate, `tokenizer` is what counted them.
+    """
+
+    process: str
+    layout: str
+    messages: list[MessageLine]
+    tools: list[ToolLine]
+    left_out: list[Omitted]
+    layers_left_out: list[LayerLeftOut]
+    tokens: int
+    tokens_exact: bool
+    tokens_estimated: int
+    tokenizer: str
+
+
+class LayerShare(msgspec.Struct, frozen=True, kw_only=True):
+    """What a layer takes of a request: `share` of its tokens, `of_window` of those that the model holds.
+
+    The tools are the last layer, `messages` of them. `of_window` is None where nobody knows the model.
+    """
+
+    layer: str
+    messages: int
+    characters: int
+    tokens: int
+    tokens_exact: bool
+    share: float
+    of_window: float | None
+
+
+def explain(request: Request, provider: Provider) -> Explanation:
+    """Account for every message of `request`, in order, and for every card and layer that made none.
+
+    Its messages are in the format of `provider`.
+    """
+    costs = TokenCosts(provider.facts(request.model))
+    of_messages = [costs.of_message(message) for message in request.messages]
+    of_tools = [costs.of_tool(tool) for tool in request.tools]
+    of_all = [*of_messages, *of_tools, *([costs.reply] if request.messages else [])]
+    estimated = sum(cost.estimated for cost in of_all)
+    return Explanation(
+        process=request.process,
+        layout=request.layout,
+        messages=[
+            _message_line(message, cost, request)
+            for message, cost in zip(request.messages, of_messages, strict=True)
+        ],
+        tools=[
+            ToolLine(tool_name(tool), len(cost.text), cost.tokens, not cost.estimated)
+            for tool, cost in zip(request.tools, of_tools, strict=True)
+        ],
+        left_out=request.left_out,
+        layers_left_out=request.layers_left_out,
+        tokens=sum(cost.tokens for cost in of_all),
+        tokens_exact=not estimated,
+        tokens_estimated=estimated,
+        tokenizer=costs.tokenizer,
+    )
+
+
+def shares(account: Explanation, window: int | None) -> list[LayerShare]:
+    """What each layer takes, in the order of their first messages, the tools last.
+
+    `window` is how many tokens the model holds, None where that is not known.
+    """
+    groups: dict[str, list[MessageLine | ToolLine]] = {}
+    for line in account.messages:
+        groups.setdefault(line.layer, []).append(line)
+    for tool in account.tools:
+        groups.setdefault(TOOLS, []).append(tool)
+    return [_share(layer, lines, account.tokens, window) for layer, lines in groups.items()]
+
+
+def whole_shares(account: Explanation, window: int | None) -> list[LayerShare]:
+    """`shares`, and behind them the beginning of the reply: together all that the request costs."""
+    found = shares(account, window)
+    reply = account.tokens - sum(share.tokens for share in found)
+    # It is estimated where all is.
+    exact = account.tokens_exact or any(share.tokens_exact for share in found)
+    return [*found, _share_of(REPLY, 0, 0, (reply, exact), account.tokens, window)] if reply else found
+
+
+def _message_line(message: Message, cost: Cost, request: Request) -> MessageLine:
+    place = request.places.get(message.card_id or "")
+    return MessageLine(
+        layer=message.layer,
+        role=str(message.body.get("role")),
+        card_id=message.card_id,
+        box_id=None if place is None else place.box_id,
+        position=None if place is None else place.slot.position,
+        rule=None if place is None else place.rule,
+        made_of=[] if message.card_id is not None else request.makers.get(message.layer, []),
+        characters=len(cost.text),
+        tokens=cost.tokens,
+        tokens_exact=not cost.estimated,
+        preview=cost.text,
+    )
+
+
+def _share(layer: str, lines: list[MessageLine | ToolLine], of_all: int, window: int | None) -> LayerShare:
+    tokens = sum(line.tokens for line in lines), all(line.tokens_exact for line in lines)
+    return _share_of(layer, len(lines), sum(line.characters for line in lines), tokens, of_all, window)
+
+
+def _share_of(
+    layer: str, messages: int, characters: int, counted: tuple[int, bool], of_all: int, window: int | None
+) -> LayerShare:
+    tokens, exact = counted
+    return LayerShare(
+        layer=layer,
+        messages=messages,
+        characters=characters,
+        tokens=tokens,
+        tokens_exact=exact,
+        share=round(tokens / of_all, 4) if of_all else 0.0,
+        of_window=round(tokens / window, 4) if window else None,
+    )

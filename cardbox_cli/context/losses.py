@@ -1,0 +1,190 @@
+"""What a format leaves out of a request: what is not in its body, or is sent as mere text.
+
+Pure, and no more than an account: how something is sent is decided by the providers' formats, which also say
+what they lose. Here stand the files and the parameters that none of them can send.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, get_args
+
+import msgspec
+
+from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
+from cardbox_cli.context.parts import answered_call, answering, are_functions, is_nothing, kind, tool_name
+from cardbox_cli.context.provider import Provider
+from cardbox_cli.context.request import Request
+from cardbox_cli.context.sources import BLOCKS, FAILED, MESSAGE, is_named_result
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_types import TOOL_RESULT, card_type
+from cardbox_cli.model.cards import Card
+from cardbox_cli.model.content import AnyFile, FileContent, ImageFileContent, MultiFileContent
+from cardbox_cli.model.layers import process_of
+
+# Keys of an llm_config that steer who sends the request, and are no loss; the model is sent by its own rules.
+_STEERING = ("model", "stream", "provider_options", "save_reasoning_content")
+# How long an answer may be: some formats have one name for it, and some send it in any case.
+_LIMITS = ("max_tokens", "max_completion_tokens")
+# Parameters that say something only when there are tools.
+_OF_TOOLS = ("tool_choice", "parallel_tool_calls")
+
+# The classes of contents that are files, which formats take as their addresses.
+FILES = frozenset({*get_args(AnyFile), MultiFileContent})
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """What is lost of a card, in words; `card_id` is None for a parameter of the profile's llm_config."""
+
+    card_id: str | None
+    what: str
+
+
+def losses(request: Request, provider: Provider) -> list[Loss]:
+    """What the body for `provider` does not say of the request's cards, in their order, and of its config."""
+    cards = [entry.slot.card for entry in request.places.values() if entry.slot.card is not None]
+    moved = [Loss(card_id, what) for card_id, what in provider.losses_in_request(request)]
+    return moved + losses_of(filter(may_lose, answering(cards)), request, provider)
+
+
+def losses_of(cards: Iterable[Card], request: Request, provider: Provider) -> list[Loss]:
+    """The same where only these cards of the request may lose something."""
+    if not process_of(request.process).takes_history:
+        sent = {message.card_id for message in request.messages}
+        cards = [card for card in cards if card.card_id in sent]
+    lost = [Loss(card.card_id, what) for card in cards for what in _of_card(card, provider)]
+    lost += [Loss(None, what) for what in _of_tools(request, provider)]
+    return lost + [Loss(None, what) for what in _of_parameters(request, provider)]
+
+
+def _of_card(card: Card, provider: Provider) -> Iterator[str]:
+    if never_a_message(card) is not None:
+        return
+    for each in provider.peers():
+        if each.format != provider.format:
+            yield from each.losses_to_chat(card)
+    yield from provider.losses_from_chat(card)
+    if not provider.has_failures and provider.is_failed_by_original(card):
+        yield "that the tool failed is not sent"
+    if card.type not in OF_ONE_FORMAT:
+        yield from _of_files(card)
+
+
+def may_lose(card: Card) -> bool:
+    """Whether some format may be unable to say all of a card."""
+    return (
+        BLOCKS in card.metadata
+        or MESSAGE in card.metadata
+        or FAILED in card.metadata
+        or card.type in OF_ONE_FORMAT
+        or is_named_result(card)
+        or type(card.content) in FILES
+        or (bool(card.tool_calls) and not are_functions(card.tool_calls))
+        or answered_call(card) is not None
+        or (card.type == TOOL_RESULT and not card.tool_call_id)
+    )
+
+
+def is_looked_at(card: Card) -> bool:
+    """Whether what is lost of a request may depend on this card: without the others `losses` are the same."""
+    return may_lose(card) or card_type(card.type).is_late
+
+
+def _of_files(card: Card) -> Iterator[str]:
+    content = card.content
+    files = content.files if isinstance(content, MultiFileContent) else [content]
+    for file in files:
+        if isinstance(file, FileContent) and not isinstance(file, ImageFileContent):
+            yield f"the {type(file).__name__.removesuffix('Content')} {file.uri!r} is sent as its address"
+
+
+def _of_tools(request: Request, provider: Provider) -> Iterator[str]:
+    """The tools that are not sent, and what of the others is not: each is tried."""
+    bare = msgspec.structs.replace(request, messages=[], tools=[])
+    for tool in request.tools:
+        body = provider.body(msgspec.structs.replace(bare, tools=[tool]))
+        if not provider.split_tools(body)[0]:
+            yield f"the tool {tool_name(tool) or kind(tool) or next(iter(tool), '')!r} is not sent"
+            continue
+        sent = _json(body)
+        for key, value in tool.items():
+            if value not in (None, False, [], {}) and key not in _TOOL_KEYS and _json(key) not in sent:
+                yield f"the {key!r} of the tool {tool_name(tool)!r} is not sent"
+
+
+# The keys of a tool that every format has by one name or another.
+_TOOL_KEYS = ("type", "function", "name", "description", "parameters", "input_schema")
+
+
+def _of_parameters(request: Request, provider: Provider) -> Iterator[str]:
+    """The keys of the config that are not sent: without them the body would be the same."""
+    bare = msgspec.structs.replace(request, messages=[])
+    body = provider.body
+    whole = body(bare) if request.config else {}
+    for name, value in request.config.items():
+        if value is None or name in _STEERING or (name in _OF_TOOLS and not request.tools):
+            continue
+        if (name, value) == ("parallel_tool_calls", True):
+            continue  # what models do anyway
+        config = {key: each for key, each in request.config.items() if key != name}
+        is_limit = name in _LIMITS and value in [whole.get(limit) for limit in _LIMITS]
+        if not is_limit and whole == body(msgspec.structs.replace(bare, config=config)):
+            names = _unsent_names(name, value, provider)
+            yield from (f"the parameter {each!r} is not sent" for each in names)
+        else:
+            yield from _of_schema(name, value, whole)
+            yield from _of_keys(name, value, bare, provider)
+
+
+def _unsent_names(name: str, value: Any, provider: Provider) -> list[str]:
+    """A parameter that is not sent, by its keys where these are what was left of it."""
+    nested = (each.files.nested_parameters for each in provider.peers())
+    is_left = isinstance(value, dict) and any(name in names for names in nested)
+    return [f"{name}.{key}" for key in value] if is_left and value else [name]
+
+
+def _of_keys(name: str, value: Any, request: Request, provider: Provider) -> Iterator[str]:
+    """The keys of a parameter that is sent without them: the body would be the same."""
+    for key, each in value.items() if isinstance(value, dict) else ():
+        if key == "type" or each is False or is_nothing(each):
+            continue
+        less = {**request.config, name: {other: item for other, item in value.items() if other != key}}
+        if provider.body(request) == provider.body(msgspec.structs.replace(request, config=less)):
+            yield f"the {key!r} of the parameter {name!r} is not sent"
+
+
+def _of_schema(name: str, value: Any, body: Mapping[str, Any]) -> Iterator[str]:
+    """What a schema is called, where the format has no place for it."""
+    schema = value.get("json_schema") if isinstance(value, dict) else None
+    if not isinstance(schema, dict):
+        return
+    sent = _json(body)
+    for key in _LABELS:
+        label = schema.get(key)
+        if isinstance(label, str) and _json(label) not in sent:
+            yield f"the {key!r} of the parameter {name!r} is not sent"
+
+
+_LABELS = ("name", "description")
+
+
+def _json(value: Any) -> str:
+    return exact_json.encode(value).decode()
+
+
+# --- what only the chat form sends of a content part
+
+_PART_KEYS = {"text": ("text",), "image_url": ("image_url",), "input_audio": ("input_audio",)}
+_PART_KEYS |= {"file": ("file",), "refusal": ("refusal",)}
+
+
+def unsent_keys(part: Any) -> Iterator[str]:
+    """The keys of a part that it does not have by its type, in words."""
+    known = _PART_KEYS.get(kind(part))
+    for key in sorted(part.keys() - {"type", *known}) if known is not None else ():
+        yield f"the key {key!r} of a part of type {kind(part)!r} is not sent"
+
+
+def unsent_detail(part: Any) -> Iterator[str]:
+    """How closely an image is to be looked at, where a part says so."""
+    image = part.get("image_url") if kind(part) == "image_url" else None
+    if isinstance(image, dict) and image.get("detail") not in (None, "auto"):
+        yield "the 'detail' of an image is not sent"

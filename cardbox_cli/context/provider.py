@@ -1,0 +1,481 @@
+"""Base classes of providers: what the context asks of a provider's format to send, check, compare and read
+it.
+
+A provider's package (`providers/<name>/`) overrides what it does differently. The form between cards and
+formats is the chat form (`context/messages`). Knows no provider by name: each is given the others when it is
+made.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+
+from cardbox_cli.context.messages import NOT_IN_CHAT, Message, NoMessage, standard_body
+from cardbox_cli.context.sources import BLOCKS, FAILED, MESSAGE
+from cardbox_cli.model.cards import Card, CardDraft
+from cardbox_cli.model.content import ToolResultContent
+from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, encoding_tokenizer
+
+if TYPE_CHECKING:
+    from cardbox_cli.context.lint.rule import LintRule
+    from cardbox_cli.context.request import Request
+    from cardbox_cli.context.request_schema import Schema
+
+Body: TypeAlias = dict[str, Any]
+# The keys of a body with their values. An iterator as a value stands for a list.
+Members: TypeAlias = Iterable[tuple[str, Any]]
+AnyCard: TypeAlias = Card | CardDraft
+# Takes the ids of the calls of a message, "" for none, and returns the ids to store them under.
+OwnIds: TypeAlias = Callable[[Sequence[str]], list[str]]
+
+
+class RenamedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call that is sent under another id than its message has, and the card that makes it."""
+
+    card_id: str | None
+    old: str
+    new: str
+
+
+class SentMessage(NamedTuple):
+    """A message, or a part of one, as it is sent.
+
+    `number` counts the messages of its section from 1; `places` are those of the messages that make it.
+    """
+
+    section: Literal["system", "messages"]
+    number: int
+    body: Body
+    places: list[int]
+
+
+class ExchangedIds(NamedTuple):
+    """The ids of the calls that a sent message makes, and of the calls that it answers; "" for none."""
+
+    calls: Sequence[str] = ()
+    answers: Sequence[str] = ()
+
+
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Facts about a model. None means unknown; nothing is claimed then.
+
+    Keys of `providers/models.toml`, whose head explains each.
+    """
+
+    window: int | None = None
+    max_output: int | None = None
+    max_output_outside_batches: int | None = None
+    tokenizer: str | None = None
+    documents_overhead: bool | None = None
+    efforts: tuple[str, ...] | None = None
+    reasoning: Literal["always", "optional", "never"] | None = None
+    thinking: tuple[Literal["enabled", "adaptive"], ...] | None = None
+    vision: bool | None = None
+    audio: bool | None = None
+    web_search: bool | None = None
+    tools: bool | None = None
+    json_schema: bool | None = None
+    stop: bool | None = None
+    system: bool | None = None
+    system_in_history: bool | None = None
+    user_first: bool | None = None
+    prefill: bool | None = None
+    sampling: bool | None = None
+    temperature_and_top_p: bool | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """True if anything is known of the model."""
+        return self != UNKNOWN_MODEL
+
+    @property
+    def counter(self) -> Tokenizer:
+        """The model's tokenizer if it is known and installed, else the estimate."""
+        return ESTIMATE if self.tokenizer is None else encoding_tokenizer(self.tokenizer)
+
+    def reasons(self, effort: Any) -> bool:
+        """Return whether the model is known to reason at this effort; None stands for no effort asked for."""
+        return self.reasoning == "always" or (self.reasoning == "optional" and effort not in (None, "none"))
+
+
+UNKNOWN_MODEL = ModelFacts()
+
+
+class Registry(Protocol):
+    """All providers, and the facts about models."""
+
+    def providers(self) -> Iterable["Provider"]:
+        """Return every provider whose format can be rendered, in order."""
+
+    def facts(self, model: str | None) -> ModelFacts:
+        """Return the facts about a model."""
+
+    def model_provider(self, model: str | None) -> str | None:
+        """Return the name of the provider of a model; None if it is not known."""
+
+
+class Provider(ABC):
+    """A provider's format.
+
+    `title` is the provider's name in sentences, `sends` names the body of a request. `format` is the name of
+    the format that it takes, which a host shares with its provider.
+
+    Requests: `message_keys` are the keys of the body that hold the messages, the list last;
+    `cached_parameters` come before the messages in a prefix cache. `max_temperature` is the highest that it
+    takes, `temperature_path` the dotted name that the temperature is sent under. `schema_package` holds
+    `request_schema.json`, the table of what a request may hold; None if none is published. `has_failures`:
+    the results of tools say whether the tool failed. `keeps_late_system`: system text within a history stays
+    there for models that take it.
+    """
+
+    name: str
+    title: str
+    sends: str
+    has_failures = False
+    keeps_late_system = False
+    message_keys: Sequence[str] = ("system", "messages")
+    cached_parameters: Sequence[str] = ()
+    max_temperature = 2
+    temperature_path = "temperature"
+    schema_package: str | None = None
+    files_class: "type[MessageFiles]"
+    answers_class: "type[AnswerReader] | None" = None
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    @property
+    def format(self) -> str:
+        """The name of the format of its requests."""
+        return self.name
+
+    # --- cards
+
+    @abstractmethod
+    def encode(self, card: Card) -> Body | NoMessage:
+        """Return the message that a card is sent as, or the reason why it is none."""
+
+    def chat_original(self, card: AnyCard) -> Body | None:
+        """Return the message in the chat form that a card imported from this format keeps; None for
+        others."""
+        return None
+
+    def keeps_failure(self, card: AnyCard) -> bool:
+        """Return whether a card keeps an original of this format which says that the tool failed."""
+        return False
+
+    def losses_to_chat(self, card: Card) -> Iterable[str]:
+        """Yield what the chat form leaves out of a card that keeps an original of this format."""
+        return ()
+
+    def losses_from_chat(self, card: Card) -> Iterable[str]:
+        """Yield what this format leaves out of a card in the chat form."""
+        return ()
+
+    # --- requests
+
+    @abstractmethod
+    def members(self, request: "Request") -> Members:
+        """Yield the JSON body of a request key by key, without a model if none is known.
+
+        `encode` made its messages. An iterator among the values makes a list as it is read: a long history is
+        never held as a whole.
+        """
+
+    def body(self, request: "Request") -> Body:
+        """Return the JSON body of a request."""
+        return {
+            key: list(value) if isinstance(value, Iterator) else value for key, value in self.members(request)
+        }
+
+    def losses_in_request(self, request: "Request") -> Iterable[tuple[str | None, str]]:
+        """Yield what a request's messages lose besides, with the ids of the cards that they come from."""
+        return ()
+
+    def renamed_calls(self, messages: Sequence[Message]) -> Sequence[RenamedCall]:
+        """Return the tool calls that are sent under other ids."""
+        return ()
+
+    def exchanged_ids(self, body: Body) -> ExchangedIds:
+        """Return the ids of the calls that a message makes and answers."""
+        return ExchangedIds()
+
+    @abstractmethod
+    def steps(self, messages: Sequence[Message]) -> list[int]:
+        """Return the number of the step that each message belongs to, -1 for none.
+
+        Calls and their results must be in neighbouring steps.
+        """
+
+    @abstractmethod
+    def sent_messages(self, request: "Request") -> Iterable[SentMessage]:
+        """Yield the messages of a request in the order in which a prefix cache finds them."""
+
+    # --- tools
+
+    def runs_tool(self, tool: Mapping[str, Any]) -> bool:
+        """Return whether only this provider runs or knows a tool."""
+        return False
+
+    def offered_tools(self, request: "Request") -> list[dict[str, Any]]:
+        """Return the tools of a request for this provider: all but those that only another one runs."""
+        others = [each for each in self._registry.providers() if each.format != self.format]
+        return [
+            tool
+            for tool in request.tools
+            if self.runs_tool(tool) or not any(each.runs_tool(tool) for each in others)
+        ]
+
+    def split_tools(self, body: Body) -> tuple[list[Any], Body]:
+        """Return the tools of a body, one for each offered tool, and the body without them."""
+        return body.get("tools", []), {key: value for key, value in body.items() if key != "tools"}
+
+    # --- what belongs to it
+
+    @cached_property
+    def files(self) -> "MessageFiles":
+        """The reader and writer of files with its messages."""
+        return self.files_class(self)
+
+    @cached_property
+    def answers(self) -> "AnswerReader | None":
+        """The reader of its models' answers; None if they are in another provider's format."""
+        return None if self.answers_class is None else self.answers_class(self)
+
+    @abstractmethod
+    def rules(self) -> "Sequence[LintRule]":
+        """Return the rules of the lint for its requests."""
+
+    @property
+    def schema(self) -> "Schema | None":
+        """The table of what its requests may hold; None if none is published."""
+        from cardbox_cli.context.request_schema import schema_of
+
+        return None if self.schema_package is None else schema_of(self.schema_package)
+
+    def facts(self, model: str | None) -> ModelFacts:
+        """Return the facts about a model, whoever provides it."""
+        return self._registry.facts(model)
+
+    @property
+    def models_of(self) -> str:
+        """The name of the provider whose models it serves."""
+        return self.format
+
+    def own_facts(self, model: str | None) -> ModelFacts:
+        """Return the facts about a model for its rules: none if the model is another provider's.
+
+        A gateway may serve that one in a different way.
+        """
+        is_own = self._registry.model_provider(model) in (None, self.models_of)
+        return self.facts(model) if is_own else UNKNOWN_MODEL
+
+    # --- the chat form of any card
+
+    def peers(self) -> Iterable["Provider"]:
+        """Return all providers, itself among them."""
+        return self._registry.providers()
+
+    def chat_message(self, card: Card) -> Body | NoMessage:
+        """Return the message in the chat form that a card is, or why it is none."""
+        return NOT_IN_CHAT.get(card.type) or self.chat_body(card)
+
+    def chat_body(self, card: AnyCard) -> Body:
+        """Return the message in the chat form of a card that makes one: its original, or what its fields
+        hold."""
+        metadata = card.metadata
+        if MESSAGE in metadata or BLOCKS in metadata:
+            for each in self.peers():
+                original = each.chat_original(card)
+                if original is not None:
+                    return original
+        return standard_body(card)
+
+    def is_failed(self, card: AnyCard) -> bool:
+        """Return whether a card is the result of a tool that failed."""
+        content = card.content
+        if type(content) is ToolResultContent:
+            return content.status != "success"
+        return self.is_failed_by_original(card)
+
+    def is_failed_by_original(self, card: AnyCard) -> bool:
+        """Return whether only a card's original says that the tool failed."""
+        if FAILED in card.metadata:
+            return card.metadata[FAILED] is True
+        return BLOCKS in card.metadata and any(each.keeps_failure(card) for each in self.peers())
+
+
+# --- files and answers
+
+
+class MessageShape:
+    """How the messages of a format differ from other values, and the key that they have in a request.
+
+    `is_own`: no other format's messages look like these, so that one of them identifies the format.
+    `takes_text`: one string may replace the messages. `takes_one`: one message may replace the list.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        is_message: Callable[[Any], bool],
+        *,
+        is_own: bool = False,
+        takes_text: bool = False,
+        takes_one: bool = False,
+    ) -> None:
+        self.key = key
+        self.is_message = is_message
+        self.is_own = is_own
+        self.takes_text = takes_text
+        self.takes_one = takes_one
+
+    def alone(self, key: str, value: Any) -> list[Any] | None:
+        """Return the messages if one text or one message replaces them; None otherwise."""
+        if key != self.key:
+            return None
+        if self.takes_text and isinstance(value, str):
+            return [value]
+        is_one = self.takes_one and isinstance(value, dict) and self.is_message(value)
+        return [{key: value}] if is_one else None
+
+
+def has_role(value: Any) -> bool:
+    """Return whether a value is a message of most formats: an object that says who speaks."""
+    return isinstance(value, dict) and isinstance(value.get("role"), str)
+
+
+CHAT_SHAPE = MessageShape("messages", has_role)
+
+
+class MessageFiles(ABC):
+    """How files with a list of a provider's messages are read as cards, and written.
+
+    `roles` are those that messages may have. `system_keys` hold a system prompt beside the messages, the
+    usual one first. `request_keys` exist only beside the messages of a request to this provider; `parameters`
+    are the parameters of a request that the lint looks at; `endpoints` are the ends of the addresses that
+    requests go to. Of the `nested_parameters` an llm_config keeps only what no other format has.
+    `checks_roles`: only `problem` decides what is a message, whatever its role.
+    """
+
+    shape: MessageShape = CHAT_SHAPE
+    roles: Sequence[str] = ()
+    system_keys: Sequence[str] = ()
+    nested_parameters: Sequence[str] = ()
+    request_keys: Sequence[str] = ()
+    endpoints: Sequence[str] = ()
+    parameters: Sequence[str] = ()
+    checks_roles = False
+
+    def __init__(self, provider: Provider) -> None:
+        self.provider = provider
+
+    @property
+    def keyspace(self) -> tuple[str, ...]:
+        """The beginning of the keys of conversations: one file read as two formats makes two boxes."""
+        return (self.provider.format,)
+
+    # --- recognition
+
+    def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
+        """Say what beside the messages belongs to this format alone; None if nothing does."""
+        return None
+
+    def marks_message(self, message: Any) -> str | None:
+        """Say by what a message is in this format and no other; None if nothing tells."""
+        return None
+
+    def problem(self, message: Any) -> str | None:
+        """Say what keeps a value from being a message, besides its role; None for a message."""
+        return None
+
+    def is_exchange(self, part: Any) -> bool:
+        """Return whether a part of a message's content is a call or a result as only this provider writes
+        it."""
+        return False
+
+    # --- reading
+
+    def gather(self, messages: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+        """Join messages that are stored as one, each with the number of its first."""
+        return iter(enumerate(messages))
+
+    def separate(self, message: Any) -> Sequence[Any]:
+        """Return the messages that `gather` joined to one."""
+        return (message,)
+
+    @abstractmethod
+    def draft(self, message: Any) -> list[CardDraft]:
+        """Return the cards of a message, their ids left open."""
+
+    def draft_system(self, key: str, value: Any) -> CardDraft:
+        """Return the card of a system prompt that one of `system_keys` holds."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def keep_original(self, changed: CardDraft, original: CardDraft) -> CardDraft:
+        """Return the first card with what `export` needs to give back the second."""
+
+    def read_request(self, beside: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Return the llm_config and the tools, as every provider's `members` takes them, beside the
+        messages."""
+        tools = beside.get("tools")
+        config = {key: value for key, value in beside.items() if key != "tools"}
+        return config, [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+
+    # --- writing
+
+    @abstractmethod
+    def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Any]]:
+        """Return what is written beside the messages, and the messages."""
+
+
+class AnswerReader(ABC):
+    """How a model's answer is read as cards. `limits` are the reasons for a cut that are a limit of
+    tokens."""
+
+    limits: Collection[str] = ()
+
+    def __init__(self, provider: Provider) -> None:
+        self.provider = provider
+
+    @abstractmethod
+    def is_response(self, value: Body) -> bool:
+        """Return whether a value is a response of this provider, and of no other."""
+
+    @abstractmethod
+    def unwrap(self, response: Body) -> Body:
+        """Return the message in a response. Raises MalformedAnswer."""
+
+    @abstractmethod
+    def cut_off(self, response: Body) -> str | None:
+        """Say why a response is not whole; None for a whole one."""
+
+    def usage(self, response: Body) -> Any:
+        """Return what the provider counted."""
+        return response.get("usage")
+
+    def error(self, value: Body) -> str | None:
+        """Say what went wrong, as only this provider reports it; None for other values.
+
+        `{"error": …}` is everybody's.
+        """
+        return None
+
+    def is_own(self, message: Body) -> bool:
+        """Return whether a message without its response is in this format and no other."""
+        return False
+
+    def parts(self, message: Body) -> Any:
+        """Return the parts of a message's content."""
+        return message.get("content")
+
+    @abstractmethod
+    def draft(self, message: Body, own_ids: OwnIds) -> list[CardDraft]:
+        """Return the cards of a message, its calls under the ids that `own_ids` returns.
+
+        Raises MalformedAnswer.
+        """

@@ -1,0 +1,392 @@
+"""Changes of cards and of the lists of boxes: cards that replace others, and what goes or stays together in a
+list.
+
+Pure. A card is never changed: an edited or repaired one is a new card that names the old in
+`metadata.edited_from`, and keeps no imported original, so that what is rendered is what it says. Calls and
+results are paired as the lint pairs them.
+"""
+
+import json
+from collections.abc import Collection, Container, Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from cardbox_cli.context import sources
+from cardbox_cli.context.messages import never_a_message
+from cardbox_cli.context.parts import arguments_of, arguments_text, input_of, text_at
+from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.errors import InvalidCard, InvalidInput
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.card_types import INSTRUCTION, TOOL_RESULT, card_type
+from cardbox_cli.model.cards import SYSTEM_ROLES, Card, CardDraft, card_of, card_text, check_draft, draft_card
+from cardbox_cli.model.content import Content, TextContent, ToolResultContent, parse_content
+from cardbox_cli.model.ids import new_card_id
+from cardbox_cli.model.pairing import Pairer, exchanges
+
+# --- edited cards
+
+
+# The key in the metadata of a card that names the one that it stands for.
+EDITED_FROM = "edited_from"
+# What every card is given anew.
+_OWN = frozenset({"type", "role", "author_id", "project_id", "created_at"})
+
+
+def editable_text(card: Card) -> str:
+    """The text of a card that says text, else its content as JSON.
+
+    Raises InvalidCard for content of a class that cbx cannot write.
+    """
+    content = card.content
+    if isinstance(content, TextContent):
+        return content.text
+    if content is None or isinstance(content, dict):
+        held = "no content" if content is None else f"content of class {content.get('__type__')!r}"
+        raise InvalidCard(
+            f"card {card.card_id!r} holds {held}, which cbx cannot write",
+            hint="add a new card with `cbx card add` instead",
+        )
+    return msgspec.json.format(exact_json.encode(content).decode(), indent=2)
+
+
+def edited_content(card: Card, text: str, source: str) -> Content:
+    """The content that the edited `text` is. Raises InvalidInput naming `source` and the place."""
+    if isinstance(card.content, TextContent):
+        return TextContent(text)
+    try:
+        return parse_content(exact_json.read(text))
+    except json.JSONDecodeError as exc:
+        raise InvalidInput(f"{source}:{exc.lineno}:{exc.colno}: not JSON: {exc.msg}") from exc
+    except InvalidCard as exc:
+        raise InvalidCard(f"{source}: {exc.message}", hint=exc.hint) from exc
+    except ValueError as exc:
+        raise InvalidInput(f"{source}: {exc}") from exc
+
+
+def edited_card(card: Card, content: Content, *, author_id: str) -> CardDraft:
+    """The card that stands for `card` with other content. Raises InvalidCard for what cannot be stored."""
+    dropped = _OWN.union(sources.originals(card))
+    own = {"type": card.type, "role": card.role, "author_id": author_id, EDITED_FROM: card.card_id}
+    draft = CardDraft(
+        card_id=new_card_id(),
+        content=content,
+        metadata={
+            **{key: value for key, value in card.metadata.items() if key not in dropped},
+            **{key: value for key, value in own.items() if value is not None},
+        },
+        tool_calls=card.tool_calls,
+        tool_call_id=card.tool_call_id,
+        ttl_seconds=card.ttl_seconds,
+    )
+    check_draft(draft)
+    return draft
+
+
+def replace_id(card_ids: Sequence[str], old: str, new: str) -> list[str]:
+    """`card_ids` with `new` at each place of `old`."""
+    return [new if card_id == old else card_id for card_id in card_ids]
+
+
+# --- the list of a box
+
+
+ChangeKind = Literal["dropped", "added", "rewritten", "moved"]
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of a box's list. `position` is that of `card_id` in the old box, from 0.
+
+    An added card has no position, and `card_id` is its own; a rewritten one stands in its place as
+    `new_card_id`. `rule` is what the lint found, or the strategy; `reason` says it in words.
+    """
+
+    kind: ChangeKind
+    position: int | None
+    card_id: str
+    new_card_id: str | None = None
+    rule: str
+    reason: str
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A place of a list that is being mended: its position in the old box, None for an added card; the slot;
+    the draft of a card that is new; the rule that brought it, where the box was packed."""
+
+    origin: int | None
+    slot: Slot
+    draft: CardDraft | None = None
+    rule: str | None = None
+
+    @property
+    def card(self) -> Card | None:
+        """The card that a reader sees."""
+        return self.slot.card if self.slot.state == "present" else None
+
+
+def places_of(entries: Iterable[RequestEntry]) -> list[Place]:
+    """The places of a box as it is."""
+    return [Place(origin=entry.slot.position, slot=entry.slot, rule=entry.rule) for entry in entries]
+
+
+def new_place(draft: CardDraft, project_id: str, *, origin: int | None, rule: str | None) -> Place:
+    """The place of a card that is to be written; `origin` is that of the card that it stands for."""
+    card = card_of(draft, project_id)
+    return Place(origin=origin, slot=Slot(0, draft.card_id, card, "present"), draft=draft, rule=rule)
+
+
+def entries_of(places: Sequence[Place], box_id: str) -> list[RequestEntry]:
+    """The places as a request is made of them, numbered as they stand."""
+    return [
+        RequestEntry(
+            slot=Slot(number, place.slot.card_id, place.slot.card, place.slot.state),
+            box_id=box_id,
+            rule=place.rule,
+        )
+        for number, place in enumerate(places)
+    ]
+
+
+def card_ids_of(places: Iterable[Place]) -> list[str]:
+    """The ids of the list."""
+    return [place.slot.card_id for place in places]
+
+
+def drafts_of(places: Iterable[Place]) -> list[CardDraft]:
+    """The cards of the list that are to be written."""
+    return [place.draft for place in places if place.draft is not None]
+
+
+# --- exchanges
+
+
+class Exchanges(msgspec.Struct, frozen=True):
+    """`results` maps the place of a result to that of the card which calls for it; `open` the place of such a
+    card to the indexes of its calls that no result answers. `messages` has the cards that may be messages."""
+
+    messages: dict[int, Card]
+    results: dict[int, int]
+    open: dict[int, list[int]]
+
+    def end_of(self, caller: int) -> int:
+        """The place behind the message that makes a call, and behind the results that follow it."""
+        group = sources.group(self.messages[caller])
+        members, end = {caller}, caller + 1
+        later = sorted(place for place in self.messages if place > caller)
+        for place in later:
+            card = self.messages[place]
+            if group is not None and sources.group(card) == group and place not in self.results:
+                members.add(place)
+            elif self.results.get(place) not in members:
+                break
+            end = place + 1
+        return end
+
+
+def exchanges_of(places: Sequence[Place]) -> Exchanges:
+    """How calls and results pair among these places."""
+    messages = _first_messages(places)
+    pairer = Pairer()
+    for place, card in messages.items():
+        for call in calls_of(card):
+            if call_id := text_at(call, "id"):
+                pairer.called(place, call_id)
+        if card.type == TOOL_RESULT and card.tool_call_id:
+            pairer.answered(place, card.tool_call_id)
+    pairing = pairer.pairing()
+    unanswered: dict[int, list[str]] = {}
+    for place, call_id in pairing.unanswered:
+        unanswered.setdefault(place, []).append(call_id)
+    open_calls = {place: _indexes(messages[place], ids) for place, ids in unanswered.items()}
+    return Exchanges(messages, pairing.results, open_calls)
+
+
+def calls_of(card: Card) -> list[Any]:
+    """The calls that a card makes, whatever they are."""
+    return card.tool_calls if isinstance(card.tool_calls, list) else []
+
+
+def _first_messages(places: Sequence[Place]) -> dict[int, Card]:
+    found: dict[int, Card] = {}
+    seen: set[str] = set()
+    for number, place in enumerate(places):
+        card = place.card
+        if card is not None and card.card_id not in seen:
+            seen.add(card.card_id)
+            if never_a_message(card) is None:
+                found[number] = card
+    return found
+
+
+def _indexes(card: Card, ids: Sequence[str]) -> list[int]:
+    """The last calls of these ids: a result answers the first of a card that has its id twice."""
+    left, indexes = list(ids), []
+    for index, call in reversed(list(enumerate(calls_of(card)))):
+        call_id = text_at(call, "id")
+        if call_id in left:
+            left.remove(call_id)
+            indexes.append(index)
+    return sorted(indexes)
+
+
+# --- units of a history
+
+
+# How packing names the rules that make cards of arguments.
+_ARGUMENTS = "pack_arguments"
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """Places of a history that go together, in order; `stays`: whether they never go."""
+
+    places: list[int]
+    stays: bool
+
+
+def brought_by_arguments(entries: Iterable[RequestEntry]) -> frozenset[str]:
+    """The cards that a recipe made of its arguments."""
+    return frozenset(entry.slot.card_id for entry in entries if (entry.rule or "").startswith(_ARGUMENTS))
+
+
+def units_of(cards: Sequence[Card], keeps: Container[str] = ()) -> list[Unit]:
+    """The units of a history, the oldest first; `keeps` are cards that never go, too."""
+    asked = next((place for place in reversed(range(len(cards))) if is_user(cards[place])), None)
+    return [
+        Unit(places, any(place == asked or _stays(cards[place], keeps) for place in places))
+        for places in _together(cards)
+    ]
+
+
+def _stays(card: Card, keeps: Container[str]) -> bool:
+    return card.role in SYSTEM_ROLES or card.card_id in keeps
+
+
+def is_user(card: Card) -> bool:
+    """Whether the user says it, and no tool."""
+    return card.role == "user" and card.type != TOOL_RESULT
+
+
+def begins_late(cards: Sequence[Card], gone: set[int]) -> int | None:
+    """The first place that is left of a history without `gone`, where an answer stands there that nothing
+    asks; None where it begins as it may."""
+    left = (place for place in range(len(cards)) if place not in gone)
+    first = next((place for place in left if cards[place].role not in SYSTEM_ROLES), None)
+    return None if first is None or is_user(cards[first]) else first
+
+
+def _together(cards: Sequence[Card]) -> list[list[int]]:
+    """Exchanges, joined where they share a message that several cards are the parts of."""
+    joined: list[list[int]] = []
+    at: dict[str, int] = {}
+    for places in exchanges(cards):
+        groups = {mark for place in places if (mark := sources.group(cards[place])) is not None}
+        known = next((at[mark] for mark in groups if mark in at), None)
+        if known is None:
+            known = len(joined)
+            joined.append([])
+        joined[known] += places
+        at.update(dict.fromkeys(groups, known))
+    return [sorted(places) for places in joined]
+
+
+# --- cards that replace others
+
+
+# The code of the error in a result that stands for one that never came.
+INTERRUPTED = "interrupted"
+_NO_RESULT = "The call was interrupted: no result was recorded."
+_BEGINNING = "(What was said before is not kept.)"
+
+
+def rewrite(card: Card, author_id: str, *, content: Content | None = None) -> CardDraft | None:
+    """The card with other content, or as its own fields have it; None where it cannot be written so."""
+    wanted = content or card.content
+    if wanted is None or isinstance(wanted, dict):
+        return None
+    return edited_card(card, wanted, author_id=author_id)
+
+
+def without_original(card: Card, author_id: str) -> CardDraft | None:
+    """The card without its imported original; None for one that has none, or says nothing without it."""
+    if not sources.originals(card) or not (card_text(card.content).strip() or card.tool_calls):
+        return None
+    return rewrite(card, author_id)
+
+
+def without_calls(card: Card, calls: Collection[int], author_id: str) -> CardDraft | None:
+    """The card without its calls of these indexes; None where nothing is left of it."""
+    kept = [call for index, call in enumerate(_calls(card)) if index not in calls]
+    draft = rewrite(card, author_id) if kept or card_text(card.content).strip() else None
+    return None if draft is None else msgspec.structs.replace(draft, tool_calls=kept or None)
+
+
+def with_arguments(card: Card, author_id: str) -> CardDraft | None:
+    """The card with an object as the arguments of each call; what was none stands in it as `_raw`.
+
+    None where all of them are objects.
+    """
+    calls = [_with_object(call) for call in _calls(card)]
+    draft = rewrite(card, author_id) if calls != card.tool_calls else None
+    return None if draft is None else msgspec.structs.replace(draft, tool_calls=calls)
+
+
+def with_call_id(card: Card, index: int, call_id: str, author_id: str) -> CardDraft | None:
+    """The card with another id for its call of this index."""
+    draft = rewrite(card, author_id)
+    calls = [{**call, "id": call_id} if at == index else call for at, call in enumerate(_calls(card))]
+    return None if draft is None else msgspec.structs.replace(draft, tool_calls=calls)
+
+
+def with_answered_id(card: Card, call_id: str, author_id: str) -> CardDraft | None:
+    """The result as that of the call of this id."""
+    draft = rewrite(card, author_id)
+    return None if draft is None else msgspec.structs.replace(draft, tool_call_id=call_id)
+
+
+def with_role(card: Card, author_id: str) -> CardDraft | None:
+    """The card with the role that its type has; None where it has that."""
+    role = card_type(card.type).role
+    draft = rewrite(card, author_id) if card.role != role else None
+    return (
+        None if draft is None else msgspec.structs.replace(draft, metadata={**draft.metadata, "role": role})
+    )
+
+
+def without_trailing_space(card: Card, author_id: str) -> CardDraft | None:
+    """The card without white space at the end of its text; None where there is none, or no more than that."""
+    text = card_text(card.content)
+    short = text.rstrip()
+    return rewrite(card, author_id, content=TextContent(short)) if short and short != text else None
+
+
+def interrupted_result(call: Any, author_id: str) -> CardDraft:
+    """The result of a call that has none: it says that the call was interrupted."""
+    error = {"code": INTERRUPTED, "message": _NO_RESULT}
+    name = text_at(call.get("function"), "name")
+    return draft_card(
+        TOOL_RESULT,
+        ToolResultContent("failed", "suspend", error=error),
+        author_id=author_id,
+        metadata={} if name is None else {"function_name": name},
+        tool_call_id=call["id"],
+    )
+
+
+def beginning_card(author_id: str) -> CardDraft:
+    """What stands for the beginning of a conversation that begins with an answer."""
+    return draft_card(INSTRUCTION, _BEGINNING, author_id=author_id)
+
+
+def _calls(card: Card) -> list[Any]:
+    return card.tool_calls if isinstance(card.tool_calls, list) else []
+
+
+def _with_object(call: Any) -> Any:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return call
+    given = function.get("arguments")
+    if isinstance(given, str) and given.strip() and arguments_of(given) is not None:
+        return call
+    return {**call, "function": {**function, "arguments": arguments_text(input_of(given))}}

@@ -1,0 +1,430 @@
+"""Making a request smaller: what of its history goes to fit a number of tokens, and summaries that replace
+cards.
+
+Pure. What is counted is what `render --stats` counts, tools and layers too; these never go, nor does system
+text or what is asked. Calls and their results go together, and so does what several cards say in one message.
+A summary (a card of type `context.compression`) names the cards that it covers and the places where they
+were, so that the box can be restored to the digest, with what was appended meanwhile behind it.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from cardbox_cli.context.explain import TokenCosts
+from cardbox_cli.context.lint.rule import MIN_LONG_TEXT
+from cardbox_cli.context.messages import Message, never_a_message
+from cardbox_cli.context.provider import Provider
+from cardbox_cli.context.repair.changes import (
+    Change,
+    Unit,
+    begins_late,
+    brought_by_arguments,
+    is_user,
+    rewrite,
+    units_of,
+)
+from cardbox_cli.context.request import Omitted, Request, RequestEntry, request_of
+from cardbox_cli.errors import InvalidInput
+from cardbox_cli.model.boxes import Slot
+from cardbox_cli.model.card_types import SUMMARY, TOOL_CALL, TOOL_RESULT
+from cardbox_cli.model.cards import Card, CardDraft, card_of, card_text, draft_card
+from cardbox_cli.model.content import TextContent
+from cardbox_cli.model.layers import CHECKPOINT
+from cardbox_cli.model.pairing import call_ids
+
+# --- fitting
+
+
+Strategy = Literal["oldest", "largest-results", "duplicates"]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+OLDEST: Strategy = "oldest"
+
+
+class Fitted(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that fits, what was changed for it, and the tokens before and after.
+
+    `notes` are the cards that say in a line what was in a result, by the cards that they stand for.
+    """
+
+    request: Request
+    changes: list[Change]
+    notes: dict[str, CardDraft]
+    before: int
+    after: int
+    exact: bool
+
+
+def fit(request: Request, most: int, strategy: Strategy, *, provider: Provider, author_id: str) -> Fitted:
+    """Return the request in `most` tokens at most, unchanged if it has no more. Its messages are in the
+    format of `provider`.
+
+    A strategy that is not enough is followed by leaving out what is oldest. Raises InvalidInput where what
+    never goes is more than that.
+    """
+    fitting = _Fitting(request, provider, author_id)
+    before = fitting.tokens
+    if strategy != OLDEST:
+        candidates = fitting.largest() if strategy == "largest-results" else fitting.repeated()
+        for place, text in candidates:
+            if fitting.tokens <= most:
+                break
+            fitting.note(place, text, strategy)
+    fitting.drop_oldest(most)
+    if fitting.is_empty:
+        raise InvalidInput(
+            f"nothing of the request would be left in {most} tokens: the user has asked nothing",
+            hint="allow more, or add what is asked",
+        )
+    if fitting.tokens > most:
+        raise InvalidInput(
+            f"what never goes of the request takes {fitting.shown} tokens, and {most} are allowed",
+            hint="allow more, or shorten the system prompt, the tools, the layers or what is asked",
+            details={"tokens": fitting.tokens, "max_tokens": most},
+        )
+    return fitting.fitted(before)
+
+
+class _Fitting:
+    """The history of a request, what of it is gone, and what notes stand for."""
+
+    def __init__(self, request: Request, provider: Provider, author_id: str) -> None:
+        self._request = request
+        self._encode = provider.encode
+        self._author = author_id
+        self._costs = TokenCosts(provider.facts(request.model))
+        history = [(message, _card_of_message(request, message)) for message in request.messages]
+        self._messages = [message for message, card in history if card is not None]
+        self._cards = [card for _, card in history if card is not None]
+        self._tokens = [self._costs.of_message(message).tokens for message in self._messages]
+        other = [message for message, card in history if card is None]
+        costs = [*map(self._costs.of_message, other), *map(self._costs.of_tool, request.tools)]
+        costs += [self._costs.reply] if request.messages else []
+        self.tokens = sum(cost.tokens for cost in costs) + sum(self._tokens)
+        self._estimated = any(
+            cost.estimated for cost in (*costs, *map(self._costs.of_message, self._messages))
+        )
+        self._gone: set[int] = set()
+        self._notes: dict[int, CardDraft] = {}
+        self._changes: dict[int, Change] = {}
+
+    @property
+    def shown(self) -> str:
+        """The tokens that it takes now, for people."""
+        return f"{'~' if self._estimated else ''}{self.tokens}"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all messages that there were are gone."""
+        return bool(self._cards) and len(self._gone) == len(self._request.messages)
+
+    def largest(self) -> Iterator[tuple[int, str]]:
+        """The results, the largest first, but for those that the model is about to read; and their notes."""
+        last = self._last_answers()
+        results = [place for place in self._results() if place not in last]
+        for place in sorted(results, key=lambda place: (-self._tokens[place], place)):
+            card = self._cards[place]
+            yield place, f"[{self._tokens[place]} tokens left out: the result is card {card.card_id}]"
+
+    def repeated(self) -> Iterator[tuple[int, str]]:
+        """The results that a later one says again, the oldest first, and their notes."""
+        later: dict[str, int] = {}
+        found: list[tuple[int, str]] = []
+        for place in reversed(self._results()):
+            text = card_text(self._cards[place].content)
+            if len(text) < MIN_LONG_TEXT:
+                continue
+            if text in later:
+                again = self._cards[later[text]].card_id
+                found.append((place, f"[left out: said again below, by card {again}]"))
+            else:
+                later[text] = place
+        yield from reversed(found)
+
+    def note(self, place: int, text: str, strategy: Strategy) -> None:
+        """Let a note stand for a result, if that is shorter."""
+        card, message = self._cards[place], self._messages[place]
+        draft = rewrite(card, self._author, content=TextContent(text))
+        body = None if draft is None else self._encode(_as_sent(draft, card))
+        if draft is None or not isinstance(body, dict):
+            return
+        noted = msgspec.structs.replace(message, body=body)
+        tokens = self._costs.of_message(noted).tokens
+        if tokens >= self._tokens[place]:
+            return
+        self._changes[place] = self._change(
+            place, strategy, f"a note of {tokens} tokens stands for {self._tokens[place]}", draft
+        )
+        self.tokens += tokens - self._tokens[place]
+        self._messages[place], self._tokens[place] = noted, tokens
+        self._notes[place] = draft
+
+    def drop_oldest(self, most: int) -> None:
+        """Leave out units from the oldest until no more than `most` is left and the user begins."""
+        units = units_of(self._cards, brought_by_arguments(self._request.places.values()))
+        unit_at = {place: unit for unit in units for place in unit.places}
+        going = [unit for unit in units if not unit.stays]
+        for unit in going if self.tokens > most else ():
+            self._drop(unit, f"the oldest, to fit {most} tokens")
+            if self.tokens <= most:
+                break
+        while self._gone and (late := begins_late(self._cards, self._gone)) is not None:
+            if unit_at[late].stays:
+                return
+            self._drop(unit_at[late], "answers what is left out")
+
+    def fitted(self, before: int) -> Fitted:
+        """What has become of the request."""
+        request = self._request
+        now = {id_: self._messages[place] for id_, place in self._places().items() if place not in self._gone}
+        messages = [
+            now.get(message.card_id or "", message)
+            for message in request.messages
+            if _card_of_message(request, message) is None or message.card_id in now
+        ]
+        left_out = [self._omitted(place) for place in sorted(self._gone)]
+        return Fitted(
+            request=msgspec.structs.replace(request, messages=messages, left_out=request.left_out + left_out),
+            changes=[self._changes[place] for place in sorted(self._changes)],
+            notes={
+                self._cards[place].card_id: draft
+                for place, draft in self._notes.items()
+                if place not in self._gone
+            },
+            before=before,
+            after=self.tokens,
+            exact=not self._estimated,
+        )
+
+    def _omitted(self, place: int) -> Omitted:
+        entry = self._request.places[self._cards[place].card_id]
+        return Omitted(entry.slot.card_id, entry.box_id, entry.slot.position, self._changes[place].reason)
+
+    def _places(self) -> dict[str, int]:
+        return {card.card_id: place for place, card in enumerate(self._cards)}
+
+    def _results(self) -> list[int]:
+        return [place for place, card in enumerate(self._cards) if card.type == TOOL_RESULT]
+
+    def _last_answers(self) -> Sequence[int]:
+        """The places of the results at the end, which no message has answered yet."""
+        last: list[int] = []
+        for place in reversed(range(len(self._cards))):
+            if self._cards[place].type != TOOL_RESULT:
+                break
+            last.append(place)
+        return last
+
+    def _drop(self, unit: Unit, reason: str) -> None:
+        for place in unit.places:
+            if place not in self._gone:
+                self._gone.add(place)
+                self.tokens -= self._tokens[place]
+                self._changes[place] = self._change(place, OLDEST, reason)
+
+    def _change(self, place: int, rule: str, reason: str, draft: CardDraft | None = None) -> Change:
+        slot = self._request.places[self._cards[place].card_id].slot
+        return Change(
+            kind="dropped" if draft is None else "rewritten",
+            position=slot.position,
+            card_id=slot.card_id,
+            new_card_id=None if draft is None else draft.card_id,
+            rule=rule,
+            reason=reason,
+        )
+
+
+def _card_of_message(request: Request, message: Message) -> Card | None:
+    """The card of a message of the history."""
+    entry = request.places.get(message.card_id or "") if message.layer == CHECKPOINT else None
+    return None if entry is None else entry.slot.card
+
+
+def _as_sent(draft: CardDraft, card: Card) -> Card:
+    """The note as a card, which stands in the place of the old one."""
+    return msgspec.structs.replace(card_of(draft, card.project_id), card_id=card.card_id)
+
+
+# --- summaries
+
+
+# The keys in the metadata of a summary: the ids that it covers, and their places in the box then.
+COVERS, PLACES = "covers", "covered_places"
+
+
+class CoveredCards(msgspec.Struct, frozen=True):
+    """What a summary is to stand for: places of the box in order, and their cards that say something."""
+
+    places: list[int]
+    cards: list[Card]
+
+
+class SummaryBudget(msgspec.Struct, frozen=True):
+    """What may be left beside a summary: so many tokens of the request that the box makes, by its model."""
+
+    most: int
+    model: str | None
+    provider: Provider
+
+
+def covered(entries: Sequence[RequestEntry], keep: int, awaited: Collection[str] = ()) -> CoveredCards:
+    """What stands before the last `keep` messages and belongs to none of them.
+
+    System text stays, and what a recipe's arguments brought, what the user said last, and calls without a
+    result, `awaited` ones too. What is left begins with what the user says, for which more may stay. Raises
+    InvalidInput where nothing could be covered.
+    """
+    cards = _conversation_cards(entry.slot for entry in entries)
+    going = _before_a_question(_going(entries, cards, len(cards) - keep, awaited), cards)
+    if not going:
+        raise InvalidInput(
+            f"nothing stands before the last {keep} messages that a summary could stand for",
+            hint="keep fewer; system text, what was asked last and open calls always stay",
+        )
+    return _covered_cards(entries, cards, going)
+
+
+def covered_to_fit(
+    entries: Sequence[RequestEntry], budget: SummaryBudget, awaited: Collection[str] = ()
+) -> CoveredCards:
+    """The oldest that must go for the rest to have no more tokens than the budget: nothing where it has not.
+
+    What stays is as with `covered`, but for a number of messages. Raises InvalidInput where it is more.
+    """
+    cards = _conversation_cards(entry.slot for entry in entries)
+    provider = budget.provider
+    costs, request = TokenCosts(provider.facts(budget.model)), request_of(entries, encode=provider.encode)
+    of_card = {message.card_id: costs.of_message(message).tokens for message in request.messages}
+    left = sum(of_card.values()) + sum(costs.of_tool(tool).tokens for tool in request.tools)
+    left += costs.reply.tokens if request.messages else 0
+    if left <= budget.most:
+        return CoveredCards([], [])
+    going: list[Unit] = []
+    for unit in _going(entries, cards, len(cards), awaited):
+        going.append(unit)
+        left -= sum(of_card.get(cards[place].card_id, 0) for place in unit.places)
+        gone = {place for each in going for place in each.places}
+        if left <= budget.most and begins_late(cards, gone) is None:
+            return _covered_cards(entries, cards, going)
+    raise InvalidInput(
+        f"what no summary stands for takes {left} tokens, and {budget.most} are allowed",
+        hint="allow more; system text, what was asked last and open calls always stay",
+        details={"tokens": left, "max_tokens": budget.most},
+    )
+
+
+def _going(
+    entries: Sequence[RequestEntry], cards: Sequence[Card], last: int, awaited: Collection[str]
+) -> list[Unit]:
+    """What may go of the messages before the place `last`, the oldest first."""
+    units = units_of(cards, brought_by_arguments(entries))
+    return [unit for unit in units if not _unit_stays(unit, cards, last, awaited)]
+
+
+def _covered_cards(
+    entries: Sequence[RequestEntry], cards: Sequence[Card], going: Sequence[Unit]
+) -> CoveredCards:
+    """These units as places of the box, and with them what else tells of their calls."""
+    slots = [entry.slot for entry in entries]
+    gone = {place for unit in going for place in unit.places}
+    ids = {cards[place].card_id for place in gone}
+    called = {call_id for place in gone for call_id in call_ids(cards[place])}
+    places = [slot.position for slot in slots if slot.card_id in ids or _schedules(slot.card, called)]
+    return CoveredCards(places, [cards[place] for place in sorted(gone)])
+
+
+def _before_a_question(going: list[Unit], cards: Sequence[Card]) -> list[Unit]:
+    """Those of the units without which the user's words come first, where they came first before."""
+    while begins_late(cards, {place for unit in going for place in unit.places}) is not None:
+        asked = [place for unit in going for place in unit.places if is_user(cards[place])]
+        if not asked:
+            break
+        going = [unit for unit in going if unit.places[-1] < max(asked)]
+    return going
+
+
+def summary_card(text: str, card_ids: Sequence[str], places: Sequence[int], author_id: str) -> CardDraft:
+    """The summary of the cards at these places of the list. Raises InvalidInput for one that says nothing."""
+    if not text.strip():
+        raise InvalidInput("the summary is blank", hint="nothing was written; give a text that sums up")
+    covers = [card_ids[place] for place in places]
+    metadata: dict[str, Any] = {COVERS: covers, PLACES: list(places)}
+    return draft_card(SUMMARY, text.strip(), author_id=author_id, metadata=metadata)
+
+
+def compressed(card_ids: Sequence[str], places: Sequence[int], summary_id: str) -> list[str]:
+    """The list with the summary at the first of the places, and without the others."""
+    gone = set(places)
+    return [
+        summary_id if place == places[0] else card_id
+        for place, card_id in enumerate(card_ids)
+        if place == places[0] or place not in gone
+    ]
+
+
+def summaries(slots: Sequence[Slot]) -> list[Card]:
+    """The summaries of a box that name what they cover, the last made first."""
+    found = [
+        slot.card
+        for slot in slots
+        if slot.card is not None and slot.card.type == SUMMARY and _ids(slot.card, COVERS)
+    ]
+    return sorted(found, key=lambda card: (str(card.created_at or ""), card.card_id), reverse=True)
+
+
+def expanded(card_ids: Sequence[str], summary: Card) -> list[str]:
+    """The list with what a summary covers in its place.
+
+    Where the list was changed since, before the end of what was covered, or another program made the summary,
+    all of it stands where the summary stood.
+    """
+    covers = _ids(summary, COVERS)
+    places = summary.metadata.get(PLACES)
+    at = list(card_ids).index(summary.card_id)
+    rest = [card_id for card_id in card_ids if card_id != summary.card_id]
+    if not isinstance(places, list) or not _places_fit(places, covers, rest, at):
+        return [*rest[:at], *covers, *rest[at:]]
+    for place, card_id in zip(places, covers, strict=True):
+        rest.insert(place, card_id)
+    return rest
+
+
+def _places_fit(places: list[Any], covers: Sequence[str], rest: Sequence[str], at: int) -> bool:
+    """Whether these are places that the covered cards can have: ascending, the summary's own first."""
+    if not all(type(place) is int for place in places):
+        return False
+    ascending = all(one < other for one, other in pairwise(places))
+    in_list = len(places) == len(covers) and places[-1] < len(rest) + len(covers)
+    return ascending and in_list and places[0] == at
+
+
+def _conversation_cards(slots: Iterable[Slot]) -> list[Card]:
+    """The cards of the conversation, each once."""
+    seen: set[str] = set()
+    cards: list[Card] = []
+    for slot in slots:
+        card = slot.card if slot.state == "present" else None
+        if card is not None and card.card_id not in seen and never_a_message(card) is None:
+            seen.add(card.card_id)
+            cards.append(card)
+    return cards
+
+
+def _unit_stays(unit: Unit, cards: Sequence[Card], last: int, awaited: Collection[str]) -> bool:
+    members = [cards[place] for place in unit.places]
+    called = [call_id for card in members for call_id in call_ids(card)]
+    answered = {card.tool_call_id for card in members}
+    is_open = any(call_id not in answered or call_id in awaited for call_id in called)
+    return unit.stays or is_open or any(place >= last for place in unit.places)
+
+
+def _schedules(card: Card | None, called: Collection[str]) -> bool:
+    """Whether it is the audit's card of one of these calls."""
+    return card is not None and card.type == TOOL_CALL and card.tool_call_id in called
+
+
+def _ids(card: Card, key: str) -> list[str]:
+    value = card.metadata.get(key)
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

@@ -1,0 +1,342 @@
+"""What makes a box one that providers take: the changes of its list, found by their own lint.
+
+Pure, and nothing that is stored changes. Each pass asks the lint of every provider, mends the errors of one
+sort, and asks again: what one change tears the next pass finds. An error that has no mend of its own costs
+the card its imported original, and then its place, so that every pass gets nearer to the end.
+"""
+
+from collections.abc import Callable, Container, Sequence
+
+import msgspec
+
+from cardbox_cli.context.lint.rule import LintFinding, lint
+from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.provider import Provider
+from cardbox_cli.context.repair import changes
+from cardbox_cli.context.repair.changes import (
+    EDITED_FROM,
+    Change,
+    ChangeKind,
+    Exchanges,
+    Place,
+    calls_of,
+    entries_of,
+    exchanges_of,
+    new_place,
+    places_of,
+)
+from cardbox_cli.context.request import RequestEntry, request_of
+from cardbox_cli.model.boxes import REPLACED
+from cardbox_cli.model.card_types import TOOL_RESULT
+from cardbox_cli.model.cards import Card, CardDraft
+from cardbox_cli.model.execution.turns import new_id
+
+# What makes a pair of neighbours of a call and its result, and no pair of what is none.
+_TORN = frozenset(
+    {
+        "call-without-result",
+        "result-without-call",
+        "result-repeated",
+        "result-not-after-call",
+        "exchange-split",
+    }
+)
+_IDS = frozenset({"tool-id-repeated", "tool-id-too-long"})
+
+_Rewrite = Callable[[Card, str], CardDraft | None]
+# The cards that say otherwise what a rule found: the card to write, None where there is none.
+_REWRITES: dict[str, _Rewrite] = {
+    "arguments-invalid": changes.with_arguments,
+    "role-unknown": changes.with_role,
+    "trailing-whitespace": changes.without_trailing_space,
+    "tool-id-missing": lambda card, author: _without_nameless_calls(card, author),
+}
+_BEGINNING = "first-message-not-user"
+
+
+class RepairRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be repaired, and how. `box_id` is the box of `entries`; `before` are the places that stand
+    before it in the request, and stay as they are.
+
+    `synthesizes`: whether what lacks is written, rather than what lacks something dropped. `awaited` are the
+    calls whose results are still to come.
+    """
+
+    project_id: str
+    box_id: str
+    entries: Sequence[RequestEntry]
+    before: Sequence[RequestEntry] = ()
+    providers: Sequence[Provider]
+    synthesizes: bool
+    awaited: Container[str] = ()
+    author_id: str
+
+
+class Repaired(msgspec.Struct, frozen=True):
+    """The places of the box to be, what was changed for it, and the errors that no change of it mends."""
+
+    places: list[Place]
+    changes: list[Change]
+    left: list[LintFinding]
+
+
+def repair(wanted: RepairRequest) -> Repaired:
+    """The repaired list: by the rules of no provider an error at a card of it."""
+    mending = _Mending(wanted)
+    while errors := mending.errors():
+        here = [found for found in errors if mending.is_here(found)]
+        if not here:
+            break
+        mending.mend(here)
+    return Repaired(mending.places, mending.changes(), errors)
+
+
+class _Mending:
+    """The list as it is after some passes."""
+
+    def __init__(self, wanted: RepairRequest) -> None:
+        self._wanted = wanted
+        self._author = wanted.author_id
+        self.places = places_of(wanted.entries)
+        self._found: dict[int | str, LintFinding] = {}
+
+    def errors(self) -> list[LintFinding]:
+        """What the rules find, but for what stands at cards of other boxes."""
+        wanted = self._wanted
+        entries = [*wanted.before, *entries_of(self.places, wanted.box_id)]
+        findings = (
+            found
+            for provider in wanted.providers
+            for found in lint(
+                entries,
+                request_of(entries, encode=provider.encode),
+                provider,
+                awaited=wanted.awaited,
+            )
+        )
+        return [
+            found
+            for found in findings
+            if found.severity == "error" and (found.card_id is None or self.is_here(found))
+        ]
+
+    def is_here(self, found: LintFinding) -> bool:
+        """Whether it is about a card of this box."""
+        return found.card_id is not None and found.box_id == self._wanted.box_id
+
+    def mend(self, errors: Sequence[LintFinding]) -> None:
+        """Mend the errors of one sort: what is gone and what can be written anew before what is torn."""
+        for mend in (self._drop_gone, self._rewrite, self._rename, self._join, self._begin):
+            if mend(errors):
+                return
+        self._give_up([found for found in errors if found.rule == errors[0].rule])
+
+    def _drop_gone(self, errors: Sequence[LintFinding]) -> bool:
+        gone = [found for found in errors if self._place(found).card is None]
+        return self._drop({found.position or 0: found for found in gone})
+
+    def _rewrite(self, errors: Sequence[LintFinding]) -> bool:
+        done: set[int] = set()
+        for found in errors:
+            card, at = self._place(found).card, found.position or 0
+            write = _REWRITES.get(found.rule)
+            if write is not None and card is not None and at not in done:
+                draft = write(card, self._author)
+                if draft is not None:
+                    self._put(at, draft, found)
+                    done.add(at)
+        return bool(done)
+
+    def _rename(self, errors: Sequence[LintFinding]) -> bool:
+        """Give calls ids of their own, and their results the same."""
+        found = next((found for found in errors if found.rule in _IDS), None)
+        if found is None:
+            return False
+        at = found.position or 0
+        known = exchanges_of(self.places)
+        answers = [place for place, caller in known.results.items() if caller == at]
+        is_done = False
+        for index, call in enumerate(calls_of(known.messages[at])):
+            old = text_at(call, "id")
+            if not old:
+                continue
+            is_done |= self._rename_call(at, index, old, answers, found)
+        return is_done
+
+    def _rename_call(self, at: int, index: int, old: str, answers: list[int], found: LintFinding) -> bool:
+        """Whether the call could be given another id. Its answer, the first of `answers` with its id, is then
+        that of the new one, and no more among them."""
+        card = self.places[at].card
+        draft = None if card is None else changes.with_call_id(card, index, new_id("tc"), self._author)
+        if draft is None or draft.tool_calls is None:
+            return False
+        self._put(at, draft, found)
+        for place in answers:
+            result = self.places[place].card
+            if result is not None and result.tool_call_id == old:
+                answer = changes.with_answered_id(result, draft.tool_calls[index]["id"], self._author)
+                if answer is not None:
+                    self._put(place, answer, found)
+                answers.remove(place)
+                break
+        return True
+
+    def _join(self, errors: Sequence[LintFinding]) -> bool:
+        """Make exchanges whole: the last places first, so that the earlier ones keep their numbers."""
+        torn = {found.position or 0: found for found in errors if found.rule in _TORN}
+        known = exchanges_of(self.places)
+        orphans = {
+            at: found
+            for at, found in torn.items()
+            if at in known.messages and known.messages[at].type == TOOL_RESULT and at not in known.results
+        }
+        if self._drop(orphans):
+            return True
+        closing = [at for at in sorted(torn, reverse=True) if at in known.open]
+        closed = [self._close(at, known, torn[at]) for at in closing]
+        if any(closed):
+            return True
+        moved = False
+        for at in sorted(torn):
+            known = exchanges_of(self.places)
+            caller = known.results.get(at)
+            # Behind its call already, something else is wrong: results would take turns being the last.
+            if caller is not None and not caller < at < known.end_of(caller):
+                moved |= self._move(at, caller, torn[at])
+        return moved
+
+    def _close(self, at: int, known: Exchanges, found: LintFinding) -> bool:
+        """End the open calls of a card, but for those that are awaited; what stands before it stays there."""
+        card, awaited = known.messages[at], self._wanted.awaited
+        calls = calls_of(card)
+        indexes = [index for index in known.open[at] if calls[index]["id"] not in awaited]
+        if not indexes:
+            return False
+        if not self._wanted.synthesizes:
+            draft = changes.without_calls(card, indexes, self._author)
+            if draft is None:
+                return self._drop({at: found})
+            self._put(at, draft, found)
+            return True
+        end = known.end_of(at)
+        for number, index in enumerate(indexes):
+            self._insert(end + number, changes.interrupted_result(calls[index], self._author), at, found)
+        return True
+
+    def _move(self, at: int, caller: int, found: LintFinding) -> bool:
+        place = self.places.pop(at)
+        end = exchanges_of(self.places).end_of(caller)
+        self.places.insert(end, place)
+        if end != at and place.origin is not None:
+            self._note(place, found)
+        return end != at
+
+    def _begin(self, errors: Sequence[LintFinding]) -> bool:
+        """Let the conversation begin with the user's words."""
+        found = next((found for found in errors if found.rule == _BEGINNING), None)
+        if found is None:
+            return False
+        at = found.position or 0
+        if self._wanted.synthesizes:
+            self._insert(at, changes.beginning_card(self._author), at, found)
+            return True
+        known = exchanges_of(self.places)
+        users = (
+            place
+            for place, card in known.messages.items()
+            if place > at and card.role == "user" and card.type != TOOL_RESULT
+        )
+        end = next(users, len(self.places))
+        early = (place for place in known.messages if at <= place < end)
+        return self._drop(dict.fromkeys(early, found))
+
+    def _give_up(self, errors: Sequence[LintFinding]) -> None:
+        """Take the cards' originals from them; where one has none, the card itself."""
+        lost: dict[int, LintFinding] = {}
+        for found in {found.position or 0: found for found in errors}.values():
+            card = self._place(found).card
+            draft = None if card is None else changes.without_original(card, self._author)
+            if draft is None:
+                lost[found.position or 0] = found
+            else:
+                self._put(found.position or 0, draft, found)
+        self._drop(lost)
+
+    # --- the list
+
+    def changes(self) -> list[Change]:
+        """What differs from the list as it was, in the order of that; what was added, last."""
+        now = {place.origin: place for place in self.places}
+        before = places_of(self._wanted.entries)
+        changed = [self._change(place, now.get(place.origin)) for place in before]
+        added = [
+            self._named("added", None, place.slot.card_id, self._found[place.slot.card_id])
+            for place in self.places
+            if place.origin is None
+        ]
+        return [*filter(None, changed), *added]
+
+    def _change(self, place: Place, now: Place | None) -> Change | None:
+        assert place.origin is not None
+        found = self._found.get(place.origin)
+        if found is None:
+            return None
+        card_id = place.slot.card_id
+        if now is None:
+            return self._named("dropped", place.origin, card_id, found)
+        if now.draft is not None:
+            return self._named("rewritten", place.origin, card_id, found, new=now.slot.card_id)
+        return self._named("moved", place.origin, card_id, found)
+
+    def _named(
+        self, kind: ChangeKind, position: int | None, card_id: str, found: LintFinding, new: str | None = None
+    ) -> Change:
+        return Change(
+            kind=kind,
+            position=position,
+            card_id=card_id,
+            new_card_id=new,
+            rule=found.rule,
+            reason=found.message,
+        )
+
+    def _place(self, found: LintFinding) -> Place:
+        return self.places[found.position or 0]
+
+    def _drop(self, dropped: dict[int, LintFinding]) -> bool:
+        for at, found in dropped.items():
+            self._note(self.places[at], found)
+        self.places = [place for at, place in enumerate(self.places) if at not in dropped]
+        return bool(dropped)
+
+    def _put(self, at: int, draft: CardDraft, found: LintFinding) -> None:
+        old = self.places[at]
+        if old.draft is not None:
+            # What it stands for is what is stored.
+            origin = {key: old.draft.metadata[key] for key in (EDITED_FROM,) if key in old.draft.metadata}
+            kept = {key: value for key, value in draft.metadata.items() if key != EDITED_FROM}
+            draft = msgspec.structs.replace(draft, metadata={**kept, **origin})
+        self._note(old, found)
+        place = new_place(draft, self._wanted.project_id, origin=old.origin, rule=_new_rule(old))
+        if place.origin is None:
+            self._found[place.slot.card_id] = found
+        self.places[at] = place
+
+    def _insert(self, at: int, draft: CardDraft, beside: int, found: LintFinding) -> None:
+        rule = _new_rule(self.places[beside])
+        place = new_place(draft, self._wanted.project_id, origin=None, rule=rule)
+        self.places.insert(at, place)
+        self._note(place, found)
+
+    def _note(self, place: Place, found: LintFinding) -> None:
+        self._found[place.slot.card_id if place.origin is None else place.origin] = found
+
+
+def _new_rule(place: Place) -> str | None:
+    """The rule of a card that is put into a packed box."""
+    return None if place.rule is None else REPLACED
+
+
+def _without_nameless_calls(card: Card, author_id: str) -> CardDraft | None:
+    nameless = [index for index, call in enumerate(calls_of(card)) if not text_at(call, "id")]
+    return changes.without_calls(card, nameless, author_id) if nameless else None

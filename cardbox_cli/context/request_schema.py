@@ -1,0 +1,308 @@
+"""What a request may hold, as the provider's own package has it: committed tables, and a value compared with
+one.
+
+A table is `request_schema.json` in the provider's package, made by `make schemas`. It has the package with
+its version (`sdk`), the type that a whole request is (`request`), and all `types` by name: their keys, `?`
+behind those that may be missing, `*` for any other, each with what may be its value; a type with the key `!`
+has one of its keys and no other. With `proto_json` keys may be written in snake_case, too, and one of some
+values in any case, or as a number. A value:
+
+"text", "integer", "number", "boolean", "null", "object", "any"   that
+    "Name"                                                            an object of this type
+    {"in": […]}, {"each": T}, {"map": T}                              one of these; a list of T; keys of T
+    [T, U]                                                            the one or the other
+    {"is": "text", "like": "a+"}                                      that, of this pattern
+
+The third and the last may have a `least` and a `most`: of a number, or of how many or how long.
+
+Pure, but for reading the table once. Rules say what no type tells.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from cardbox_cli.text import json_kind
+
+# What may be wrong: with the request's own keys, with those of anything in it, with the kind of a value, or
+# with which of those that there are it is, or with how large it is.
+Sort: TypeAlias = Literal[
+    "parameter-unknown",
+    "key-unknown",
+    "key-missing",
+    "value-invalid",
+    "value-unknown",
+    "value-out-of-range",
+]
+# Those that a newer version of the package may know.
+UNKNOWN = ("parameter-unknown", "key-unknown", "value-unknown")
+Place: TypeAlias = tuple[str | int, ...]
+_Type: TypeAlias = Any
+
+_NUMBER = (int, float, Decimal)
+_PLAIN: dict[str, tuple[type, ...]] = {
+    "text": (str,),
+    "integer": (int,),
+    "number": _NUMBER,
+    "boolean": (bool,),
+    "null": (type(None),),
+    "object": (dict,),
+    "any": (object,),
+}
+# The keys by which objects say of which type they are.
+_TAGS = ("type", "role")
+
+
+class Misfit(msgspec.Struct, frozen=True):
+    """Where a value is not what the table says, and what it is instead, in words."""
+
+    place: Place
+    sort: Sort
+    what: str
+
+
+class Schema:
+    """A provider's table. `sdk` is the package that it is from, with its version; `keys` are those of a
+    request, `names` as the table writes them, `required` the ones that it must have."""
+
+    def __init__(self, table: Mapping[str, Any]) -> None:
+        self.sdk: str = table["sdk"]
+        self._types: Mapping[str, Mapping[str, _Type]] = table["types"]
+        self._request: str = table["request"]
+        self._is_proto = bool(table.get("proto_json"))
+        self._spellings = (str, _snake) if self._is_proto else (str,)
+        self._known = {name: self._keys(keys) for name, keys in self._types.items()}
+        self._required = {
+            name: [key for key in keys if key[-1:] not in ("?", "*", "!")]
+            for name, keys in self._types.items()
+        }
+        self.keys = frozenset(self._known[self._request])
+        self.names = frozenset(key.rstrip("?") for key in self._types[self._request])
+        self.required = frozenset(self._required[self._request])
+
+    def _keys(self, keys: Mapping[str, _Type]) -> dict[str, _Type]:
+        """What may stand at the keys of a type, however they are written."""
+        return {
+            spell(key.rstrip("?")): each
+            for key, each in keys.items()
+            if key != "!"
+            for spell in self._spellings
+        }
+
+    def misfits(self, request: Mapping[str, Any]) -> Iterator[Misfit]:
+        """What of a whole request is not as the table says: first what is missing, then by its keys."""
+        for found in self._of_object(request, self._request, ()):
+            is_own = found.sort == "key-unknown" and len(found.place) == 1
+            yield Misfit(found.place, "parameter-unknown", found.what) if is_own else found
+
+    def misfits_of_item(self, key: str, number: int, value: Any) -> Iterator[Misfit]:
+        """The same of one item of the list at this key of a request."""
+        wanted = self._known[self._request][key]
+        lists = (each["each"] for each in _alternatives(wanted) if isinstance(each, dict) and "each" in each)
+        return self._of(value, next(lists), (key, number))
+
+    def misfits_of_value(self, key: str, value: Any) -> Iterator[Misfit]:
+        """The same of the value at this key of a request."""
+        return self._of(value, self._known[self._request][key], (key,))
+
+    def _of(self, value: Any, wanted: _Type, place: Place) -> Iterator[Misfit]:
+        if isinstance(wanted, list):
+            yield from self._of_any(value, wanted, place)
+        elif isinstance(wanted, str):
+            yield from self._of_named(value, wanted, place)
+        elif "in" in wanted:
+            if not self._is_one_of(value, wanted["in"]):
+                yield Misfit(place, "value-unknown", f"{shown(value)}, none of {_listed(wanted['in'])}")
+        elif "each" in wanted:
+            yield from self._of_items(value, wanted, place)
+        elif "is" in wanted:
+            found = list(self._of_named(value, wanted["is"], place))
+            yield from found or _of_bounds(value, wanted, place)
+        else:
+            yield from self._of_values(value, wanted["map"], place)
+
+    def _is_one_of(self, value: Any, values: Sequence[Any]) -> bool:
+        if self._is_proto and not isinstance(value, bool):
+            return isinstance(value, int) or (isinstance(value, str) and value.upper() in values)
+        return value in values and isinstance(value, bool) == isinstance(values[0], bool)
+
+    def _of_named(self, value: Any, wanted: str, place: Place) -> Iterator[Misfit]:
+        if wanted not in _PLAIN:
+            yield from self._of_object(value, wanted, place)
+        elif not _is(value, wanted):
+            yield Misfit(place, "value-invalid", f"{shown(value)}, and not {_KINDS[wanted]}")
+
+    def _of_items(self, value: Any, wanted: Mapping[str, _Type], place: Place) -> Iterator[Misfit]:
+        if not isinstance(value, list):
+            yield Misfit(place, "value-invalid", f"{shown(value)}, and not a list")
+            return
+        yield from _of_bounds(value, wanted, place)
+        for number, item in enumerate(value):
+            yield from self._of(item, wanted["each"], (*place, number))
+
+    def _of_values(self, value: Any, wanted: _Type, place: Place) -> Iterator[Misfit]:
+        if not isinstance(value, dict):
+            yield Misfit(place, "value-invalid", f"{shown(value)}, and not an object")
+            return
+        for key, item in value.items():
+            yield from self._of(item, wanted, (*place, key))
+
+    def _of_object(self, value: Any, name: str, place: Place) -> Iterator[Misfit]:
+        if not isinstance(value, dict):
+            yield Misfit(place, "value-invalid", f"{shown(value)}, and not an object")
+            return
+        known = self._known[name]
+        for key in self._required[name]:
+            if not any(spell(key) in value for spell in self._spellings):
+                yield Misfit((*place, key), "key-missing", "missing")
+        if "!" in self._types[name] and len(value.keys() & known.keys()) != 1:
+            words = f"an object, and not one with exactly one of the keys {', '.join(known)}"
+            yield Misfit(place, "value-invalid", words)
+        others = known.get("*")
+        for key, item in value.items():
+            if key in known and key != "*":
+                yield from self._of(item, known[key], (*place, key))
+            elif others is None:
+                yield Misfit((*place, key), "key-unknown", _unknown(key, known))
+            else:
+                yield from self._of(item, others, (*place, key))
+
+    def _of_any(self, value: Any, wanted: Sequence[_Type], place: Place) -> Iterator[Misfit]:
+        """What is wrong by the alternative that is meant, which an object says by its type or role."""
+        fitting = [each for each in wanted if self._fits(value, each)]
+        if not fitting:
+            yield self._of_none(value, wanted, place)
+            return
+        if isinstance(value, dict) and len(fitting) > 1:
+            fitting = self._tagged(value, fitting) or fitting
+            if isinstance(fitting[0], Misfit):
+                yield msgspec.structs.replace(fitting[0], place=(*place, *fitting[0].place))
+                return
+        # The fewest misfits: what comes nearest to one of them.
+        yield from min((list(self._of(value, each, place)) for each in fitting), key=len)
+
+    def _fits(self, value: Any, wanted: _Type) -> bool:
+        """Whether a value is of the kind that is wanted, whatever it holds."""
+        if isinstance(wanted, str):
+            return isinstance(value, dict) if wanted in self._types else _is(value, wanted)
+        if "in" in wanted:
+            return self._is_one_of(value, wanted["in"])
+        if "is" in wanted:
+            return _is(value, wanted["is"])
+        return isinstance(value, list if "each" in wanted else dict)
+
+    def _of_none(self, value: Any, wanted: Sequence[_Type], place: Place) -> Misfit:
+        """The misfit of a value that is of no kind that is wanted, or none of the few that there are."""
+        values = [item for each in wanted for item in _values(each)]
+        if any(type(value) is type(item) for item in values):
+            return Misfit(place, "value-unknown", f"{shown(value)}, none of {_listed(values)}")
+        kinds = " or ".join(dict.fromkeys(_kind(each, self._types) for each in wanted))
+        return Misfit(place, "value-invalid", f"{shown(value)}, and not {kinds}")
+
+    def _tagged(self, value: dict[str, Any], types: list[_Type]) -> list[Any]:
+        """The types among these that the value says it is of; a misfit where it says another."""
+        for tag in _TAGS:
+            tagged = {each: self._known[each].get(tag) for each in types if each in self._known}
+            tagged = {each: known for each, known in tagged.items() if isinstance(known, (dict, list))}
+            if not tagged:
+                continue
+            if tag not in value:
+                free = [each for each in types if tag not in self._required.get(each, ())]
+                return free or [Misfit((tag,), "key-missing", "missing")]
+            named = [each for each, known in tagged.items() if not list(self._of(value[tag], known, ()))]
+            if named or len(tagged) < len(types):
+                return named or [each for each in types if each not in tagged]
+            every = [item for known in tagged.values() for item in _values(known)]
+            words = f"{shown(value[tag])}, none of {_listed(list(dict.fromkeys(every)))}"
+            return [Misfit((tag,), "value-unknown", words)]
+        return []
+
+
+@cache
+def schema_of(package: str) -> Schema:
+    """The table in the folder of a provider's package."""
+    return Schema(msgspec.json.decode(files(package).joinpath("request_schema.json").read_bytes()))
+
+
+def place_text(place: Place) -> str:
+    """A place as people write it: `tools[0].function.name`."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
+    return text.removeprefix(".")
+
+
+def shown(value: Any) -> str:
+    """A value in a sentence: itself where it is short, else what kind it is."""
+    if (
+        isinstance(value, str | int | float | Decimal)
+        and not isinstance(value, bool)
+        and len(str(value)) <= 60
+    ):
+        return repr(value) if isinstance(value, str) else str(value)
+    return json_kind(value)
+
+
+_KINDS = {
+    "text": "a text",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+    "object": "an object",
+    "any": "anything",
+}
+
+
+def _of_bounds(value: Any, wanted: Mapping[str, Any], place: Place) -> Iterator[Misfit]:
+    """What of a value is below the least or above the most, or not of the pattern."""
+    is_sized = isinstance(value, str | list)
+    size, least, most = len(value) if is_sized else value, wanted.get("least"), wanted.get("most")
+    if (least is not None and size < least) or (most is not None and size > most):
+        bounds = f"{least or 0} or more" if most is None else f"from {least or 0} to {most}"
+        yield Misfit(place, "value-out-of-range", f"{size}{' long' if is_sized else ''}, not {bounds}")
+    elif "like" in wanted and not re.fullmatch(wanted["like"], value):
+        yield Misfit(place, "value-out-of-range", f"{shown(value)}, which is not like {wanted['like']}")
+
+
+def _snake(key: str) -> str:
+    return re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", key)
+
+
+def _is(value: Any, kind: str) -> bool:
+    if isinstance(value, bool) and kind not in ("boolean", "any"):
+        return False
+    if kind == "integer" and isinstance(value, float | Decimal):
+        return value == int(value)
+    return isinstance(value, _PLAIN[kind])
+
+
+def _kind(wanted: _Type, types: Mapping[str, Any]) -> str:
+    if isinstance(wanted, str):
+        return "an object" if wanted in types else _KINDS[wanted]
+    if "in" in wanted:
+        return _listed(wanted["in"])
+    if "is" in wanted:
+        return _KINDS[wanted["is"]]
+    return "a list" if "each" in wanted else "an object"
+
+
+def _alternatives(wanted: _Type) -> list[_Type]:
+    return wanted if isinstance(wanted, list) else [wanted]
+
+
+def _values(wanted: _Type) -> list[Any]:
+    return [value for each in _alternatives(wanted) if isinstance(each, dict) for value in each.get("in", [])]
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return ", ".join(str(shown(value)) for value in values)
+
+
+def _unknown(key: str, known: Mapping[str, Any]) -> str:
+    near = get_close_matches(key, known, 1)
+    return f"unknown (near: {near[0]})" if near else "unknown"

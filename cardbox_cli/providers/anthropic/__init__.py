@@ -1,0 +1,1 @@
+"""Anthropic's Messages: system text apart, content in blocks, neighbours of one role merged."""

@@ -1,0 +1,429 @@
+"""Anthropic's content blocks: how they become parts and calls of the chat form, and are made of these.
+
+Pure. What has no counterpart becomes text that names it, never nothing. The ids of tool calls must be unique
+in a request, of letters, digits, `_` and `-`: calls and their results are renamed together, paired by the ids
+that they came with, as `model/pairing.py` pairs cards. Renaming never makes a pair, nor parts one; what needs
+no change is given back as it is. Sources: the types of the packages `anthropic` and `openai`.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context import sources
+from cardbox_cli.context.messages import Message
+from cardbox_cli.context.parts import (
+    answered_call,
+    input_of,
+    is_text,
+    kind,
+    media_of,
+    result_text,
+    text_at,
+    text_part,
+    words_of,
+)
+from cardbox_cli.context.provider import AnyCard, Body, ModelFacts, Provider, RenamedCall
+from cardbox_cli.context.request import Request
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_types import ASIDE, REASONING
+from cardbox_cli.model.cards import card_text
+from cardbox_cli.model.layers import CHECKPOINT
+
+Block = dict[str, Any]
+
+NAME = "anthropic"
+# The formats of files whose content blocks are Anthropic's.
+FORMATS = (NAME, "claude-code")
+
+# What Messages accepts as base64 (anthropic.types.Base64ImageSourceParam).
+IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+# The blocks that only system text within the messages may have.
+SYSTEM_BLOCKS = ("tool_addition", "tool_removal")
+# The ids that Messages accepts for tool calls.
+_NO_ID_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def is_call(block: Any) -> bool:
+    """Return whether it is a call of a client's tool with all that a call needs."""
+    if kind(block) != "tool_use" or not isinstance(block.get("input"), dict):
+        return False
+    return bool(text_at(block, "id") and text_at(block, "name"))
+
+
+def is_result(block: Any) -> bool:
+    """Return whether it is the answer to a call of a client's tool."""
+    call_id = block.get("tool_use_id") if kind(block) == "tool_result" else None
+    return isinstance(call_id, str) and call_id != ""
+
+
+def is_of_server(name: str) -> bool:
+    """Return whether blocks of this type are a server's tool's: its call, or what it found."""
+    return name in ("server_tool_use", "mcp_tool_use") or (
+        name.endswith("_tool_result") and name != "tool_result"
+    )
+
+
+# --- from blocks to the chat form
+
+
+def call_of_block(block: Block) -> dict[str, Any]:
+    """Return the tool call that a tool_use block is. Equal inputs give equal arguments."""
+    arguments = exact_json.canonical_text(block["input"])
+    function = {"name": block["name"], "arguments": arguments}
+    return {"id": block["id"], "type": "function", "function": function}
+
+
+def parts_of(blocks: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the content parts that a user's blocks are."""
+    return [_file_part(block) or text_part(plain_text([block])) for block in blocks]
+
+
+def has_files(blocks: Any) -> bool:
+    """Return whether blocks hold files, which text cannot replace."""
+    return isinstance(blocks, list) and any(_file_part(block) is not None for block in blocks)
+
+
+def plain_text(blocks: Iterable[Any]) -> str:
+    """Return blocks as text alone, for a format that has no other place: what is no text is named."""
+    return "\n".join(words_of(block) or f"[{kind(block) or 'block'}]" for block in blocks)
+
+
+def _file_part(block: Any) -> dict[str, Any] | None:
+    source = block.get("source") if kind(block) in ("image", "document") else None
+    if not isinstance(source, dict):
+        return None
+    url = _url(source)
+    if kind(block) == "image":
+        return None if url is None else {"type": "image_url", "image_url": {"url": url}}
+    if source.get("type") != "base64" or url is None:
+        return None
+    return {"type": "file", "file": {"filename": text_at(block, "title") or "document.pdf", "file_data": url}}
+
+
+def _url(source: dict[str, Any]) -> str | None:
+    if source.get("type") == "base64":
+        media_type, data = text_at(source, "media_type"), text_at(source, "data")
+        return None if media_type is None or data is None else f"data:{media_type};base64,{data}"
+    return text_at(source, "url") if source.get("type") == "url" else None
+
+
+# --- from the chat form to blocks
+
+
+def block_of_call(call: Any) -> Block:
+    """Return the tool_use block that a tool call is, under the id that it came with.
+
+    Arguments that are no JSON object become `{"_raw": text}`, a name that is no text "".
+    """
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return text_part(f"[tool call: {exact_json.encode(call).decode()}]")
+    return {
+        "type": "tool_use",
+        "id": text_at(call, "id") or block_id(""),
+        "name": text_at(function, "name") or "",
+        "input": input_of(function.get("arguments")),
+    }
+
+
+def block_id(call_id: str) -> str:
+    """Return a tool-call id in the characters that Anthropic allows."""
+    return _NO_ID_CHARACTER.sub("_", call_id) or "_"
+
+
+def blocks_of_content(content: Any) -> list[Block]:
+    """Return the blocks that the content of a chat message is: none for null and for empty text."""
+    if isinstance(content, list):
+        return [_block(part) for part in content]
+    if content is None or content == "":
+        return []
+    return [text_part(content if isinstance(content, str) else exact_json.encode(content).decode())]
+
+
+def as_blocks(content: Any) -> list[Any]:
+    """Return content as a list of blocks."""
+    return content if isinstance(content, list) else blocks_of_content(content)
+
+
+def _block(part: Any) -> Block:
+    if is_text(part):
+        return text_part(part["text"])
+    name = kind(part)
+    value = part.get(name) if name else None
+    if name == "image_url":
+        return _image_block(value.get("url") if isinstance(value, dict) else value)
+    if name == "file" and isinstance(value, dict) and (document := _document_block(value)):
+        return document
+    if name == "refusal" and isinstance(value, str):
+        return text_part(value)
+    return text_part(f"[{name}]" if name else exact_json.encode(part).decode())
+
+
+def _image_block(url: Any) -> Block:
+    media = media_of(url)
+    if media is not None and media[0] in IMAGES:
+        return {"type": "image", "source": {"type": "base64", "media_type": media[0], "data": media[1]}}
+    if isinstance(url, str) and url.startswith(("https://", "http://")):
+        return {"type": "image", "source": {"type": "url", "url": url}}
+    return text_part(f"[image: {media[0] if media else url}]")
+
+
+def _document_block(file: dict[str, Any]) -> Block | None:
+    media = media_of(file.get("file_data"))
+    if media is None or media[0] != "application/pdf":
+        return None
+    source = {"type": "base64", "media_type": media[0], "data": media[1]}
+    name = text_at(file, "filename")
+    title = {} if name is None else {"title": name}
+    return {"type": "document", "source": source, **title}
+
+
+# --- the content that a card is
+
+
+def own_blocks(card: AnyCard) -> Any:
+    """Return the content of an Anthropic message that a card keeps; `UNSET` if it keeps none."""
+    is_own = card.metadata.get(sources.FORMAT) in FORMATS
+    return card.metadata.get(sources.BLOCKS, msgspec.UNSET) if is_own else msgspec.UNSET
+
+
+def content_of(card: AnyCard, provider: Provider) -> Any:
+    """Return the content of the message that a card is: its original, or a string, or a list of blocks."""
+    original = own_blocks(card)
+    return standard_content(card, provider) if original is msgspec.UNSET else original
+
+
+def standard_content(card: AnyCard, provider: Provider) -> str | list[Block]:
+    """Return the content that a card's own fields make: a string if they hold text and no more."""
+    if card.type == ASIDE:
+        return []
+    if card.type == REASONING:
+        return [_thinking_block(card)]
+    body = provider.chat_body(card)
+    if body["role"] in ("tool", "function"):
+        return [_result_block(card, body, provider)]
+    content = body.get("content")
+    if isinstance(content, str) and len(body) == 2:
+        return content
+    blocks = blocks_of_content(content)
+    blocks += [text_part(body["refusal"])] if isinstance(body.get("refusal"), str) else []
+    calls = body.get("tool_calls")
+    blocks += [block_of_call(call) for call in calls] if isinstance(calls, list) else []
+    if body.get("function_call"):
+        blocks.append(text_part(f"[call of {exact_json.encode(body['function_call']).decode()}]"))
+    is_text_alone = isinstance(content, str) and len(blocks) == (1 if content else 0)
+    return content if isinstance(content, str) and is_text_alone else blocks
+
+
+def _thinking_block(card: AnyCard) -> Block:
+    signature = card.metadata.get("signature")
+    block = {"type": "thinking", "thinking": card_text(card.content)}
+    return {**block, "signature": signature} if isinstance(signature, str) else block
+
+
+def _result_block(card: AnyCard, body: Body, provider: Provider) -> Block:
+    content, is_failed = body.get("content"), provider.is_failed(card)
+    if is_sent_as_text(card, body):
+        return text_part(result_text(body, failed=is_failed))
+    text = content if isinstance(content, str) else blocks_of_content(content) or ""
+    block = {"type": "tool_result", "tool_use_id": body["tool_call_id"], "content": text}
+    return {**block, "is_error": True} if is_failed else block
+
+
+def is_sent_as_text(card: AnyCard, body: Body) -> bool:
+    """Return whether it is a result that is sent as text: no call with an id that it answers is sent as a
+    call.
+
+    OpenAI's older functions have no ids, and a tool_result cannot do without.
+    """
+    if body["role"] not in ("tool", "function"):
+        return False
+    return not text_at(body, "tool_call_id") or answered_call(card) is not None
+
+
+# --- system text, and the order of blocks
+
+
+def at_the_top(request: Request, facts: ModelFacts) -> Iterator[Message]:
+    """Yield the system text that is sent before all messages."""
+    return (message for is_top, message in place_system_text(request.messages, facts) if is_top)
+
+
+def conversation(messages: Iterable[Message], facts: ModelFacts) -> Iterator[Message]:
+    """Yield the messages that are not at the top, the layers behind the history as the user's."""
+    is_behind = False
+    for is_top, message in place_system_text(messages, facts):
+        is_behind = is_behind or message.layer == CHECKPOINT
+        if is_behind and message.layer != CHECKPOINT and message.body["role"] == "system":
+            message = msgspec.structs.replace(message, body={**message.body, "role": "user"})
+        if not is_top:
+            yield message
+
+
+def place_system_text(messages: Iterable[Message], facts: ModelFacts) -> Iterator[tuple[bool, Message]]:
+    """Yield whether each message is sent at the top, and the message."""
+    stays, is_behind, is_begun = facts.system_in_history is True, False, False
+    for message in messages:
+        is_behind = is_behind or message.layer == CHECKPOINT
+        is_layer_behind = is_behind and message.layer != CHECKPOINT
+        is_top = message.body["role"] == "system" and not is_layer_behind and not (stays and is_begun)
+        is_begun = is_begun or not is_top
+        yield is_top, message
+
+
+def results_first(block: Any) -> bool:
+    """Return the key by which the blocks of a user's message are sorted."""
+    return kind(block) != "tool_result"
+
+
+# --- the ids of calls
+
+
+def allowed_ids(ids: Iterable[str]) -> dict[str, str]:
+    """Return another id for each of these that has other characters than Anthropic allows.
+
+    All ids still differ then: a number follows an id that another call has.
+    """
+    every = {call_id: block_id(call_id) for call_id in ids}
+    others = {call_id: allowed for call_id, allowed in every.items() if allowed != call_id}
+    taken = every.keys() - others.keys()
+    times: dict[str, int] = {}
+    for call_id, allowed in others.items():
+        new = allowed
+        while new in taken:
+            times[allowed] = times.get(allowed, 1) + 1
+            new = f"{allowed}_{times[allowed]}"
+        taken.add(new)
+        others[call_id] = new
+    return others
+
+
+def ids_in(blocks: Iterable[Any]) -> Iterator[str]:
+    """Yield the ids of the calls of client's tools among blocks, and those that results answer."""
+    for block in blocks:
+        key = _key(block)
+        if key is not None:
+            yield block[key]
+
+
+def with_id(block: Any, name: Callable[[str], str]) -> Any:
+    """Return the block with what `name` makes of the id of the call that it is or answers, if it is such a
+    block."""
+    key = _key(block)
+    if key is None or (new := name(block[key])) == block[key]:
+        return block
+    return {**block, key: new}
+
+
+def _key(block: Any) -> str | None:
+    """The key at which a block has the id of a call, if it does."""
+    if _is_call(block):
+        return "id"
+    return "tool_use_id" if is_result(block) else None
+
+
+def _is_call(block: Any) -> bool:
+    """Return whether it is a call with an id, whatever else it lacks."""
+    return kind(block) == "tool_use" and bool(text_at(block, "id"))
+
+
+def with_unique_ids(messages: Sequence[Message]) -> tuple[list[Message], list[RenamedCall]]:
+    """Return messages of content blocks whose calls have unique ids, the repeated `x` as `x_2`, `x_3`, …; and
+    what was renamed."""
+    naming = CallNaming(lambda: messages)
+    return list(naming.renamed()), naming.changes
+
+
+def _are_fine(messages: Iterable[Message]) -> bool:
+    """Return whether nothing has to be renamed: the cheap question, as most often the answer is yes."""
+    called: set[str] = set()
+    for message in messages:
+        for block in _blocks(message):
+            name = kind(block)
+            if name == "tool_use" and _is_call(block):
+                if block["id"] in called or not is_allowed(block["id"]):
+                    return False
+                called.add(block["id"])
+            elif name == "tool_result" and is_result(block) and not is_allowed(block["tool_use_id"]):
+                return False
+    return True
+
+
+def is_allowed(call_id: str) -> bool:
+    """Return whether a tool-call id has the characters that Anthropic allows, and no other."""
+    return block_id(call_id) == call_id
+
+
+class CallNaming:
+    """Gives the calls of messages unique ids. `messages` iterates over them, each time it is called.
+
+    `changes` has what was renamed, once all messages of `renamed` have been read.
+    """
+
+    def __init__(self, messages: Callable[[], Iterable[Message]]) -> None:
+        self.changes: list[RenamedCall] = []
+        self._messages = messages
+
+    def renamed(self) -> Iterator[Message]:
+        """Yield the messages with the ids that their calls and results are given."""
+        if _are_fine(self._messages()):
+            return iter(self._messages())
+        one_pass = _NamingPass(self._messages(), self.changes)
+        return (one_pass.renamed(place, message) for place, message in enumerate(self._messages()))
+
+
+class _NamingPass:
+    """One pass over the messages: which ids were given, and which calls wait for their results."""
+
+    def __init__(self, messages: Iterable[Message], changes: list[RenamedCall]) -> None:
+        self._changes = changes
+        self._given: set[str] = set()
+        self._times: dict[str, int] = {}
+        ids = {call_id: None for message in messages for call_id in ids_in(_blocks(message))}
+        self._allowed = allowed_ids(ids)
+        # No new id may be one that a later call has.
+        self._wanted = {self._allowed.get(call_id, call_id) for call_id in ids}
+        # old id -> (place of the message, new id) of the calls without a result
+        self._waiting: dict[str, list[tuple[int, str]]] = {}
+
+    def renamed(self, place: int, message: Message) -> Message:
+        """Return the message with the ids that its calls and results are given."""
+        before = _blocks(message)
+        after = [self._block(place, block, message.card_id) for block in before]
+        if all(new is old for new, old in zip(after, before, strict=True)):
+            return message
+        return msgspec.structs.replace(message, body={**message.body, "content": after})
+
+    def _block(self, place: int, block: Any, card_id: str | None) -> Any:
+        if not _is_call(block):
+            return with_id(block, self._answered)
+        old, new = block["id"], self._new_id(block["id"])
+        self._waiting.setdefault(old, []).append((place, new))
+        if new != old:
+            self._changes.append(RenamedCall(card_id=card_id, old=old, new=new))
+        return with_id(block, lambda _: new)
+
+    def _new_id(self, old: str) -> str:
+        new = allowed = self._allowed.get(old, old)
+        while new in self._given or (new != allowed and new in self._wanted):
+            self._times[allowed] = self._times.get(allowed, 1) + 1
+            new = f"{allowed}_{self._times[allowed]}"
+        self._given.add(new)
+        return new
+
+    def _answered(self, old: str) -> str:
+        """The new id of the call that a result of this id answers: the nearest; in one message the first."""
+        waiting = self._waiting.get(old)
+        if not waiting:
+            return self._allowed.get(old, old)
+        nearest = waiting[-1][0]
+        first = next(index for index, (place, _) in enumerate(waiting) if place == nearest)
+        return waiting.pop(first)[1]
+
+
+def _blocks(message: Message) -> list[Any]:
+    content = message.body["content"]
+    return content if isinstance(content, list) else []

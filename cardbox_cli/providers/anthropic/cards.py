@@ -1,0 +1,234 @@
+"""Anthropic's messages as cards, and back, exactly.
+
+A message becomes a card for each run of its content that is of one type: text and tool calls, a tool's
+result, a thought that only Anthropic can read, blocks of its own tools. A card keeps its blocks only if its
+fields cannot hold them; the keys beside the content stay with the first card (`context/sources`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context import messages as speakers
+from cardbox_cli.context import sources
+from cardbox_cli.context.messages import never_a_message
+from cardbox_cli.context.parts import answering, as_list, is_text, kind, text_at, text_of
+from cardbox_cli.context.provider import AnyCard, Body, MessageFiles
+from cardbox_cli.context.sources import imported_card, keep, same_json
+from cardbox_cli.model.card_types import ASIDE, INSTRUCTION, REASONING, RENDERED_PROMPT, THOUGHT, TOOL_RESULT
+from cardbox_cli.model.cards import Card, CardDraft, card_text
+from cardbox_cli.providers.anthropic.blocks import (
+    NAME,
+    allowed_ids,
+    as_blocks,
+    call_of_block,
+    content_of,
+    ids_in,
+    is_allowed,
+    is_call,
+    is_result,
+    own_blocks,
+    standard_content,
+    with_id,
+)
+
+_SYSTEM = "system"
+_OWN_BLOCKS = frozenset(
+    {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"}
+    | {"search_result", "server_tool_use", "container_upload"}
+)
+# The type of the cards that a run of one type makes.
+_TYPES = {"user": INSTRUCTION, "assistant": THOUGHT, _SYSTEM: RENDERED_PROMPT}
+
+
+class AnthropicFiles(MessageFiles):
+    """Files with lists of Anthropic's messages."""
+
+    roles = tuple(_TYPES)
+    system_keys = (_SYSTEM,)
+    endpoints = ("/v1/messages", "/v1/messages/count_tokens")
+    request_keys = (_SYSTEM, "thinking")
+    parameters = ("max_tokens", "temperature", "top_p", "top_k", "tool_choice", "thinking", "cache_control")
+
+    # --- recognition
+
+    def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
+        """Say what tells Anthropic: a system prompt, a tool's input_schema, a model with the limit that it
+        needs."""
+        if _SYSTEM in beside:
+            return f"{_SYSTEM!r} stands beside the messages"
+        tools = beside.get("tools")
+        has_schema = isinstance(tools, list) and any(
+            isinstance(tool, dict) and "input_schema" in tool for tool in tools
+        )
+        if has_schema:
+            return "a tool has an 'input_schema'"
+        # What a gateway serves in another format has the name of whose model it is before that of the model.
+        model = text_at(beside, "model") or ""
+        is_own = model.startswith("claude-") and "max_tokens" in beside
+        return f"the model is {model!r}, and there is 'max_tokens'" if is_own else None
+
+    def marks_message(self, message: Any) -> str | None:
+        content = message.get("content") if isinstance(message, dict) else None
+        if not isinstance(content, list):
+            return None
+        kinds = map(kind, content)
+        found = next((name for name in kinds if name in _OWN_BLOCKS or name.endswith("_tool_result")), None)
+        return None if found is None else f"a block is of type {found!r}"
+
+    def is_exchange(self, part: Any) -> bool:
+        return kind(part) in ("tool_use", "tool_result")
+
+    # --- messages as cards
+
+    def draft(self, message: Any) -> list[CardDraft]:
+        role = message["role"]
+        cards = self.content_cards(role, message.get("content"), NAME)
+        around = {**message, "content": emptied(message["content"])} if "content" in message else message
+        is_text_alone = len(cards) == 1 and isinstance(content_of(cards[0], self.provider), str)
+        if role != _SYSTEM and same_json(around, {"role": role, "content": "" if is_text_alone else []}):
+            return cards
+        return [keep(cards[0], NAME, source_message=around), *cards[1:]]
+
+    def draft_system(self, key: str, value: Any) -> CardDraft:
+        """Return the card of a system prompt: text alone is in its fields."""
+        card = imported_card(RENDERED_PROMPT, text_of(as_list(value)))
+        return card if isinstance(value, str) else keep(card, NAME, source_blocks=value)
+
+    def keep_original(self, changed: CardDraft, original: CardDraft) -> CardDraft:
+        source_format = original.metadata.get(sources.FORMAT, NAME)
+        return keep(changed, source_format, source_blocks=as_blocks(content_of(original, self.provider)))
+
+    def content_cards(self, role: str, content: Any, source_format: str) -> list[CardDraft]:
+        """Return the cards that hold the content of a message, at least one."""
+        if not isinstance(content, list) or not content:
+            return [imported_card(_TYPES[role], text_of(as_list(content)), role=role)]
+        runs = _runs_of_one_type(role, content)
+        return [self._run_card(card_type, role, blocks, source_format) for card_type, blocks in runs]
+
+    def _run_card(self, card_type: str, role: str, blocks: list[Any], source_format: str) -> CardDraft:
+        card = _CARDS.get(card_type, _text_card)(card_type, role, blocks)
+        # Ids that Anthropic would refuse are changed on the way out, unless the blocks are kept.
+        is_held = all(map(is_allowed, ids_in(blocks))) and same_json(
+            as_blocks(standard_content(card, self.provider)), blocks
+        )
+        return card if is_held else keep(card, source_format, source_blocks=blocks)
+
+    # --- cards as messages
+
+    def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
+        """Return the messages; system text of another origin than a message joins the prompt beside them."""
+        others = self.ids_on_export(cards)
+        prompts = [card for card in cards if _is_prompt(card)]
+        sent = (card for card in answering(cards) if never_a_message(card) is None)
+        runs = speakers.gather(sent, lambda card: _envelope(card) is not None)
+        messages = (with_ids(self.message_of(run), others) for run in runs if not _is_prompt(run[0]))
+        return ({_SYSTEM: self._content_of(prompts)} if prompts else {}), messages
+
+    def ids_on_export(self, cards: Iterable[Card]) -> dict[str, str]:
+        """Return the ids that calls and results are exported under, of those that Anthropic would refuse.
+
+        Blocks that were kept go out as they came, and so do all calls and results of their ids.
+        """
+        kept: set[str] = set()
+        own: set[str] = set()
+        for card in cards:
+            refused = [call_id for call_id in self._ids(card) if not is_allowed(call_id)]
+            (own if own_blocks(card) is msgspec.UNSET else kept).update(refused)
+        if own <= kept:
+            return {}  # as mostly, and then nobody has to hold all ids
+        others = allowed_ids(call_id for card in cards for call_id in self._ids(card))
+        return {old: new for old, new in others.items() if old not in kept}
+
+    def _ids(self, card: Card) -> Iterator[str]:
+        may_have_ids = card.tool_calls or card.tool_call_id or sources.originals(card)
+        if may_have_ids and never_a_message(card) is None:
+            yield from ids_in(as_blocks(content_of(card, self.provider)))
+
+    def message_of(self, cards: Sequence[Card]) -> Body:
+        """Return the message that neighbouring cards are together."""
+        if (around := _envelope(cards[0])) is not None:
+            return self.filled(around, cards)
+        return {"role": speakers.role_of(cards[0]), "content": self._content_of(cards)}
+
+    def filled(self, around: Body, cards: Sequence[AnyCard]) -> Body:
+        """Return an envelope with the content that its cards hold."""
+        place = around.get("content")
+        if place == "":
+            return {**around, "content": card_text(cards[0].content)}
+        return {**around, "content": self.joined_content(cards)} if place == [] else around
+
+    def joined_content(self, cards: Sequence[AnyCard]) -> list[Any]:
+        """Return the blocks of neighbouring cards, one after the other."""
+        return [block for card in cards for block in as_blocks(content_of(card, self.provider))]
+
+    def _content_of(self, cards: Sequence[Card]) -> Any:
+        return content_of(cards[0], self.provider) if len(cards) == 1 else self.joined_content(cards)
+
+
+def emptied(content: Any) -> Any:
+    """Return what an envelope holds instead of content that cards hold: `""` or `[]`; anything else stays."""
+    return type(content)() if isinstance(content, str | list) else content
+
+
+def with_ids(message: Body, others: Mapping[str, str]) -> Body:
+    """Return the message with the other ids that its calls and results are exported under."""
+    content = message.get("content")
+    if not others or not isinstance(content, list):
+        return message
+    named = [with_id(block, lambda call_id: others.get(call_id, call_id)) for block in content]
+    return {**message, "content": named}
+
+
+def _is_prompt(card: Card) -> bool:
+    is_system = never_a_message(card) is None and speakers.role_of(card) == _SYSTEM
+    return is_system and _envelope(card) is None
+
+
+def _envelope(card: Card) -> Body | None:
+    return sources.envelope(card, NAME, sources.MESSAGE)
+
+
+# --- one card
+
+
+def _runs_of_one_type(role: str, content: list[Any]) -> Iterator[tuple[str, list[Any]]]:
+    """The card types and blocks of a content in order; a result and a thought are cards of their own."""
+    for card_type, run in groupby(content, key=lambda block: _card_type(role, block)):
+        if card_type in (TOOL_RESULT, REASONING):
+            yield from ((card_type, [block]) for block in run)
+        else:
+            yield card_type, list(run)
+
+
+def _card_type(role: str, block: Any) -> str:
+    if role == "user" and is_result(block):
+        return TOOL_RESULT
+    if role != "assistant" or is_text(block) or is_call(block):
+        return _TYPES[role]
+    return REASONING if kind(block) in ("thinking", "redacted_thinking") else ASIDE
+
+
+def _text_card(card_type: str, role: str, blocks: list[Any]) -> CardDraft:
+    makes_calls = role == "assistant"
+    calls = [call_of_block(block) for block in blocks if makes_calls and is_call(block)]
+    text = text_of(block for block in blocks if not (makes_calls and is_call(block)))
+    return imported_card(card_type, text, role=role, tool_calls=calls or None)
+
+
+def _result_card(card_type: str, role: str, blocks: list[Any]) -> CardDraft:
+    [result] = blocks
+    text = text_of(as_list(result.get("content")))
+    return imported_card(card_type, text, tool_call_id=result["tool_use_id"])
+
+
+def _reasoning_card(card_type: str, role: str, blocks: list[Any]) -> CardDraft:
+    [thought] = blocks
+    signature = thought.get("signature")
+    metadata = {"signature": signature} if isinstance(signature, str) else None
+    return imported_card(card_type, text_of([thought.get("thinking")]), metadata=metadata)
+
+
+_CARDS = {TOOL_RESULT: _result_card, REASONING: _reasoning_card}

@@ -1,0 +1,388 @@
+"""Rules of Anthropic's Messages about thinking, about parameters, and about what some of its models refuse.
+
+They look at the request as it is sent, so that what the format leaves out does not matter here. Thinking must
+come back as it was signed, in its place. Of models that are not known nothing is claimed.
+"""
+
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from functools import cached_property
+from itertools import groupby, islice
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context.lint.request_rules import (
+    Range,
+    number_of,
+    out_of_range,
+    refused_effort,
+    too_long_answer,
+    value_at,
+)
+from cardbox_cli.context.lint.rule import Hit, Rules, Subject
+from cardbox_cli.context.messages import Message, runs
+from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.model.card_types import REASONING
+from cardbox_cli.providers.anthropic.blocks import (
+    as_blocks,
+    content_of,
+    conversation,
+    is_of_server,
+    results_first,
+    with_unique_ids,
+)
+
+# The types of blocks that thinking comes in.
+THINKING_BLOCKS = ("thinking", "redacted_thinking")
+_MIN_BUDGET = 1024
+_MAX_USER = 256
+_SAMPLING = ("temperature", "top_p", "top_k")
+_EXTENDED = "Anthropic docs, Extended thinking"
+_REFERENCE = "Anthropic API reference, Create a Message"
+
+THINKING = Rules(f"{_EXTENDED}: preserving thinking blocks")
+PARAMETERS = Rules()
+MODELS = Rules("Anthropic docs, Models overview")
+
+
+# --- the messages as Anthropic gets them
+
+
+class MergedMessage(msgspec.Struct, frozen=True):
+    """A message as it is sent: its role, its blocks with the messages they come from, their kinds."""
+
+    role: str
+    blocks: list[tuple[Any, Message]]
+    kinds: list[str]
+
+
+class SentMessages:
+    """The messages of a lint's subject as they are sent; `subject.view(SentMessages)` makes them once.
+
+    Decides nothing. Most rules need only a few messages, or their blocks by type.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        others = conversation(subject.request.messages, subject.facts)
+        self._messages, self.renamed = with_unique_ids(list(others))
+
+    @property
+    def merged(self) -> Iterator[MergedMessage]:
+        """The messages as they are sent, which are many."""
+        return map(_merged, runs(self._messages))
+
+    def at(self, index: int) -> MergedMessage | None:
+        """The message of this index, which may count from the end."""
+        if index >= 0:
+            run = next(islice(runs(self._messages), index, None), None)
+        else:
+            run = next(islice(runs(reversed(self._messages)), -index - 1, None), [])[::-1]
+        return _merged(run) if run else None
+
+    @property
+    def prefill(self) -> MergedMessage | None:
+        """The last message, where it is the assistant's."""
+        last = self.at(-1)
+        return last if last is not None and last.role == "assistant" and last.blocks else None
+
+    def place_in(self, message: MergedMessage, index: int) -> RequestEntry | None:
+        """Where the card stands that a block of a message comes from."""
+        return self._subject.place(message.blocks[index][1]) if message.blocks else None
+
+    @cached_property
+    def blocks(self) -> dict[str, list[tuple[Any, Message]]]:
+        """The content blocks by kind, with the messages that they come from.
+
+        A message that is one text has none here.
+        """
+        kinds: dict[str, list[tuple[Any, Message]]] = {}
+        for message in self._messages:
+            content = message.body["content"]
+            for block in content if isinstance(content, list) else ():
+                kinds.setdefault(kind(block), []).append((block, message))
+        return kinds
+
+
+def _merged(run: Sequence[Message]) -> MergedMessage:
+    role = run[0].body["role"]
+    blocks = [(block, message) for message in run for block in as_blocks(message.body["content"])]
+    if role == "user" and len(blocks) > 1:
+        blocks.sort(key=lambda pair: results_first(pair[0]))
+    return MergedMessage(role, blocks, [kind(block) for block, _ in blocks])
+
+
+# --- thinking
+
+
+def is_thinking_on(subject: Subject) -> bool:
+    """Return whether the request has thinking turned on; if it is adaptive, the model turns it on itself."""
+    return _mode(subject) == "enabled"
+
+
+def _mode(subject: Subject) -> str | None:
+    return text_at(subject.request.config.get("thinking"), "type")
+
+
+@THINKING.warning("thinking-unsigned", logged="error")
+def _unsigned(subject: Subject) -> Iterator[Hit]:
+    """Thinking without a signature, which is left out."""
+    for entry, card in subject.of_type(REASONING):
+        for block in as_blocks(content_of(card, subject.provider)):
+            if kind(block) == "thinking" and not block.get("signature"):
+                yield entry, "the thinking has no signature, and is left out"
+
+
+@THINKING.error("thinking-modified", remedy="put the original card back, or leave the thinking out")
+def _modified(subject: Subject) -> Iterator[Hit]:
+    """Thinking that its signature was not made for: edited, or two thoughts with one signature."""
+    signed: dict[str, str] = {}
+    for entry, card, message in subject.history.messages if REASONING in subject.types else []:
+        if card.type != REASONING:
+            continue
+        for block in as_blocks(message.body["content"]):
+            if kind(block) != "thinking":
+                continue
+            signature, thought = str(block.get("signature")), str(block.get("thinking"))
+            if "edited_from" in card.metadata or signed.setdefault(signature, thought) != thought:
+                yield entry, "the thinking is not what its signature was made for"
+
+
+def _late(subject: Subject) -> Iterator[Hit]:
+    if _mode(subject) == "adaptive":
+        return  # the model thinks in between, too, as it does after what a server's tool found
+    sent = subject.view(SentMessages)
+    for message in sent.merged:
+        if message.role != "assistant" or not message.kinds or message.kinds[0] in THINKING_BLOCKS:
+            continue
+        found = next((index for index, name in enumerate(message.kinds) if name in THINKING_BLOCKS), None)
+        if found is not None and not any(map(is_of_server, message.kinds[:found])):
+            before = message.kinds[0] or "strange"
+            yield sent.place_in(message, found), f"thinking stands behind a {before} block"
+
+
+def _torn(subject: Subject) -> Iterator[Hit]:
+    """Thinking that another message parts from the message that it belongs to, and came later in."""
+    ended: set[str | None] = {None}
+    for group, run in groupby(subject.history.messages, key=lambda each: each[2].group):
+        for entry, card, _ in run:
+            if group in ended and group is not None and card.type == REASONING:
+                yield entry, "another message parts the thinking from its own"
+        ended.add(group)
+
+
+@THINKING.error(
+    "thinking-out-of-order", remedy="put the cards of the message side by side as they were, thinking first"
+)
+def _out_of_order(subject: Subject) -> Iterator[Hit]:
+    """Thinking in a message that does not begin with it, unless it is adaptive or comes after a server's
+    tool, or parted from its message by another."""
+    if not any(name in subject.view(SentMessages).blocks for name in THINKING_BLOCKS):
+        return
+    yield from _late(subject)
+    yield from _torn(subject)
+
+
+@THINKING.error("thinking-last", remedy="leave the thinking out, or add what followed it")
+def _thinking_last(subject: Subject) -> Iterator[Hit]:
+    """A last message of the assistant that ends in thinking."""
+    sent = subject.view(SentMessages)
+    last = sent.prefill
+    if last is not None and kind(last.blocks[-1][0]) in THINKING_BLOCKS:
+        yield sent.place_in(last, -1), "the last message ends in thinking"
+
+
+@THINKING.error(
+    "thinking-missing", remedy="put the thinking of that message back, or turn thinking off for this request"
+)
+def _thinking_missing(subject: Subject) -> Iterator[Hit]:
+    """With thinking on, tool results for a message that does not begin with thinking."""
+    sent = subject.view(SentMessages)
+    called, answered = sent.at(-2), sent.at(-1)
+    if not is_thinking_on(subject) or called is None or answered is None:
+        return
+    is_open = any(kind(block) == "tool_result" for block, _ in answered.blocks)
+    if called.role == "assistant" and is_open and kind(called.blocks[0][0]) not in THINKING_BLOCKS:
+        yield sent.place_in(called, 0), "the message that called the tools does not begin with thinking"
+
+
+# --- parameters
+
+_RANGES = (Range("max_tokens", 0), Range("top_p", 0, 1), Range("top_k", 0))
+
+
+@PARAMETERS.error("parameter-out-of-range", source=_REFERENCE, remedy="set another value")
+def _ranges(subject: Subject) -> Iterator[Hit]:
+    """A `max_tokens` or `top_k` below 0, a `top_p` that is not from 0 to 1, a white `stop_sequences` text, a
+    `user_id` of more than 256 characters."""
+    yield from out_of_range(subject.beside, _RANGES)
+    stops = subject.beside.get("stop_sequences")
+    if isinstance(stops, list) and any(isinstance(stop, str) and not stop.strip() for stop in stops):
+        yield None, "a text of stop_sequences is empty, or white"
+    user = value_at(subject.beside, "metadata.user_id")
+    if isinstance(user, str) and len(user) > _MAX_USER:
+        yield None, f"metadata.user_id has {len(user)} characters, not up to {_MAX_USER}"
+
+
+@PARAMETERS.error("parameter-without-other", source=_REFERENCE, remedy="add tools, or leave it out")
+def _alone(subject: Subject) -> Iterator[Hit]:
+    """A `tool_choice` without tools."""
+    sent = subject.beside
+    if sent.get("tool_choice") is not None and not (subject.tools or sent.get("mcp_servers")):
+        yield None, "tool_choice is set, and there are no tools"
+
+
+@PARAMETERS.error(
+    "domains-exclusive",
+    source="Anthropic docs, Web search tool: domain filtering",
+    remedy="keep one of the lists",
+)
+def _domains(subject: Subject) -> Iterator[Hit]:
+    """A web tool with both `allowed_domains` and `blocked_domains`."""
+    for number, tool in enumerate(subject.tools):
+        if isinstance(tool, dict) and tool.get("allowed_domains") and tool.get("blocked_domains"):
+            yield None, f"tool {number} has allowed_domains and blocked_domains"
+
+
+@PARAMETERS.error(
+    "thinking-budget",
+    source=f"{_EXTENDED}: working with thinking budgets",
+    remedy="raise max_tokens in the profile's llm_config, or lower budget_tokens",
+    finds=f"A budget of thinking that is not below `max_tokens` (where there are no tools), or below "
+    f"{_MIN_BUDGET}.",
+)
+def _budget_too_large(subject: Subject) -> Iterator[Hit]:
+    if not subject.offered:
+        yield from _budget_beside_limit(subject)
+    budget = _budget(subject)
+    if budget is not None and budget < _MIN_BUDGET:
+        yield None, f"the thinking may take {budget} tokens, not {_MIN_BUDGET} or more"
+
+
+@PARAMETERS.warning(
+    "thinking-budget-interleaved",
+    source=f"{_EXTENDED}: interleaved thinking",
+    remedy="raise max_tokens in the profile's llm_config, or lower budget_tokens",
+)
+def _budget_for_interleaved(subject: Subject) -> Iterator[Hit]:
+    """Beside tools, a budget of thinking that is not below `max_tokens`: refused without the beta header
+    of interleaved thinking."""
+    if subject.offered:
+        yield from _budget_beside_limit(subject)
+
+
+def _budget_beside_limit(subject: Subject) -> Iterator[Hit]:
+    budget, limit = _budget(subject), number_of(subject.beside.get("max_tokens"))
+    if budget is not None and limit is not None and budget >= limit:
+        yield None, f"the thinking may take {budget} tokens, and the whole answer {limit} (max_tokens)"
+
+
+def _budget(subject: Subject) -> int | float | Decimal | None:
+    thinking = subject.request.config.get("thinking")
+    is_on = text_at(thinking, "type") == "enabled"
+    return number_of(thinking.get("budget_tokens")) if is_on and isinstance(thinking, dict) else None
+
+
+@PARAMETERS.error(
+    "thinking-parameters",
+    source=f"{_EXTENDED}: feature compatibility",
+    remedy="leave the parameter out, or turn thinking off for this request",
+)
+def _refused_by_thinking(subject: Subject) -> Iterator[Hit]:
+    """With thinking on, a `temperature` other than 1, a `top_p` below 0.95, a `top_k`, or, unless it is
+    adaptive, a `tool_choice` that forces a tool."""
+    mode = _mode(subject)
+    if mode not in ("enabled", "adaptive"):
+        return
+    sent = subject.beside
+    heat, share = number_of(sent.get("temperature")), number_of(sent.get("top_p"))
+    if heat not in (None, 1):
+        yield None, f"with thinking on, the temperature is {heat}, not 1"
+    if share is not None and not 0.95 <= share <= 1:
+        yield None, f"with thinking on, top_p is {share}, not from 0.95 to 1"
+    if "top_k" in sent:
+        yield None, "with thinking on, top_k must not be given"
+    choice = text_at(sent.get("tool_choice"), "type")
+    if mode == "enabled" and choice in ("any", "tool"):
+        yield None, f"with thinking on, tool_choice forces a tool ({choice})"
+
+
+@PARAMETERS.error(
+    "parameter-removed",
+    source="Anthropic docs, Migration guide: Claude Opus 4.7, breaking changes",
+    remedy="leave the parameter out; say how much to think by output_config.effort",
+)
+def _removed(subject: Subject) -> Iterator[Hit]:
+    """For Claude 4.7 and later: a `temperature` or `top_p` other than 1, a `top_k`, or thinking of type
+    `enabled`."""
+    if not subject.request.config or subject.facts.sampling is not False:
+        return
+    model, sent = subject.request.model, subject.beside
+    for name in _SAMPLING:
+        if name in sent and (name == "top_k" or number_of(sent[name]) != 1):
+            yield None, f"{model} takes no {name}, which is {sent[name]}"
+    if text_at(sent.get("thinking"), "type") == "enabled":
+        yield None, f"{model} takes no thinking of type 'enabled', but of 'adaptive'"
+
+
+# --- models
+
+
+@MODELS.error(
+    "role-refused",
+    source="Anthropic docs, Mid-conversation system messages",
+    remedy="say it in `system`, or choose Claude Opus 4.8 or later",
+)
+def _roles(subject: Subject) -> Iterator[Hit]:
+    """As logged, a message of the role `system` for a model before Claude Opus 4.8. Rendering moves it up."""
+    if subject.logged is None or subject.request.model is None or subject.facts.system_in_history:
+        return
+    for entry, message in subject.logged.messages:
+        if text_at(message, "role") == "system":
+            yield entry, f"{subject.request.model} takes no system message among the others"
+
+
+@MODELS.error(
+    "parameter-refused",
+    source="Anthropic docs, Effort; Adaptive thinking",
+    remedy="leave the parameter out, or choose another model",
+)
+def _refused_by_model(subject: Subject) -> Iterator[Hit]:
+    """A parameter that the model does not take: an `effort` where it cannot be asked for, or not for that
+    much; `thinking` where it does not think, or not of type `adaptive`."""
+    yield from refused_effort(subject, value_at(subject.beside, "output_config.effort"))
+    mode, known = value_at(subject.beside, "thinking.type"), subject.facts.thinking
+    if known is None or mode not in ("enabled", "adaptive"):
+        return
+    # Models that only think when they see fit have a rule of their own for the other type:
+    # `parameter-removed`.
+    if not known or (mode == "adaptive" and mode not in known):
+        yield None, f"{subject.request.model} does no thinking of type {mode!r}"
+
+
+@MODELS.error("answer-too-long", remedy="lower max_tokens")
+def _too_long(subject: Subject) -> Iterator[Hit]:
+    """A `max_tokens` above what the model's answers may have."""
+    return too_long_answer(subject, ["max_tokens"], subject.facts.max_output)
+
+
+@MODELS.warning("answer-for-batches", remedy="lower max_tokens, unless it is for a batch")
+def _for_batches(subject: Subject) -> Iterator[Hit]:
+    """A `max_tokens` above what the model's answers may have outside of batches, where a beta header allows
+    more."""
+    return too_long_answer(subject, ["max_tokens"], subject.facts.max_output_outside_batches)
+
+
+@MODELS.error(
+    "parameters-exclusive",
+    source="what the API answers: `temperature` and `top_p` cannot both be specified for this model",
+    remedy="leave one of them out",
+)
+def _temperature_and_top_p(subject: Subject) -> Iterator[Hit]:
+    """`temperature` beside `top_p`, for Claude Opus 4.1 and the models of 4.5 and 4.6."""
+    sent = subject.beside
+    both = sent.get("temperature") is not None and sent.get("top_p") is not None
+    if both and subject.facts.temperature_and_top_p is False:
+        yield None, f"{subject.request.model} takes a temperature or a top_p, and both are set"

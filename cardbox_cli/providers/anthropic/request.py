@@ -1,0 +1,383 @@
+"""Anthropic's Messages: cards as messages in blocks, and the body of a request.
+
+Calls have the ids that cards have until a request's messages are put together. What the lint has rules for
+(ids that repeat, arguments that are no JSON, thinking without a signature) is no loss here. Source:
+`anthropic.types.message_create_params` of the package `anthropic`.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import dropwhile
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cardbox_cli.context import messages as speakers
+from cardbox_cli.context import sources
+from cardbox_cli.context.losses import unsent_detail, unsent_keys
+from cardbox_cli.context.messages import OF_ONE_FORMAT, Message, NoMessage, never_a_message, standard_body
+from cardbox_cli.context.parts import are_functions, as_list, is_nothing, is_text, kind, lost_result
+from cardbox_cli.context.provider import (
+    UNKNOWN_MODEL,
+    AnyCard,
+    Body,
+    ExchangedIds,
+    Members,
+    Provider,
+    RenamedCall,
+    SentMessage,
+)
+from cardbox_cli.context.request import Request
+from cardbox_cli.model.card_types import ASIDE, REASONING, TOOL_RESULT
+from cardbox_cli.model.cards import Card
+from cardbox_cli.providers.anthropic.answers import AnthropicAnswers
+from cardbox_cli.providers.anthropic.blocks import (
+    FORMATS,
+    NAME,
+    SYSTEM_BLOCKS,
+    Block,
+    CallNaming,
+    as_blocks,
+    at_the_top,
+    block_id,
+    blocks_of_content,
+    content_of,
+    conversation,
+    has_files,
+    is_call,
+    is_result,
+    is_sent_as_text,
+    own_blocks,
+    parts_of,
+    place_system_text,
+    plain_text,
+    results_first,
+    with_id,
+    with_unique_ids,
+)
+from cardbox_cli.providers.anthropic.cards import AnthropicFiles
+from cardbox_cli.providers.tools import choice_for, copy_parameters, function_of
+
+if TYPE_CHECKING:
+    from cardbox_cli.context.lint.rule import LintRule
+
+# The API requires max_tokens; this is sent if the profile names none.
+MAX_TOKENS = 4096
+# Keys of a profile's llm_config that are the same parameter here.
+SAME_PARAMETERS = (
+    *("temperature", "top_p", "top_k", "thinking", "output_config", "stop_sequences", "metadata"),
+    *("service_tier", "speed", "container", "inference_geo", "user_profile_id", "workspace_id"),
+    *("diagnostics", "cache_control"),
+)
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_VERSIONED = re.compile(r"_20\d{6}$|^mcp_toolset$")
+_CHOICES = {"auto": "auto", "required": "any", "none": "none"}
+_LATE_SYSTEM_KEYS = ("clear_at", "output_config")
+_SENT_KEYS = ("role", "content", "tool_calls", "tool_call_id")
+
+
+class Anthropic(Provider):
+    """Anthropic's Messages."""
+
+    name = NAME
+    title = "Anthropic"
+    sends = "a Messages body"
+    has_failures = True
+    keeps_late_system = True
+    # Anthropic docs, "Prompt caching": another choice of tools or way of thinking loses the messages.
+    cached_parameters = ("tool_choice", "thinking")
+    max_temperature = 1
+    schema_package = __package__
+    files_class = AnthropicFiles
+    answers_class = AnthropicAnswers
+
+    # --- cards
+
+    def encode(self, card: Card) -> Body | NoMessage:
+        """Return the message that a card is, or the reason why it is none.
+
+        The API refuses empty content, and thinking that it has not signed.
+        """
+        nothing = never_a_message(card)
+        if nothing is not None:
+            return nothing
+        content = content_of(card, self)
+        if isinstance(content, list):
+            content = [block for block in content if not _is_refused(block)]
+        if not content or (isinstance(content, str) and not content.strip()):
+            return NoMessage("nothing that Anthropic would take: empty, or thinking without its signature")
+        role = speakers.role_of(card)
+        message = {"role": role, "content": content if isinstance(content, str) else as_blocks(content)}
+        return {**_beside_text(card), **message} if role == "system" else message
+
+    def chat_original(self, card: AnyCard) -> Body | None:
+        blocks = own_blocks(card)
+        if blocks is msgspec.UNSET:
+            return None
+        body = standard_body(card)
+        if card.type == TOOL_RESULT:
+            return {**body, "content": _result_text(blocks, body["content"])}
+        if body["role"] == "user" and has_files(blocks):
+            return {**body, "content": parts_of(blocks)}
+        return body
+
+    def keeps_failure(self, card: AnyCard) -> bool:
+        blocks = as_list(own_blocks(card))
+        return any(is_result(block) and block.get("is_error") for block in blocks)
+
+    # --- requests
+
+    def members(self, request: Request) -> Members:
+        """Yield the JSON body of a request, without a model if none is known.
+
+        System text is in `system`, in its order, as most models have no place for it within a history; it
+        stays there for those that have. Layers behind the history keep their place, as the user's text.
+        """
+        if request.model is not None:
+            yield "model", request.model
+        yield "max_tokens", _max_tokens(request.config)
+        facts = self.facts(request.model)
+        system = [message.body["content"] for message in at_the_top(request, facts)]
+        if system:
+            yield "system", _system(system)
+        naming = CallNaming(lambda: conversation(request.messages, facts))
+        yield "messages", map(_merged, speakers.runs(naming.renamed()))
+        if tools := self.offered_tools(request):
+            yield "tools", [_tool(tool) for tool in tools]
+        yield from _tool_choice(request.config, choice_for(request, tools), bool(tools)).items()
+        yield from self._parameters(request.config).items()
+
+    def renamed_calls(self, messages: Sequence[Message]) -> list[RenamedCall]:
+        """Return the calls that are sent under other ids, whatever the model."""
+        naming = CallNaming(lambda: conversation(messages, UNKNOWN_MODEL))
+        for _ in naming.renamed():
+            pass
+        return naming.changes
+
+    def exchanged_ids(self, body: Body) -> ExchangedIds:
+        blocks = body["content"] if isinstance(body["content"], list) else []
+        calls = [block["id"] for block in blocks if is_call(block)]
+        return ExchangedIds(calls, [block["tool_use_id"] for block in blocks if is_result(block)])
+
+    def steps(self, messages: Sequence[Message]) -> list[int]:
+        return speakers.steps(messages)
+
+    def sent_messages(self, request: Request) -> Iterator[SentMessage]:
+        facts = self.facts(request.model)
+        placed = list(enumerate(place_system_text(request.messages, facts)))
+        system = ((place, message) for place, (is_top, message) in placed if is_top)
+        for number, (place, message) in enumerate(system, 1):
+            yield SentMessage("system", number, _in_blocks(message), [place])
+        # The conversation is every other message, in the same order.
+        others, _ = with_unique_ids(list(conversation(request.messages, facts)))
+        places = (place for place, (is_top, _) in placed if not is_top)
+        for number, run in enumerate(speakers.runs(others), 1):
+            parts = [(_in_blocks(message), [next(places)]) for message in run]
+            if run[0].body["role"] == "user":
+                parts.sort(key=lambda part: results_first(next(iter(part[0]["content"]), None)))
+            yield from (SentMessage("messages", number, *part) for part in parts)
+
+    def runs_tool(self, tool: Mapping[str, Any]) -> bool:
+        """Return whether it is a tool of Anthropic's, which has a version in its type."""
+        return "input_schema" not in tool and _VERSIONED.search(kind(tool)) is not None
+
+    def _parameters(self, config: dict[str, Any]) -> dict[str, Any]:
+        """The parameters of `config` in Anthropic's names; those that it has no name for are left out."""
+        same = {key: config[key] for key in SAME_PARAMETERS if config.get(key) is not None}
+        parameters = copy_parameters(same, self)
+        stop = config.get("stop")
+        if stop:
+            parameters.setdefault("stop_sequences", [stop] if isinstance(stop, str) else stop)
+        output = _output_config(config)
+        if output:
+            parameters.setdefault("output_config", output)
+        return parameters
+
+    # --- losses
+
+    def losses_in_request(self, request: Request) -> Iterator[tuple[str | None, str]]:
+        facts = self.facts(request.model)
+        placed = place_system_text(request.messages, facts)
+        behind = dropwhile(lambda each: each[1].body["role"] == "system", placed)
+        yield from speakers.moved_texts(request, (message for is_top, message in behind if is_top))
+        for message in at_the_top(request, facts):
+            for name in {kind(block) for block in as_blocks(message.body["content"])} & {*SYSTEM_BLOCKS}:
+                yield message.card_id, f"a block of type {name!r} in system text is left out"
+
+    def losses_to_chat(self, card: Card) -> Iterator[str]:
+        if sources.FORMAT in card.metadata and card.metadata[sources.FORMAT] not in FORMATS:
+            return  # another's, which says itself what gets lost
+        around = card.metadata.get(sources.MESSAGE)
+        yield from _unsent("the message's", around, ("role", "content"))
+        if card.type == REASONING:
+            yield "thinking is left out"
+        elif card.type == ASIDE:
+            yield "blocks that only Anthropic knows are left out"
+        else:
+            blocks = own_blocks(card)
+            for block in blocks if isinstance(blocks, list) else []:
+                is_result_card = card.type == TOOL_RESULT
+                yield from _losses_of_result(block) if is_result_card else _losses_of_block(card, block)
+
+    def losses_from_chat(self, card: Card) -> Iterator[str]:
+        if own_blocks(card) is not msgspec.UNSET or card.type in OF_ONE_FORMAT:
+            return  # sent as it came, or in no chat form
+        body = self.chat_body(card)
+        is_result_body = body["role"] in ("tool", "function")
+        # The name of a result is lost if somebody wrote it, and it is not in the text.
+        is_said = not (sources.is_named_result(card) and card.tool_call_id)
+        if is_sent_as_text(card, body):
+            yield lost_result(card)
+        known = (*_SENT_KEYS, "name") if is_result_body and is_said else _SENT_KEYS
+        for key, value in body.items():
+            if key in ("refusal", "function_call") and value:
+                yield f"{key!r} is sent as text"
+            elif key not in known and not is_nothing(value):
+                yield f"the message's {key!r} is not sent"
+        if not are_functions(body.get("tool_calls")):
+            yield "a tool call that is no function's is sent as text"
+        content = body.get("content")
+        yield from _losses_of_parts(content if isinstance(content, list) else [])
+
+    def rules(self) -> "Sequence[LintRule]":
+        from cardbox_cli.providers.anthropic.rules import RULES
+
+        return RULES
+
+
+# --- blocks of cards
+
+
+def _result_text(blocks: Any, text: Any) -> Any:
+    """The text of a tool result, what is no text named: tool messages hold nothing else."""
+    is_one = isinstance(blocks, list) and len(blocks) == 1 and isinstance(blocks[0], dict)
+    content = blocks[0].get("content") if is_one else None
+    return plain_text(content) if isinstance(content, list) and content else text
+
+
+def _beside_text(card: Card) -> Body:
+    """The keys beside the content of system text within the messages: how long it holds, how to answer."""
+    around = sources.envelope(card, NAME, sources.MESSAGE) or {}
+    return {key: around[key] for key in _LATE_SYSTEM_KEYS if key in around}
+
+
+def _is_refused(block: Any) -> bool:
+    if is_text(block):
+        return not block["text"].strip()
+    return kind(block) == "thinking" and not block.get("signature")
+
+
+# --- messages as they are sent
+
+
+def _in_blocks(message: Message) -> Body:
+    return {**message.body, "content": as_blocks(message.body["content"])}
+
+
+def _system(contents: Sequence[Any]) -> str | list[Block]:
+    """One text; blocks if an original marks what to cache. Nothing but text has a place there."""
+    blocks = [
+        block for content in contents for block in as_blocks(content) if kind(block) not in SYSTEM_BLOCKS
+    ]
+    if all(is_text(block) and not block.get("cache_control") for block in blocks):
+        return "\n\n".join(block["text"] for block in blocks)
+    return [with_id(block, block_id) for block in blocks]
+
+
+def _merged(run: Sequence[Message]) -> dict[str, Any]:
+    """One message of neighbours of one role; results of tools come first in it."""
+    role, content = run[0].body["role"], run[0].body["content"]
+    if len(run) > 1:
+        content = [block for message in run for block in as_blocks(message.body["content"])]
+    if role == "user" and not isinstance(content, str):
+        content = sorted(content, key=results_first)
+    return {**(run[0].body if role == "system" else {}), "role": role, "content": content}
+
+
+# --- parameters and tools
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tool definition; one that is stored as OpenAI writes it, with parameters, is translated."""
+    function = None if "input_schema" in tool else function_of(tool)
+    if function is None:
+        return tool
+    said = {"description": function.description, "strict": function.strict}
+    kept = {key: value for key, value in said.items() if value is not None}
+    schema = function.schema or {"type": "object", "properties": {}}
+    return {"name": function.name, **kept, "input_schema": schema}
+
+
+def _tool_choice(config: dict[str, Any], wanted: Any, has_tools: bool) -> dict[str, Any]:
+    choice = _choice(wanted)
+    is_single = has_tools and config.get("parallel_tool_calls") is False
+    if is_single and (choice or {}).get("type") != "none":
+        choice = {**(choice or {"type": "auto"}), "disable_parallel_tool_use": True}
+    return {} if choice is None else {"tool_choice": choice}
+
+
+def _choice(choice: Any) -> dict[str, Any] | None:
+    if isinstance(choice, dict):
+        function = choice.get("function")
+        if isinstance(function, dict):
+            return {"type": "tool", "name": function.get("name")}
+        return choice if choice.get("type") in ("tool", *_CHOICES.values()) else None
+    return {"type": _CHOICES[choice]} if isinstance(choice, str) and choice in _CHOICES else None
+
+
+def _max_tokens(config: dict[str, Any]) -> int:
+    named = (config.get(key) for key in ("max_tokens", "max_completion_tokens"))
+    return next((number for number in named if type(number) is int), MAX_TOKENS)
+
+
+def _output_config(config: dict[str, Any]) -> dict[str, Any]:
+    output: dict[str, Any] = {}
+    if config.get("reasoning_effort") in _EFFORTS:
+        output["effort"] = config["reasoning_effort"]
+    wanted = config.get("response_format")
+    schema = wanted.get("json_schema") if isinstance(wanted, dict) else None
+    if isinstance(schema, dict) and isinstance(schema.get("schema"), dict):
+        output["format"] = {"type": "json_schema", "schema": schema["schema"]}
+    return output
+
+
+# --- losses
+
+
+def _unsent(whose: str, value: Any, known: Iterable[str]) -> Iterator[str]:
+    """The keys of an object that the chat form has no place for."""
+    for key in sorted(value.keys() - set(known)) if isinstance(value, dict) else ():
+        if not is_nothing(value[key]):
+            yield f"{whose} {key!r} is not sent"
+
+
+def _losses_of_result(block: Any) -> Iterator[str]:
+    if not isinstance(block, dict):
+        return
+    yield from _unsent("the result's", block, ("type", "tool_use_id", "content", "is_error"))
+    content = block.get("content")
+    for inner in content if isinstance(content, list) else []:
+        if not is_text(inner):
+            yield f"a block of type {kind(inner)!r} in a tool result is sent as text"
+
+
+def _losses_of_block(card: Card, block: Any) -> Iterator[str]:
+    if is_text(block):
+        if block.get("citations"):
+            yield "citations are not sent"
+        yield from _unsent("the text's", block, ("type", "text", "citations"))
+    elif card.role == "assistant" and is_call(block):
+        yield from _unsent("the call's", block, ("type", "id", "name", "input"))
+    elif card.role == "user" and has_files([block]):
+        yield from _unsent("the file's", block, ("type", "source", "title"))
+    else:
+        yield f"a block of type {kind(block)!r} is sent as text"
+
+
+def _losses_of_parts(parts: Iterable[Any]) -> Iterator[str]:
+    for part in parts:
+        [block] = blocks_of_content([part])
+        yield from unsent_keys(part)
+        if kind(block) == "text" and not is_text(part):
+            yield f"a part of type {kind(part)!r} is sent as text"
+        yield from unsent_detail(part)

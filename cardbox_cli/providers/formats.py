@@ -1,0 +1,165 @@
+"""The formats that a request can be sent in: those of the providers, and a plain text.
+
+The text has each message under a line that names its speaker, and what is said indented, so that no line of
+it passes for such a line. It is no provider's: it is made of messages in the chat form, and linted and
+compared by the default provider's rules.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from cardbox_cli.model import exact_json
+from cardbox_cli.providers.registry import (
+    DEFAULT,
+    PROVIDERS,
+    provider_for,
+    provider_for_model,
+    provider_named,
+)
+from cardbox_cli.text import INDENT, indented, on_one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cardbox_cli.context.lint.rule import LintFinding
+    from cardbox_cli.context.provider import Members, Provider
+    from cardbox_cli.context.request import Encode, Request, RequestEntry
+
+TEXT = "text"
+
+
+def format_names() -> tuple[str, ...]:
+    """Return the names of all formats."""
+    return (*PROVIDERS, TEXT)
+
+
+def provider_of(format: str) -> "Provider":
+    """Return the provider whose messages a format is made of."""
+    return provider_named(DEFAULT if format == TEXT else format)
+
+
+def of_another(model: str | None, format: str) -> str | None:
+    """Say that a model is not of the provider whose format is the default one, if a request is in that format
+    and nobody named it; None if it is, or may be.
+
+    A name such as `anthropic/claude-opus-4-5` is that of a host which takes the models of many.
+    """
+    name = provider_for_model(model)
+    if format != DEFAULT or name == DEFAULT or "/" in (model or ""):
+        return None
+    return (
+        f"the model {model!r} is {provider_named(name).title}'s, and this body is in the format {format}: "
+        f"--format {name} makes its own"
+    )
+
+
+def encoder_of(format: str) -> "Encode":
+    """Return what makes cards messages in a format."""
+    return provider_of(format).encode
+
+
+def body_of(request: "Request", format: str) -> dict[str, Any]:
+    """Return the JSON body of a request, in the format of its provider."""
+    return provider_of(format).body(request)
+
+
+def members_of(request: "Request", format: str) -> "Members":
+    """Yield the members of `body_of` in their order; an iterator among the values is a list."""
+    return provider_of(format).members(request)
+
+
+def sent(request: "Request", format: str) -> bytes:
+    """Return a request as a command reads it: its body, or the text."""
+    return text(request).encode() if format == TEXT else exact_json.encode(body_of(request, format)) + b"\n"
+
+
+def sent_by_any(request: "Request", format: str) -> list[bytes]:
+    """Return a request as a command reads it, and as a command of an older cbx did, which indented no
+    text."""
+    older = [text(request, indent="").encode()] if format == TEXT else []
+    return [sent(request, format), *older]
+
+
+def lint_entries(entries: "Sequence[RequestEntry]", model: str | None = None) -> "list[LintFinding]":
+    """Return what the rules of the model's provider find in the request that the cards of boxes make.
+
+    Without a `model` the one that the profile names counts.
+    """
+    # The rules take a while to load.
+    from cardbox_cli.context.lint.rule import lint
+    from cardbox_cli.context.request import ComposeOptions, request_of
+
+    provider = provider_named(provider_for(entries, model))
+    request = request_of(entries, ComposeOptions(model=model), encode=provider.encode)
+    return lint(entries, request, provider)
+
+
+def text(request: "Request", *, indent: str = INDENT) -> str:
+    """The whole request, tools last, ended by a newline if there is anything to show."""
+    sections = list(text_sections(request, indent=indent))
+    return "\n\n".join(sections) + "\n" if sections else ""
+
+
+def text_sections(request: "Request", *, indent: str = INDENT) -> Iterator[str]:
+    """The messages and the tools as `text` has them, with an empty line between each."""
+    write = _Writer(indent)
+    for number, message in enumerate(request.messages, 1):
+        yield write.message(number, message.body)
+    yield from map(write.tool, request.tools)
+
+
+_SHOWN = frozenset({"role", "content", "tool_calls", "tool_call_id"})
+
+
+class _Writer:
+    """Writes what others wrote between headings: its lines begin with `indent`, ours at the margin."""
+
+    def __init__(self, indent: str) -> None:
+        self._indent = indent
+
+    def message(self, number: int, body: dict[str, Any]) -> str:
+        answers = f" for {body['tool_call_id']}" if body.get("tool_call_id") else ""
+        lines = [_heading(f"{number} {body.get('role')}{answers}")]
+        content = body.get("content")
+        if isinstance(content, str) and content:
+            lines.append(self._text(content))
+        elif isinstance(content, list):
+            lines += [self._part(part) for part in content]
+        calls = body.get("tool_calls") or []
+        lines += [self._below(_call(call)) for call in (calls if isinstance(calls, list) else [calls])]
+        extra = {key: value for key, value in body.items() if key not in _SHOWN and value is not None}
+        lines += [self._below(f"{key}: {_plain(value)}") for key, value in extra.items()]
+        return "\n".join(lines)
+
+    def tool(self, tool: dict[str, Any]) -> str:
+        function = tool.get("function")
+        shown = function if isinstance(function, dict) else tool
+        name = f"tool {shown.get('name')}"
+        return f"{_heading(name)}\n{self._text(str(shown.get('description') or _plain(tool)))}"
+
+    def _text(self, text: str) -> str:
+        return indented(text, self._indent)
+
+    def _below(self, line: str) -> str:
+        """A line at the margin that is no heading; what goes on below it is indented."""
+        return self._text(line).removeprefix(self._indent)
+
+    def _part(self, part: Any) -> str:
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            return self._text(part["text"])
+        return self._below(f"[{_plain(part)}]")
+
+
+def _heading(text: str) -> str:
+    return f"── {on_one_line(text)} ──"
+
+
+def _call(call: Any) -> str:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return f"→ {_plain(call)}"
+    return f"→ {function.get('name')}({_plain(function.get('arguments'))})  [{call.get('id')}]"
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else exact_json.encode(value).decode()

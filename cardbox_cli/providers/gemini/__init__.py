@@ -1,0 +1,1 @@
+"""Google's Gemini (`generateContent`): contents of parts, system text apart, the model in the URL."""

@@ -1,0 +1,76 @@
+"""What Gemini's models answer, as cards: the content of the first candidate.
+
+Sources: Gemini API reference, "GenerateContentResponse" and "Candidate"; the types of the package
+`google-genai`, whose own dump of a response has the other spelling of the keys.
+"""
+
+from typing import Any
+
+from cardbox_cli.context.parts import MalformedAnswer, text_at
+from cardbox_cli.context.provider import Body
+from cardbox_cli.providers.gemini.cards import at
+from cardbox_cli.providers.parts import Part, PartsAnswers
+
+# The reasons to stop of a whole answer; all others end it early, or keep it back.
+_WHOLE = ("STOP", "FINISH_REASON_UNSPECIFIED")
+# What only a response has, beside its candidates.
+_BESIDE = ("usageMetadata", "promptFeedback")
+_UNSPECIFIED = "BLOCK_REASON_UNSPECIFIED"
+
+
+class GeminiAnswers(PartsAnswers):
+    """Responses with candidates, or a content alone."""
+
+    limits = ("MAX_TOKENS",)
+    parts_key = "parts"
+
+    def is_response(self, value: Body) -> bool:
+        """Return whether a value is a response, which has no candidates if the prompt was blocked; or a
+        content.
+
+        Other JSON may have candidates, too: those here have a content, or a reason why they have none.
+        """
+        candidate = _candidate(value)
+        has_one = isinstance(at(candidate, "content"), dict) or at(candidate, "finishReason") is not None
+        return has_one or _is_content(value) or any(isinstance(at(value, key), dict) for key in _BESIDE)
+
+    def unwrap(self, response: Body) -> Body:
+        if _is_content(response):
+            return response
+        candidate = _candidate(response)
+        content = candidate.get("content") if isinstance(candidate, dict) else None
+        if not isinstance(candidate, dict) or not isinstance(content, dict | None):
+            raise MalformedAnswer("the response has no candidates[0] with a content")
+        return content or {}
+
+    def cut_off(self, response: Body) -> str | None:
+        reason = at(_candidate(response), "finishReason")
+        return reason if isinstance(reason, str) and reason not in _WHOLE else None
+
+    def usage(self, response: Body) -> Any:
+        return at(response, "usageMetadata")
+
+    def error(self, value: Body) -> str | None:
+        """Say that the prompt was blocked, for which there are no candidates."""
+        reason = at(at(value, "promptFeedback"), "blockReason")
+        is_blocked = isinstance(reason, str) and reason != _UNSPECIFIED
+        return f"the prompt was blocked ({reason})" if is_blocked else None
+
+    def is_call(self, part: Part) -> bool:
+        return isinstance(at(part, "functionCall"), dict)
+
+    def call_id(self, part: Part) -> Any:
+        return text_at(at(part, "functionCall"), "id")
+
+    def with_id(self, part: Part, call_id: str) -> Part:
+        key = "functionCall" if "functionCall" in part else "function_call"
+        return {**part, key: {**part[key], "id": call_id}}
+
+
+def _is_content(value: Body) -> bool:
+    return value.get("role") == "model" and isinstance(value.get("parts"), list)
+
+
+def _candidate(response: Body) -> Any:
+    candidates = response.get("candidates")
+    return candidates[0] if isinstance(candidates, list) and candidates else None

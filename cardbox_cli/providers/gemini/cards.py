@@ -1,0 +1,260 @@
+"""Gemini's contents as cards, and back, exactly; and what is beside them in a request, as cbx keeps it.
+
+The API takes its keys in two spellings, `functionCall` and `function_call`.
+Sources: the types of the package `google-genai`; Gemini API reference, "Content".
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.provider import Body, MessageShape
+from cardbox_cli.model.cards import Card, CardDraft
+from cardbox_cli.providers.parts import Part, PartsFiles
+from cardbox_cli.providers.tools import Function, chat_tool
+
+NAME = "gemini"
+# What a part is, by the key that it has.
+KINDS = (
+    *("text", "inlineData", "fileData", "functionCall", "functionResponse"),
+    *("executableCode", "codeExecutionResult", "toolCall", "toolResponse"),
+)
+_SNAKES = {
+    "inlineData": "inline_data",
+    "fileData": "file_data",
+    "functionCall": "function_call",
+    "functionResponse": "function_response",
+    "executableCode": "executable_code",
+    "codeExecutionResult": "code_execution_result",
+    "toolCall": "tool_call",
+    "toolResponse": "tool_response",
+    "mimeType": "mime_type",
+    "fileUri": "file_uri",
+    "displayName": "display_name",
+    "thoughtSignature": "thought_signature",
+    "finishReason": "finish_reason",
+    "promptFeedback": "prompt_feedback",
+    "blockReason": "block_reason",
+    "usageMetadata": "usage_metadata",
+}
+_KINDS = {spelled: name for name in KINDS for spelled in (name, _SNAKES.get(name, name))}
+# The name of a result until that of its call is known: no card can hold such a text.
+UNNAMED = "\0"
+# The parameters of an llm_config, and their names in `generationConfig`.
+GENERATION = {
+    "temperature": "temperature",
+    "top_p": "topP",
+    "top_k": "topK",
+    "seed": "seed",
+    "n": "candidateCount",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+    "logprobs": "responseLogprobs",
+    "top_logprobs": "logprobs",
+}
+MAX_STOPS = 5
+_KEY = "contents"
+_ROLES = ("user", "model", "function")
+_CALLS = frozenset(("functionCall", "functionResponse"))
+_SYSTEM_KEYS = ("systemInstruction", "system_instruction")
+_DECLARATIONS = ("functionDeclarations", "function_declarations")
+_NAMES = {"maxOutputTokens": "max_tokens", "stopSequences": "stop"} | {
+    name: key for key, name in GENERATION.items()
+}
+_MODES = {"AUTO": "auto", "ANY": "required", "NONE": "none"}
+# The types of a schema, which may also be written as their numbers from 1.
+_TYPES = ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL")
+
+
+# --- single parts
+
+
+def camel_key(key: str) -> str:
+    """Return a key in camelCase, in whichever spelling it came."""
+    first, *others = key.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def at(value: Any, key: str) -> Any:
+    """Return what an object has under a key, in either spelling."""
+    if not isinstance(value, dict):
+        return None
+    return value[key] if key in value else value.get(_SNAKES.get(key, key))
+
+
+def other_spelling(key: str) -> str:
+    """Return a key in snake_case; a key that has no other spelling as it is."""
+    return _SNAKES.get(key, key)
+
+
+def kind_of(part: Any) -> str:
+    """Return which of KINDS a part is; "" for none."""
+    if type(part) is dict and len(part) == 1:
+        [(key, value)] = part.items()
+        return _KINDS.get(key, "") if value is not None else ""
+    return next((name for name in KINDS if at(part, name) is not None), "")
+
+
+def named_part(part: Part, names: dict[str, str]) -> Part:
+    """Return the part, a result of a tool with the name of its call. `names` are those of the calls so
+    far."""
+    if type(part) is dict and len(part) == 1 and "text" in part:
+        return part
+    call, answer = at(part, "functionCall"), part.get("functionResponse") if isinstance(part, dict) else None
+    call_id, name = text_at(call, "id"), text_at(call, "name")
+    if call_id and name:
+        names[call_id] = name
+    if not isinstance(answer, dict) or answer.get("name") != UNNAMED:
+        return part
+    answered = text_at(answer, "id") or ""
+    return {**part, "functionResponse": {**answer, "name": names.get(answered) or answered or "tool"}}
+
+
+def is_content(value: Any) -> bool:
+    """Return whether a value is meant as a content: an object with parts, which have no type, and no other
+    content."""
+    if not isinstance(value, dict) or "parts" not in value or "content" in value:
+        return False
+    return not any(map(kind, _parts(value["parts"])))
+
+
+def _parts(parts: Any) -> list[Part]:
+    """The parts of a content; one may replace the list, as in Google's own examples."""
+    return parts if isinstance(parts, list) else [parts] if isinstance(parts, dict) else []
+
+
+def _alone(message: Any) -> Any:
+    """The content that replaces the list of all; None if it is one of a list."""
+    return message.get(_KEY) if isinstance(message, dict) and len(message) == 1 else None
+
+
+# --- files
+
+
+class GeminiFiles(PartsFiles):
+    """Files with lists of contents."""
+
+    shape = MessageShape(_KEY, is_content, is_own=True, takes_one=True)
+    roles = _ROLES
+    system_keys = _SYSTEM_KEYS
+    nested_parameters = ("generationConfig",)
+    endpoints = (":generateContent", ":streamGenerateContent", ":countTokens")
+    request_keys = (_KEY,)
+    parameters = ("generationConfig", "toolConfig", "safetySettings", "cachedContent")
+    parts_key = "parts"
+    assistant = "model"
+    alone_key = _KEY
+
+    def system_value(self, parts: list[Part]) -> Any:
+        return {"parts": parts}
+
+    def system_parts(self, value: Any) -> list[Part]:
+        """Return the parts of a system instruction, which may be a text alone."""
+        parts = value.get("parts") if isinstance(value, dict) else value
+        return [{"text": parts}] if isinstance(parts, str) else _parts(parts)
+
+    def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
+        found = next((key for key in (*_SYSTEM_KEYS, "generationConfig") if key in beside), None)
+        return None if found is None else f"{found!r} stands beside the messages"
+
+    def marks_message(self, message: Any) -> str | None:
+        return "a message has 'parts'" if is_content(_alone(message) or message) else None
+
+    def is_exchange(self, part: Any) -> bool:
+        return isinstance(part, dict) and "type" not in part and not _CALLS.isdisjoint(part)
+
+    def problem(self, message: Any) -> str | None:
+        """Say what keeps a value from being a content. The role may be left out, and is the user's then."""
+        message = _alone(message) or message
+        if not isinstance(message, dict) or message.get("role", "user") in _ROLES:
+            is_one = is_content(message) and isinstance(message["parts"], list | dict)
+            return None if is_one else "a content is an object with a list of parts"
+        return f"the role {message['role']!r} is none of Gemini's: roles are {', '.join(_ROLES)}"
+
+    def draft(self, message: Any) -> list[CardDraft]:
+        if (alone := _alone(message)) is not None:
+            return self.keep_alone(alone, self.draft(alone))
+        role = "assistant" if message.get("role") == "model" else "user"
+        cards = self.provider.draft_parts(role, _parts(message.get("parts")))
+        return self.keep_around(message, role, cards)
+
+    def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
+        beside, messages = super().export(cards)
+        return beside, _named(messages)
+
+    def read_request(self, beside: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        config: dict[str, Any] = {}
+        for key, value in beside.items():
+            if key in ("generationConfig", "generation_config") and isinstance(value, dict):
+                config |= _generation(value)
+            elif key in ("toolConfig", "tool_config") and (choice := _choice(value)) is not None:
+                config["tool_choice"] = choice
+            elif key != "tools":
+                config[key] = value
+        given = beside.get("tools")
+        tools = [tool for tool in given if isinstance(tool, dict)] if isinstance(given, list) else []
+        return config, [each for tool in tools for each in _tools(tool)]
+
+
+def _named(messages: Iterable[Body]) -> Iterator[Body]:
+    """The contents, each result of a tool under the name that its call has."""
+    names: dict[str, str] = {}
+    for message in messages:
+        parts = message.get("parts")
+        if isinstance(parts, list):
+            message = {**message, "parts": [named_part(part, names) for part in parts]}
+        yield message
+
+
+def _generation(given: Mapping[str, Any]) -> dict[str, Any]:
+    named = {key: _NAMES.get(camel_key(key)) for key in given}
+    config = {name: given[key] for key, name in named.items() if name is not None}
+    rest = {key: given[key] for key, name in named.items() if name is None}
+    return {**config, **({"generationConfig": rest} if rest else {})}
+
+
+def _choice(value: Any) -> Any:
+    """The choice of a tool as every format has it; None for what says more."""
+    if not isinstance(value, dict):
+        return None
+    calling = at(value, "functionCallingConfig") or value.get("function_calling_config")
+    if not isinstance(calling, dict) or len(value) > 1:
+        return None
+    mode, names = _MODES.get(text_at(calling, "mode") or ""), calling.get("allowedFunctionNames")
+    if mode == "required" and isinstance(names, list) and len(names) == 1 and len(calling) == 2:
+        return {"type": "function", "function": {"name": names[0]}}
+    return mode if len(calling) == 1 else None
+
+
+def _tools(tool: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The functions that a tool declares, each as one, and what else it is."""
+    for key in _DECLARATIONS:
+        declared = tool.get(key)
+        for each in declared if isinstance(declared, list) else ():
+            if isinstance(each, dict) and text_at(each, "name"):
+                yield chat_tool(_function(each))
+    rest = {key: value for key, value in tool.items() if key not in _DECLARATIONS}
+    if rest:
+        yield rest
+
+
+def _function(declared: dict[str, Any]) -> Function:
+    schema = declared.get("parametersJsonSchema", declared.get("parameters_json_schema"))
+    if schema is None:
+        schema = _json_schema(declared.get("parameters"))
+    known = ("name", "description", "parameters", "parametersJsonSchema", "parameters_json_schema")
+    others = {key: value for key, value in declared.items() if key not in known}
+    return Function(declared["name"], text_at(declared, "description"), schema, None, others)
+
+
+def _json_schema(schema: Any) -> Any:
+    """A schema as OpenAPI's subset writes it, its types named as JSON Schema does."""
+    if isinstance(schema, list):
+        return [_json_schema(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: _json_schema(value) for key, value in schema.items()}
+    sort = schema.get("type")
+    if type(sort) is int and 0 < sort <= len(_TYPES):
+        sort = _TYPES[sort - 1]
+    return {**made, "type": sort.lower()} if isinstance(sort, str) and sort in _TYPES else made

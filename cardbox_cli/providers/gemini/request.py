@@ -1,0 +1,318 @@
+"""Gemini's `generateContent`: what the parts of a content mean, and the body of a request. The model is in
+its URL.
+
+Sources: Gemini API reference, "Content" and "Generating content".
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cardbox_cli.context.messages import Message
+from cardbox_cli.context.parts import (
+    address_of,
+    file_of,
+    file_part,
+    input_of,
+    is_text,
+    kind,
+    text_at,
+    texts_in,
+)
+from cardbox_cli.context.provider import Body, Members
+from cardbox_cli.context.request import Request
+from cardbox_cli.model import exact_json
+from cardbox_cli.providers.gemini.answers import GeminiAnswers
+from cardbox_cli.providers.gemini.cards import (
+    GENERATION,
+    MAX_STOPS,
+    NAME,
+    UNNAMED,
+    GeminiFiles,
+    at,
+    kind_of,
+    named_part,
+    other_spelling,
+)
+from cardbox_cli.providers.parts import AnsweredCall, Part, PartsProvider, text_parts
+from cardbox_cli.providers.tools import (
+    choice_for,
+    choice_mode,
+    choice_of,
+    copy_parameters,
+    function_of,
+    stops_of,
+)
+
+if TYPE_CHECKING:
+    from cardbox_cli.context.lint.rule import LintRule
+
+# The keys under which a function's answer is a text alone: the one that is written, and Google's own
+# package's.
+_ANSWER, _FAILURE = "output", "error"
+# Keys of the body that an llm_config has as they are.
+SAME_PARAMETERS = ("safetySettings", "cachedContent", "toolConfig", "labels", "serviceTier", "store")
+_MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
+_JSON = "application/json"
+# What else than its name, description and parameters a declaration may have.
+_DECLARED = ("behavior", "response", "responseJsonSchema")
+_OWN_TOOLS = (
+    *("googleSearch", "google_search", "googleSearchRetrieval", "google_search_retrieval"),
+    *("codeExecution", "code_execution", "urlContext", "url_context", "computerUse", "computer_use"),
+    *("fileSearch", "file_search", "googleMaps", "google_maps", "enterpriseWebSearch", "retrieval"),
+    *("mcpServers", "mcp_servers"),
+)
+
+
+class Gemini(PartsProvider):
+    """Google's Gemini."""
+
+    name = NAME
+    title = "Gemini"
+    sends = "a generateContent body"
+    has_failures = True
+    names_results = True
+    message_keys = ("systemInstruction", "contents")
+    cached_parameters = ("toolConfig",)
+    temperature_path = "generationConfig.temperature"
+    schema_package = __package__
+    files_class = GeminiFiles
+    answers_class = GeminiAnswers
+
+    # --- what parts mean
+
+    def is_thought(self, part: Part) -> bool:
+        return at(part, "thought") is True
+
+    def is_plain(self, part: Part) -> bool:
+        return kind_of(part) == "text" and at(part, "thought") is not True
+
+    def words(self, part: Part) -> str:
+        name = kind_of(part)
+        if name == "text":
+            return text_at(part, "text") or ""
+        value = at(part, name) if name else None
+        if name == "functionResponse":
+            return _answer(at(value, "response"))
+        if name == "executableCode":
+            return text_at(value, "code") or ""
+        if name == "codeExecutionResult":
+            return text_at(value, "output") or ""
+        if name in ("inlineData", "fileData"):
+            return f"[{at(value, 'fileUri') or at(value, 'mimeType') or 'file'}]"
+        return ""
+
+    def call(self, part: Part) -> dict[str, Any] | None:
+        value = at(part, "functionCall")
+        name = text_at(value, "name")
+        arguments = value.get("args") if isinstance(value, dict) else None
+        if not name or not (arguments is None or isinstance(arguments, dict)):
+            return None
+        function = {"name": name, "arguments": exact_json.canonical_text(arguments or {})}
+        return {"id": text_at(value, "id") or "", "type": "function", "function": function}
+
+    def answered(self, part: Part) -> AnsweredCall | None:
+        value = at(part, "functionResponse")
+        name = text_at(value, "name")
+        return None if name is None else AnsweredCall(text_at(value, "id") or "", name)
+
+    def is_failed_result(self, part: Part) -> bool:
+        response = at(at(part, "functionResponse"), "response")
+        return isinstance(response, dict) and _FAILURE in response and _ANSWER not in response
+
+    def chat_files(self, part: Part) -> list[dict[str, Any]]:
+        file = _chat_file(part)
+        return [] if file is None else [file]
+
+    def make(self, body: Body, *, failed: bool = False) -> list[Part]:
+        if body["role"] in ("tool", "function"):
+            return [_response(body, texts_in(body.get("content")), failed)]
+        return text_parts(body, _part, _call)
+
+    def is_exact(self, part: Part) -> bool:
+        call = part.get("functionCall") if len(part) == 1 else None
+        return (
+            call is not None and len(call) == 3 and bool(text_at(call, "id")) and call.get("args") is not None
+        )
+
+    def losses_of_part(self, part: Part) -> Iterator[str]:
+        name = kind_of(part)
+        known = {name, other_spelling(name), "thoughtSignature", "thought_signature", "thought"}
+        if at(part, "thoughtSignature") is not None:
+            yield "the thought's signature is not sent"
+        if name in ("inlineData", "fileData") and _chat_file(part) is None:
+            yield f"a part of the kind {name!r} is sent as text"
+        elif not name or name in ("executableCode", "codeExecutionResult", "toolCall", "toolResponse"):
+            yield f"a part of the kind {name or 'unknown'!r} is left out"
+        if at(at(part, "functionResponse"), "parts"):
+            yield "the files in a tool result are not sent"
+        for key in sorted(part.keys() - known if isinstance(part, dict) else ()):
+            yield f"the key {key!r} of a part is not sent"
+
+    # --- requests
+
+    def members(self, request: Request) -> Members:
+        """Yield the JSON body of a request. All system text is in `systemInstruction`, in its order."""
+        if system := self.system_parts(request):
+            yield "systemInstruction", {"parts": system}
+        yield "contents", self._contents(request)
+        given = {key: request.config[key] for key in SAME_PARAMETERS if request.config.get(key) is not None}
+        same = copy_parameters(given, self)
+        if tools := self.offered_tools(request):
+            yield "tools", _tools(tools)
+            if choice := _choice(choice_for(request, tools)):
+                yield "toolConfig", same.pop("toolConfig", choice)
+        if generation := _generation_config(request.config):
+            yield "generationConfig", generation
+        yield from same.items()
+
+    def _contents(self, request: Request) -> Iterator[Body]:
+        for role, parts in self.merged(_named(self.in_parts(request.messages))):
+            yield {"role": "model" if role == "assistant" else role, "parts": parts}
+
+    def runs_tool(self, tool: Mapping[str, Any]) -> bool:
+        return "type" not in tool and any(name in tool for name in _OWN_TOOLS)
+
+    def split_tools(self, body: Body) -> tuple[list[Any], Body]:
+        """Return the tools of a body one by one, its functions first, and the body without them."""
+        given, besides = super().split_tools(body)
+        functions = [each for tool in given for each in tool.get("functionDeclarations", ())]
+        return [*functions, *(tool for tool in given if "functionDeclarations" not in tool)], besides
+
+    def rules(self) -> "Sequence[LintRule]":
+        from cardbox_cli.providers.gemini.rules import RULES
+
+        return RULES
+
+
+# --- single parts
+
+
+def _answer(response: Any) -> str:
+    """What a function answered: its text where that is all, else the object as JSON."""
+    if isinstance(response, dict) and len(response) == 1:
+        [(key, value)] = response.items()
+        if key in (_ANSWER, _FAILURE) and isinstance(value, str):
+            return value
+    return "" if response is None else exact_json.encode(response).decode()
+
+
+def _chat_file(part: Part) -> dict[str, Any] | None:
+    """The content part in the chat form that a part with a file is."""
+    inline, linked = at(part, "inlineData"), at(part, "fileData")
+    if isinstance(inline, dict):
+        media_type, data = at(inline, "mimeType"), text_at(inline, "data")
+        if isinstance(media_type, str) and data is not None:
+            return file_part(media_type, data, at(inline, "displayName"))
+    address, media_type = at(linked, "fileUri"), at(linked, "mimeType")
+    is_image = isinstance(media_type, str) and media_type.startswith("image/")
+    if is_image and isinstance(address, str) and address.startswith(("https://", "http://")):
+        return {"type": "image_url", "image_url": {"url": address}}
+    return None
+
+
+def _part(part: Any) -> Part | None:
+    if is_text(part):
+        return {"text": part["text"]} if part["text"].strip() else None
+    file = file_of(part)
+    if file is not None:
+        media_type, data, _ = file
+        return {"inlineData": {"mimeType": media_type, "data": data}}
+    address = address_of(part)
+    if address is not None and address.startswith(("https://", "http://", "gs://")):
+        return {"fileData": {"fileUri": address, "mimeType": _image_type(address)}}
+    words = text_at(part, "refusal") or (
+        f"[{kind(part)}]" if kind(part) else exact_json.encode(part).decode()
+    )
+    return {"text": words}
+
+
+def _image_type(address: str) -> str:
+    """The media type of an image as its address tells; the API wants one."""
+    ending = address.partition("?")[0].rpartition(".")[2].lower()
+    return {"png": "image/png", "gif": "image/gif", "webp": "image/webp"}.get(ending, "image/jpeg")
+
+
+def _call(call: Any) -> Part:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return {"text": f"[tool call: {exact_json.encode(call).decode()}]"}
+    named = {"id": call["id"]} if text_at(call, "id") else {}
+    return {
+        "functionCall": {
+            **named,
+            "name": text_at(function, "name") or "",
+            "args": input_of(function.get("arguments")),
+        }
+    }
+
+
+def _response(body: Body, text: str, failed: bool) -> Part:
+    """The answer to a call. Its name is that of the call, which `named` finds."""
+    call_id, name = text_at(body, "tool_call_id"), text_at(body, "name")
+    named = {"id": call_id} if call_id else {}
+    return {
+        "functionResponse": {
+            **named,
+            "name": name or UNNAMED,
+            "response": {_FAILURE if failed else _ANSWER: text},
+        }
+    }
+
+
+def _named(messages: Iterable[Message]) -> Iterator[Message]:
+    """The messages, each result of a tool under the name that its call has, which the API wants."""
+    names: dict[str, str] = {}
+    for message in messages:
+        parts = [named_part(part, names) for part in message.body["content"]]
+        yield msgspec.structs.replace(message, body={**message.body, "content": parts})
+
+
+# --- parameters and tools
+
+
+def _generation_config(config: dict[str, Any]) -> Body:
+    """The `generationConfig` that an llm_config makes: its parameters, and what it has of Gemini's own."""
+    found = {name: config[key] for key, name in GENERATION.items() if config.get(key) is not None}
+    limit = next((config[key] for key in ("max_tokens", "max_completion_tokens") if config.get(key)), None)
+    if limit is not None:
+        found["maxOutputTokens"] = limit
+    if stop := stops_of(config, MAX_STOPS):
+        found["stopSequences"] = [stop] if isinstance(stop, str) else stop
+    own = config.get("generationConfig")
+    return {
+        **found,
+        **_answer_format(config.get("response_format")),
+        **(own if isinstance(own, dict) else {}),
+    }
+
+
+def _answer_format(wanted: Any) -> Body:
+    sort = text_at(wanted, "type")
+    if sort == "json_object":
+        return {"responseMimeType": _JSON}
+    schema = wanted.get("json_schema") if sort == "json_schema" else None
+    if isinstance(schema, dict) and isinstance(schema.get("schema"), dict):
+        return {"responseMimeType": _JSON, "responseJsonSchema": schema["schema"]}
+    return {}
+
+
+def _tools(tools: list[dict[str, Any]]) -> list[Body]:
+    """The tools as Gemini has them: all functions in one, then its own."""
+    functions = [each for each in map(function_of, tools) if each is not None]
+    declared = []
+    for each in functions:
+        others = {key: each.others[key] for key in _DECLARED if key in each.others}
+        described = {} if each.description is None else {"description": each.description}
+        schema = {"parametersJsonSchema": each.schema} if each.schema else {}
+        declared.append({"name": each.name, **described, **schema, **others})
+    own = [tool for tool in tools if function_of(tool) is None]
+    return [*([{"functionDeclarations": declared}] if declared else []), *own]
+
+
+def _choice(choice: Any) -> Body | None:
+    if (name := choice_of(choice)) is not None:
+        return {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [name]}}
+    mode = choice_mode(choice)
+    return None if mode is None else {"functionCallingConfig": {"mode": _MODES[mode]}}

@@ -1,0 +1,195 @@
+"""Facts about models, by their names: those of `models.toml`, and those of the file that CBX_MODELS names.
+
+Reads each file once, when the first fact is asked for. Of a name that no entry matches nothing is known.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import date
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from cardbox_cli.context.provider import UNKNOWN_MODEL, ModelFacts
+from cardbox_cli.errors import InvalidInput
+from cardbox_cli.files import open_to_read
+from cardbox_cli.limits import YAML_SIZE
+from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, bare_name
+from cardbox_cli.settings import MODELS
+
+_FILE = "models.toml"
+# `-2024-08-06`, `@20250514`, `-0613`, `-latest`; behind it a gateway's own version, as in `-v1:0`.
+_SNAPSHOT = re.compile(r"(?:[-@](?:\d{4}-\d\d-\d\d|\d{8}|\d{4}|latest))?(?:-v\d+(?::\d+\w*)*)?$")
+_REGION = re.compile(r"^(?:us|eu|apac|global|us-gov)\.(?=[a-z0-9]+\.)")
+# The keys of an entry that are no facts.
+_ABOUT = ("names", "source", "date")
+
+
+class _Names:
+    """The names of an entry. `*` stands for any characters."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._whole = frozenset(name for name in names if "*" not in name)
+        self._patterns = [name.split("*") for name in names if "*" in name]
+
+    def match(self, names: Sequence[str]) -> bool:
+        """Return whether one of them is one of these names."""
+        if not self._whole.isdisjoint(names):
+            return True
+        return any(_matches(parts, name) for parts in self._patterns for name in names)
+
+
+def _matches(parts: Sequence[str], name: str) -> bool:
+    first, *middle, last = parts
+    if not (name.startswith(first) and name.endswith(last) and len(name) >= len(first) + len(last)):
+        return False
+    at, end = len(first), len(name) - len(last)
+    for part in middle:
+        at = name.find(part, at, end)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
+
+
+class _ProviderEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    models: list[str]
+
+
+class _ModelFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    provider: list[_ProviderEntry] = []
+    model: list[dict[str, Any]] = []
+
+
+class _ModelAbout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    names: list[str]
+    source: str
+    date: date
+
+
+class ModelTable:
+    """What one file says. Raises InvalidInput, which names the file, the entry and the key."""
+
+    def __init__(self, data: bytes, place: str) -> None:
+        self._place = place
+        found = self._converted(self._values(data), _ModelFile, place)
+        self._providers = [(_Names(each.models), each.name) for each in found.provider]
+        self._models = [self._entry(number, each) for number, each in enumerate(found.model, 1)]
+
+    def _values(self, data: bytes) -> dict[str, Any]:
+        import tomllib
+
+        try:
+            return tomllib.loads(data.decode("utf-8-sig"))
+        except UnicodeDecodeError as exc:
+            raise InvalidInput(f"{self._place} is not UTF-8 (byte {exc.start})") from None
+        except tomllib.TOMLDecodeError as exc:
+            raise InvalidInput(f"{self._place}: {exc}", hint="it must be TOML") from None
+        except RecursionError:
+            raise InvalidInput(f"{self._place} is nested too deeply") from None
+
+    def _entry(self, number: int, values: dict[str, Any]) -> tuple[_Names, dict[str, Any]]:
+        names = values.get("names")
+        which = f" ({', '.join(map(str, names[:3]))})" if isinstance(names, list) else ""
+        place = f"{self._place}: model {number}{which}"
+        about = self._converted({key: values[key] for key in _ABOUT if key in values}, _ModelAbout, place)
+        given = {key: each for key, each in values.items() if key not in _ABOUT}
+        facts = self._converted(given, ModelFacts, place)
+        return _Names(about.names), {key: getattr(facts, key) for key in given}
+
+    def _converted(self, values: Any, wanted: type[Any], place: str) -> Any:
+        try:
+            return msgspec.convert(values, wanted)
+        except msgspec.ValidationError as exc:
+            what, _, where = str(exc).partition(" - at `$")
+            key = where.strip("`.")
+            raise InvalidInput(
+                f"{place}{f', {key}' if key else ''}: {what[:1].lower()}{what[1:]}",
+                hint=f"the head of {_FILE} in the package `cardbox_cli.providers` explains each key",
+            ) from None
+
+    def facts(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return what the entries that match one of a model's names say; the last entry counts."""
+        found: dict[str, Any] = {}
+        for known, facts in self._models:
+            if known.match(names):
+                found |= facts
+        return found
+
+    def provider(self, names: Sequence[str]) -> str | None:
+        """Return the name of the first provider that has a model of one of these names."""
+        return next((own for known, own in self._providers if known.match(names)), None)
+
+
+def provider_of_model(model: str | None) -> str | None:
+    """Return the name of the provider of a model; None if it is not known. Raises as `facts_of`."""
+    return None if model is None else _provider_of(model, MODELS.text())
+
+
+def facts_of(model: str | None) -> ModelFacts:
+    """Return the facts about a model.
+
+    Raises InvalidInput if the file of CBX_MODELS cannot be read or has a mistake in it.
+    """
+    return UNKNOWN_MODEL if model is None else _facts_of(model, MODELS.text())
+
+
+def window(model: str | None) -> int | None:
+    """Return how many tokens a model holds, None if that is not known."""
+    return facts_of(model).window
+
+
+def tokenizer_for(model: str | None) -> Tokenizer:
+    """Return the tokenizer of a model if it is known and installed, else the estimate."""
+    return ESTIMATE if model is None else facts_of(model).counter
+
+
+@cache
+def _provider_of(model: str, own_file: str) -> str | None:
+    bare = bare_name(model)
+    names = [bare, _REGION.sub("", bare)]
+    return next(filter(None, (table.provider(names) for table in reversed(_tables(own_file)))), None)
+
+
+@cache
+def _facts_of(model: str, own_file: str) -> ModelFacts:
+    found: dict[str, Any] = {}
+    for table in _tables(own_file):
+        found |= table.facts(_names_of(model))
+    return ModelFacts(**found) if found else UNKNOWN_MODEL
+
+
+def _names_of(model: str) -> list[str]:
+    """Return the names that facts may be listed under: with the mark of a snapshot, and without it."""
+    bare = _REGION.sub("", bare_name(model))
+    if "claude" in bare:
+        # Gateways write the version with dots, and a vendor before the name.
+        bare = bare[bare.find("claude") :].replace(".", "-")
+    return [bare, _SNAPSHOT.sub("", bare, count=1)]
+
+
+@cache
+def _tables(own_file: str) -> tuple[ModelTable, ...]:
+    """The table of the package, and the user's behind it."""
+    from importlib.resources import files
+
+    package = ModelTable(files(__package__).joinpath(_FILE).read_bytes(), _FILE)
+    if not own_file:
+        return (package,)
+    return package, ModelTable(_read(own_file), own_file)
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open_to_read(path) as file:
+            data = file.read((YAML_SIZE.value << 20) + 1)
+    except OSError as exc:
+        raise InvalidInput(
+            f"cannot read {path!r}, which {MODELS.name} names: {exc.strerror}",
+            hint=f"correct {MODELS.name}, or unset it",
+        ) from exc
+    if len(data) > YAML_SIZE.value << 20:
+        raise InvalidInput(f"{path} is larger than {YAML_SIZE}")
+    return data

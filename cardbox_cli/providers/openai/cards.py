@@ -1,0 +1,150 @@
+"""OpenAI's messages as cards, and back, exactly.
+
+A message that a card's own fields can hold is kept in them alone; any other keeps its original in
+`metadata.source_message`, and its text as the card's content, so that search and previews work.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from cardbox_cli.context import sources
+from cardbox_cli.context.messages import Message, NoMessage, standard_body
+from cardbox_cli.context.parts import kind, text_at, texts_in
+from cardbox_cli.context.provider import Body, MessageFiles
+from cardbox_cli.context.sources import imported_card, keep
+from cardbox_cli.model.card_types import INSTRUCTION, RENDERED_PROMPT, THOUGHT, TOOL_RESULT
+from cardbox_cli.model.cards import Card, CardDraft
+from cardbox_cli.model.layers import CHECKPOINT
+
+NAME = "openai"
+MAX_STOPS = 4
+# The formats of files whose messages are kept in the chat form.
+FORMATS = (NAME, "langchain", "sharegpt", "otel")
+_TYPES = {
+    "user": INSTRUCTION,
+    "assistant": THOUGHT,
+    "tool": TOOL_RESULT,
+    "function": TOOL_RESULT,
+    "system": RENDERED_PROMPT,
+    "developer": RENDERED_PROMPT,
+}
+# The roles that may say a text and nothing else, which a card's own fields hold.
+_PLAIN_ROLES = ("user", "assistant", "system", "developer")
+_OWN_ROLES = ("tool", "function", "developer")
+_OWN_KEYS = ("tool_calls", "function_call")
+_OWN_PARTS = ("image_url", "input_audio", "file", "refusal")
+
+
+def card_of_message(message: Body) -> CardDraft:
+    """Return the card that holds a message; `chat_body` gives the same message back."""
+    role = message["role"]
+    if role in _PLAIN_ROLES and len(message) == 2 and type(text := message.get("content")) is str:
+        return imported_card(_TYPES[role], text, role=role)
+    name = message.get("name")
+    names_function = _TYPES[role] == TOOL_RESULT and isinstance(name, str)
+    calls = message.get("tool_calls") if role == "assistant" else None
+    call_id = text_at(message, "tool_call_id") if role == "tool" else None
+    card = imported_card(
+        _TYPES[role],
+        texts_in(message.get("content")),
+        role=role,
+        metadata={"function_name": name} if names_function else None,
+        tool_calls=(calls or None) if isinstance(calls, list) else None,
+        tool_call_id=call_id or None,
+    )
+    return card if standard_body(card) == message else keep(card, NAME, source_message=message)
+
+
+class OpenAIFiles(MessageFiles):
+    """Files with lists of chat messages."""
+
+    roles = tuple(_TYPES)
+    endpoints = ("/chat/completions",)
+    parameters = (
+        *("max_tokens", "max_completion_tokens", "temperature", "top_p", "tool_choice"),
+        *("response_format", "reasoning_effort"),
+    )
+
+    @property
+    def keyspace(self) -> tuple[str, ...]:
+        """Nothing: the keys of conversations in this format begin with no format."""
+        return ()
+
+    def marks_message(self, message: Any) -> str | None:
+        if not isinstance(message, dict):
+            return None
+        if message.get("role") in _OWN_ROLES:
+            return f"a message has the role {message['role']!r}"
+        for key in _OWN_KEYS:
+            if key in message:
+                return f"a message has {key!r}"
+        parts = message.get("content")
+        if not isinstance(parts, list):
+            return None
+        found = next((name for name in map(kind, parts) if name in _OWN_PARTS), None)
+        return None if found is None else f"a part is of type {found!r}"
+
+    def draft(self, message: Any) -> list[CardDraft]:
+        return [card_of_message(message)]
+
+    def keep_original(self, changed: CardDraft, original: CardDraft) -> CardDraft:
+        return keep(changed, NAME, source_message=self.provider.chat_body(original))
+
+    def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
+        bodies = ((sources.group(card), self.provider.chat_message(card)) for card in cards)
+        return {}, join(
+            Message(layer=CHECKPOINT, body=body, group=group)
+            for group, body in bodies
+            if not isinstance(body, NoMessage)
+        )
+
+
+# --- the parts of one assistant message
+
+
+def join(messages: Iterable[Message]) -> Iterator[Body]:
+    """Yield the messages, neighbouring parts of one assistant message made into one.
+
+    OpenAI wants all calls of an answer in one message, followed by their results.
+    """
+    before: Message | None = None
+    for message in messages:
+        if before is None:
+            before = message
+        elif message.group is not None and are_one(before, message):
+            body = _joined(before.body, message.body)
+            before = Message(before.layer, body, before.card_id, before.group)
+        else:
+            yield before.body
+            before = message
+    if before is not None:
+        yield before.body
+
+
+def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    """Yield lists of the messages that are sent as one."""
+    run: list[Message] = []
+    for message in messages:
+        if run and not are_one(run[-1], message):
+            yield run
+            run = []
+        run.append(message)
+    if run:
+        yield run
+
+
+def are_one(one: Message, other: Message) -> bool:
+    """Return whether two neighbours are parts of one assistant message."""
+    return one.group is not None and one.group == other.group and _is_plain(one) and _is_plain(other)
+
+
+def _is_plain(message: Message) -> bool:
+    content = message.body.get("content")
+    return message.body["role"] == "assistant" and (content is None or isinstance(content, str))
+
+
+def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    texts = [part["content"] for part in (one, other) if part.get("content")]
+    calls = [call for part in (one, other) for call in part.get("tool_calls") or []]
+    content = "\n".join(texts) or (None if calls else "")
+    return {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}

@@ -1,0 +1,254 @@
+"""Rules of OpenAI's chat completions about parameters, and about what some of its models refuse.
+
+They look at the request as it is sent, or as it was logged. Of models that are not known nothing is claimed.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cardbox_cli.context.lint.request_rules import (
+    Range,
+    both_set,
+    not_strict,
+    number_of,
+    out_of_range,
+    refused_effort,
+    too_long_answer,
+    too_many,
+    without_other,
+)
+from cardbox_cli.context.lint.rule import Hit, Rules, Subject
+from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.model.cards import SYSTEM_ROLES
+from cardbox_cli.providers.openai.cards import MAX_STOPS
+
+_REFERENCE = "OpenAI API reference, Create chat completion"
+_STRUCTURED = "OpenAI docs, Structured model outputs"
+
+PARAMETERS = Rules(_REFERENCE)
+RULES = Rules("OpenAI docs, Models")
+
+# The bounds that the reference names for each; those of `n` from OpenAI's published OpenAPI document.
+_RANGES = (
+    Range("n", 1, 128),
+    Range("max_tokens", 1),
+    Range("max_completion_tokens", 1),
+    Range("top_p", 0, 1),
+    Range("top_logprobs", 0, 20),
+    Range("frequency_penalty", -2, 2),
+    Range("presence_penalty", -2, 2),
+)
+_MAX_METADATA = 16
+# In characters: metadata's keys and values, and who the user is.
+_MAX_KEY, _MAX_VALUE, _MAX_USER = 64, 512, 128
+_SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+@PARAMETERS.error("parameter-out-of-range", remedy="set another value in the profile's llm_config")
+def _ranges(subject: Subject) -> Iterator[Hit]:
+    """A parameter outside of its bounds: `n`, `max_tokens`, `top_p`, penalties, `top_logprobs`, tokens and
+    values of `logit_bias`; more than 4 `stop` texts; more or longer `metadata` than may be."""
+    sent = subject.beside
+    yield from out_of_range(sent, _RANGES)
+    biases = sent.get("logit_bias")
+    for token, bias in biases.items() if isinstance(biases, dict) else ():
+        if not token.isdecimal():
+            yield None, f"the logit_bias of {token!r} is of no token, which is a number"
+        if (number := number_of(bias)) is not None and not -100 <= number <= 100:
+            yield None, f"the logit_bias of {token!r} is {number}, not from -100 to 100"
+    yield from too_many(sent.get("stop"), MAX_STOPS, "stop texts")
+    yield from metadata_hits(sent.get("metadata"))
+    user = text_at(sent, "safety_identifier")
+    if user is not None and len(user) > _MAX_USER:
+        yield None, f"safety_identifier has {len(user)} characters, not up to {_MAX_USER}"
+
+
+def metadata_hits(pairs: Any) -> Iterator[Hit]:
+    """Yield what is too much or too long of `metadata`."""
+    if not isinstance(pairs, dict):
+        return
+    if len(pairs) > _MAX_METADATA:
+        yield None, f"metadata has {len(pairs)} pairs, not up to {_MAX_METADATA}"
+    for key, value in pairs.items():
+        if len(key) > _MAX_KEY or (isinstance(value, str) and len(value) > _MAX_VALUE):
+            yield None, f"metadata at {key!r} is longer than {_MAX_KEY} (key) or {_MAX_VALUE} (value)"
+
+
+# A parameter, and the one that it is about.
+_NEEDS = (
+    ("tool_choice", "tools"),
+    ("parallel_tool_calls", "tools"),
+    ("function_call", "functions"),
+    ("top_logprobs", "logprobs"),
+    ("stream_options", "stream"),
+)
+
+
+@PARAMETERS.error("parameter-without-other", remedy="add what it needs, or leave it out")
+def _alone(subject: Subject) -> Iterator[Hit]:
+    """A parameter without the one that it is about: `tool_choice` or `parallel_tool_calls` without tools,
+    `function_call` without functions, `top_logprobs` without `logprobs: true`, `stream_options` without
+    `stream: true`, `modalities` with audio without `audio`."""
+    sent = subject.beside
+    yield from without_other(sent, _NEEDS)
+    modalities = sent.get("modalities")
+    if isinstance(modalities, list) and "audio" in modalities and not sent.get("audio"):
+        yield None, "modalities asks for audio, and there is no audio with a voice and a format"
+
+
+@PARAMETERS.error("parameters-exclusive", remedy="leave one of them out")
+def _exclusive(subject: Subject) -> Iterator[Hit]:
+    """`max_tokens` beside `max_completion_tokens`, which replaced it."""
+    return both_set(subject.beside, [("max_tokens", "max_completion_tokens")])
+
+
+@PARAMETERS.error("list-empty", remedy="leave the key out")
+def _empty_lists(subject: Subject) -> Iterator[Hit]:
+    """`tools` or `functions` without any in it."""
+    for name in ("tools", "functions"):
+        if subject.beside.get(name) == []:
+            yield None, f"{name} is an empty list"
+
+
+@PARAMETERS.error("schema-name-invalid", source=f"{_REFERENCE}: response_format", remedy="name the schema")
+def _schema_names(subject: Subject) -> Iterator[Hit]:
+    """A `json_schema` whose name is not 1 to 64 letters, digits, `_` and `-`."""
+    return schema_name_hits(_answer_schema(subject))
+
+
+def schema_name_hits(schema: Any) -> Iterator[Hit]:
+    """Yield the name of a schema for the answer if it is not allowed."""
+    name = text_at(schema, "name")
+    if name is not None and not _SCHEMA_NAME.fullmatch(name):
+        yield None, f"the name {name!r} of the json_schema is not 1 to 64 letters, digits, _ and -"
+
+
+@PARAMETERS.error(
+    "strict-schema-invalid",
+    source=f"{_STRUCTURED}: supported schemas",
+    remedy="write additionalProperties: false and every property under required, or leave strict out",
+)
+def _strict_schemas(subject: Subject) -> Iterator[Hit]:
+    """A schema that is `strict`, of a tool or of the answer, with an object whose `additionalProperties` is
+    not false or whose properties are not all required, or that is no object at the top."""
+    answer = _answer_schema(subject)
+    strict = [("the json_schema", answer.get("schema"))] if answer.get("strict") is True else []
+    for number, tool in enumerate(subject.tools):
+        function = tool.get("function") if kind(tool) == "function" else None
+        if isinstance(function, dict) and function.get("strict") is True:
+            strict.append((f"tool {number}", function.get("parameters")))
+    return not_strict(strict)
+
+
+def _answer_schema(subject: Subject) -> dict[str, Any]:
+    wanted = subject.beside.get("response_format")
+    schema = wanted.get("json_schema") if isinstance(wanted, dict) else None
+    return schema if isinstance(schema, dict) else {}
+
+
+# --- models
+
+# What models that reason have no use for.
+_SAMPLING = ("temperature", "top_p")
+_OF_TOKENS = ("frequency_penalty", "presence_penalty", "logit_bias", "logprobs", "top_logprobs")
+
+
+@RULES.error(
+    "role-refused",
+    source="what the API answers: 'messages[0].role' does not support 'system' with this model",
+    remedy="say it in a message of the user's, or choose another model",
+)
+def _roles(subject: Subject) -> Iterator[Hit]:
+    """A system or developer message for o1-mini or o1-preview."""
+    if subject.facts.system is not False:
+        return
+    for message in subject.request.messages:
+        if (role := message.body.get("role")) in SYSTEM_ROLES:
+            yield subject.place(message), f"{subject.request.model} takes no {role} message"
+
+
+@RULES.error(
+    "input-audio-refused",
+    source="what the API answers: Content blocks are expected to be either text or image_url type",
+    remedy="choose a model that hears, such as gpt-audio",
+)
+def _audio(subject: Subject) -> Iterator[Hit]:
+    """Audio for a model that does not hear."""
+    for hit in _parts(subject, "input_audio") if subject.facts.audio is False else ():
+        yield hit, f"{subject.request.model} takes no audio"
+
+
+@RULES.error("image-refused", remedy="choose a model that sees, or say in words what is to be seen")
+def _images(subject: Subject) -> Iterator[Hit]:
+    """An image for a model that does not see."""
+    for hit in _parts(subject, "image_url") if subject.facts.vision is False else ():
+        yield hit, f"{subject.request.model} takes no images"
+
+
+def _parts(subject: Subject, wanted: str) -> Iterator[RequestEntry]:
+    for entry, _, message in subject.history.not_text:
+        content = message.body.get("content")
+        if isinstance(content, list) and any(kind(part) == wanted for part in content):
+            yield entry
+
+
+@RULES.error(
+    "parameter-refused",
+    source="OpenAI docs, Models and Web search; what the API answers: Web search options not supported",
+    remedy="leave the parameter out, or choose another model",
+)
+def _parameters(subject: Subject) -> Iterator[Hit]:
+    """A parameter that the model does not take: `web_search_options` where it does not search, `audio` or
+    audio among `modalities` where it does not speak, tools or a `json_schema` where it is too old for them, a
+    `reasoning_effort` where it cannot be asked for, or not for that much."""
+    model, facts, sent = subject.request.model, subject.facts, subject.beside
+    if sent.get("web_search_options") is not None and facts.web_search is False:
+        yield None, f"{model} does not search: it takes no web_search_options"
+    modalities = sent.get("modalities")
+    speaks = sent.get("audio") or (isinstance(modalities, list) and "audio" in modalities)
+    if speaks and facts.audio is False:
+        yield None, f"{model} does not speak: it takes no audio and no such modality"
+    if subject.tools and facts.tools is False:
+        yield None, f"{model} takes no tools"
+    if kind(sent.get("response_format")) == "json_schema" and facts.json_schema is False:
+        yield None, f"{model} takes no response_format of type json_schema"
+    yield from refused_effort(subject, sent.get("reasoning_effort"), parameter="reasoning_effort")
+
+
+@RULES.error(
+    "answer-too-long",
+    source="OpenAI docs, Models: max output tokens; what the API answers: max_tokens is too large",
+    remedy="ask for fewer tokens",
+)
+def _too_long(subject: Subject) -> Iterator[Hit]:
+    """A `max_tokens` or `max_completion_tokens` above what the model's answers may have."""
+    return too_long_answer(subject, ("max_tokens", "max_completion_tokens"), subject.facts.max_output)
+
+
+@RULES.error(
+    "reasoning-parameters",
+    source="OpenAI docs, Using the latest model: parameter compatibility",
+    remedy="use max_completion_tokens, and leave the others out",
+)
+def _refused_by_reasoning(subject: Subject) -> Iterator[Hit]:
+    """For a model that reasons (o1, o3, o4, GPT-5): `max_tokens`; a `temperature` or `top_p` other than 1,
+    penalties other than 0, `logprobs`, `logit_bias`; `stop` for o3, o4-mini and GPT-5. From GPT-5.1 on, all
+    but `max_tokens` is found where a `reasoning_effort` is set."""
+    model, facts, sent = subject.request.model, subject.facts, subject.beside
+    if facts.reasoning not in ("always", "optional"):
+        return
+    if sent.get("max_tokens") is not None:
+        yield None, f"{model} takes no max_tokens, but max_completion_tokens"
+    if not facts.reasons(sent.get("reasoning_effort")):
+        return
+    for name in _SAMPLING:
+        value = number_of(sent.get(name))
+        if value not in (None, 1):
+            yield None, f"{model} takes no other {name} than 1 when it reasons, and it is {value}"
+    for name in _OF_TOKENS:
+        if sent.get(name):
+            yield None, f"{model} takes no {name} when it reasons"
+    if sent.get("stop") and facts.stop is False:
+        yield None, f"{model} takes no stop"

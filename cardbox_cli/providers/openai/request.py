@@ -1,0 +1,168 @@
+"""OpenAI's chat completions: cards as messages, and the body of a request.
+
+Source: OpenAI API reference, "Create chat completion".
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cardbox_cli.context import sources
+from cardbox_cli.context.messages import Message, NoMessage
+from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.provider import AnyCard, Body, ExchangedIds, Members, Provider, SentMessage
+from cardbox_cli.context.request import Request
+from cardbox_cli.model.cards import Card
+from cardbox_cli.providers.openai.answers import OpenAIAnswers
+from cardbox_cli.providers.openai.cards import FORMATS, MAX_STOPS, NAME, OpenAIFiles, are_one, join, runs
+from cardbox_cli.providers.tools import (
+    chat_tool,
+    choice_for,
+    choice_mode,
+    choice_of,
+    copy_parameters,
+    custom_tool,
+    function_of,
+    is_custom,
+    is_parallel,
+    stops_of,
+)
+
+if TYPE_CHECKING:
+    from cardbox_cli.context.lint.rule import LintRule
+
+# Keys of a profile's llm_config that are parameters of a request. Not `stream` and `stream_options`: the
+# command that sends the request decides whether an answer comes in chunks.
+PARAMETERS = (
+    *("temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "n"),
+    *("presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs"),
+    *("response_format", "reasoning_effort", "verbosity", "modalities", "audio", "prediction"),
+    *("web_search_options", "functions", "function_call", "user", "safety_identifier", "moderation"),
+    *("metadata", "store", "service_tier"),
+    *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
+)
+TOOL_PARAMETERS = ("tool_choice", "parallel_tool_calls")
+
+
+class OpenAI(Provider):
+    """OpenAI's chat completions."""
+
+    name = NAME
+    title = "OpenAI"
+    sends = "a chat-completions body"
+    # OpenAI docs, "Prompt caching": tools and a schema for the answer come before the messages.
+    message_keys = ("messages",)
+    cached_parameters = ("response_format",)
+    schema_package = __package__
+    files_class = OpenAIFiles
+    answers_class = OpenAIAnswers
+
+    def encode(self, card: Card) -> Body | NoMessage:
+        return self.chat_message(card)
+
+    def chat_original(self, card: AnyCard) -> Body | None:
+        source = card.metadata.get(sources.MESSAGE)
+        if not isinstance(source, dict) or card.metadata.get(sources.FORMAT, NAME) not in FORMATS:
+            return None
+        return dict(source) if isinstance(source.get("role"), str) else None
+
+    def members(self, request: Request) -> Members:
+        if request.model is not None:
+            yield "model", request.model
+        yield "messages", join(request.messages)
+        tools = self.offered_tools(request)
+        if tools:
+            yield "tools", [_tool(tool) for tool in tools]
+        config = _in_own_words(request.config, choice_for(request, tools))
+        names = (*PARAMETERS, *(TOOL_PARAMETERS if tools else ()))
+        yield from copy_parameters({name: config[name] for name in names if name in config}, self).items()
+
+    def exchanged_ids(self, body: Body) -> ExchangedIds:
+        calls, answered = body.get("tool_calls"), text_at(body, "tool_call_id")
+        made = [text_at(call, "id") or "" for call in calls] if isinstance(calls, list) else []
+        return ExchangedIds(made, [] if answered is None else [answered])
+
+    def steps(self, messages: Sequence[Message]) -> list[int]:
+        """Return the step of each message: one as it is sent, neighbouring results of tools together."""
+        numbers: list[int] = []
+        number, before = 0, None
+        for message in messages:
+            are_results = before is not None and message.body["role"] == before.body["role"] == "tool"
+            number += before is None or not (are_results or are_one(before, message))
+            numbers.append(number)
+            before = message
+        return numbers
+
+    def sent_messages(self, request: Request) -> Iterator[SentMessage]:
+        end = 0
+        for number, run in enumerate(runs(request.messages), 1):
+            [body] = join(run)
+            start, end = end, end + len(run)
+            yield SentMessage("messages", number, body, list(range(start, end)))
+
+    def runs_tool(self, tool: Mapping[str, Any]) -> bool:
+        """Return whether it is a custom tool, which only OpenAI has."""
+        return is_custom(tool)
+
+    def rules(self) -> "Sequence[LintRule]":
+        from cardbox_cli.providers.openai.rules import RULES
+
+        return RULES
+
+
+class OpenAICompatible(OpenAI):
+    """Hosts that take OpenAI's chat completions for models of their own: Mistral, Groq, OpenRouter, vLLM,
+    Ollama.
+
+    Each knows parameters, values and models that OpenAI does not. Of OpenAI's rules those count that say what
+    a chat completion is.
+    """
+
+    name = "openai-compatible"
+    title = "An OpenAI-compatible host"
+
+    @property
+    def format(self) -> str:
+        return NAME
+
+    def rules(self) -> "Sequence[LintRule]":
+        """Return OpenAI's rules without those about OpenAI's own limits, values and models."""
+        from cardbox_cli.providers.openai.rules import COMPATIBLE
+
+        return COMPATIBLE
+
+
+# --- parameters and tools
+
+
+def _in_own_words(given: dict[str, Any], choice: Any) -> dict[str, Any]:
+    """The llm_config with stops and the choice of a tool as OpenAI writes them."""
+    said = {"tool_choice": _choice(choice), "parallel_tool_calls": is_parallel(given)}
+    config = {key: value for key, value in given.items() if key not in TOOL_PARAMETERS}
+    config |= {key: value for key, value in said.items() if value is not None}
+    stops = stops_of(config, MAX_STOPS)
+    return config if stops is None or "stop" in config else {**config, "stop": stops}
+
+
+def _choice(choice: Any) -> Any:
+    """The choice of a tool as the chat completions write it."""
+    if isinstance(choice, dict) and isinstance(allowed := choice.get("allowed_tools"), dict):
+        tools = allowed.get("tools")
+        named = [_chosen(each) for each in tools] if isinstance(tools, list) else tools
+        return {**choice, "allowed_tools": {**allowed, "tools": named}}
+    if kind(choice) == "tool" and (name := choice_of(choice)):
+        return {"type": "function", "function": {"name": name}}
+    return choice_mode(choice) or _chosen(choice)
+
+
+def _chosen(tool: Any) -> Any:
+    """A tool that is chosen, its name in an object as its type is called."""
+    sort, name = kind(tool), text_at(tool, "name")
+    return {"type": sort, sort: {"name": name}} if sort in ("function", "custom") and name else tool
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tool definition; one that has no `function` is translated."""
+    if is_custom(tool):
+        return {**tool, "custom": custom_tool(tool, nested=True)}
+    function = None if isinstance(tool.get("function"), dict) else function_of(tool)
+    return tool if function is None else chat_tool(function._replace(others={}))

@@ -1,0 +1,1 @@
+"""OpenAI's Responses: instructions, and items in one list."""

@@ -1,0 +1,591 @@
+"""Formats whose messages are a role and a list of parts: what they share, as base classes.
+
+A message becomes a card for each run of its parts of one type: text and tool calls, a tool's result, a
+thought, parts that only this format knows. A card keeps its parts only if its fields cannot hold them
+(`context/sources`). A provider's own class says what the parts mean. In requests neighbours of one role are
+one message, in which the results of tools come first; system text is apart.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import dropwhile
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cardbox_cli.context import messages as speakers
+from cardbox_cli.context import sources
+from cardbox_cli.context.losses import unsent_detail, unsent_keys
+from cardbox_cli.context.messages import OF_ONE_FORMAT, Message, NoMessage, never_a_message, standard_body
+from cardbox_cli.context.parts import (
+    MalformedAnswer,
+    answered_call,
+    answering,
+    file_of,
+    is_nothing,
+    is_text,
+    kind,
+    lost_result,
+    other_calls,
+    result_text,
+    text_part,
+)
+from cardbox_cli.context.provider import (
+    AnswerReader,
+    AnyCard,
+    Body,
+    ExchangedIds,
+    MessageFiles,
+    OwnIds,
+    Provider,
+    SentMessage,
+)
+from cardbox_cli.context.request import Request
+from cardbox_cli.context.sources import imported_card, keep, same_json
+from cardbox_cli.model import exact_json
+from cardbox_cli.model.card_types import ASIDE, INSTRUCTION, REASONING, RENDERED_PROMPT, THOUGHT, TOOL_RESULT
+from cardbox_cli.model.cards import Card, CardDraft
+
+Part = Any
+# The type of the cards that a run of text makes.
+_TYPES = {"user": INSTRUCTION, "assistant": THOUGHT, "system": RENDERED_PROMPT}
+_SENT_KEYS = ("role", "content", "tool_calls", "tool_call_id")
+
+
+class AnsweredCall(NamedTuple):
+    """The call that a tool's result answers: its id, "" if the part has none, and the tool's name."""
+
+    id: str
+    name: str = ""
+
+
+class _TypedPart(NamedTuple):
+    """A part, the type of the card that it makes, its text, and the call that it is or answers.
+
+    `is_exact`: the card's fields make just this part.
+    """
+
+    type: str
+    part: Part
+    text: str = ""
+    is_exact: bool = False
+    call: dict[str, Any] | None = None
+    answers: str | None = None
+
+
+class PartsProvider(Provider):
+    """A provider of such a format.
+
+    `has_detail`: an image says how closely to look; `names_results`: a result names its tool; `has_refusals`:
+    a refusal is no text. `parts_title` is the provider's name in sentences about parts that only it knows.
+    """
+
+    has_detail = False
+    names_results = False
+    has_refusals = False
+
+    @property
+    def parts_title(self) -> str:
+        """The provider's name in sentences about its parts."""
+        return self.title
+
+    # --- what parts mean
+
+    @abstractmethod
+    def is_thought(self, part: Part) -> bool:
+        """Return whether a part holds thinking."""
+
+    @abstractmethod
+    def is_plain(self, part: Part) -> bool:
+        """Return whether a part is something that an assistant says."""
+
+    @abstractmethod
+    def words(self, part: Part) -> str:
+        """Return the text of a part as a reader wants it, "" for none."""
+
+    @abstractmethod
+    def call(self, part: Part) -> dict[str, Any] | None:
+        """Return the tool call in the chat form that a part is, its id "" if it has none; None for others."""
+
+    @abstractmethod
+    def answered(self, part: Part) -> AnsweredCall | None:
+        """Return the call that a part is the result of; None for others."""
+
+    @abstractmethod
+    def chat_files(self, part: Part) -> list[dict[str, Any]]:
+        """Return the content parts in the chat form of a part with files, or with a refusal."""
+
+    @abstractmethod
+    def make(self, body: Body, *, failed: bool = False) -> list[Part]:
+        """Return the parts of a message in the chat form; what they cannot say becomes text.
+
+        `failed`: it is the result of a tool that failed.
+        """
+
+    def is_failed_result(self, part: Part) -> bool:
+        """Return whether a part is the result of a tool that failed."""
+        return False
+
+    def sends_other_call(self, call: Any) -> bool:
+        """Return whether a call that is no function's is sent as more than text, and so its result."""
+        return False
+
+    def other_result(self, part: Part) -> Part:
+        """Return the result of such a call, made of that of a function's."""
+        return part
+
+    def is_exact(self, part: Part) -> bool:
+        """Return whether a call or a result holds nothing but what a card's fields do.
+
+        `make` gives such a part back as it is; for all others this is found out by making them.
+        """
+        return False
+
+    def losses_of_part(self, part: Part) -> Iterable[str]:
+        """Yield what the chat form leaves out of a part that is neither thinking nor known here alone."""
+        return ()
+
+    def text_alone(self, role: str, part: Part) -> str | None:
+        """Return the text of a part of a role's message that is a text and nothing else; None for others.
+
+        `make` gives such a part of the text alone. Here it is an object whose only key is `text`, not blank.
+        """
+        if type(part) is not dict or len(part) != 1:
+            return None
+        text = part.get("text")
+        return text if type(text) is str and not text.isspace() and text else None
+
+    # --- from messages to cards
+
+    def draft_parts(self, role: str, parts: Sequence[Part]) -> list[CardDraft]:
+        """Return the cards that hold a message's parts, at least one."""
+        if not parts:
+            return [imported_card(_TYPES[role], "", role=role)]
+        if len(parts) == 1 and (text := self.text_alone(role, parts[0])) is not None:
+            return [imported_card(_TYPES[role], text, role=role)]
+        return [self._run_card(role, run) for run in _runs_of_one_type(self._typed_parts(role, parts))]
+
+    def _typed_parts(self, role: str, parts: Sequence[Part]) -> Iterator[_TypedPart]:
+        """Yield the parts with their types. A call without an id gets the tool's name for one, and so does
+        its result.
+
+        The nearest call of that name is the one that is answered; of two in one message each has its own.
+        """
+        times: dict[str, int] = {}
+
+        def identified(call_id: str, name: str) -> str:
+            if call_id:
+                return call_id
+            times[name] = times.get(name, 0) + 1
+            return name if times[name] == 1 else f"{name}_{times[name]}"
+
+        for part in parts:
+            if (text := self.text_alone(role, part)) is not None:
+                yield _TypedPart(_TYPES[role], part, text, is_exact=True)
+                continue
+            call = self.call(part) if role == "assistant" else None
+            answered = self.answered(part) if role == "user" else None
+            if call is not None:
+                name = call.get("function", {}).get("name", "")
+                call["id"] = identified(call["id"], name)
+                yield _TypedPart(THOUGHT, part, is_exact=self.is_exact(part), call=call)
+            elif answered is not None:
+                words, is_exact = self.words(part), self.is_exact(part)
+                yield _TypedPart(TOOL_RESULT, part, words, is_exact, answers=identified(*answered))
+            elif role != "assistant" or self.is_plain(part):
+                yield _TypedPart(_TYPES[role], part, self.words(part))
+            else:
+                yield _TypedPart(REASONING if self.is_thought(part) else ASIDE, part, self.words(part))
+
+    def _run_card(self, role: str, run: Sequence[_TypedPart]) -> CardDraft:
+        first, parts = run[0], [each.part for each in run]
+        text = first.text if len(run) == 1 else "\n".join(filter(None, (each.text for each in run)))
+        card = imported_card(
+            first.type,
+            text,
+            role="tool" if first.type == TOOL_RESULT else role,
+            tool_calls=[each.call for each in run if each.call is not None] or None,
+            tool_call_id=first.answers or None,
+        )
+        return card if self._is_held(card, run) else keep(card, self.format, source_blocks=parts)
+
+    def _is_held(self, card: CardDraft, run: Sequence[_TypedPart]) -> bool:
+        """Return whether the card's own fields give its parts back, text before calls."""
+        if all(each.is_exact for each in run) and not any(each.text for each in run[1:]):
+            return True
+        if card.type == TOOL_RESULT and self.names_results:
+            return False  # the card does not name the tool
+        return same_json(self.standard_parts(card), [each.part for each in run])
+
+    # --- from cards to messages
+
+    def own_parts(self, card: AnyCard) -> list[Part] | None:
+        """Return the parts that a card keeps of a message in this format; None if it keeps none."""
+        parts = card.metadata.get(sources.BLOCKS)
+        is_own = card.metadata.get(sources.FORMAT) == self.format
+        return parts if is_own and isinstance(parts, list) else None
+
+    def standard_parts(self, card: AnyCard) -> list[Part]:
+        """Return the parts that a card's own fields make."""
+        if card.type in OF_ONE_FORMAT:
+            return []
+        body, answered = self.chat_body(card), answered_call(card)
+        if self._is_sent_as_text(card, body):
+            return self.make({"role": "user", "content": result_text(body, failed=self.is_failed(card))})
+        made = self.make(body, failed=self.is_failed(card))
+        return made if answered is None else [self.other_result(part) for part in made]
+
+    def _is_sent_as_text(self, card: AnyCard, body: Body) -> bool:
+        """Return whether it is a result that is sent as text, as its call is: also that of a function without
+        an id."""
+        if body["role"] not in ("tool", "function"):
+            return False
+        answered = answered_call(card)
+        is_named = self.names_results and body["role"] == "tool" and bool(body.get("name"))
+        is_old = not body.get("tool_call_id") and not is_named
+        return is_old or (answered is not None and not self.sends_other_call(answered))
+
+    def parts_of(self, card: AnyCard) -> list[Part]:
+        """Return a card as parts of a message: those that it keeps, or what its fields make."""
+        own = self.own_parts(card)
+        return self.standard_parts(card) if own is None else own
+
+    def encode(self, card: Card) -> Body | NoMessage:
+        """Return the role and the parts that a card is, or the reason why it is none."""
+        nothing = never_a_message(card)
+        if nothing is not None:
+            return nothing
+        parts = self.parts_of(card)
+        if not parts:
+            reason = f"nothing that {self.parts_title} would take: empty, or of another format alone"
+            return NoMessage(reason)
+        return {"role": speakers.role_of(card), "content": parts}
+
+    def exchanged_ids(self, body: Body) -> ExchangedIds:
+        parts = body["content"] if isinstance(body["content"], list) else []
+        calls = [call["id"] for part in parts if (call := self.call(part)) is not None]
+        answers = [answer.id for part in parts if (answer := self.answered(part)) is not None]
+        return ExchangedIds(calls, answers)
+
+    def chat_original(self, card: AnyCard) -> Body | None:
+        parts = self.own_parts(card)
+        if parts is None:
+            return None
+        body = standard_body(card)
+        files = [_sayable(body["role"], self.chat_files(part)) for part in parts]
+        if not any(files):
+            return body
+        made = [
+            each
+            for found, part in zip(files, parts, strict=True)
+            for each in found or [text_part(words) for words in [self.words(part)] if words]
+        ]
+        return {**body, "content": made}
+
+    def keeps_failure(self, card: AnyCard) -> bool:
+        return any(map(self.is_failed_result, self.own_parts(card) or ()))
+
+    # --- requests
+
+    def in_parts(self, messages: Iterable[Message]) -> Iterator[Message]:
+        """Yield the messages as they are sent, layers and queries as parts, too."""
+        return map(self._in_parts, speakers.demote_late_layers(messages))
+
+    def _in_parts(self, message: Message) -> Message:
+        if isinstance(message.body["content"], list):
+            return message
+        parts = self.make({"role": message.body["role"], "content": message.body["content"]})
+        return msgspec.structs.replace(message, body={**message.body, "content": parts})
+
+    def system_parts(self, request: Request) -> list[Part]:
+        """Return the parts of the system text, in its order."""
+        return [
+            part
+            for message in self.in_parts(request.messages)
+            if message.body["role"] == "system"
+            for part in message.body["content"]
+        ]
+
+    def merged(self, messages: Iterable[Message]) -> Iterator[tuple[str, list[Part]]]:
+        """Yield the role and the parts of each message as it is sent, of messages in parts."""
+        for run in speakers.runs(message for message in messages if message.body["role"] != "system"):
+            role = run[0].body["role"]
+            parts = [part for message in run for part in message.body["content"]]
+            if role == "user" and len(run) > 1:
+                parts.sort(key=lambda part: self.answered(part) is None)
+            if parts:
+                yield role, parts
+
+    def steps(self, messages: Sequence[Message]) -> list[int]:
+        return speakers.steps(messages)
+
+    def sent_messages(self, request: Request) -> Iterator[SentMessage]:
+        made = list(self.in_parts(request.messages))
+        system = (place for place, message in enumerate(made) if message.body["role"] == "system")
+        for number, place in enumerate(system, 1):
+            yield SentMessage("system", number, made[place].body, [place])
+        places = (place for place, message in enumerate(made) if message.body["role"] != "system")
+        others = (message for message in made if message.body["role"] != "system")
+        for number, run in enumerate(speakers.runs(others), 1):
+            pieces = [(message.body, [next(places)]) for message in run]
+            if run[0].body["role"] == "user" and len(run) > 1:
+                pieces.sort(key=lambda piece: not any(map(self.answered, piece[0]["content"])))
+            yield from (SentMessage("messages", number, *piece) for piece in pieces)
+
+    # --- losses
+
+    def losses_in_request(self, request: Request) -> Iterator[tuple[str | None, str]]:
+        """Yield what is lost of a request's order: system text behind another message moves up."""
+        placed = speakers.demote_late_layers(request.messages)
+        behind = dropwhile(lambda message: message.body["role"] == "system", placed)
+        yield from speakers.moved_texts(request, (each for each in behind if each.body["role"] == "system"))
+
+    def losses_to_chat(self, card: Card) -> Iterator[str]:
+        parts = self.own_parts(card)
+        if parts is None:
+            return
+        if card.type == REASONING:
+            yield "thinking is left out"
+        elif card.type == ASIDE:
+            yield f"parts that only {self.parts_title} knows are left out"
+        else:
+            for part in parts:
+                yield from self.losses_of_part(part)
+
+    def losses_from_chat(self, card: Card) -> Iterator[str]:
+        if self.own_parts(card) is not None or card.type in OF_ONE_FORMAT:
+            return  # sent as it came, or in no chat form
+        body = self.chat_body(card)
+        is_result = body["role"] in ("tool", "function")
+        # cbx itself names the tools of all results, which their calls do, too.
+        is_said = self.names_results or not (sources.is_named_result(card) and card.tool_call_id)
+        known = (*_SENT_KEYS, "name") if is_result and is_said else _SENT_KEYS
+        for key, value in body.items():
+            if key in ("refusal", "function_call") and value:
+                if key != "refusal" or not self.has_refusals:
+                    yield f"{key!r} is sent as text"
+            elif key not in known and not is_nothing(value):
+                yield f"the message's {key!r} is not sent"
+        if any(not self.sends_other_call(call) for call in other_calls(body.get("tool_calls"))):
+            yield "a tool call that is no function's is sent as text"
+        if self._is_sent_as_text(card, body):
+            yield lost_result(card)
+        content = body.get("content")
+        for part in content if isinstance(content, list) else []:
+            yield from self._losses_of_chat_part(body["role"], part)
+
+    def _losses_of_chat_part(self, role: str, part: Any) -> Iterator[str]:
+        yield from unsent_keys(part)
+        if is_text(part):
+            return
+        made = self.make({"role": role, "content": [part]})
+        if not any(map(self.chat_files, made)):
+            yield f"a part of type {kind(part)!r} is sent as text"
+            return
+        file = file_of(part)
+        if file is not None and file[2] is not None and file[2] not in str(made):
+            yield "the name of a file is not sent"
+        if not self.has_detail:
+            yield from unsent_detail(part)
+
+
+def _runs_of_one_type(parts: Iterable[_TypedPart]) -> Iterator[list[_TypedPart]]:
+    """Yield the parts in order by runs of one type; a result and a thought are cards of their own."""
+    run: list[_TypedPart] = []
+    for each in parts:
+        if run and (each.type != run[0].type or each.type in (TOOL_RESULT, REASONING)):
+            yield run
+            run = []
+        run.append(each)
+    if run:
+        yield run
+
+
+def text_parts(
+    body: Body, make_part: Callable[[Any], Part | None], make_call: Callable[[Any], Part]
+) -> list[Part]:
+    """Return the parts of a message in the chat form that is no tool's, for formats whose text is `{"text":
+    …}`.
+
+    `make_part` makes a content part, or None for a blank one; `make_call` makes a tool call.
+    """
+    content = body.get("content")
+    if isinstance(content, str):
+        parts: list[Part] = [{"text": content}] if content.strip() else []
+    else:
+        given = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+        parts = [made for part in given if (made := make_part(part)) is not None]
+    refusal = body.get("refusal")
+    parts += [{"text": refusal}] if isinstance(refusal, str) and refusal.strip() else []
+    calls = body.get("tool_calls")
+    parts += [make_call(call) for call in calls] if isinstance(calls, list) else []
+    old = body.get("function_call")
+    return [*parts, {"text": f"[call of {exact_json.encode(old).decode()}]"}] if old else parts
+
+
+def _sayable(role: str, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the content parts that a role can say in the chat form: the user files, the assistant
+    refusals."""
+    is_refused = role == "assistant" and any(kind(part) == "refusal" for part in parts)
+    return parts if role == "user" or is_refused else []
+
+
+# --- messages and the system prompt in files
+
+
+class PartsFiles(MessageFiles):
+    """Files of messages in such a format.
+
+    `parts_key` holds the parts of a message, `assistant` is the format's name of that role. `alone_key` is
+    where one message may replace the list, as an object; then a part may replace the parts, too.
+    """
+
+    provider: PartsProvider
+    checks_roles = True
+    parts_key: str
+    assistant = "assistant"
+    alone_key = ""
+
+    def __init__(self, provider: PartsProvider) -> None:
+        self.provider = provider
+
+    def system_value(self, parts: list[Part]) -> Any:
+        """Return the value of the system key that holds these parts."""
+        return parts
+
+    def system_parts(self, value: Any) -> list[Part]:
+        """Return the parts that the value of a system key holds."""
+        return value if isinstance(value, list) else []
+
+    def _role_of(self, role: str) -> str:
+        return self.assistant if role == "assistant" else role
+
+    def _envelope_of(self, role: str) -> Body:
+        """The keys around the parts of a message that has nothing else."""
+        return {"role": self._role_of(role), self.parts_key: []}
+
+    def keep_around(self, message: Body, role: str, cards: list[CardDraft]) -> list[CardDraft]:
+        """Return the cards of a message; the first keeps the keys around the parts if they are not the
+        usual."""
+        parts = message.get(self.parts_key)
+        is_list = isinstance(parts, list)
+        if parts and is_list and len(message) == 2 and message.get("role") == self._role_of(role):
+            return cards
+        around = self._emptied(message)
+        if parts and same_json(around, self._envelope_of(role)):
+            return cards
+        return [keep(cards[0], self.provider.format, source_message=around), *cards[1:]]
+
+    def _emptied(self, message: Body) -> Body:
+        """The message with `[]` instead of its parts, `{}` instead of the one part that replaces them."""
+        parts = message.get(self.parts_key)
+        if isinstance(parts, list):
+            return {**message, self.parts_key: []}
+        return {**message, self.parts_key: {}} if self.alone_key and isinstance(parts, dict) else message
+
+    def keep_alone(self, message: Body, cards: list[CardDraft]) -> list[CardDraft]:
+        """Return the cards of a message that replaces the list; the first keeps that."""
+        kept = {self.alone_key: self._emptied(message)}
+        return [keep(cards[0], self.provider.format, source_message=kept), *cards[1:]]
+
+    def draft_system(self, key: str, value: Any) -> CardDraft:
+        parts = self.system_parts(value)
+        card = imported_card(RENDERED_PROMPT, "\n".join(filter(None, map(self.provider.words, parts))))
+        standard = self.provider.parts_of(card)
+        if standard and same_json({key: value}, {self.system_keys[0]: self.system_value(standard)}):
+            return card
+        return keep(card, self.provider.format, source_message={key: value}, source_blocks=parts)
+
+    def keep_original(self, changed: CardDraft, original: CardDraft) -> CardDraft:
+        return keep(changed, self.provider.format, source_blocks=self.provider.parts_of(original))
+
+    def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
+        prompts = [
+            card for card in cards if never_a_message(card) is None and speakers.role_of(card) == "system"
+        ]
+        others = (card for card in answering(cards) if speakers.role_of(card) != "system")
+        sent = (card for card in others if never_a_message(card) is None)
+        runs = speakers.gather(sent, lambda each: self._around(each) is not None)
+        messages = map(self._message, runs)
+        return self._system(prompts), (message for message in messages if message is not None)
+
+    def _system(self, prompts: Sequence[Card]) -> Body:
+        if not prompts:
+            return {}
+        if len(prompts) == 1 and (kept := self._around(prompts[0])) is not None:
+            return kept
+        parts = [part for card in prompts for part in self.provider.parts_of(card)]
+        return {self.system_keys[0]: self.system_value(parts)} if parts else {}
+
+    def _message(self, cards: Sequence[Card]) -> Body | None:
+        parts = [part for card in cards for part in self.provider.parts_of(card)]
+        around = self._around(cards[0])
+        if around is not None and self.alone_key and self.alone_key in around:
+            return {self.alone_key: self._filled(around[self.alone_key], parts)}
+        if around is not None:
+            return self._filled(around, parts)
+        if not parts and isinstance(self.provider.encode(cards[0]), NoMessage):
+            return None
+        return {**self._envelope_of(speakers.role_of(cards[0])), self.parts_key: parts}
+
+    def _filled(self, around: Body, parts: list[Part]) -> Body:
+        place = around.get(self.parts_key)
+        if place == {} and self.alone_key and len(parts) == 1:
+            return {**around, self.parts_key: parts[0]}
+        is_place = place == [] or (place == {} and self.alone_key)
+        return {**around, self.parts_key: parts} if is_place else around
+
+    def _around(self, card: Card) -> Body | None:
+        return sources.envelope(card, self.provider.format, sources.MESSAGE)
+
+
+# --- what models answer
+
+
+class PartsAnswers(AnswerReader):
+    """Answers in such a format, read as imported messages are. `parts_key` holds the parts of the message."""
+
+    provider: PartsProvider
+    parts_key: str
+
+    def __init__(self, provider: PartsProvider) -> None:
+        self.provider = provider
+
+    @abstractmethod
+    def is_call(self, part: Part) -> bool:
+        """Return whether the model calls a tool of the client's by a part, well-formed or not."""
+
+    @abstractmethod
+    def call_id(self, part: Part) -> Any:
+        """Return what such a part has as its id."""
+
+    @abstractmethod
+    def with_id(self, part: Part, call_id: str) -> Part:
+        """Return the call under another id."""
+
+    def parts(self, message: Body) -> Any:
+        return message.get(self.parts_key)
+
+    def draft(self, message: Body, own_ids: OwnIds) -> list[CardDraft]:
+        """Return the cards of a message, which keep what the next request needs: signatures, too."""
+        parts = message.get(self.parts_key) or []
+        if not isinstance(parts, list):
+            raise MalformedAnswer(f"the {self.parts_key!r} of the answer are no list")
+        return self.provider.draft_parts("assistant", self._renamed(parts, own_ids))
+
+    def _renamed(self, parts: list[Part], own_ids: OwnIds) -> list[Part]:
+        """The parts, calls under the ids that they are stored with."""
+        places = [place for place, part in enumerate(parts) if self.is_call(part)]
+        given = [self.call_id(parts[place]) for place in places]
+        ids = own_ids([each if isinstance(each, str) else "" for each in given])
+        renamed = list(parts)
+        for place, call_id in zip(places, ids, strict=True):
+            renamed[place] = self.with_id(parts[place], call_id)
+            self._check(renamed[place], place)
+        return renamed
+
+    def _check(self, part: Part, place: int) -> None:
+        call = self.provider.call(part)
+        if call is None or "function" not in call:
+            what = "is no call of a function: it needs a name, and arguments"
+            raise MalformedAnswer(f"{self.parts_key}[{place}] {what}")

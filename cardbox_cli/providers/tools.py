@@ -1,0 +1,150 @@
+"""Tool definitions and parameters, as requests store and send them.
+
+Pure. A request keeps tools as they were written: OpenAI's function objects, flat ones, Anthropic's with an
+`input_schema`. A provider knows the tools that it runs itself.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from cardbox_cli.context.parts import kind, text_at, tool_name
+from cardbox_cli.context.provider import Provider
+from cardbox_cli.context.request import Request
+from cardbox_cli.context.request_schema import Schema
+
+_KEYS = frozenset({"name", "description", "parameters", "input_schema", "strict"})
+
+
+class Function(NamedTuple):
+    """A tool as a model sees it: its name, what it does, the JSON schema of its arguments if it has one.
+
+    `others`: the rest of the definition.
+    """
+
+    name: str
+    description: str | None
+    schema: Any
+    strict: Any
+    others: dict[str, Any]
+
+
+def function_of(tool: Mapping[str, Any]) -> Function | None:
+    """Return the function that a tool is; None for a tool of another type."""
+    inner = tool.get("function")
+    is_wrapped = isinstance(inner, dict)
+    value = inner if is_wrapped and isinstance(inner, dict) else tool
+    name, sort = text_at(value, "name"), tool.get("type", "function")
+    if name is None or (sort not in ("function", "custom") if is_wrapped else not _is_flat(tool)):
+        return None
+    around = {key: each for key, each in tool.items() if is_wrapped and key not in ("type", "function")}
+    others = {key: each for key, each in value.items() if key not in (*_KEYS, "type")}
+    schema = value.get("parameters", value.get("input_schema"))
+    return Function(name, text_at(value, "description"), schema, value.get("strict"), {**others, **around})
+
+
+def _is_flat(tool: Mapping[str, Any]) -> bool:
+    return "input_schema" in tool or tool.get("type") == "function" or "parameters" in tool
+
+
+def is_custom(tool: Mapping[str, Any]) -> bool:
+    """Return whether it is a tool that takes any text, which only OpenAI's formats have."""
+    return tool.get("type") == "custom" and isinstance(tool.get("custom"), dict)
+
+
+def custom_tool(tool: Mapping[str, Any], *, nested: bool) -> dict[str, Any]:
+    """Return the definition of a custom tool, the grammar of its format in an object if `nested`."""
+    custom: dict[str, Any] = tool["custom"]
+    wanted = custom.get("format")
+    if not isinstance(wanted, dict) or kind(wanted) != "grammar":
+        return custom
+    inner = wanted.get("grammar")
+    grammar = (
+        inner if isinstance(inner, dict) else {key: each for key, each in wanted.items() if key != "type"}
+    )
+    return {**custom, "format": {"type": "grammar", **({"grammar": grammar} if nested else grammar)}}
+
+
+def chat_tool(function: Function) -> dict[str, Any]:
+    """Return the definition for OpenAI's chat completions; flat, if it says more than these can."""
+    said = {"description": function.description, "parameters": function.schema, "strict": function.strict}
+    inner = {"name": function.name, **{key: value for key, value in said.items() if value is not None}}
+    if function.others:
+        return {"type": "function", **inner, **function.others}
+    return {"type": "function", "function": inner}
+
+
+def stops_of(config: Mapping[str, Any], most: int | None = None) -> Any:
+    """Return the texts that end an answer; None for none, or for more than `most` of `stop_sequences`."""
+    stops = config.get("stop_sequences")
+    are_too_many = most is not None and isinstance(stops, list) and len(stops) > most
+    return config.get("stop") or (None if are_too_many else stops) or None
+
+
+def choice_for(request: Request, tools: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the `tool_choice` of a request that sends these of its tools; None if it can choose none of
+    them."""
+    choice = request.config.get("tool_choice")
+    if not tools:
+        return None
+    unsent = {_named(tool) for tool in request.tools} - {_named(tool) for tool in tools}
+    return None if isinstance(choice, dict) and _named(choice) in unsent else choice
+
+
+def _named(tool: Mapping[str, Any]) -> str:
+    """Return the name of a tool, or of the choice of one; its type if it has no name."""
+    return tool_name(tool) or kind(tool)
+
+
+def is_parallel(config: Mapping[str, Any]) -> Any:
+    """Return whether several tools may be called at once, as OpenAI or Anthropic says it; None if nothing
+    says."""
+    choice = config.get("tool_choice")
+    is_off = isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True
+    return config.get("parallel_tool_calls", False if is_off else None)
+
+
+def choice_of(value: Any) -> str | None:
+    """Return the name of the function that a `tool_choice` of OpenAI or Anthropic wants; None for none."""
+    return tool_name(value) if kind(value) in ("function", "tool") else None
+
+
+def choice_mode(value: Any) -> str | None:
+    """Return the mode that a `tool_choice` names: auto, required or none; None for another value."""
+    mode = text_at(value, "type") if isinstance(value, dict) else value
+    mode = "required" if mode == "any" else mode
+    return mode if mode in ("auto", "required", "none") else None
+
+
+# --- parameters that are copied under the name that they have
+
+
+def copy_parameters(given: Mapping[str, Any], provider: Provider) -> dict[str, Any]:
+    """Return the parameters without those that only another provider takes as they are.
+
+    Providers share names, and not always the values: `metadata` is any texts or a user's id. A parameter that
+    no provider takes is copied all the same, as a mistake that the lint finds.
+    """
+    own = provider.schema
+    if own is None:
+        return dict(given)
+    unfit = [
+        key
+        for key, value in given.items()
+        if not _fits(own, key, value) and _is_anothers(provider, key, value)
+    ]
+    return {key: value for key, value in given.items() if key not in unfit}
+
+
+def _is_anothers(provider: Provider, key: str, value: Any) -> bool:
+    schemas = (each.schema for each in provider.peers())
+    return any(key in each.names and _fits(each, key, value) for each in schemas if each is not None)
+
+
+def _fits(schema: Schema, key: str, value: Any) -> bool:
+    return key not in schema.keys or not any(schema.misfits_of_value(key, value))
+
+
+def misfitting_keys(tool: Mapping[str, Any], provider: Provider) -> set[str]:
+    """Return the keys of a tool whose values the provider does not take."""
+    found = () if provider.schema is None else provider.schema.misfits_of_item("tools", 0, tool)
+    return {str(misfit.place[2]) for misfit in found if len(misfit.place) > 2}

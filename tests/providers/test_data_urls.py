@@ -1,0 +1,44 @@
+"""What `data:` URLs hold (RFC 2397): their media type and their base64, whatever parameters stand between."""
+
+import pytest
+
+from cardbox_cli.context.parts import data_url, media_of
+
+
+@pytest.mark.parametrize(
+    "parameters", ["", ";charset=utf-8", ";name=a b.png;charset=utf-8", ";name=", ";a=b=c"]
+)
+def test_parameters_are_passed_over(parameters: str) -> None:
+    assert media_of(f"data:image/svg+xml{parameters};base64,AA==") == ("image/svg+xml", "AA==")
+
+
+def test_millions_of_parameters_are_passed_over() -> None:
+    assert media_of(f"data:image/png{';a=b' * 1_000_000};base64,AA==") == ("image/png", "AA==")
+
+
+def test_the_first_mark_of_base64_counts() -> None:
+    assert media_of("data:image/png;base64,;base64,AA==") == ("image/png", ";base64,AA==")
+
+
+def test_what_was_made_is_read() -> None:
+    assert media_of(data_url("image/png", "AA==")) == ("image/png", "AA==")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        None,
+        "",
+        "https://example.org/a.png",
+        "data:image/png,AA==",
+        "data:image/png;base64",
+        "data:;base64,AA==",
+        "data:image;base64,AA==",
+        "data:image/png;name;base64,AA==",
+        "data:image/png;name=a,b;base64,AA==",
+        "data:image/png ;base64,AA==",
+        " data:image/png;base64,AA==",
+    ],
+)
+def test_others_hold_no_base64(url: str | None) -> None:
+    assert media_of(url) is None
