@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cardbox_cli.cli.main import main
 
+from cardbox_cli.entry import main
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.providers.registry import PROVIDERS
 from cardbox_cli.store.boxes import BoxStore

@@ -5,8 +5,8 @@ import time
 from typing import Any, get_args
 
 import pytest
-from cardbox_cli.cli.parameters.working import ANSWER_MODES
 
+from cardbox_cli.cli.options.model_program import ANSWER_MODES
 from cardbox_cli.execution.worker.step_answers import (
     AUTO,
     CUT_OFF,
