@@ -11,7 +11,7 @@ import pytest
 from cardbox_cli.context.request_schema import Schema, place_text
 from cardbox_cli.providers.registry import providers
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 TABLE: dict[str, Any] = {
     "sdk": "acme 1.0",
     "request": "Request",
