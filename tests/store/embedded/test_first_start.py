@@ -43,10 +43,10 @@ DIE = "lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)"
     [
         "Path.replace",
         "Path.rename",
-        "startup.files.replacing",
-        "startup.files.refuse_hosts",
-        "startup.postmaster.start",
-        "startup.create_database",
+        "steps.files.replacing",
+        "steps.files.refuse_hosts",
+        "steps.postmaster.start",
+        "steps.create_database",
     ],
     ids=[
         *("recording", "making a folder", "marking the data", "refusing hosts", "starting"),
@@ -54,7 +54,7 @@ DIE = "lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)"
     ],
 )
 def test_killed_at_a_step(home: Path, step: str) -> None:
-    code = f"from cardbox_cli.store.embedded import startup\n{step} = {DIE}\nserver.connect()"
+    code = f"from cardbox_cli.store.embedded import server as steps\n{step} = {DIE}\nserver.connect()"
     with spawn(home, code) as child:
         assert child.wait(120) == -signal.SIGKILL
     _expect_a_sound_start(home)
