@@ -13,15 +13,9 @@ from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.model.card_types import RESULT_FIELDS
 from cardbox_cli.model.content import FieldSchema
 from cardbox_cli.model.execution.result_fields import described_fields
-from cardbox_cli.model.handwritten.documents import (
-    Section,
-    Trimmed,
-    document_of,
-    fit,
-    keys_of,
-    tool_parameters,
-)
+from cardbox_cli.model.handwritten.documents import document_of
 from cardbox_cli.model.handwritten.tasks import ForkJoin, Instruction, Task
+from cardbox_cli.model.handwritten.validation import Section, Trimmed, fit, keys_of, tool_parameters
 from cardbox_cli.orchestration.batch_creation import NAME, create_batch, refuse_too_many
 from cardbox_cli.orchestration.delegation import (
     ASK,

@@ -16,8 +16,9 @@ from cardbox_cli.errors import BadRequest, InvalidInput
 from cardbox_cli.files import open_to_read
 from cardbox_cli.limits import INPUT_SIZE
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.handwritten.documents import Document, Mark, Problem, document_of, fit, refusal
+from cardbox_cli.model.handwritten.documents import Document, Mark, Problem, document_of, refusal
 from cardbox_cli.model.handwritten.tasks import ForkJoin, Task, TasksFile
+from cardbox_cli.model.handwritten.validation import fit
 from cardbox_cli.model.handwritten.yaml_files import read_yaml
 from cardbox_cli.orchestration.batch_creation import refuse_too_many
 from cardbox_cli.text import Where, did_you_mean, found

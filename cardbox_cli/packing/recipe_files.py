@@ -85,8 +85,8 @@ def recipe_files(folders: Sequence[Path]) -> dict[str, Path]:
 
 
 def _recipe(document: Document) -> "Recipe":
-    from cardbox_cli.model.handwritten.documents import fit
     from cardbox_cli.model.handwritten.recipes import Recipe
+    from cardbox_cli.model.handwritten.validation import fit
 
     hint = "`cbx handover schema` prints what a recipe may say"
     return fit(Recipe, document, refuse_with=InvalidRecipe, hint=hint)

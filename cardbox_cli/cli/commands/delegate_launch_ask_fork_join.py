@@ -58,8 +58,9 @@ def caller_named(run: "Runtime", name: str | None) -> "Caller":
 
 def task_of(run: "Runtime", name: str, context_box: str | None = None, **said: Any) -> "Task":
     """The task that the options of the command `name` describe. Raises BadRequest with all its problems."""
-    from cardbox_cli.model.handwritten.documents import document_of, fit
+    from cardbox_cli.model.handwritten.documents import document_of
     from cardbox_cli.model.handwritten.tasks import Task
+    from cardbox_cli.model.handwritten.validation import fit
 
     if context_box is not None:
         boxes = resolving_boxes(run.database, run.project_id)

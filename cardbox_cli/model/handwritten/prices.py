@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.model.handwritten.documents import Section, fit
+from cardbox_cli.model.handwritten.validation import Section, fit
 from cardbox_cli.model.handwritten.yaml_files import read_yaml
 
 Amount = Annotated[Decimal, Field(ge=0, le=1_000_000, strict=False)]

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.model.handwritten.documents import Name, Section, Trimmed, fit, refuse
+from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, fit, refuse
 from cardbox_cli.model.handwritten.yaml_files import read_yaml
 from cardbox_cli.model.identity import fault_of_token
 from cardbox_cli.model.ids import as_box_id, fault_of_new_id

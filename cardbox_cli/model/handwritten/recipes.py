@@ -17,7 +17,7 @@ from cardbox_cli.errors import BadRequest
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import CARD_TYPES, INSTRUCTION, TOOL_RESULT, card_type
 from cardbox_cli.model.cards import CIRCUMSTANCES, ROLES, SYSTEM_ROLES
-from cardbox_cli.model.handwritten.documents import Name, Section, Trimmed, json_schema, refuse
+from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, json_schema, refuse
 from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.text import did_you_mean, found, shown
 

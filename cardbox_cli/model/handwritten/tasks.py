@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictStr
 
-from cardbox_cli.model.handwritten.documents import Name, Section, Trimmed, refuse
+from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, refuse
 from cardbox_cli.text import found
 
 
