@@ -1,4 +1,4 @@
-"""The view of one chat: its active context, its transcript, its last runs, and what the next run would see."""
+"""The view of one chat: its active context, transcript and last runs, and what the next run would see."""
 
 from datetime import datetime
 
@@ -47,7 +47,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step and its number in its run. `cbx render --at` accepts any step id, and numbers of the last run."""
+    """A step and its number in its run. `cbx render --at` accepts step ids, and numbers of the last run."""
 
     number: int
     step_id: str
@@ -147,7 +147,7 @@ def archives(room: Room, chat_key: str, *, limit: int | None) -> list[Archive]:
 
 
 def entries(room: Room, chat_key: str, *, limit: int | None) -> list[Entry]:
-    """Return the last `limit` entries of a transcript, or all, in order. Raises NotFound for an unknown chat."""
+    """Return the last `limit` entries of a transcript, or all, in order. Raises NotFound."""
     chat = room.chats.get(chat_key)
     return room.chats.entries(chat, 0 if limit is None else chat.entries - limit)
 

@@ -195,7 +195,7 @@ class IndexTerms:
         self._seed = crc32(f"{project_id}\0{chat_key}\0".encode())
 
     def of_archive(self, archive: Archive, text: str) -> list[int]:
-        """Return the numbers of an archived context: of its title, its reason, and the `text` of its messages."""
+        """Return the numbers of an archived context: of its title, its reason, and its messages' `text`."""
         numbers: set[int] = set()
         for text_of_part in (archive.title or "", archive.reason or "", text):
             for term in terms(text_of_part):

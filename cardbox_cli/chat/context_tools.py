@@ -77,9 +77,9 @@ CHAT_TOOLS = {
         ChatTool(
             name=NEW,
             description=(
-                "Start a new context for this chat. What you remember of the conversation is archived and can "
-                "be found again later. From the next step on you see only the current message. Use this if "
-                "the earlier conversation has nothing to do with the current question."
+                "Start a new context for this chat. What you remember of the conversation is archived and "
+                "can be found again later. From the next step on you see only the current message. Use this "
+                "if the earlier conversation has nothing to do with the current question."
             ),
             properties={
                 "title": "A few words by which the archived conversation can be found again.",
@@ -99,9 +99,9 @@ CHAT_TOOLS = {
         ChatTool(
             name=LOAD,
             description=(
-                "Continue an archived context of this chat. Its messages replace what you remember now, which "
-                "is archived first. Use this if the user wants to return to an earlier topic. Pass an id, or "
-                "words to search for."
+                "Continue an archived context of this chat. Its messages replace what you remember now, "
+                "which is archived first. Use this if the user wants to return to an earlier topic. Pass an "
+                "id, or words to search for."
             ),
             properties={
                 "context_id": f"The id of an archived context, as {LIST} lists it.",

@@ -1,7 +1,7 @@
 """The contexts of a chat: the active one, which a model works with, and the archived snapshots.
 
 Each operation is one transaction and acts at once: a running run composes its next step from the context that
-is active then. To archive a context, its box becomes a snapshot. To load a snapshot, a new box gets its cards.
+is active then. To archive a context, its box becomes a snapshot; to load it, a new box gets the same cards.
 A context changes only by an explicit call.
 """
 
@@ -84,10 +84,10 @@ class _Search:
         If there are more than `_MAX_CANDIDATES`, also yield those with a word in the title, and those with a
         further one within a word.
         """
-        there = [term for term in wanted if self._newest(self._index.word(term), limit=1)]
-        for size in range(len(there), 0, -1):
+        known = [term for term in wanted if self._newest(self._index.word(term), limit=1)]
+        for size in range(len(known), 0, -1):
             found = [
-                each for chosen in combinations(there, size) for each in self._search_all(chosen, wanted)
+                each for chosen in combinations(known, size) for each in self._search_all(chosen, wanted)
             ]
             if found:
                 yield from found
@@ -119,7 +119,7 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
 
     `archived` is the snapshot that holds the previous context, None if that was empty or discarded. If
     `was_archived`, the snapshot existed before and keeps its title and reason. `loaded` is the snapshot that
-    is active now, with its number of `messages`, and `why` explains its rank if a search chose it. `run_id` is
+    is active now, with its number of `messages`; `why` explains its rank if a search chose it. `run_id` is
     the running run, which continues with the new context.
     """
 

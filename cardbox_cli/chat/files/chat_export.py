@@ -1,4 +1,4 @@
-"""A chat as files of the on-disk layout: those that it was imported from, and what came since."""
+"""Export of a chat to the `.ship` layout: the files that it was imported from, and later entries."""
 
 import msgspec
 
@@ -19,8 +19,10 @@ from cardbox_cli.store.chats import Room
 
 
 class ExportedChat(msgspec.Struct, frozen=True):
-    """What the files of a chat shall hold; the ids of the cards that are gone and are left out, and those of
-    archived contexts after which no file can be called.
+    """The files of a chat to write.
+
+    `gone` are the ids of deleted cards, which are left out; `unnamed` the ids of archived contexts that are
+    not valid file names.
     """
 
     files: ChatFiles
@@ -29,7 +31,7 @@ class ExportedChat(msgspec.Struct, frozen=True):
 
 
 def export_chat(room: Room, chat_key: str) -> ExportedChat:
-    """The files of a chat. Takes part in the caller's snapshot. Raises NotFound for a chat there is not."""
+    """Build the files of a chat in the caller's snapshot. Raises NotFound for an unknown chat."""
     chat = room.chats.get(chat_key)
     exporter = _Exporter(room, chat)
     archives, items = exporter.archives()
@@ -55,7 +57,7 @@ class _Exporter:
         self.beside: dict[str, object] = {}
 
     def transcript(self) -> list[Moved]:
-        """The lines in the files that they were imported from, and behind those what came since."""
+        """Return the imported lines in their files, followed by later entries."""
         files: dict[int, list[Line]] = {}
         more: list[Line] = []
         for entry in self._room.chats.stream_entries(self._chat):
@@ -64,7 +66,7 @@ class _Exporter:
                 continue
             number = file_of_card(entry.card)
             line = line_of_card(self._chat.chat_key, entry.card)
-            if number is None or more or not _goes_on(files, number):
+            if number is None or more or not _keeps_order(files, number):
                 more.append(line)
             else:
                 files.setdefault(number, []).append(line)
@@ -72,7 +74,7 @@ class _Exporter:
         return rolled_over(came, more) if came or more else []
 
     def active(self) -> list[Message] | None:
-        """The messages of the active context; None of a chat that never had one."""
+        """Return the messages of the active context, None if the chat never had one."""
         if self._chat.context_box_id is None and self._chat.reset_by is None:
             return None
         return self._messages(self._chat.context_box_id)
@@ -81,7 +83,7 @@ class _Exporter:
         return [] if box_id is None else [message_of_card(card) for card in self._cards(box_id)]
 
     def archives(self) -> tuple[list[Archive], list[Item]]:
-        """The archived contexts, and what the index says of them."""
+        """Return the archived contexts and their index entries."""
         layouts = self._room.archives.layouts(self._chat.chat_key)
         records, items = [], []
         for archive in self._room.archives.newest(self._chat.chat_key):
@@ -106,7 +108,7 @@ class _Exporter:
         return found
 
 
-def _goes_on(files: dict[int, list[Line]], number: int) -> bool:
-    """Whether a line of this file can stand behind those of the others, as files are read."""
+def _keeps_order(files: dict[int, list[Line]], number: int) -> bool:
+    """Return whether a line of file `number` may follow the lines so far, as files are read."""
     last = next(reversed(files), None)
     return last is None or number == last or (last != GROWING and (number == GROWING or number > last))
