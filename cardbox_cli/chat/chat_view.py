@@ -84,33 +84,33 @@ class ChatView(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime
 
 
-def view(room: Room, chat_key: str) -> ChatView:
+def view(stores: Room, chat_key: str) -> ChatView:
     """Read the chat of this key in the caller's snapshot. Raises NotFound."""
-    chat = room.chats.get(chat_key)
-    runs = room.runs.last(chat_key, _MAX_RUNS)
-    is_busy = chat.is_busy(room.database.now())
+    chat = stores.chats.get(chat_key)
+    runs = stores.runs.last(chat_key, _MAX_RUNS)
+    is_busy = chat.is_busy(stores.database.now())
     return ChatView(
         chat_key=chat_key,
         context_id=chat.context_id,
-        messages=messages(room, chat),
+        messages=messages(stores, chat),
         context_box_id=chat.context_box_id,
         loaded_from=chat.loaded_from,
         context_created_at=chat.context_created_at,
         reset_by=chat.reset_by,
         reset_at=chat.reset_at,
-        transcript=_transcript_summary(room, chat),
-        archives=room.archives.count(chat_key),
+        transcript=_transcript_summary(stores, chat),
+        archives=stores.archives.count(chat_key),
         running=chat.run_id if is_busy else None,
         owner=chat.owner if is_busy else None,
         lease_expires_at=chat.lease_expires_at if is_busy else None,
         runs=runs,
-        steps=[step for run in runs for step in _steps(room, run)],
+        steps=[step for run in runs for step in _steps(stores, run)],
         created_at=chat.created_at,
         updated_at=chat.updated_at,
     )
 
 
-def _steps(room: Room, run: ChatRun) -> list[RunStep]:
+def _steps(stores: Room, run: ChatRun) -> list[RunStep]:
     return [
         RunStep(
             number=number,
@@ -121,11 +121,11 @@ def _steps(room: Room, run: ChatRun) -> list[RunStep]:
             started_at=step.started_at,
             ended_at=step.ended_at,
         )
-        for number, step in enumerate(room.runs.steps(run.chat_key, run.run_id), 1)
+        for number, step in enumerate(stores.runs.steps(run.chat_key, run.run_id), 1)
     ]
 
 
-def messages(room: Room, chat: Chat) -> list[Message]:
+def messages(stores: Room, chat: Chat) -> list[Message]:
     """Return the messages of the active context, in order."""
     return [
         Message(
@@ -136,25 +136,25 @@ def messages(room: Room, chat: Chat) -> list[Message]:
             created_at=None if slot.card is None else slot.card.created_at,
             state=slot.state,
         )
-        for slot in messages_of(room, chat)
+        for slot in messages_of(stores, chat)
     ]
 
 
-def archives(room: Room, chat_key: str, *, limit: int | None) -> list[Archive]:
+def archives(stores: Room, chat_key: str, *, limit: int | None) -> list[Archive]:
     """Return the archived contexts of a chat, newest first. Raises NotFound for an unknown chat."""
-    room.chats.get(chat_key)
-    return list(room.archives.newest(chat_key, limit=limit))
+    stores.chats.get(chat_key)
+    return list(stores.archives.newest(chat_key, limit=limit))
 
 
-def entries(room: Room, chat_key: str, *, limit: int | None) -> list[Entry]:
+def entries(stores: Room, chat_key: str, *, limit: int | None) -> list[Entry]:
     """Return the last `limit` entries of a transcript, or all, in order. Raises NotFound."""
-    chat = room.chats.get(chat_key)
-    return room.chats.entries(chat, 0 if limit is None else chat.entries - limit)
+    chat = stores.chats.get(chat_key)
+    return stores.chats.entries(chat, 0 if limit is None else chat.entries - limit)
 
 
-def _transcript_summary(room: Room, chat: Chat) -> Kept:
-    most = room.settings.chat_window
-    waiting = unanswered(room, chat, chat.answered)
+def _transcript_summary(stores: Room, chat: Chat) -> Kept:
+    most = stores.settings.chat_window
+    waiting = unanswered(stores, chat, chat.answered)
     last = waiting[-1].position if waiting else chat.entries
     return Kept(
         entries=chat.entries,

@@ -168,26 +168,28 @@ def _check_load(arguments: LoadArguments) -> None:
 _MAX_LISTED = 20
 
 
-def answer(room: Room, chat_key: str, name: str, given: object) -> dict[str, Any]:
+def answer(stores: Room, chat_key: str, name: str, given: object) -> dict[str, Any]:
     """Execute a call on a chat, and return its result as JSON values.
 
     Raises NotFound for an unknown tool, chat or archived context, and for a query without a match;
     InvalidInput for bad arguments.
     """
     arguments = arguments_of(name, given)
-    result: dict[str, Any] = exact_json.decode(exact_json.encode(_HANDLERS[name](room, chat_key, arguments)))
+    result: dict[str, Any] = exact_json.decode(
+        exact_json.encode(_HANDLERS[name](stores, chat_key, arguments))
+    )
     return result
 
 
-def _new(room: Room, chat_key: str, arguments: Arguments) -> dict[str, Any]:
+def _new(stores: Room, chat_key: str, arguments: Arguments) -> dict[str, Any]:
     assert isinstance(arguments, NewArguments)
-    changed = start_new(room, chat_key, title=arguments.title, reason=arguments.reason)
+    changed = start_new(stores, chat_key, title=arguments.title, reason=arguments.reason)
     kept = {"title_and_reason": "those it was archived with before"} if changed.was_archived else {}
     return {"archived": changed.archived, "messages": 0, **kept}
 
 
-def _list(room: Room, chat_key: str, _: Arguments) -> dict[str, Any]:
-    found = archives(room, chat_key, limit=_MAX_LISTED + 1)
+def _list(stores: Room, chat_key: str, _: Arguments) -> dict[str, Any]:
+    found = archives(stores, chat_key, limit=_MAX_LISTED + 1)
     listed = [_summarize(each) for each in found[:_MAX_LISTED]]
     return {"contexts": listed, "has_more": len(found) > _MAX_LISTED}
 
@@ -203,9 +205,9 @@ def _summarize(archive: Archive) -> dict[str, Any]:
     }
 
 
-def _load(room: Room, chat_key: str, arguments: Arguments) -> dict[str, Any]:
+def _load(stores: Room, chat_key: str, arguments: Arguments) -> dict[str, Any]:
     assert isinstance(arguments, LoadArguments)
-    changed = load(room, chat_key, arguments.context_id or None, words=arguments.query or None)
+    changed = load(stores, chat_key, arguments.context_id or None, words=arguments.query or None)
     ranked = {} if changed.why is None else {"why": changed.why}
     return {
         "loaded": changed.loaded,
@@ -215,8 +217,8 @@ def _load(room: Room, chat_key: str, arguments: Arguments) -> dict[str, Any]:
     }
 
 
-def _clear(room: Room, chat_key: str, _: Arguments) -> dict[str, Any]:
-    clear(room, chat_key)
+def _clear(stores: Room, chat_key: str, _: Arguments) -> dict[str, Any]:
+    clear(stores, chat_key)
     return {"cleared": True, "messages": 0}
 
 

@@ -38,7 +38,7 @@ class Ranked(msgspec.Struct, frozen=True):
     why: str
 
 
-def find(room: Room, chat_key: str, words: str, *, limit: int) -> list[Ranked]:
+def find(stores: Room, chat_key: str, words: str, *, limit: int) -> list[Ranked]:
     """Return the archived contexts that match most of the words, the best first. Raises NotFound for none."""
     if len(words) > WORDS_SIZE.value:
         raise InvalidInput(
@@ -48,8 +48,8 @@ def find(room: Room, chat_key: str, words: str, *, limit: int) -> list[Ranked]:
     wanted = terms(words)[:_MAX_WORDS]
     if not wanted:
         raise InvalidInput("the query has no words", hint="pass words of the title or the messages")
-    index = IndexTerms(room.project_id, chat_key)
-    search = _Search(room, chat_key, index)
+    index = IndexTerms(stores.project_id, chat_key)
+    search = _Search(stores, chat_key, index)
     found = list(search.search_words(wanted)) or list(search.search_parts(wanted, words))
     candidates = [
         Candidate(
@@ -59,7 +59,7 @@ def find(room: Room, chat_key: str, words: str, *, limit: int) -> list[Ranked]:
             messages=each.search_text,
             archived_at=each.archived_at,
         )
-        for each in room.archives.findable(chat_key, unique(found))
+        for each in stores.archives.findable(chat_key, unique(found))
     ]
     best = ranked(candidates, words)
     if not best:
@@ -73,8 +73,8 @@ def find(room: Room, chat_key: str, words: str, *, limit: int) -> list[Ranked]:
 class _Search:
     """The queries that narrow the candidates by their index numbers."""
 
-    def __init__(self, room: Room, chat_key: str, index: IndexTerms) -> None:
-        self._archives = room.archives
+    def __init__(self, stores: Room, chat_key: str, index: IndexTerms) -> None:
+        self._archives = stores.archives
         self._chat_key = chat_key
         self._index = index
 
@@ -132,20 +132,20 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
     why: str | None = None
 
 
-def messages_of(room: Room, chat: Chat) -> list[Slot]:
+def messages_of(stores: Room, chat: Chat) -> list[Slot]:
     """Return the messages of the active context, in order."""
-    return [] if chat.context_box_id is None else room.boxes.slots(chat.context_box_id)
+    return [] if chat.context_box_id is None else stores.boxes.slots(chat.context_box_id)
 
 
-def start_new(room: Room, chat_key: str, *, title: str | None = None, reason: str | None = None) -> Changed:
+def start_new(stores: Room, chat_key: str, *, title: str | None = None, reason: str | None = None) -> Changed:
     """Archive the active context and start an empty one. A loaded snapshot without changes is not archived
     again. Raises NotFound for an unknown chat."""
     _check_texts(title=title, reason=reason)
-    with room.transaction():
-        chat = room.chats.lock(chat_key)
-        now = room.database.now()
-        archived = archive_active(room, chat, now, title=title, reason=reason)
-        room.chats.write(emptied(chat, "new", now), now)
+    with stores.transaction():
+        chat = stores.chats.lock(chat_key)
+        now = stores.database.now()
+        archived = archive_active(stores, chat, now, title=title, reason=reason)
+        stores.chats.write(emptied(chat, "new", now), now)
         return Changed(
             chat_key=chat_key,
             archived=archived,
@@ -154,26 +154,26 @@ def start_new(room: Room, chat_key: str, *, title: str | None = None, reason: st
         )
 
 
-def clear(room: Room, chat_key: str) -> Changed:
+def clear(stores: Room, chat_key: str) -> Changed:
     """Empty the active context without archiving it. Raises NotFound for an unknown chat."""
-    with room.transaction():
-        chat = room.chats.lock(chat_key)
-        now = room.database.now()
-        room.chats.write(emptied(chat, "clear", now), now)
+    with stores.transaction():
+        chat = stores.chats.lock(chat_key)
+        now = stores.database.now()
+        stores.chats.write(emptied(chat, "clear", now), now)
         return Changed(chat_key=chat_key, run_id=_run_of(chat, now))
 
 
-def load(room: Room, chat_key: str, context_id: str | None = None, *, words: str | None = None) -> Changed:
+def load(stores: Room, chat_key: str, context_id: str | None = None, *, words: str | None = None) -> Changed:
     """Load a snapshot as the active context: the one of this id, or the best match of the words.
 
     The previous context is archived first. Raises NotFound for an unknown chat or snapshot, and if the words
     match none.
     """
-    with room.transaction():
-        chat = room.chats.lock(chat_key)
-        now = room.database.now()
-        best = _best(room, chat_key, context_id, words)
-        archive = room.archives.get(chat_key, context_id or best.context_id)
+    with stores.transaction():
+        chat = stores.chats.lock(chat_key)
+        now = stores.database.now()
+        best = _best(stores, chat_key, context_id, words)
+        archive = stores.archives.get(chat_key, context_id or best.context_id)
         changed = Changed(
             chat_key=chat_key,
             loaded=archive.context_id,
@@ -183,24 +183,24 @@ def load(room: Room, chat_key: str, context_id: str | None = None, *, words: str
         )
         if chat.is_as_loaded and chat.context_id == archive.context_id:
             return changed
-        archived = archive_active(room, chat, now)
-        room.chats.write(_load_snapshot(room, chat, archive, now), now)
+        archived = archive_active(stores, chat, now)
+        stores.chats.write(_load_snapshot(stores, chat, archive, now), now)
         was_archived = archived is not None and chat.is_as_loaded
         return msgspec.structs.replace(changed, archived=archived, was_archived=was_archived)
 
 
-def _best(room: Room, chat_key: str, context_id: str | None, words: str | None) -> Ranked:
+def _best(stores: Room, chat_key: str, context_id: str | None, words: str | None) -> Ranked:
     if context_id is not None:
         return Ranked(context_id=context_id, why="")
     if not (words or "").strip():
         raise InvalidInput("no archived context given", hint="pass its id, or --query with words from it")
-    found = find(room, chat_key, words or "", limit=1)
+    found = find(stores, chat_key, words or "", limit=1)
     return found[0]
 
 
-def _load_snapshot(room: Room, chat: Chat, archive: Archive, now: datetime) -> Chat:
-    snapshot = room.boxes.get(archive.box_id)
-    box = room.boxes.create(
+def _load_snapshot(stores: Room, chat: Chat, archive: Archive, now: datetime) -> Chat:
+    snapshot = stores.boxes.get(archive.box_id)
+    box = stores.boxes.create(
         snapshot.card_ids,
         parent_ids=[snapshot.box_id],
         title=f"context of {chat.chat_key}, from {archive.context_id}",
@@ -234,7 +234,7 @@ def emptied(chat: Chat, by: ResetBy, now: datetime) -> Chat:
 
 
 def archive_active(
-    room: Room, chat: Chat, now: datetime, *, title: str | None = None, reason: str | None = None
+    stores: Room, chat: Chat, now: datetime, *, title: str | None = None, reason: str | None = None
 ) -> str | None:
     """Archive the active context of a locked chat, unless it is an unchanged snapshot.
 
@@ -244,7 +244,7 @@ def archive_active(
         return None
     if chat.is_as_loaded:
         return chat.context_id
-    cards = [slot.card for slot in messages_of(room, chat) if slot.card is not None]
+    cards = [slot.card for slot in messages_of(stores, chat) if slot.card is not None]
     archive = archive_of(
         chat.chat_key,
         chat.context_id,
@@ -255,7 +255,7 @@ def archive_active(
         title=title,
         reason=reason,
     )
-    keep(room, archive, cards)
+    keep(stores, archive, cards)
     return archive.context_id
 
 
@@ -288,7 +288,7 @@ def archive_of(
 
 
 def keep(
-    room: Room,
+    stores: Room,
     archive: Archive,
     cards: Sequence[Card | CardDraft],
     *,
@@ -299,21 +299,21 @@ def keep(
     `layout` holds the further fields of the file that it was imported from.
     """
     text = search_text(card_text(card.content) for card in cards)
-    terms = IndexTerms(room.project_id, archive.chat_key).of_archive(archive, text)
-    return room.archives.add(archive, search_text=text, terms=terms, layout=layout)
+    terms = IndexTerms(stores.project_id, archive.chat_key).of_archive(archive, text)
+    return stores.archives.add(archive, search_text=text, terms=terms, layout=layout)
 
 
-def with_round(room: Room, chat: Chat, card_ids: Sequence[str], now: datetime) -> Chat:
+def with_round(stores: Room, chat: Chat, card_ids: Sequence[str], now: datetime) -> Chat:
     """Append the messages of a round to the active context of a locked chat.
 
     A loaded snapshot becomes a new context. Returns the head, which the caller writes.
     """
     if chat.context_box_id is None:
-        box_id = room.boxes.create(card_ids, title=f"context of {chat.chat_key}").box_id
+        box_id = stores.boxes.create(card_ids, title=f"context of {chat.chat_key}").box_id
         return msgspec.structs.replace(
             chat, context_id=new_id("ctx"), context_box_id=box_id, context_created_at=now
         )
-    room.boxes.append(chat.context_box_id, card_ids, of_chat=True)
+    stores.boxes.append(chat.context_box_id, card_ids, of_chat=True)
     if chat.is_as_loaded:
         return msgspec.structs.replace(chat, context_id=new_id("ctx"), context_created_at=now)
     return chat

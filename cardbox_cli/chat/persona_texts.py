@@ -25,10 +25,10 @@ class Text(msgspec.Struct, frozen=True, kw_only=True):
     card_id: str
 
 
-def personas(room: Room) -> list[Text]:
+def personas(stores: Room) -> list[Text]:
     """Return the project's personas, the primary one first, the others by name."""
     latest: dict[str, Card] = {}
-    for card in _cards(room, texts_box(room.project_id, None)):
+    for card in _cards(stores, texts_box(stores.project_id, None)):
         name = card.metadata.get("name")
         latest[name if isinstance(name, str) else PRIMARY] = card
     named = [
@@ -37,47 +37,47 @@ def personas(room: Room) -> list[Text]:
     return sorted((each for each in named if each.text.strip()), key=_order)
 
 
-def memory(room: Room, chat_key: str) -> Text | None:
+def memory(stores: Room, chat_key: str) -> Text | None:
     """Return the memory of a chat, None if it is empty."""
-    last = _cards(room, texts_box(room.project_id, chat_key))[-1:]
+    last = _cards(stores, texts_box(stores.project_id, chat_key))[-1:]
     found = [Text(name=None, text=card_text(card.content), card_id=card.card_id) for card in last]
     return next((each for each in found if each.text.strip()), None)
 
 
-def set_persona(room: Room, name: str, text: str) -> str:
+def set_persona(stores: Room, name: str, text: str) -> str:
     """Set the text of a persona, whose name ignores case. Returns the card's id."""
     check_new_id(name, "the persona's name", f"for example {PRIMARY}")
-    found = next((each for each in personas(room) if _is_same(each.name, name)), None)
+    found = next((each for each in personas(stores) if _is_same(each.name, name)), None)
     draft = draft_card(
         CHAT_PERSONA,
         text,
         author_id=OPERATOR,
         metadata={"name": name if found is None else found.name},
     )
-    return _append(room, texts_box(room.project_id, None), "personas", draft)
+    return _append(stores, texts_box(stores.project_id, None), "personas", draft)
 
 
-def set_memory(room: Room, chat_key: str, text: str) -> str:
+def set_memory(stores: Room, chat_key: str, text: str) -> str:
     """Replace the memory of a chat. Returns the card's id."""
     check_key(chat_key)
     draft = draft_card(CHAT_MEMORY, text, author_id=OPERATOR, metadata={CHAT: {"key": chat_key}})
-    with room.transaction():
-        room.chats.lock_or_make(chat_key)
-        return _append(room, texts_box(room.project_id, chat_key), f"memory of {chat_key}", draft)
+    with stores.transaction():
+        stores.chats.lock_or_make(chat_key)
+        return _append(stores, texts_box(stores.project_id, chat_key), f"memory of {chat_key}", draft)
 
 
-def _append(room: Room, box_id: str, title: str, draft: CardDraft) -> str:
-    with room.transaction():
-        room.cards.add(draft)
-        if room.boxes.existing([box_id]):
-            room.boxes.append(box_id, [draft.card_id])
+def _append(stores: Room, box_id: str, title: str, draft: CardDraft) -> str:
+    with stores.transaction():
+        stores.cards.add(draft)
+        if stores.boxes.existing([box_id]):
+            stores.boxes.append(box_id, [draft.card_id])
         else:
-            room.boxes.create([draft.card_id], box_id=box_id, title=title)
+            stores.boxes.create([draft.card_id], box_id=box_id, title=title)
     return draft.card_id
 
 
-def _cards(room: Room, box_id: str) -> list[Card]:
-    slots: list[Slot] = room.boxes.slots(box_id)
+def _cards(stores: Room, box_id: str) -> list[Card]:
+    slots: list[Slot] = stores.boxes.slots(box_id)
     return [slot.card for slot in slots if slot.card is not None and slot.state == "present"]
 
 

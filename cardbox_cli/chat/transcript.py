@@ -35,7 +35,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def send(
-    room: Room,
+    stores: Room,
     chat_key: str,
     text: str,
     *,
@@ -46,12 +46,12 @@ def send(
 
     `turn` is the metadata of the turn, or the run, whose command sends it.
     """
-    with room.transaction():
-        return _append(room, chat_key, "user", text, told or {}, turn, None)
+    with stores.transaction():
+        return _append(stores, chat_key, "user", text, told or {}, turn, None)
 
 
 def correct(
-    room: Room,
+    stores: Room,
     chat_key: str,
     text: str,
     *,
@@ -59,13 +59,13 @@ def correct(
     turn: Mapping[str, str] = _NO_TURN,
 ) -> Said:
     """Append a user's message to an existing chat, like `send`. Raises NotFound for an unknown chat."""
-    with room.transaction():
-        room.chats.get(chat_key)
-        return _append(room, chat_key, "user", text, told or {}, turn, None)
+    with stores.transaction():
+        stores.chats.get(chat_key)
+        return _append(stores, chat_key, "user", text, told or {}, turn, None)
 
 
 def reply(
-    room: Room,
+    stores: Room,
     chat_key: str,
     text: str,
     *,
@@ -78,12 +78,12 @@ def reply(
     With the `fence` of a run, it is that run's reply. Without one, and if no run is running, it answers all
     messages so far. Raises StaleEpoch if the run has lost the chat.
     """
-    with room.transaction():
-        return _append(room, chat_key, "assistant", text, told or {}, turn, fence)
+    with stores.transaction():
+        return _append(stores, chat_key, "assistant", text, told or {}, turn, fence)
 
 
 def _append(
-    room: Room,
+    stores: Room,
     chat_key: str,
     role: Literal["user", "assistant"],
     text: str,
@@ -94,24 +94,24 @@ def _append(
     check_key(chat_key)
     if not text.strip():
         raise InvalidInput("the message is blank", hint="pass a text")
-    chat = room.chats.lock_or_make(chat_key) if fence is None else room.chats.hold(fence)
+    chat = stores.chats.lock_or_make(chat_key) if fence is None else stores.chats.hold(fence)
     message_id = told.get("message_id")
     draft = entry_draft(
         chat_key,
         role,
         text,
         told=told,
-        card_id=None if message_id is None else entry_id(room.project_id, chat_key, role, str(message_id)),
+        card_id=None if message_id is None else entry_id(stores.project_id, chat_key, role, str(message_id)),
         metadata={**turn, **({} if fence is None else {"agent_turn_id": fence.run_id})},
     )
-    now = room.database.now()
-    known = message_id is not None and _is_stored(room, draft)
-    appended = chat if known else room.chats.append(chat, [draft])
+    now = stores.database.now()
+    known = message_id is not None and _is_stored(stores, draft)
+    appended = chat if known else stores.chats.append(chat, [draft])
     is_new = appended.entries > chat.entries
     if is_new:
-        room.chats.write(_mark_answered(appended, role, fence, is_busy=chat.is_busy(now)), now)
+        stores.chats.write(_mark_answered(appended, role, fence, is_busy=chat.is_busy(now)), now)
         if fence is not None:
-            _note_reply(room, fence, draft.card_id)
+            _note_reply(stores, fence, draft.card_id)
     return Said(
         chat_key=chat_key,
         card_id=draft.card_id,
@@ -122,9 +122,9 @@ def _append(
     )
 
 
-def _is_stored(room: Room, draft: CardDraft) -> bool:
+def _is_stored(stores: Room, draft: CardDraft) -> bool:
     """Return whether a platform's message was stored before with the same text."""
-    found = room.cards.get_many([draft.card_id]).cards
+    found = stores.cards.get_many([draft.card_id]).cards
     return any(card_text(card.content) == card_text(draft.content) for card in found)
 
 
@@ -135,24 +135,24 @@ def _mark_answered(chat: Chat, role: str, fence: ChatFence | None, *, is_busy: b
     return chat
 
 
-def _note_reply(room: Room, fence: ChatFence, card_id: str) -> None:
-    run = room.runs.get(fence.chat_key, fence.run_id)
-    room.runs.write(msgspec.structs.replace(run, reply_card_ids=[*run.reply_card_ids, card_id]))
+def _note_reply(stores: Room, fence: ChatFence, card_id: str) -> None:
+    run = stores.runs.get(fence.chat_key, fence.run_id)
+    stores.runs.write(msgspec.structs.replace(run, reply_card_ids=[*run.reply_card_ids, card_id]))
 
 
-def unanswered(room: Room, chat: Chat, start: int) -> list[Entry]:
+def unanswered(stores: Room, chat: Chat, start: int) -> list[Entry]:
     """Return the users' messages from position `start` on, in order, out of the last 1,000 entries."""
     first = max(start, chat.entries - _MAX_UNANSWERED)
-    return [entry for entry in room.chats.entries(chat, first) if entry.role == "user"]
+    return [entry for entry in stores.chats.entries(chat, first) if entry.role == "user"]
 
 
-def last_entries(room: Room, chat: Chat, count: int | None) -> list[Entry]:
+def last_entries(stores: Room, chat: Chat, count: int | None) -> list[Entry]:
     """Return the last `count` entries, or all, in order."""
-    return room.chats.entries(chat, 0 if count is None else chat.entries - count)
+    return stores.chats.entries(chat, 0 if count is None else chat.entries - count)
 
 
-def window(room: Room, chat: Chat, before: int) -> list[Entry]:
+def window(stores: Room, chat: Chat, before: int) -> list[Entry]:
     """Return the entries that a run without a context sees: the last ones before position `before`, and none
     from before the latest `new` or `clear`."""
-    first = max(chat.window_start, before - room.settings.chat_window)
-    return room.chats.entries(chat, first, before)
+    first = max(chat.window_start, before - stores.settings.chat_window)
+    return stores.chats.entries(chat, first, before)

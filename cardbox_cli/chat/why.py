@@ -54,13 +54,13 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
         return self.carries != "nothing"
 
 
-def explain(room: Room, chat_key: str) -> Explained:
+def explain(stores: Room, chat_key: str) -> Explained:
     """Explain the memory of a chat, which need not exist. Takes part in the caller's snapshot."""
-    chat = room.chats.find(chat_key)
-    near = room.chats.near(chat_key, _MAX_NEAR)
+    chat = stores.chats.find(chat_key)
+    near = stores.chats.near(chat_key, _MAX_NEAR)
     nothing: tuple[Carries, int] = ("nothing", 0)
-    carries, messages = nothing if chat is None else _measure_memory(room, chat)
-    found = [] if carries == "context" else list(_causes(room, chat_key, chat, near))
+    carries, messages = nothing if chat is None else _measure_memory(stores, chat)
+    found = [] if carries == "context" else list(_causes(stores, chat_key, chat, near))
     return Explained(
         chat_key=chat_key,
         exists=chat is not None,
@@ -80,12 +80,12 @@ def explain(room: Room, chat_key: str) -> Explained:
     )
 
 
-def _measure_memory(room: Room, chat: Chat) -> tuple[Carries, int]:
+def _measure_memory(stores: Room, chat: Chat) -> tuple[Carries, int]:
     if chat.context_box_id is not None:
-        return "context", len(room.boxes.get(chat.context_box_id).card_ids)
-    waiting = unanswered(room, chat, chat.answered)
+        return "context", len(stores.boxes.get(chat.context_box_id).card_ids)
+    waiting = unanswered(stores, chat, chat.answered)
     last = waiting[-1].position if waiting else chat.entries
-    seen = min(last - chat.window_start, room.settings.chat_window)
+    seen = min(last - chat.window_start, stores.settings.chat_window)
     return ("transcript", seen) if seen > 0 else ("nothing", 0)
 
 
@@ -101,9 +101,9 @@ def _summary(chat: Chat | None, carries: Carries, messages: int) -> str:
     return "the next run starts without memory: the active context is empty, and no entry is in the window"
 
 
-def _causes(room: Room, chat_key: str, chat: Chat | None, near: Sequence[Chat]) -> Iterator[Cause]:
+def _causes(stores: Room, chat_key: str, chat: Chat | None, near: Sequence[Chat]) -> Iterator[Cause]:
     if chat is not None:
-        yield from _own_causes(room, chat)
+        yield from _own_causes(stores, chat)
     used = [each for each in near if each.entries or each.context_box_id]
     if used:
         others = ", ".join(each.chat_key for each in used)
@@ -112,7 +112,7 @@ def _causes(room: Room, chat_key: str, chat: Chat | None, near: Sequence[Chat]) 
             proves=f"another key is another chat, and a topic changes the key; similar keys: {others}",
             fix=command_line(("chat", "show", used[0].chat_key)),
         )
-    for project in room.chats.other_projects(chat_key, _MAX_NEAR):
+    for project in stores.chats.other_projects(chat_key, _MAX_NEAR):
         yield Cause(
             cause="another-project",
             proves=f"project {project!r} has a chat with this key, and no data crosses projects",
@@ -120,8 +120,8 @@ def _causes(room: Room, chat_key: str, chat: Chat | None, near: Sequence[Chat]) 
         )
 
 
-def _own_causes(room: Room, chat: Chat) -> Iterator[Cause]:
-    newest = next(iter(room.archives.newest(chat.chat_key, limit=1)), None)
+def _own_causes(stores: Room, chat: Chat) -> Iterator[Cause]:
+    newest = next(iter(stores.archives.newest(chat.chat_key, limit=1)), None)
     if chat.context_box_id is None and chat.reset_by == "clear":
         yield Cause(
             cause="cleared",
@@ -134,7 +134,7 @@ def _own_causes(room: Room, chat: Chat) -> Iterator[Cause]:
             proves=f"a new context was started at {_format_time(chat.reset_at)}",
             fix=_load_command(newest),
         )
-    failed = _failed_run(room.runs.last(chat.chat_key, _MAX_RUNS))
+    failed = _failed_run(stores.runs.last(chat.chat_key, _MAX_RUNS))
     if failed is not None:
         yield Cause(
             cause="run-failed",

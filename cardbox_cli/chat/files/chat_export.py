@@ -30,12 +30,12 @@ class ExportedChat(msgspec.Struct, frozen=True):
     unnamed: list[str]
 
 
-def export_chat(room: Room, chat_key: str) -> ExportedChat:
+def export_chat(stores: Room, chat_key: str) -> ExportedChat:
     """Build the files of a chat in the caller's snapshot. Raises NotFound for an unknown chat."""
-    chat = room.chats.get(chat_key)
-    exporter = _Exporter(room, chat)
+    chat = stores.chats.get(chat_key)
+    exporter = _Exporter(stores, chat)
     archives, items = exporter.archives()
-    remembered = memory(room, chat_key)
+    remembered = memory(stores, chat_key)
     files = ChatFiles(
         chat_key=chat_key,
         transcript=exporter.transcript(),
@@ -49,8 +49,8 @@ def export_chat(room: Room, chat_key: str) -> ExportedChat:
 
 
 class _Exporter:
-    def __init__(self, room: Room, chat: Chat) -> None:
-        self._room = room
+    def __init__(self, stores: Room, chat: Chat) -> None:
+        self._stores = stores
         self._chat = chat
         self.gone: list[str] = []
         self.unnamed: list[str] = []
@@ -60,7 +60,7 @@ class _Exporter:
         """Return the imported lines in their files, followed by later entries."""
         files: dict[int, list[Line]] = {}
         more: list[Line] = []
-        for entry in self._room.chats.stream_entries(self._chat):
+        for entry in self._stores.chats.stream_entries(self._chat):
             if entry.card is None:
                 self.gone.append(entry.card_id)
                 continue
@@ -84,9 +84,9 @@ class _Exporter:
 
     def archives(self) -> tuple[list[Archive], list[Item]]:
         """Return the archived contexts and their index entries."""
-        layouts = self._room.archives.layouts(self._chat.chat_key)
+        layouts = self._stores.archives.layouts(self._chat.chat_key)
         records, items = [], []
-        for archive in self._room.archives.newest(self._chat.chat_key):
+        for archive in self._stores.archives.newest(self._chat.chat_key):
             if not is_context(archive.context_id):
                 self.unnamed.append(archive.context_id)
                 continue
@@ -100,7 +100,7 @@ class _Exporter:
 
     def _cards(self, box_id: str) -> list[Card]:
         found = []
-        for slot in self._room.boxes.slots(box_id):
+        for slot in self._stores.boxes.slots(box_id):
             if slot.card is None or slot.state != "present":
                 self.gone.append(slot.card_id)
             else:

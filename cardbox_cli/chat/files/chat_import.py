@@ -58,14 +58,14 @@ class ImportedChat(msgspec.Struct, frozen=True, kw_only=True):
     memory: Fate
 
 
-def import_persona(room: Room, name: str, text: str | None, *, replace: bool = False) -> Fate:
+def import_persona(stores: Room, name: str, text: str | None, *, replace: bool = False) -> Fate:
     """Import a persona's text into the project. Raises InvalidInput for an invalid name."""
-    with room.transaction():
-        named = {(each.name or "").casefold(): each.text for each in personas(room)}
+    with stores.transaction():
+        named = {(each.name or "").casefold(): each.text for each in personas(stores)}
         current = named.get(name.casefold())
         outcome = _text_outcome(current, text, replace=replace)
         if outcome == "imported" and text is not None:
-            set_persona(room, name, text)
+            set_persona(stores, name, text)
     return outcome
 
 
@@ -78,22 +78,22 @@ def _text_outcome(current: str | None, text: str | None, *, replace: bool) -> Fa
     return "imported" if current is None or replace else "kept"
 
 
-def import_chat(room: Room, files: ChatFiles, *, replace: bool = False) -> ImportedChat:
+def import_chat(stores: Room, files: ChatFiles, *, replace: bool = False) -> ImportedChat:
     """Import the files of a chat into the project, in one transaction.
 
     Raises InvalidInput for an invalid chat key, NotAccepted during a run of the chat.
     """
     check_key(files.chat_key)
-    with room.transaction():
-        chat = room.chats.lock_or_make(files.chat_key)
-        _check_idle(room, chat)
-        importer = _Importer(room, chat, files)
+    with stores.transaction():
+        chat = stores.chats.lock_or_make(files.chat_key)
+        _check_idle(stores, chat)
+        importer = _Importer(stores, chat, files)
         new_entries = importer.transcript()
         new_archives, differing = importer.archives()
         context = importer.context(replace=replace)
         remembered = importer.memory(replace=replace)
         importer.write()
-    room.cards.refresh_statistics(new_entries + len(files.active or []))
+    stores.cards.refresh_statistics(new_entries + len(files.active or []))
     return ImportedChat(
         chat_key=files.chat_key,
         entries=sum(len(moved.lines) for moved in files.transcript),
@@ -110,16 +110,16 @@ def import_chat(room: Room, files: ChatFiles, *, replace: bool = False) -> Impor
 class _Importer:
     """The import of one chat, whose head is locked."""
 
-    def __init__(self, room: Room, chat: Chat, files: ChatFiles) -> None:
-        self._room = room
+    def __init__(self, stores: Room, chat: Chat, files: ChatFiles) -> None:
+        self._stores = stores
         self._chat = self._before = chat
         self._files = files
-        self._now = room.database.now()
+        self._now = stores.database.now()
 
     def write(self) -> None:
         """Write the head if it has changed."""
         if self._chat != self._before:
-            self._room.chats.write(self._chat, self._now)
+            self._stores.chats.write(self._chat, self._now)
 
     # --- the transcript
 
@@ -128,7 +128,7 @@ class _Importer:
         begin, spoken = self._chat.entries, 0
         drafts = list(self._new_lines())
         for start in range(0, len(drafts), _BATCH_SIZE):
-            self._chat = self._room.chats.append(self._chat, drafts[start : start + _BATCH_SIZE])
+            self._chat = self._stores.chats.append(self._chat, drafts[start : start + _BATCH_SIZE])
         for place, draft in enumerate(drafts, 1):
             spoken = place if draft.role == "assistant" else spoken
         if spoken:
@@ -140,7 +140,7 @@ class _Importer:
         """Yield the entries that the chat does not have yet, by their content and by the platform's id."""
         held: Counter[bytes] = Counter()
         texts: dict[str, str | None] = {}
-        for entry in self._room.chats.stream_entries(self._chat):
+        for entry in self._stores.chats.stream_entries(self._chat):
             texts[entry.card_id] = None if entry.card is None else entry.text
             if entry.card is not None:
                 held[_canonical(line_of_card(self._chat.chat_key, entry.card))] += 1
@@ -167,17 +167,17 @@ class _Importer:
         """Return the card id that a platform's delivery of this line has, None without a message id."""
         if line.message_id is UNSET or not line.message_id:
             return None
-        return entry_id(self._room.project_id, self._chat.chat_key, line.role, line.message_id)
+        return entry_id(self._stores.project_id, self._chat.chat_key, line.role, line.message_id)
 
     # --- the archived contexts
 
     def archives(self) -> tuple[int, list[str]]:
         """Add the archived contexts that the chat does not have yet. Returns their number, and the ids that
         differ from the chat's."""
-        layouts = self._room.archives.layouts(self._chat.chat_key)
+        layouts = self._stores.archives.layouts(self._chat.chat_key)
         new, differing = [], []
         for record in self._files.archives:
-            current = self._room.archives.find(self._chat.chat_key, record.context_id)
+            current = self._stores.archives.find(self._chat.chat_key, record.context_id)
             if current is None:
                 new.append(record)
                 continue
@@ -185,7 +185,7 @@ class _Importer:
             if _canonical(same) != _canonical(record):
                 differing.append(record.context_id)
         # One statement for all cards: one for each archive takes far longer.
-        self._room.cards.add_many(draft for record in new for draft in self._messages_of(record))
+        self._stores.cards.add_many(draft for record in new for draft in self._messages_of(record))
         for record in new:
             self._add(record)
         return len(new), differing
@@ -209,7 +209,7 @@ class _Importer:
         items = self._files.items or []
         item = next((each for each in items if each.context_id == record.context_id), None)
         keep(
-            self._room,
+            self._stores,
             with_checkpoint(archive, record),
             drafts,
             layout=layout_of(record, item, self._files.beside),
@@ -234,13 +234,13 @@ class _Importer:
 
     def _make_active(self, messages: Sequence[Message], *, replaces: bool) -> None:
         if replaces:
-            archive_active(self._room, self._chat, self._now)
+            archive_active(self._stores, self._chat, self._now)
         if not messages:
             self._chat = emptied(self._chat, "clear", self._now)
             return
         context_id = new_id("ctx")
         drafts = self._drafts(messages, context_id)
-        self._room.cards.add_many(drafts)
+        self._stores.cards.add_many(drafts)
         begun = messages[0].ts
         self._chat = msgspec.structs.replace(
             self._chat,
@@ -254,16 +254,16 @@ class _Importer:
             self._chat = msgspec.structs.replace(self._chat, reset_by="load", reset_at=self._now)
 
     def _active_cards(self) -> list[Card]:
-        return present_cards(messages_of(self._room, self._chat))
+        return present_cards(messages_of(self._stores, self._chat))
 
     # --- the memory
 
     def memory(self, *, replace: bool) -> Fate:
         """Set the chat's memory to the text of the file, unless it has another one."""
-        current, text = memory(self._room, self._chat.chat_key), self._files.memory
+        current, text = memory(self._stores, self._chat.chat_key), self._files.memory
         outcome = _text_outcome(None if current is None else current.text, text, replace=replace)
         if outcome == "imported" and text is not None:
-            set_memory(self._room, self._chat.chat_key, text)
+            set_memory(self._stores, self._chat.chat_key, text)
         return outcome
 
     # --- cards and boxes
@@ -278,18 +278,18 @@ class _Importer:
         """Create a box of the messages of a context, whose cards exist."""
         card_ids = [draft.card_id for draft in drafts]
         title = f"context of {self._chat.chat_key}"
-        return self._room.boxes.create(card_ids, title=title, allow_dangling=True).box_id
+        return self._stores.boxes.create(card_ids, title=title, allow_dangling=True).box_id
 
     def _cards_of(self, box_id: str) -> list[Card]:
-        return present_cards(self._room.boxes.slots(box_id))
+        return present_cards(self._stores.boxes.slots(box_id))
 
     def _id(self, *parts: str) -> str:
-        return derived_id(self._room.project_id, "chat.layout", self._chat.chat_key, *parts).hex
+        return derived_id(self._stores.project_id, "chat.layout", self._chat.chat_key, *parts).hex
 
 
-def _check_idle(room: Room, chat: Chat) -> None:
+def _check_idle(stores: Room, chat: Chat) -> None:
     """Raise NotAccepted during a run, which would read the imported messages as new ones."""
-    now = room.database.now()
+    now = stores.database.now()
     if chat.is_busy(now):
         raise NotAccepted(
             f"chat {chat.chat_key!r} is busy: {chat.holder(now)}",
