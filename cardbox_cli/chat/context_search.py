@@ -19,8 +19,8 @@ from cardbox_cli.model.chats import Archive
 Place = Literal["title", "reason", "messages"]
 PLACES: tuple[Place, ...] = ("title", "reason", "messages")
 
-# Letters of scripts that put no space between words or attach endings to them: Thai, Lao, Myanmar, Khmer,
-# Korean and East Asian scripts, including the rarer ideographs beyond the first plane.
+# Letters of scripts that put no space between words, or attach endings to them. These are Thai, Lao, Myanmar,
+# Khmer, Korean and East Asian scripts, including the rarer ideographs beyond the first plane.
 _UNSPACED = "".join(
     (
         "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u2fff\u3005-\u3007\u3021-\u9fff",
@@ -175,7 +175,7 @@ def _match(candidate: Candidate, wanted: Sequence[_Term]) -> Found:
     )
 
 
-# --- the numbers by which the database narrows a search
+# --- the numbers by which the database narrows a search.
 #
 # A number is a hash of a word, or of a chunk of it, seeded by the project and the chat. So one index over all
 # numbers keeps projects and chats apart. Hashes collide: a context with the numbers of a query may lack its

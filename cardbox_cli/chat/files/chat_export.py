@@ -42,7 +42,7 @@ def export_chat(stores: Room, chat_key: str) -> ExportedChat:
         active=exporter.active(),
         archives=archives,
         items=items or None,
-        beside=exporter.beside,
+        index_fields=exporter.index_fields,
         memory=None if remembered is None else remembered.text,
     )
     return ExportedChat(files, exporter.gone, exporter.unnamed)
@@ -54,7 +54,7 @@ class _Exporter:
         self._chat = chat
         self.gone: list[str] = []
         self.unnamed: list[str] = []
-        self.beside: dict[str, object] = {}
+        self.index_fields: dict[str, object] = {}
 
     def transcript(self) -> list[Moved]:
         """Return the imported lines in their files, followed by later entries."""
@@ -94,8 +94,8 @@ class _Exporter:
             record = record_of(archive, self._cards(archive.box_id), layout)
             records.append(record)
             items.append(item_of(record, layout))
-            beside = (layout or {}).get("beside")
-            self.beside = self.beside or (beside if isinstance(beside, dict) else {})
+            index_fields = (layout or {}).get("beside")
+            self.index_fields = self.index_fields or (index_fields if isinstance(index_fields, dict) else {})
         return records, items
 
     def _cards(self, box_id: str) -> list[Card]:

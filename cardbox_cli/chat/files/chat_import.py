@@ -212,7 +212,7 @@ class _Importer:
             self._stores,
             with_checkpoint(archive, record),
             drafts,
-            layout=layout_of(record, item, self._files.beside),
+            layout=layout_of(record, item, self._files.index_fields),
         )
 
     # --- the active context

@@ -36,7 +36,7 @@ class ChatFiles(msgspec.Struct, frozen=True, kw_only=True):
     """The content of one chat's files. The transcript's files are in order, the one that grows last.
 
     `active` is None without such a file, and empty if the context was cleared. `items` are the entries of the
-    index, None without an index; `beside` are its other keys. `ignored` are files outside the layout.
+    index, None without an index; `index_fields` are its other keys. `ignored` are files outside the layout.
     """
 
     chat_key: str
@@ -44,7 +44,7 @@ class ChatFiles(msgspec.Struct, frozen=True, kw_only=True):
     active: list[Message] | None
     archives: list[Archive]
     items: list[Item] | None
-    beside: dict[str, Any] = {}
+    index_fields: dict[str, Any] = {}
     memory: str | None
     skipped: list[Skipped] = []
     ignored: list[str] = []
@@ -55,14 +55,14 @@ def read_chat(chat_key: str, files: Mapping[str, bytes]) -> ChatFiles:
     skipped: list[Skipped] = []
     reader = _ChatReader(chat_key, files, skipped)
     archives = reader.archives()
-    items, beside = reader.index({archive.context_id for archive in archives})
+    items, index_fields = reader.index({archive.context_id for archive in archives})
     return ChatFiles(
         chat_key=chat_key,
         transcript=reader.transcript(),
         active=reader.active(),
         archives=archives,
         items=items,
-        beside=beside,
+        index_fields=index_fields,
         memory=reader.memory(),
         skipped=skipped,
         ignored=[name for name in files if not _is_known(name)],
@@ -212,7 +212,7 @@ def files_of(chat: ChatFiles) -> dict[str, str]:
         records.archive_file(archive.context_id): _document(archive.as_json()) for archive in chat.archives
     }
     if chat.items is not None:
-        files[records.INDEX] = _document(_index(chat.items, chat.beside))
+        files[records.INDEX] = _document(_index(chat.items, chat.index_fields))
     for moved in chat.transcript:
         name = records.HISTORY if moved.number is None else records.rolled(moved.number)
         files[name] = _lines(line.as_json() for line in moved.lines)
@@ -299,10 +299,10 @@ def _canonical(line: bytes) -> bytes:
         return line
 
 
-def _index(items: Iterable[Item], beside: Mapping[str, Any]) -> dict[str, Any]:
+def _index(items: Iterable[Item], index_fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the index, newest item first."""
     newest = sorted(items, key=lambda item: (moment_of(item.archived_at), item.context_id), reverse=True)
-    return {"v": 1, **beside, "items": [item.as_json() for item in newest]}
+    return {"v": 1, **index_fields, "items": [item.as_json() for item in newest]}
 
 
 def _lines(values: Iterable[dict[str, Any]]) -> str:

@@ -64,7 +64,7 @@ def line_of_card(chat_key: str, card: Card) -> Line:
         "meta": _mapping(told, "meta"),
     }
     given = {key: each for key, each in value.items() if each is not None}
-    with suppress(Unfit):  # somebody else has changed what was kept
+    with suppress(Unfit):  # the preserved fields were edited
         return Line.of({**(_mapping(_layout_of(card), "extra") or {}), **given})
     return Line.of(given)
 
@@ -98,7 +98,7 @@ def message_of_card(card: Card) -> Message:
     said = {"role": "assistant" if card.role == "assistant" else "user", key: card_text(card.content)}
     rest = _mapping(layout, "rest")
     if rest is not None:
-        with suppress(Unfit):  # somebody else has changed what was kept
+        with suppress(Unfit):  # the preserved fields were edited
             return Message.of({**rest, **said})
     meta = _mapping(told_of(card), "meta")
     rest = {"v": 1, "ts": _said_milliseconds(card), **({} if meta is None else {"meta": meta})}
@@ -135,10 +135,10 @@ _MAX_PREVIEW = 400
 _MAX_INDEX = 2**31 - 1
 
 
-def layout_of(record: records.Archive, item: Item | None, beside: Mapping[str, Any]) -> dict[str, Any]:
+def layout_of(record: records.Archive, item: Item | None, index_fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the preserved fields of an archive's file, of its index entry, and of the index itself."""
     rest = {key: value for key, value in record.as_json().items() if key not in _COLUMNS}
-    return {"file": rest, "item": None if item is None else item.as_json(), "beside": dict(beside)}
+    return {"file": rest, "item": None if item is None else item.as_json(), "beside": dict(index_fields)}
 
 
 def with_checkpoint(archive: Archive, record: records.Archive) -> Archive:
@@ -169,7 +169,7 @@ def record_of(archive: Archive, cards: Sequence[Card], layout: Mapping[str, Any]
     }
     kept = None if layout is None else layout.get("file", {})
     if isinstance(kept, dict):
-        with suppress(Unfit):  # somebody else has changed what was kept
+        with suppress(Unfit):  # the preserved fields were edited
             return _record({**kept, **columns})
     return _record({**_further_fields(archive, messages), **columns})
 

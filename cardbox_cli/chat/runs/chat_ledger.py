@@ -104,7 +104,7 @@ class ChatLedger:
         return [*own, *offered_tools(profile_of(present_cards(boxes.profile.slots)), here)]
 
     def enter(self, runtime: Runtime, state: ChatState) -> None:
-        """Do nothing: another process never resumes a chat's run."""
+        """Skip: another process never resumes a chat's run."""
 
     # --- steps
 

@@ -68,7 +68,7 @@ def _conversation(sample: dict[str, Any], about: dict[str, Any], place: str) -> 
         own_id=None if run is None else f"{run}/{about.get('task')}/{which}",
         title=f"{about.get('task') or 'sample'} {which}",
         format=NAME,
-        beside={"model": about["model"]} if text_at(about, "model") else {},
+        siblings={"model": about["model"]} if text_at(about, "model") else {},
     )
 
 

@@ -59,7 +59,7 @@ def _conversation(run: dict[str, Any], place: str) -> Conversation:
         own_id=None,
         title=None if environment in _UNNAMED else environment,
         format=NAME,
-        beside={"model": run["model"]} if text_at(run, "model") else {},
+        siblings={"model": run["model"]} if text_at(run, "model") else {},
     )
 
 

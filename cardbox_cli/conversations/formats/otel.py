@@ -120,7 +120,7 @@ def _conversation(span: dict[str, Any], place: str) -> Conversation:
         own_id=text_at(attributes, f"{_PREFIX}conversation.id"),
         title=text_at(span, "name"),
         format=NAME,
-        beside={"model": request["llm_config"].get("model")},
+        siblings={"model": request["llm_config"].get("model")},
         request=FileEntry("request", request, place) if any(request.values()) else None,
     )
 

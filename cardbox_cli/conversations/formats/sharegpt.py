@@ -45,14 +45,14 @@ _SHAPE = MessageShape("conversations", _is_turn, is_own=True)
 
 def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
     for found in find_messages(documents, at, _SHAPE):
-        tools = _tools_of(held(found.beside.get(_TOOLS)))
+        tools = _tools_of(held(found.siblings.get(_TOOLS)))
         request = FileEntry(_TOOLS, tools, f"{found.place}: {_TOOLS}") if tools else None
         yield found.conversation(NAME, Rereadable(partial(_entries, found)), request)
 
 
 def _entries(found: MessageList) -> Iterator[FileEntry]:
     """The system prompt that stands beside the turns, and these."""
-    prompt = found.beside.get(_SYSTEM)
+    prompt = found.siblings.get(_SYSTEM)
     if isinstance(prompt, str) and prompt:
         yield FileEntry(_SYSTEM, {"from": _SYSTEM, "value": prompt}, found.place)
     yield from entries_of(found)
