@@ -50,7 +50,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """One conversation of a file: its entries in order, in the format of that name.
 
     The entries can be iterated over more than once. `own_id` is its id in the file, `parent_id` the id of the
-    conversation that it branched off from, and `place` is for error messages. `siblings` holds the keys next to
+    conversation that it branched off from, and `place` is for error messages. `siblings` are the keys next to
     its messages, such as the tools of a request; `request` is the stored part of them if it is a request. If
     `is_part`, it belongs to others, in this file or another one, and is imported even without a message.
     """
