@@ -152,30 +152,30 @@ def _set_parameters(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _add_place(found: LintFinding, conversation: Conversation, places: list[str]) -> LintFinding:
-    """Add the place in the file to a finding, and remove the id of a stand-in card."""
+    """Add the place in the file to a finding, and remove the id of a placeholder card."""
     place = conversation.place if found.position is None else places[found.position]
-    card_id = None if found.card_id == _stand_in_id(place) else found.card_id
+    card_id = None if found.card_id == _placeholder_id(place) else found.card_id
     return msgspec.structs.replace(found, message=f"{place}: {found.message}", card_id=card_id)
 
 
 def _entries(drafted: Drafted, project_id: str, position: int) -> Iterator[RequestEntry]:
     """Yield the request entries of the cards that a file entry makes, from `position` on."""
-    for number, draft in enumerate(drafted.cards or [_stand_in(drafted)], position):
+    for number, draft in enumerate(drafted.cards or [_placeholder(drafted)], position):
         slot = Slot(number, draft.card_id, card_of(draft, project_id), "present")
         yield RequestEntry(slot=slot, box_id="")
 
 
-def _stand_in(drafted: Drafted) -> CardDraft:
+def _placeholder(drafted: Drafted) -> CardDraft:
     """Return a card for an entry that cannot be imported. A rule reports it."""
     value = drafted.entry.value
     role = text_at(value, "role")
     named = {} if role is None else {"role": role}
     return CardDraft(
-        card_id=_stand_in_id(drafted.entry.place),
+        card_id=_placeholder_id(drafted.entry.place),
         content=TextContent(exact_json.encode(value).decode()),
         metadata={"type": UNREADABLE_TYPE, UNREADABLE: drafted.problem, **named},
     )
 
 
-def _stand_in_id(place: str) -> str:
+def _placeholder_id(place: str) -> str:
     return f"? {place}"

@@ -26,8 +26,10 @@ from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.ids import DerivedIds, derived_from, derived_id
 from cardbox_cli.store.imports import Wanted
 
-# --- new tool-call ids, for databases that allow one result per id: calls and results are renamed together by
-# the rule of `model/pairing.py`, and the cards preserve the original ids for export
+# --- new tool-call ids, for databases that allow one result per id
+#
+# Calls and results are renamed together by the rule of `model/pairing.py`. The cards preserve the original
+# ids for export.
 
 
 def remapped(

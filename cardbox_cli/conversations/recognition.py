@@ -90,8 +90,8 @@ def _mixture(one: _Marked, other: _Marked) -> InvalidConversation:
 def check_named(documents: Documents, named: Format, formats: Sequence[Format], default: Format) -> None:
     """Raise InvalidConversation for a file that is not in the format that the user named.
 
-    That is a file with clear evidence of another format and none of this one; one of which most values would
-    not be understood; and one without any value that fits.
+    The file has clear evidence of another format and none of this one, or most of its values would not be
+    understood, or none of them fits.
     """
     others = [each for each in formats if each.tells_all and each.name != named.name]
     is_marked, may_be, unread, total = False, False, 0, 0

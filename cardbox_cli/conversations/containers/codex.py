@@ -1,8 +1,8 @@
 """Rollouts of Codex CLI: lines with items of OpenAI's Responses API, and events of the program. Read only.
 
-In older rollouts the lines are the items themselves, after a line with the session's id and among lines of its
-state. The oldest are one object of a `session` and its `items`. Sources, in openai/codex: `RolloutItem` of
-`codex-rs/protocol/src/protocol.rs`; `codex-cli/src/utils/storage/save-rollout.ts`.
+In older rollouts the lines are the items themselves, after a line with the session's id and among lines of
+its state. The oldest are one object of a `session` and its `items`. Sources, in openai/codex: `RolloutItem`
+of `codex-rs/protocol/src/protocol.rs`; `codex-cli/src/utils/storage/save-rollout.ts`.
 """
 
 from collections.abc import Iterator

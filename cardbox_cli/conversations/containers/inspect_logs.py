@@ -80,7 +80,7 @@ def _entries(sample: dict[str, Any], place: str) -> Iterator[FileEntry]:
         where = f"{place}: message {number}"
         if text_at(message, "role") not in _CARDS:
             raise InvalidConversation(
-                f"{where}: the role of an Inspect message must be {' or '.join(_CARDS)}"
+                f"{where}: the role of an Inspect message must be one of {', '.join(_CARDS)}"
             )
         yield FileEntry(str(number), _insert_attachments(message, attachments), where)
 

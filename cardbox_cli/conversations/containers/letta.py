@@ -26,7 +26,7 @@ from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.content import ToolContent
 
 NAME = "letta"
-# `letta.schemas.enums.MessageRole`. An approval is a call that a person must allow, or that person's response.
+# `letta.schemas.enums.MessageRole`. An approval is a call that a person must allow, or the person's response.
 _ROLES = ("system", "user", "assistant", "tool", "function", "approval", "summary")
 
 
@@ -75,12 +75,14 @@ def _entries(messages: Any, place: str) -> Iterator[FileEntry]:
     for number, message in enumerate(messages):
         where = f"{place}: messages[{number}]"
         if text_at(message, "role") not in _ROLES:
-            raise InvalidConversation(f"{where}: the role of a Letta message must be {' or '.join(_ROLES)}")
+            raise InvalidConversation(
+                f"{where}: the role of a Letta message must be one of {', '.join(_ROLES)}"
+            )
         yield FileEntry(str(number), message, where, moment(message.get("created_at")))
 
 
 def _cards(message: dict[str, Any]) -> list[CardDraft]:
-    """Make the cards of a message as Letta sends it: a summary as the user's, and of an approval only the call.
+    """Make the cards of a message as Letta sends it: a summary as the user's, an approval only as its call.
     Source: `letta.schemas.message.Message`."""
     role, content = message["role"], message.get("content")
     calls = message.get("tool_calls")
@@ -121,8 +123,8 @@ def _result(call_id: str | None, content: Any, *, is_failure: bool) -> CardDraft
 
 
 def _thoughts(content: Any, model: str | None) -> list[CardDraft]:
-    """Make the cards of an answer's thinking. Signatures and redacted data are only preserved for Claude models,
-    because only their provider can read them."""
+    """Make the cards of an answer's thinking. Only Claude models keep signatures and redacted data, because
+    only their provider can read them."""
     signed = is_anthropics(model)
     blocks: list[dict[str, Any]] = []
     for part in content if isinstance(content, list) else []:

@@ -1,7 +1,7 @@
 """Packed conversation files, unpacked in chunks of bounded size: Zstandard, `.eval` archives, event folders.
 
-Newer logs of Inspect and archived rollouts of Codex use Zstandard. Python 3.14 supports it; for older versions
-the extra `zstd` installs the same module.
+Newer logs of Inspect and archived rollouts of Codex use Zstandard. Python 3.14 supports it; for older
+versions the extra `zstd` installs the same module.
 """
 
 import json
@@ -105,8 +105,8 @@ _ARCHIVE_BLOCK = 1 << 16
 _MAX_HEADER_BYTES = 64 << 20
 _CONVERT = "convert it with `inspect log convert --to json`"
 
-# The methods that the standard library unpacks in bounded chunks. With others (bzip2, LZMA), 1 KB may unpack to
-# gigabytes in memory. `unpacked_chunks` bounds Zstandard.
+# The methods that the standard library unpacks in bounded chunks. With others (bzip2, LZMA), 1 KB may unpack
+# to gigabytes in memory. `unpacked_chunks` bounds Zstandard.
 _BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _METHODS = {9: "Deflate64", 12: "bzip2", 14: "LZMA", 98: "PPMd"}
 # What the standard library raises for archives that are truncated, damaged, encrypted or malicious.

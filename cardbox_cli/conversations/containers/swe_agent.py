@@ -68,7 +68,7 @@ def _entries(history: Any, place: str) -> Iterator[FileEntry]:
         where = f"{place}: history[{number}]"
         if not isinstance(message, dict) or message.get("role") not in _ROLES:
             raise InvalidConversation(
-                f"{where}: the role of a SWE-agent message must be {' or '.join(_ROLES)}"
+                f"{where}: the role of a SWE-agent message must be one of {', '.join(_ROLES)}"
             )
         yield FileEntry(str(number), message, where)
 
