@@ -109,7 +109,7 @@ def check_named(documents: Documents, named: Format, formats: Sequence[Format], 
         total, unread = total + 1, unread + (named.reads is not None and not named.reads(value))
     if unread * 2 > total:
         raise InvalidConversation(
-            f"{unread} of {total} lines in {documents.name} are not in the {named.name} format",
+            f"{documents.name}: {unread} of {total} lines are not in the {named.name} format",
             hint="check --from",
         )
     if not (is_marked or may_be):

@@ -206,7 +206,7 @@ def _call(call_id: str, name: str, arguments: Any, text: str | None) -> dict[str
 
 
 def _user_content(content: Any) -> Any:
-    """Return content parts if any is an image (`image_urls` of the SDK's `ImageContent`), or else a string."""
+    """Return content parts if any is an image (`image_urls` of the SDK's `ImageContent`), else a string."""
     parts = content if isinstance(content, list) else []
     if not any(kind(part) == "image" for part in parts):
         return _text(content)

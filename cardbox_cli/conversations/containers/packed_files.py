@@ -132,7 +132,7 @@ def unzipped(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
             with zipfile.ZipFile(file) as archive:
                 _write_log(_Archive(archive, file, name), log)
         except _DAMAGED as exc:
-            raise InvalidConversation(f"cannot unpack {name}: {exc}", hint=_CONVERT) from exc
+            raise InvalidConversation(f"{name} cannot be unpacked: {exc}", hint=_CONVERT) from exc
         yield cast(BinaryIO, log)
 
 
@@ -154,7 +154,7 @@ class _Archive(NamedTuple):
         else:
             how = _METHODS.get(found.compress_type, f"method {found.compress_type}")
             what = f"{shown(member)} uses {how}, not deflate or Zstandard"
-            raise InvalidConversation(f"cannot unpack {self.name}: {what}", hint=_CONVERT)
+            raise InvalidConversation(f"{self.name} cannot be unpacked: {what}", hint=_CONVERT)
 
 
 def _write_log(archive: _Archive, log: IO[bytes]) -> None:
@@ -194,7 +194,7 @@ def _eval_of(archive: _Archive, header: str) -> bytes:
         found = None
     if not isinstance(found, dict):
         raise InvalidConversation(
-            f"{header} in {archive.name} has no `eval` section: the file may be damaged", hint=_CONVERT
+            f"{archive.name}: {header} has no `eval` section; the file may be damaged", hint=_CONVERT
         )
     return json.dumps(found).encode()
 

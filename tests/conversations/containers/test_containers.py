@@ -231,16 +231,16 @@ def test_an_eval_archive_is_the_log_that_it_packs(cbx: Cbx, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (archive(("a.json", "{}")), " is an archive, and no log of Inspect: it has no header.json"),
-        (archive(("header.json", "[]")), ": header.json says nothing of an evaluation"),
+        (archive(("a.json", "{}")), " is not an Inspect log (no header.json inside)"),
+        (archive(("header.json", "[]")), ": header.json has no `eval` section; the file may be damaged"),
         (archive(("header.json", "{}"))[:60], " cannot be unpacked: "),
         (
             archive(("header.json", HEADER), method=zipfile.ZIP_BZIP2),
-            " cannot be unpacked: 'header.json' is packed by bzip2",
+            " cannot be unpacked: 'header.json' uses bzip2, not deflate or Zstandard",
         ),
         (
             archive(("header.json", HEADER), method=zipfile.ZIP_LZMA),
-            " cannot be unpacked: 'header.json' is packed by LZMA",
+            " cannot be unpacked: 'header.json' uses LZMA, not deflate or Zstandard",
         ),
         (gzip.compress(CODEX.encode())[:40], " cannot be unpacked: "),
     ],
