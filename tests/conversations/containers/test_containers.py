@@ -268,7 +268,7 @@ def test_an_archive_with_any_byte_changed_is_read_or_refused() -> None:
             except InvalidConversation as refused:
                 outcomes.add(refused.message.split(":")[0])
     assert outcomes == {"read", "log.eval cannot be unpacked"} | {
-        each for each in outcomes if each.startswith("log.eval is an archive")
+        each for each in outcomes if each.startswith("log.eval is not an Inspect log")
     }
 
 
