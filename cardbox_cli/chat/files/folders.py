@@ -98,9 +98,7 @@ def _input_errors(path: Path) -> Iterator[None]:
     except OSError as exc:
         if exc.errno == errno.ELOOP:
             hint = "replace the link with the file itself, or pass the folder that it points to"
-            raise InvalidInput(
-                f"{str(path)!r} is a symbolic link, which cbx does not follow", hint=hint
-            ) from exc
+            raise InvalidInput(f"{str(path)!r} is a symbolic link; cbx follows none", hint=hint) from exc
         raise InvalidInput(f"cannot read {str(path)!r}: {exc.strerror}") from exc
 
 
@@ -115,7 +113,7 @@ def _is_folder(path: Path, root: Path) -> bool:
                 break
             if each.is_symlink():
                 hint = "replace the link with the folder itself, or pass the one that it points to"
-                raise InvalidInput(f"{str(each)!r} is a symbolic link, which cbx does not follow", hint=hint)
+                raise InvalidInput(f"{str(each)!r} is a symbolic link; cbx follows none", hint=hint)
         return path.is_dir()
 
 

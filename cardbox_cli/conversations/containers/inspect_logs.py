@@ -32,7 +32,7 @@ from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
 
 NAME = "inspect"
-_ATTACHMENT_PREFIX = "attachment://"
+_ATTACHED = "attachment://"
 
 
 def _mark(log: dict[str, Any]) -> str | None:
@@ -87,11 +87,7 @@ def _entries(sample: dict[str, Any], place: str) -> Iterator[FileEntry]:
 
 def _insert_attachments(value: Any, attachments: dict[str, Any]) -> Any:
     if isinstance(value, str):
-        return (
-            attachments.get(value.removeprefix(_ATTACHMENT_PREFIX), value)
-            if value.startswith(_ATTACHMENT_PREFIX)
-            else value
-        )
+        return attachments.get(value.removeprefix(_ATTACHED), value) if value.startswith(_ATTACHED) else value
     if isinstance(value, list):
         return [_insert_attachments(each, attachments) for each in value]
     if isinstance(value, dict):

@@ -75,9 +75,7 @@ def _entries(messages: Any, place: str) -> Iterator[FileEntry]:
     for number, message in enumerate(messages):
         where = f"{place}: messages[{number}]"
         if text_at(message, "role") not in _ROLES:
-            raise InvalidConversation(
-                f"{where}: the role of a Letta message must be one of {', '.join(_ROLES)}"
-            )
+            raise InvalidConversation(f"{where}: a Letta role must be one of {', '.join(_ROLES)}")
         yield FileEntry(str(number), message, where, moment(message.get("created_at")))
 
 
@@ -97,11 +95,8 @@ def _cards(message: dict[str, Any]) -> list[CardDraft]:
         thoughts = _thoughts(content, text_at(message, "model"))
         cards = [*thoughts, card_of_message(said)] if called or text or not thoughts else thoughts
     else:
-        cards = [
-            card_of_message(
-                {"role": "user" if role == "summary" else role, "content": _chat_content(content)}
-            )
-        ]
+        own = "user" if role == "summary" else role
+        cards = [card_of_message({"role": own, "content": _content(content)})]
     return kept_with(cards, message)
 
 
@@ -118,7 +113,7 @@ def _results(message: dict[str, Any]) -> list[CardDraft]:
 
 def _result(call_id: str | None, content: Any, *, is_failure: bool) -> CardDraft:
     answered = {"tool_call_id": call_id} if call_id else {}
-    card = card_of_message({"role": "tool", **answered, "content": _chat_content(content)})
+    card = card_of_message({"role": "tool", **answered, "content": _content(content)})
     return as_failed(card) if is_failure else card
 
 
@@ -138,7 +133,7 @@ def _thoughts(content: Any, model: str | None) -> list[CardDraft]:
     return message_cards("assistant", blocks) if blocks else []
 
 
-def _chat_content(content: Any) -> Any:
+def _content(content: Any) -> Any:
     """Return the content of a message: a string, or parts if there are images."""
     parts = content if isinstance(content, list) else []
     made = [_part(part) for part in parts]

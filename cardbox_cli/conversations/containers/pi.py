@@ -124,11 +124,7 @@ def _message(line: dict[str, Any]) -> dict[str, Any] | None:
         case {"type": "message", "message": {"role": "custom" | "hookMessage", "content": content}}:
             return {"role": "user", "content": content}
         case {"type": "message", "message": {"role": "bashExecution", "command": str(command)} as run}:
-            return (
-                None
-                if run.get("excludeFromContext")
-                else {"role": "user", "content": _command_text(command, run)}
-            )
+            return None if run.get("excludeFromContext") else {"role": "user", "content": _bash(command, run)}
         case {"type": "message", "message": {"role": "branchSummary", "summary": str(summary)}}:
             return {"role": "user", "content": _BRANCH.format(summary)}
         case {"type": "message", "message": {"role": str()}}:
@@ -138,7 +134,7 @@ def _message(line: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def _command_text(command: str, run: dict[str, Any]) -> str:
+def _bash(command: str, run: dict[str, Any]) -> str:
     """Format a user's command and its output as pi sends it."""
     printed, code = text_at(run, "output"), run.get("exitCode")
     lines = [f"Ran `{command}`", f"```\n{printed}\n```" if printed else "(no output)"]

@@ -117,18 +117,13 @@ def _chat_message(sort: str, fields: dict[str, Any]) -> dict[str, Any]:
     calls = _calls(fields) if role == "assistant" else []
     body: dict[str, Any] = {"role": role}
     if role == "tool":
-        return {
-            **body,
-            "tool_call_id": text_at(fields, "tool_call_id"),
-            "content": content,
-            **_name_of(fields),
-        }
+        return {**body, "tool_call_id": text_at(fields, "tool_call_id"), "content": content, **_name(fields)}
     if calls:
         return {**body, "content": content or None, "tool_calls": calls}
-    return {**body, "content": content, **_name_of(fields)}
+    return {**body, "content": content, **_name(fields)}
 
 
-def _name_of(fields: dict[str, Any]) -> dict[str, Any]:
+def _name(fields: dict[str, Any]) -> dict[str, Any]:
     return {"name": fields["name"]} if text_at(fields, "name") else {}
 
 
@@ -178,9 +173,7 @@ def _export(cards: Iterable[Card]) -> Iterator[str]:
 
 def _export_messages(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
     sent = (card for card in cards if never_a_message(card) is None)
-    for (is_own, is_failure), run in groupby(
-        sent, key=lambda card: (_original(card) is not None, failed(card))
-    ):
+    for (is_own, is_failure), run in groupby(sent, key=lambda card: (bool(_original(card)), failed(card))):
         if is_own:
             yield from (own for card in run if (own := _original(card)) is not None)
         else:

@@ -86,7 +86,7 @@ class TestImport:
         link.symlink_to(tmp_path / "aside")
         result = cbx("chat", "import", str(tmp_path))
         assert result.code == 4
-        assert "is a symbolic link, which cbx does not follow" in result.err
+        assert "is a symbolic link; cbx follows none" in result.err
         assert succeed(cbx("chat", "list", "-o", "id")) == ""
 
     def test_a_folder_of_a_key_that_no_chat_may_have_is_skipped(self, cbx: Cbx, tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ CASES = {
     "a log of Inspect without messages": Case(json.dumps({**INSPECT, "samples": [{"id": 1}]}), ": samples[0]: an Inspect sample must have messages"),
     "a role of Inspect's": Case(json.dumps({**INSPECT, "samples": [{"messages": [{"role": "narrator"}]}]}), ": samples[0]: message 0: the role of an Inspect message must be one of "),
     "a role of SWE-agent's": Case(json.dumps({"trajectory": [], "history": [{"role": "narrator"}]}), ": history[0]: the role of a SWE-agent message must be one of "),
-    "a role of Letta's": Case(json.dumps({"blocks": [], "agents": [{"messages": [{"role": "narrator"}]}]}), ": agents[0]: messages[0]: the role of a Letta message must be one of "),
+    "a role of Letta's": Case(json.dumps({"blocks": [], "agents": [{"messages": [{"role": "narrator"}]}]}), ": agents[0]: messages[0]: a Letta role must be one of "),
     "chat as Codex's": Case(lines(CALLS), ": 1 of 1 lines are not in the codex format", "codex"),
 }  # fmt: skip
 

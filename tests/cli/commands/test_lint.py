@@ -272,7 +272,9 @@ class TestCardLint:
             ("role-unknown", None, 1),
             ("message-unreadable", None, 2),
         ]
-        assert result.json()[1]["message"] == f"{strange}: message 1: unknown role 'tool' for format anthropic"
+        assert (
+            result.json()[1]["message"] == f"{strange}: message 1: unknown role 'tool' for format anthropic"
+        )
 
     def test_what_stands_beside_the_messages_counts(self, offline: Cbx, file: Callable[..., str]) -> None:
         body = file(
