@@ -1,4 +1,4 @@
-"""A chat on one page: what its model works with, what is kept, and what the next run would see."""
+"""The view of one chat: its active context, transcript and last runs, and what the next run would see."""
 
 from datetime import datetime
 
@@ -10,11 +10,11 @@ from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.chats import BOX_CARDS, Archive, Chat, ChatRun, Entry, ResetBy, said_at
 from cardbox_cli.store.chats import Room
 
-_RUNS = 5
+_MAX_RUNS = 5
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of a context, or an entry of a transcript; its text is empty where its card is gone."""
+    """A message of a context. `role` and `content` are empty if its card is gone."""
 
     role: str
     content: str
@@ -25,9 +25,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """The entries that a run without a context would see before the newest one, by their places.
+    """The entries before the newest one that a run without a context would see, as positions.
 
-    `most` is how many it may see; `start` is where they begin since the latest `new` or `clear`.
+    `most` is the size of the window. `start` is the first position after the latest `new` or `clear`.
     """
 
     first: int
@@ -37,7 +37,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a transcript: all of it, in boxes of 1,000 entries of which the last is named."""
+    """The size of a transcript. Each of its boxes holds 1,000 entries; `box_id` is the last one."""
 
     entries: int
     boxes: int
@@ -47,7 +47,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step of a run, and its number there. `cbx render --at` takes numbers of the last run, and any id."""
+    """A step and its number in its run. `cbx render --at` accepts step ids, and numbers of the last run."""
 
     number: int
     step_id: str
@@ -59,9 +59,10 @@ class RunStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatView(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat. `messages` are those of the active context; `context_id` is None where it is empty.
+    """A chat. `messages` belong to the active context; `context_id` is None if that is empty.
 
-    `running` is the run that has the chat, `owner` whose that is; `runs` are the last ones, `steps` theirs.
+    `running` is the id of the current run, `owner` the process that runs it. `runs` are the last ones, newest
+    first, and `steps` their steps.
     """
 
     chat_key: str
@@ -83,33 +84,33 @@ class ChatView(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime
 
 
-def view(room: Room, chat_key: str) -> ChatView:
-    """The chat of this key. Takes part in the caller's snapshot. Raises NotFound."""
-    chat = room.chats.get(chat_key)
-    runs = room.runs.last(chat_key, _RUNS)
-    is_busy = chat.is_busy(room.database.now())
+def view(stores: Room, chat_key: str) -> ChatView:
+    """Read the chat of this key in the caller's snapshot. Raises NotFound."""
+    chat = stores.chats.get(chat_key)
+    runs = stores.runs.last(chat_key, _MAX_RUNS)
+    is_busy = chat.is_busy(stores.database.now())
     return ChatView(
         chat_key=chat_key,
         context_id=chat.context_id,
-        messages=messages(room, chat),
+        messages=messages(stores, chat),
         context_box_id=chat.context_box_id,
         loaded_from=chat.loaded_from,
         context_created_at=chat.context_created_at,
         reset_by=chat.reset_by,
         reset_at=chat.reset_at,
-        transcript=_kept(room, chat),
-        archives=room.archives.count(chat_key),
+        transcript=_transcript_summary(stores, chat),
+        archives=stores.archives.count(chat_key),
         running=chat.run_id if is_busy else None,
         owner=chat.owner if is_busy else None,
         lease_expires_at=chat.lease_expires_at if is_busy else None,
         runs=runs,
-        steps=[step for run in runs for step in _steps(room, run)],
+        steps=[step for run in runs for step in _steps(stores, run)],
         created_at=chat.created_at,
         updated_at=chat.updated_at,
     )
 
 
-def _steps(room: Room, run: ChatRun) -> list[RunStep]:
+def _steps(stores: Room, run: ChatRun) -> list[RunStep]:
     return [
         RunStep(
             number=number,
@@ -120,12 +121,12 @@ def _steps(room: Room, run: ChatRun) -> list[RunStep]:
             started_at=step.started_at,
             ended_at=step.ended_at,
         )
-        for number, step in enumerate(room.runs.steps(run.chat_key, run.run_id), 1)
+        for number, step in enumerate(stores.runs.steps(run.chat_key, run.run_id), 1)
     ]
 
 
-def messages(room: Room, chat: Chat) -> list[Message]:
-    """The messages of the active context, in order."""
+def messages(stores: Room, chat: Chat) -> list[Message]:
+    """Return the messages of the active context, in order."""
     return [
         Message(
             role="" if slot.card is None else slot.card.role or "",
@@ -135,25 +136,25 @@ def messages(room: Room, chat: Chat) -> list[Message]:
             created_at=None if slot.card is None else slot.card.created_at,
             state=slot.state,
         )
-        for slot in messages_of(room, chat)
+        for slot in messages_of(stores, chat)
     ]
 
 
-def archives(room: Room, chat_key: str, *, limit: int | None) -> list[Archive]:
-    """The archived contexts of a chat, newest first. Raises NotFound for a chat that there is not."""
-    room.chats.get(chat_key)
-    return list(room.archives.newest(chat_key, limit=limit))
+def archives(stores: Room, chat_key: str, *, limit: int | None) -> list[Archive]:
+    """Return the archived contexts of a chat, newest first. Raises NotFound for an unknown chat."""
+    stores.chats.get(chat_key)
+    return list(stores.archives.newest(chat_key, limit=limit))
 
 
-def entries(room: Room, chat_key: str, *, limit: int | None) -> list[Entry]:
-    """The last entries of a transcript, or all, in order. Raises NotFound for a chat that there is not."""
-    chat = room.chats.get(chat_key)
-    return room.chats.entries(chat, 0 if limit is None else chat.entries - limit)
+def entries(stores: Room, chat_key: str, *, limit: int | None) -> list[Entry]:
+    """Return the last `limit` entries of a transcript, or all, in order. Raises NotFound."""
+    chat = stores.chats.get(chat_key)
+    return stores.chats.entries(chat, 0 if limit is None else chat.entries - limit)
 
 
-def _kept(room: Room, chat: Chat) -> Kept:
-    most = room.settings.chat_window
-    waiting = unanswered(room, chat, chat.answered)
+def _transcript_summary(stores: Room, chat: Chat) -> Kept:
+    most = stores.settings.chat_window
+    waiting = unanswered(stores, chat, chat.answered)
     last = waiting[-1].position if waiting else chat.entries
     return Kept(
         entries=chat.entries,

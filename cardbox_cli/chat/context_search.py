@@ -1,7 +1,7 @@
-"""Which archived context a few words mean: a ranking over titles, reasons and messages, and why it is so.
+"""The search for an archived context by words: a ranking over titles, reasons and messages.
 
-Pure. The database narrows the candidates, by the `terms` of a query in what is `folded`; what is ranked here
-is what it brings. Scripts that put no space between words are found by what stands within a text.
+Pure. The database narrows the candidates by the numbers of `IndexTerms`, and `ranked` sorts what it returns.
+In scripts without spaces between words, a term is found anywhere within a text.
 """
 
 import re
@@ -19,8 +19,8 @@ from cardbox_cli.model.chats import Archive
 Place = Literal["title", "reason", "messages"]
 PLACES: tuple[Place, ...] = ("title", "reason", "messages")
 
-# Letters of scripts that put no space between words, or hang endings onto them: Thai, Lao, Myanmar, Khmer,
-# Korean, and those of East Asia, the rarer ideographs beyond the first plane among them.
+# Letters of scripts that put no space between words, or attach endings to them. These are Thai, Lao, Myanmar,
+# Khmer, Korean and East Asian scripts, including the rarer ideographs beyond the first plane.
 _UNSPACED = "".join(
     (
         "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u2fff\u3005-\u3007\u3021-\u9fff",
@@ -30,12 +30,12 @@ _UNSPACED = "".join(
 _TERM = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 
-# Which part of the pairs of characters of a word without spaces a text must have, to be like it.
-_ENOUGH = 0.5
+# The share of a long term's character pairs that a text must contain to match it.
+_MIN_PAIR_SHARE = 0.5
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """An archived context as a search sees it. `messages` is the text of all of them."""
+    """An archived context as a search sees it. `messages` is the text of all its messages."""
 
     context_id: str
     title: str
@@ -45,9 +45,10 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A context that a search found: which terms of the query it has as words, and which within words.
+    """A context that matches a query.
 
-    Each term by the first place that has it.
+    `words` maps the terms that it has as words to the first place that has them; `parts` maps the terms
+    that it has only within words.
     """
 
     context_id: str
@@ -58,15 +59,15 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def why(self) -> str:
-        """How it ranks, in words."""
+        """The explanation of its rank, for example "1 of 2 words: 'tax' in its title"."""
         number = f"{len(self.words) + len(self.parts)} of {len(self.terms)} " + (
             "word" if len(self.terms) == 1 else "words"
         )
-        found = [*_in_words(self.words, ""), *_in_words(self.parts, "a part like ")]
+        found = [*_describe_matches(self.words, ""), *_describe_matches(self.parts, "a part like ")]
         return f"{number}: {'; '.join(found)}"
 
 
-def _in_words(found: dict[str, Place], prefix: str) -> Iterator[str]:
+def _describe_matches(found: dict[str, Place], prefix: str) -> Iterator[str]:
     for place in PLACES:
         terms = [f"{prefix}{term!r}" for term, where in found.items() if where == place]
         if terms:
@@ -74,32 +75,35 @@ def _in_words(found: dict[str, Place], prefix: str) -> Iterator[str]:
 
 
 def folded(text: str) -> str:
-    """`text` as searches compare it: without case, and without widths and ligatures."""
+    """Normalize a text for comparison: case, character widths and ligatures do not matter."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
 def terms(query: str) -> list[str]:
-    """The distinct words that a query looks for, folded: split also where its script changes.
+    """Split a query into its distinct words, folded. A change of script also separates words.
 
-    What has no letter or digit at all, such as an emoji, is looked for as it stands.
+    A word without any letter or digit, such as an emoji, is searched for unchanged.
     """
     found = (each for word in folded(query).split() for each in _TERM.findall(word) or [word])
     return list(dict.fromkeys(found))
 
 
 def needles(query: str) -> list[str]:
-    """What a text must have one of, folded, to be ranked: terms, and the pairs of characters of long ones."""
+    """Return the folded strings of which a text must contain one to be ranked.
+
+    These are the terms of the query; long terms of scripts without spaces are cut into pairs of characters.
+    """
     found = (each for term in terms(query) for each in (_pairs(term) if _is_long(term) else [term]))
     return list(dict.fromkeys(found))
 
 
 def ranked(candidates: Iterable[Candidate], query: str) -> list[Found]:
-    """The contexts that have anything of a query, the best first.
+    """Return the contexts that match any term of a query, the best first.
 
-    More distinct words, then more within words, then more in titles, then in reasons, then the newest.
+    The order is by matching words, then matches within words, then matches in titles, in reasons, then age.
     """
-    wanted = [_Term.of(term) for term in terms(query)]
-    found = (_found(candidate, wanted) for candidate in candidates)
+    wanted = [_Term.parse(term) for term in terms(query)]
+    found = (_match(candidate, wanted) for candidate in candidates)
     return sorted((each for each in found if each.words or each.parts), key=_order, reverse=True)
 
 
@@ -116,14 +120,14 @@ def _order(found: Found) -> tuple[int, int, int, int, datetime, str]:
 
 
 class _Term(msgspec.Struct, frozen=True):
-    """A term and what finds it: as a word, and within words. Of a long one without spaces, most of it."""
+    """A term of a query. `pairs` is empty unless it is long and of a script without spaces."""
 
     text: str
     word: re.Pattern[str]
     pairs: list[str]
 
     @classmethod
-    def of(cls, text: str) -> "_Term":
+    def parse(cls, text: str) -> "_Term":
         before = r"(?<![^\W_])" if _is_spaced(text[0]) else ""
         behind = r"(?![^\W_])" if _is_spaced(text[-1]) else ""
         return cls(
@@ -135,7 +139,7 @@ class _Term(msgspec.Struct, frozen=True):
 
     def is_part_of(self, text: str) -> bool:
         if self.pairs:
-            return sum(pair in text for pair in self.pairs) >= len(self.pairs) * _ENOUGH
+            return sum(pair in text for pair in self.pairs) >= len(self.pairs) * _MIN_PAIR_SHARE
         return len(self.text) > 1 and self.text in text
 
 
@@ -144,16 +148,16 @@ def _is_spaced(character: str) -> bool:
 
 
 def _is_long(term: str) -> bool:
-    """Whether a term may be several words in one."""
+    """Return whether a term of a script without spaces may be several words."""
     return len(term) > 2 and _IS_UNSPACED.match(term) is not None
 
 
 def _pairs(term: str) -> list[str]:
-    """Each two characters of a term that stand side by side."""
+    """Return the distinct pairs of adjacent characters of a term."""
     return list(dict.fromkeys(map("".join, pairwise(term))))
 
 
-def _found(candidate: Candidate, wanted: Sequence[_Term]) -> Found:
+def _match(candidate: Candidate, wanted: Sequence[_Term]) -> Found:
     texts: list[tuple[Place, str]] = [(place, folded(getattr(candidate, place))) for place in PLACES]
     words: dict[str, Place] = {}
     parts: dict[str, Place] = {}
@@ -171,28 +175,27 @@ def _found(candidate: Candidate, wanted: Sequence[_Term]) -> Found:
     )
 
 
-# By what the database finds archived contexts for a search: numbers that stand for words and pieces of them.
+# --- the numbers by which the database narrows a search.
 #
-# Pure. A number is a hash of a piece of text together with the project and the chat, so that an index on
-# numbers alone holds apart what belongs apart. What has the numbers of a query may still lack its words, by a
-# chance; `search.py` looks at the texts.
+# A number is a hash of a word, or of a chunk of it, seeded by the project and the chat. So one index over all
+# numbers keeps projects and chats apart. Hashes collide: a context with the numbers of a query may lack its
+# words, and `ranked` drops it.
 
-
-# Characters of the messages of a context that a search finds it by, from its end.
+# The number of characters at the end of a context's messages that a search covers.
 SEARCHED = 100_000
-# How long the pieces are at most that words are found by where only a part of them is given.
-_PIECE = 3
+# The length of the chunks by which a part of a word is found.
+_MAX_CHUNK = 3
 _SPACED = re.compile(r"[\u0000-\u0dff\u0f00-\u0fff\u10a0-\u10ff\u1200-\u177f\u1800-\u2e7f]+")
 
 
 class IndexTerms:
-    """The numbers of one chat's texts."""
+    """The numbers that index the archived contexts of one chat."""
 
     def __init__(self, project_id: str, chat_key: str) -> None:
         self._seed = crc32(f"{project_id}\0{chat_key}\0".encode())
 
     def of_archive(self, archive: Archive, text: str) -> list[int]:
-        """What an archived context is found by: its title, its reason, and the `text` of its messages."""
+        """Return the numbers of an archived context: of its title, its reason, and its messages' `text`."""
         numbers: set[int] = set()
         for text_of_part in (archive.title or "", archive.reason or "", text):
             for term in terms(text_of_part):
@@ -202,21 +205,21 @@ class IndexTerms:
         return sorted(numbers)
 
     def word(self, term: str) -> list[int]:
-        """What a context has that has this term as a word."""
+        """Return the numbers of every context that has this term as a word."""
         return [self._number("w", term)] if _is_spaced_script(term) else self.part(term)
 
     def titled(self, term: str) -> list[int]:
-        """What a context has whose title has this term."""
+        """Return the numbers of every context with this term in its title."""
         return [self._number("t", term)]
 
     def part(self, term: str) -> list[int]:
-        """What a context has that has this term within a word."""
-        return [self._number("p", piece) for piece in _pieces_asked(term)]
+        """Return the numbers of every context that has this term within a word."""
+        return [self._number("p", chunk) for chunk in _chunks(term)]
 
     def _all_of(self, term: str) -> Iterator[int]:
         if _is_spaced_script(term):
             yield self._number("w", term)
-        for size in range(1 if not _is_spaced_script(term) else 2, _PIECE + 1):
+        for size in range(1 if not _is_spaced_script(term) else 2, _MAX_CHUNK + 1):
             for start in range(len(term) - size + 1):
                 yield self._number("p", term[start : start + size])
 
@@ -226,7 +229,7 @@ class IndexTerms:
 
 
 def search_text(messages: Iterable[str]) -> str:
-    """The text of messages as a search sees it: all of it, or where that is long its end."""
+    """Join the texts of messages for a search. A long text is cut to its end."""
     return "\n".join(messages)[-SEARCHED:]
 
 
@@ -234,6 +237,6 @@ def _is_spaced_script(term: str) -> bool:
     return _SPACED.fullmatch(term) is not None
 
 
-def _pieces_asked(term: str) -> list[str]:
-    size = min(len(term), _PIECE)
+def _chunks(term: str) -> list[str]:
+    size = min(len(term), _MAX_CHUNK)
     return list(dict.fromkeys(term[start : start + size] for start in range(len(term) - size + 1)))

@@ -1,7 +1,7 @@
-"""The texts that a chat's agent always gets: the project's personas, and what the chat remembers.
+"""The texts that every request of a chat contains: the project's personas and the chat's memory.
 
-Each is a card, and a change is a new card: a box holds them all, the last of a name counts, and a blank one
-ends it.
+Each text is a card, and a change is a new card. One box holds all versions; the last one of a name is
+current, and a blank one removes the text.
 """
 
 import msgspec
@@ -13,22 +13,22 @@ from cardbox_cli.model.chats import CHAT, check_key, texts_box
 from cardbox_cli.model.ids import check_new_id
 from cardbox_cli.store.chats import Room
 
-# The persona that comes before all others.
+# The name of the persona that precedes all others.
 PRIMARY = "Primary"
 
 
 class Text(msgspec.Struct, frozen=True, kw_only=True):
-    """A text as it is now: of a persona by its name, or the memory of a chat."""
+    """The current text of a persona, or the memory of a chat, which has no name."""
 
     name: str | None
     text: str
     card_id: str
 
 
-def personas(room: Room) -> list[Text]:
-    """The project's personas, the primary one first and the others by name."""
+def personas(stores: Room) -> list[Text]:
+    """Return the project's personas, the primary one first, the others by name."""
     latest: dict[str, Card] = {}
-    for card in _cards(room, texts_box(room.project_id, None)):
+    for card in _cards(stores, texts_box(stores.project_id, None)):
         name = card.metadata.get("name")
         latest[name if isinstance(name, str) else PRIMARY] = card
     named = [
@@ -37,47 +37,47 @@ def personas(room: Room) -> list[Text]:
     return sorted((each for each in named if each.text.strip()), key=_order)
 
 
-def memory(room: Room, chat_key: str) -> Text | None:
-    """What a chat remembers; None where that is nothing."""
-    last = _cards(room, texts_box(room.project_id, chat_key))[-1:]
+def memory(stores: Room, chat_key: str) -> Text | None:
+    """Return the memory of a chat, None if it is empty."""
+    last = _cards(stores, texts_box(stores.project_id, chat_key))[-1:]
     found = [Text(name=None, text=card_text(card.content), card_id=card.card_id) for card in last]
     return next((each for each in found if each.text.strip()), None)
 
 
-def set_persona(room: Room, name: str, text: str) -> str:
-    """Give the project a persona, or another text for it; the card."""
+def set_persona(stores: Room, name: str, text: str) -> str:
+    """Set the text of a persona, whose name ignores case. Returns the card's id."""
     check_new_id(name, "the persona's name", f"for example {PRIMARY}")
-    found = next((each for each in personas(room) if _is_same(each.name, name)), None)
+    found = next((each for each in personas(stores) if _is_same(each.name, name)), None)
     draft = draft_card(
         CHAT_PERSONA,
         text,
         author_id=OPERATOR,
         metadata={"name": name if found is None else found.name},
     )
-    return _added(room, texts_box(room.project_id, None), "personas", draft)
+    return _append(stores, texts_box(stores.project_id, None), "personas", draft)
 
 
-def set_memory(room: Room, chat_key: str, text: str) -> str:
-    """Let a chat remember a text, instead of what it has remembered; the card."""
+def set_memory(stores: Room, chat_key: str, text: str) -> str:
+    """Replace the memory of a chat. Returns the card's id."""
     check_key(chat_key)
     draft = draft_card(CHAT_MEMORY, text, author_id=OPERATOR, metadata={CHAT: {"key": chat_key}})
-    with room.transaction():
-        room.chats.lock_or_make(chat_key)
-        return _added(room, texts_box(room.project_id, chat_key), f"memory of {chat_key}", draft)
+    with stores.transaction():
+        stores.chats.lock_or_make(chat_key)
+        return _append(stores, texts_box(stores.project_id, chat_key), f"memory of {chat_key}", draft)
 
 
-def _added(room: Room, box_id: str, title: str, draft: CardDraft) -> str:
-    with room.transaction():
-        room.cards.add(draft)
-        if room.boxes.existing([box_id]):
-            room.boxes.append(box_id, [draft.card_id])
+def _append(stores: Room, box_id: str, title: str, draft: CardDraft) -> str:
+    with stores.transaction():
+        stores.cards.add(draft)
+        if stores.boxes.existing([box_id]):
+            stores.boxes.append(box_id, [draft.card_id])
         else:
-            room.boxes.create([draft.card_id], box_id=box_id, title=title)
+            stores.boxes.create([draft.card_id], box_id=box_id, title=title)
     return draft.card_id
 
 
-def _cards(room: Room, box_id: str) -> list[Card]:
-    slots: list[Slot] = room.boxes.slots(box_id)
+def _cards(stores: Room, box_id: str) -> list[Card]:
+    slots: list[Slot] = stores.boxes.slots(box_id)
     return [slot.card for slot in slots if slot.card is not None and slot.state == "present"]
 
 

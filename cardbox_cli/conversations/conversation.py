@@ -1,4 +1,4 @@
-"""A conversation on its way from a file to a box, and what a format of such files offers."""
+"""The conversations that a file holds, and the interface of a file format."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ _Item = TypeVar("_Item", covariant=True)
 
 
 class Rereadable(Generic[_Item]):
-    """What is read anew each time it is iterated over, since it may be too much to hold."""
+    """Items that are read again in each iteration, because they may be too large for memory."""
 
     def __init__(self, read: Callable[[], Iterator[_Item]]) -> None:
         self._read = read
@@ -25,10 +25,10 @@ class Rereadable(Generic[_Item]):
 
 
 class FileEntry(msgspec.Struct, frozen=True, gc=False):
-    """What a format writes at a time, such as a message: its JSON value.
+    """One item of a conversation file, such as a message, as a JSON value.
 
-    `position` tells it from the other entries of its conversation, `place` is for error messages.
-    `created_at` is when it was written, where the file says so.
+    `position` is unique within the conversation; `place` is for error messages. `created_at` is None if the
+    file does not have it.
     """
 
     position: str
@@ -38,7 +38,7 @@ class FileEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 def moment(text: Any) -> datetime | None:
-    """The time that a file gives in RFC 3339, in UTC where it says no other; None for anything else."""
+    """Parse an RFC 3339 time, in UTC if it names no zone. Returns None for any other value."""
     try:
         found = datetime.fromisoformat(text)
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
@@ -47,12 +47,12 @@ def moment(text: Any) -> datetime | None:
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
-    """One conversation as it stands in a file: its entries in order, in the format of that name.
+    """One conversation of a file: its entries in order, in the format of that name.
 
-    The entries can be iterated over more than once. `own_id` is the id that the file gives it, `parent_id`
-    that of the conversation it branched off from, `place` is for error messages. `beside` is what stands
-    beside its messages, such as the tools of a request's body; `request` is what of it is kept, if it is one.
-    One that `is_part` goes with others, in this file or in another one, and is kept whatever it says.
+    The entries can be iterated over more than once. `own_id` is its id in the file, `parent_id` the id of the
+    conversation that it branched off from, and `place` is for error messages. `siblings` are the keys next to
+    its messages, such as the tools of a request; `request` is the stored part of them if it is a request. If
+    `is_part`, it belongs to others, in this file or another one, and is imported even without a message.
     """
 
     entries: Iterable[FileEntry]
@@ -61,13 +61,13 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None
     format: str
     parent_id: str | None = None
-    beside: Mapping[str, Any] = {}
+    siblings: Mapping[str, Any] = {}
     request: FileEntry | None = None
     is_part: bool = False
 
 
 class Read(Protocol):
-    """Reads the conversations in a file, one that others branch off from before them.
+    """A reader of the conversations in a file. It yields parents before their branches.
 
     `at` is the key of the messages, dotted if nested. Raises InvalidConversation naming the place.
     """
@@ -76,18 +76,19 @@ class Read(Protocol):
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
-    """A format of conversation files. `provider` names the one whose messages it holds.
+    """A format of conversation files. `provider` names the provider whose messages it holds.
 
-    `keyspace` begins the keys of its conversations, so that one file taken as two formats makes two boxes.
-    `marks` says, in words, by what a value of a file is in this format and in no other, None where it bears
-    no mark; `fits` tells whether a value without a mark may be in it, `reads` a value that would be
-    understood from one that would only be kept, where there are such. `tells_all`: where it speaks, others
-    are not asked. `holds` names the formats whose values may stand in a file of this one.
-    `draft` makes the cards of an entry, whose ids are the importer's business, and raises InvalidConversation
-    naming the entry's place; `draft_request` those of what is kept of a request.
-    `keep_original` gives the first card what `export` needs to give back the second. `export` gives the text
-    of a file with what cards hold, in pieces, and may iterate over the cards more than once.
-    `names_itself_later`: a conversation that grows may still have no id of its own.
+    - `keyspace` is the prefix of its conversations' keys: one file read as two formats makes two boxes.
+    - `marks` returns the evidence that a value is in this format and no other, None without evidence.
+    - `fits` returns whether a value without evidence may be in it.
+    - `reads` returns whether a value would be understood, rather than stored as an event. None means always.
+    - `tells_all`: its evidence outweighs that of other formats. `holds` names formats whose values may be in
+      a file of this one.
+    - `draft` makes the cards of an entry, without ids, and raises InvalidConversation naming its place;
+      `draft_request` makes those of a request.
+    - `keep_original` adds to the first card what `export` needs to write the second. `export` yields the text
+      of a file in chunks, and may iterate over the cards more than once.
+    - `names_itself_later`: a conversation may get its id only when it grows.
     """
 
     name: str
@@ -107,21 +108,21 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def indented(value: Any, columns: int = 0) -> str:
-    """A value as indented JSON; of several lines all but the first begin with so many blanks."""
+    """Format a value as indented JSON. Each line but the first begins with `columns` spaces."""
     text = msgspec.json.format(exact_json.encode(value), indent=2).decode()
     return text.replace("\n", "\n" + " " * columns) if columns else text
 
 
-# So many items of a list are written at once: one is soon written, and the text of very many takes memory.
-_AT_ONCE = 32
+# The number of items per chunk: a compromise between speed and memory.
+_CHUNK_ITEMS = 32
 
 
 def indented_list(values: Iterable[Any], level: int = 0) -> Iterator[str]:
-    """A list as indented JSON, in pieces, as it stands so many levels deep."""
+    """Format a list as indented JSON in chunks, at a nesting depth of `level`."""
     opening = "\n".join("  " * outer + "[" for outer in range(level + 1))
     closing = "".join("\n" + "  " * outer + "]" for outer in reversed(range(level + 1)))
     lead, items = "[", iter(values)
-    while some := list(islice(items, _AT_ONCE)):
+    while some := list(islice(items, _CHUNK_ITEMS)):
         within: Any = some
         for _ in range(level):
             within = [within]

@@ -1,7 +1,7 @@
-"""Linting the conversations of a file as requests, before anything of them is stored.
+"""The lint of a file's conversations as requests, without storing them.
 
-A conversation's cards are those that importing makes; what stands beside its messages, as in the body of a
-request, counts as its model, tools and parameters.
+It checks the cards that an import would make. The keys next to the messages, as in the body of a request, are
+its model, tools and parameters.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -29,50 +29,49 @@ from cardbox_cli.providers.registry import provider_for_model, provider_named, p
 
 
 def provider_beside(conversation: Conversation) -> str | None:
-    """The provider that a conversation is a request to, as what stands beside its messages tells.
+    """Detect the provider of a request from the keys next to its messages, None if they show none.
 
-    None where nothing tells. Messages that look like no other provider's are a request to theirs, and so are
-    those beside which the system prompt stands as theirs does. Where others have their messages, something
-    else beside these tells nothing.
+    Messages in a form that only one provider has are a request to it, and so are messages next to its key of
+    a system prompt. Otherwise the other providers' own keys decide, and then the model. If this provider's
+    messages are there, another provider's key of messages is not evidence.
     """
     own = provider_named(format_named(conversation.format).provider)
-    if own.files.shape.is_own or any(key in conversation.beside for key in own.files.system_keys):
+    if own.files.shape.is_own or any(key in conversation.siblings for key in own.files.system_keys):
         return own.name
-    are_there = own.files.shape.key in conversation.beside
+    are_there = own.files.shape.key in conversation.siblings
     for each in providers():
         keys = [key for key in each.files.request_keys if not (are_there and key == each.files.shape.key)]
-        if any(held(conversation.beside.get(key)) is not None for key in keys):
+        if any(held(conversation.siblings.get(key)) is not None for key in keys):
             return each.name
-    model = text_at(conversation.beside, "model")
+    model = text_at(conversation.siblings, "model")
     return provider_for_model(model) if model else None
 
 
 def is_unsaid(conversation: Conversation) -> bool:
-    """Whether there is nothing to be checked: no request, which is refused without a message, and nobody who
-    says anything."""
+    """Return whether there is nothing to check: neither a request nor any message. A request without messages
+    is checked, because providers refuse it."""
     return not _is_request(conversation) and says_nothing(conversation)
 
 
 def _is_request(conversation: Conversation) -> bool:
-    """Whether a model, tools or parameters stand beside the messages, or where these should stand. What else
-    is known of conversations in files of agents makes none."""
+    """Return whether a model, tools or parameters are next to the messages, or next to where they belong.
+    Conversations in the files of agents are not requests."""
     own = provider_named(format_named(conversation.format).provider)
     if conversation.format != own.name:
         return False
     named = ("model", "tools", *own.files.parameters)
-    return is_request(own, conversation.beside) or any(
-        conversation.beside.get(key) is not None for key in named
+    return is_request(own, conversation.siblings) or any(
+        conversation.siblings.get(key) is not None for key in named
     )
 
 
 def lint_conversation(
     conversation: Conversation, provider: str, project_id: str, *, warned: Container[str] = ()
 ) -> list[LintFinding]:
-    """What the rules of `provider` find in a conversation; messages say where in the file that is.
+    """Check a conversation with the rules of `provider`. Each message begins with the place in the file.
 
-    One in the provider's own format is checked as it stands there, any other as it would be rendered. Card
-    ids are those that an import into the project gives; positions are the cards' in the box it makes. Rules
-    that are `warned` of find no errors.
+    A conversation in the provider's own format is checked as written, any other as it would be rendered. Card
+    ids and positions are those of an import into the project. Rules in `warned` report warnings, not errors.
     """
     record, source = provider_named(provider), provider_named(format_named(conversation.format).provider)
     is_logged = conversation.format == source.name == record.format
@@ -84,33 +83,33 @@ def lint_conversation(
         entries += made
         places += [drafted.entry.place] * len(made)
         first[drafted.entry.position] = made[0]
-    beside = _beside(conversation, source)
-    config, tools = source.files.read_request(beside)
+    siblings = _sibling_keys(conversation, source)
+    config, tools = source.files.read_request(siblings)
     request = request_of(
-        entries, ComposeOptions(model=text_at(beside, "model") or None), encode=record.encode
+        entries, ComposeOptions(model=text_at(siblings, "model") or None), encode=record.encode
     )
     request = msgspec.structs.replace(
-        request, tools=request.tools + tools, config={**_given(config), **request.config}
+        request, tools=request.tools + tools, config={**_set_parameters(config), **request.config}
     )
     logged = (
         Logged(
             messages=list(_messages(conversation, source, first)),
-            beside=beside,
-            is_request=is_request(source, beside),
+            beside=siblings,
+            is_request=is_request(source, siblings),
         )
         if is_logged
         else None
     )
     found = lint(entries, request, record, logged=logged, warned=warned)
-    return [_placed(each, conversation, places) for each in found]
+    return [_add_place(each, conversation, places) for each in found]
 
 
-def _beside(conversation: Conversation, source: Provider) -> dict[str, Any]:
-    """What stands beside the messages: all of it where that is a request, else what the lint may look at."""
+def _sibling_keys(conversation: Conversation, source: Provider) -> dict[str, Any]:
+    """Return the keys next to the messages: all of a request, otherwise the model, tools and parameters."""
     key = source.files.shape.key
     own = {
         name: each
-        for name, each in conversation.beside.items()
+        for name, each in conversation.siblings.items()
         if name != key or not isinstance(each, list | LazyList | dict)
     }
     if not is_request(source, own):
@@ -122,23 +121,23 @@ def _beside(conversation: Conversation, source: Provider) -> dict[str, Any]:
 def _messages(
     conversation: Conversation, source: Provider, first: Mapping[str, RequestEntry]
 ) -> Iterator[tuple[RequestEntry, Any]]:
-    """The messages as they stand in the file, each with the place of the card that it begins or goes on.
+    """Yield the messages of the file, each with the entry of the card that it begins or continues.
 
-    One text in their place is no message.
+    A string in place of the messages yields none.
     """
-    listed = conversation.beside.get(source.files.shape.key)
+    listed = conversation.siblings.get(source.files.shape.key)
     if isinstance(listed, str):
         return
     entry: RequestEntry | None = None
-    messages: Iterable[Any] = listed if listed and is_list(listed) else _listed(conversation, source)
+    messages: Iterable[Any] = listed if listed and is_list(listed) else _list_messages(conversation, source)
     for number, message in enumerate(messages):
         entry = first.get(str(number), entry)
         if entry is not None:
             yield entry, message
 
 
-def _listed(conversation: Conversation, source: Provider) -> Iterator[Any]:
-    """The messages of a conversation that is a list and nothing else."""
+def _list_messages(conversation: Conversation, source: Provider) -> Iterator[Any]:
+    """Return the messages of a conversation that is only a list."""
     keys, key = source.files.system_keys, source.files.shape.key
     values = (entry.value for entry in conversation.entries if entry.position not in keys)
     if not source.files.shape.takes_one:
@@ -146,36 +145,35 @@ def _listed(conversation: Conversation, source: Provider) -> Iterator[Any]:
     return (value[key] if isinstance(value, dict) and value.keys() == {key} else value for value in values)
 
 
-def _given(config: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of a config that have a value."""
+def _set_parameters(config: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if value is not None}
 
 
-def _placed(found: LintFinding, conversation: Conversation, places: list[str]) -> LintFinding:
-    """A finding that says where in the file it is, and names no card that never will be."""
+def _add_place(found: LintFinding, conversation: Conversation, places: list[str]) -> LintFinding:
+    """Add the place in the file to a finding, and remove the id of a placeholder card."""
     place = conversation.place if found.position is None else places[found.position]
-    card_id = None if found.card_id == _stand_in_id(place) else found.card_id
+    card_id = None if found.card_id == _placeholder_id(place) else found.card_id
     return msgspec.structs.replace(found, message=f"{place}: {found.message}", card_id=card_id)
 
 
 def _entries(drafted: Drafted, project_id: str, position: int) -> Iterator[RequestEntry]:
-    """The places of the cards that an entry of a file makes, from this position on."""
-    for number, draft in enumerate(drafted.cards or [_stand_in(drafted)], position):
+    """Yield the request entries of the cards that a file entry makes, from `position` on."""
+    for number, draft in enumerate(drafted.cards or [_placeholder(drafted)], position):
         slot = Slot(number, draft.card_id, card_of(draft, project_id), "present")
         yield RequestEntry(slot=slot, box_id="")
 
 
-def _stand_in(drafted: Drafted) -> CardDraft:
-    """A card for what cannot be imported, which a rule finds."""
+def _placeholder(drafted: Drafted) -> CardDraft:
+    """Return a card for an entry that cannot be imported. A rule reports it."""
     value = drafted.entry.value
     role = text_at(value, "role")
     named = {} if role is None else {"role": role}
     return CardDraft(
-        card_id=_stand_in_id(drafted.entry.place),
+        card_id=_placeholder_id(drafted.entry.place),
         content=TextContent(exact_json.encode(value).decode()),
         metadata={"type": UNREADABLE_TYPE, UNREADABLE: drafted.problem, **named},
     )
 
 
-def _stand_in_id(place: str) -> str:
+def _placeholder_id(place: str) -> str:
     return f"? {place}"

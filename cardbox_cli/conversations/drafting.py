@@ -1,7 +1,7 @@
-"""From the entries of conversations to the cards that hold them, whose ids are derived.
+"""The cards of conversations, with derived ids, titles, and tool-call ids that are unique in a project.
 
-An id is made of the project, the conversation's key, the position of the entry and the entry itself: the same
-entry is the same card whenever it is read. What an entry means is its format's business.
+A card's id is derived from the project, the conversation's key, the entry's position and the entry itself, so
+the same entry is always the same card. Formats define what an entry means.
 """
 
 import json
@@ -26,10 +26,10 @@ from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.ids import DerivedIds, derived_from, derived_id
 from cardbox_cli.store.imports import Wanted
 
-# Giving the tool calls of a conversation ids that no other conversation has.
+# --- new tool-call ids, for databases that allow one result per id
 #
-# For databases that allow one result per tool-call id. Calls and results are renamed together, by the rule
-# of `model/pairing.py`; the cards keep their originals, so export gives the original ids.
+# Calls and results are renamed together by the rule of `model/pairing.py`. The cards preserve the original
+# ids for export.
 
 
 def remapped(
@@ -37,7 +37,7 @@ def remapped(
     scope: Sequence[str],
     keep_original: Callable[[CardDraft, CardDraft], CardDraft],
 ) -> Iterator[CardDraft]:
-    """`drafts` with new tool-call ids, derived from `scope` and the call's place among them."""
+    """Yield `drafts` with new tool-call ids, derived from `scope` and the call's position."""
     unanswered: dict[str, list[str]] = {}
     for position, draft in enumerate(drafts):
         changes: dict[str, Any] = {}
@@ -65,20 +65,19 @@ def _new_id(place: Sequence[str]) -> str:
     return f"tc_{derived_id(*place).hex}"
 
 
-# The title of a conversation that its file gives none: what a user says first.
-
+# --- titles of conversations whose file has none
 
 _TITLE_LENGTH = 60
 
-# What programs write where a user speaks. Claude Code: commands and what they printed, and reminders. Codex:
-# `FragmentRegistration` of `codex-rs/core/src/context`, older ones too; its extension for editors.
+# Tags of texts that programs add to user messages. Claude Code: commands, their output, and reminders. Codex:
+# `FragmentRegistration` of `codex-rs/core/src/context`, including older ones; its extension for editors.
 _TAGS = (
     *("command-[a-z]+", "local-command-[a-z]+", "system-reminder"),
     *("environment_context", "user_instructions", "additional_context", "extension_context", "goal_context"),
     *("skill", "user_shell_command", "turn_aborted", "subagent_notification", "hook_prompt"),
     *("recommended_plugins", "INSTRUCTIONS"),
 )
-_NOTED = re.compile(
+_ADDED_TEXT = re.compile(
     r"# Context from my IDE setup:.*?## My request for Codex:"
     rf"|(?:# AGENTS\.md instructions[^\n]*\s*)?<({'|'.join(_TAGS)})(?: [^<>]*)?>.*?</\1>",
     re.DOTALL | re.IGNORECASE,
@@ -87,9 +86,9 @@ _COMMAND = re.compile(r"<command-(?:name|args)>(.*?)</command-", re.DOTALL)
 
 
 def first_words(draft: CardDraft) -> str | None:
-    """What a user says first makes a title; where that is but a command, its name."""
+    """Return the beginning of a user's message as a title, or the name of the command if it is only one."""
     text = card_text(draft.content)
-    said = _NOTED.sub(" ", text)
+    said = _ADDED_TEXT.sub(" ", text)
     if not said.strip():
         said = " ".join(found[1] for found in _COMMAND.finditer(text))
     words = " ".join(said.split())
@@ -98,15 +97,17 @@ def first_words(draft: CardDraft) -> str | None:
     return words if len(words) <= _TITLE_LENGTH else words[: _TITLE_LENGTH - 1] + "…"
 
 
-# How many bytes of a conversation are kept while it is read twice: for its id, and for its cards.
-_HELD = 4 << 20
+# --- cards
 
-# What tells a conversation from all others, in any project.
+# A conversation is read twice, for its id and for its cards. Up to this many bytes stay in memory.
+_MAX_HELD_BYTES = 4 << 20
+
+# The unique key of a conversation, in any project.
 _Key = tuple[str, ...]
 
 
 class Drafted(msgspec.Struct, frozen=True, gc=False):
-    """An entry, the cards that importing it would make, and what is wrong with it where there are none."""
+    """An entry and the cards that its import would make, or the problem if there are none."""
 
     entry: FileEntry
     cards: list[CardDraft]
@@ -114,34 +115,34 @@ class Drafted(msgspec.Struct, frozen=True, gc=False):
 
 
 def drafts_of(conversation: Conversation, project_id: str) -> Iterator[Drafted]:
-    """What importing the entries of a conversation into a project would make. Bad characters are replaced."""
+    """Yield the drafts that an import of a conversation would make. Bad characters are replaced."""
     reading = Reading(project_id, remap_tool_ids=False, replace_bad_text=True)
     key, _ = reading.keys(conversation)
     source_format = format_named(conversation.format)
     ids = _Ids(DerivedIds(project_id, *key), DerivedIds(*key))
     for each in reading.stored(conversation):
         try:
-            cards = _drafted(source_format, each)
+            cards = _draft_entry(source_format, each)
         except InvalidConversation as exc:
             yield Drafted(each.entry, [], exc.message.removeprefix(f"{each.entry.place}: "))
             continue
         name = (each.entry.position, each.canonical)
-        yield Drafted(each.entry, _with_ids(cards, ids, name))
+        yield Drafted(each.entry, _add_ids(cards, ids, name))
 
 
 class LeftOut(NamedTuple):
-    """How many conversations are left out since they say nothing, and where the first of them stands."""
+    """The number of conversations left out because they have no message, and the place of the first one."""
 
     number: int = 0
     first: str = ""
 
     def with_one_at(self, place: str) -> "LeftOut":
-        """These, and then the one at a place."""
+        """Add one at a place."""
         return LeftOut(self.number + 1, self.first or place)
 
 
 def says_nothing(conversation: Conversation) -> bool:
-    """Whether nobody says anything in a conversation, and it is no request."""
+    """Return whether a conversation has no message and is not a request."""
     if conversation.request is not None:
         return False
     try:
@@ -152,9 +153,9 @@ def says_nothing(conversation: Conversation) -> bool:
 
 
 class _StoredEntry(msgspec.Struct, frozen=True, gc=False):
-    """An entry as it will be stored, its canonical JSON, and how many bad characters it held.
+    """An entry as it will be stored, its canonical JSON, and the number of bad characters replaced in it.
 
-    `is_simple`: nothing that is made of its parts need be checked.
+    If `is_simple`, its cards need no check.
     """
 
     entry: FileEntry
@@ -163,9 +164,8 @@ class _StoredEntry(msgspec.Struct, frozen=True, gc=False):
     is_simple: bool = False
 
 
-class _Read(NamedTuple):
-    """What is learnt of a conversation on the way: what is said first, and the last card, None where there is
-    none; how many bad characters were replaced."""
+class _ReadResult(NamedTuple):
+    """The results of reading one conversation. `last_card_id` is None if it has no card."""
 
     label: int
     first_words: str | None
@@ -174,7 +174,7 @@ class _Read(NamedTuple):
 
 
 class Reading:
-    """One pass over conversations: their drafts, and what is learnt of each on the way."""
+    """One pass over conversations, which yields their drafts and collects their boxes and counts."""
 
     def __init__(
         self,
@@ -195,14 +195,14 @@ class Reading:
         self._remap_tool_ids = remap_tool_ids
         self._replace_bad_text = replace_bad_text
         self._turn = turn
-        # Those without ids of their own: files of requests repeat them by the thousand.
-        self._read: dict[tuple[Any, ...], _Read] = {}
-        self._held: tuple[Conversation | None, Sequence[_StoredEntry]] = None, ()
+        # Conversations without an id: files of requests repeat them by the thousand.
+        self._read: dict[tuple[Any, ...], _ReadResult] = {}
+        self._cached: tuple[Conversation | None, Sequence[_StoredEntry]] = None, ()
 
     def labelled_drafts(self, conversations: Iterable[Conversation]) -> Iterator[tuple[int, CardDraft]]:
-        """The cards of all conversations in order, each with the number of its conversation.
+        """Yield the cards of all conversations in order, each with the number of its conversation.
 
-        Raises InvalidConversation where there is none of the number that alone is wanted.
+        Raises InvalidConversation if the file has no conversation of the number `only`.
         """
         label = -1
         for label, conversation in enumerate(conversations):
@@ -211,9 +211,9 @@ class Reading:
             key, parent_key = self.keys(conversation)
             title, replaced = self._storable(conversation.title, f"{conversation.place}: title")
             self.replaced_characters += replaced
-            alike = self._alike(conversation, key, parent_key)
+            alike = self._content_key(conversation, key, parent_key)
             before = self._read.get(alike) if alike is not None else None
-            read = before or (yield from self._labelled(label, conversation, key))
+            read = before or (yield from self._read_one(label, conversation, key))
             if read.last_card_id is None:
                 self.left_out = self.left_out.with_one_at(conversation.place)
                 continue
@@ -233,49 +233,49 @@ class Reading:
             )
         if self._only is not None and self._only > label:
             raise InvalidConversation(
-                f"there is no conversation {self._only}: the file has {label + 1}",
-                hint=f"they are numbered 0 to {label}" if label >= 0 else "leave --only out",
+                f"unknown conversation {self._only}: the file has {label + 1}",
+                hint=f"pass --only with a number from 0 to {label}" if label >= 0 else "omit --only",
             )
 
-    def _labelled(
+    def _read_one(
         self, label: int, conversation: Conversation, key: _Key
-    ) -> Generator[tuple[int, CardDraft], None, "_Read"]:
+    ) -> Generator[tuple[int, CardDraft], None, "_ReadResult"]:
         before, words, last = self.replaced_characters, None, None
         drafts = self._drafts(conversation, key)
         first = next(drafts, None)
         if first is None or (_is_event(first) and self._is_left_out(conversation)):
             self.replaced_characters = before
-            return _Read(label, None, None, 0)
+            return _ReadResult(label, None, None, 0)
         for draft in chain([first], drafts):
             last = draft.card_id
             words = words or first_words(draft)
             yield label, written_by(draft, self._turn)
-        return _Read(label, words, last, self.replaced_characters - before)
+        return _ReadResult(label, words, last, self.replaced_characters - before)
 
     def _is_left_out(self, conversation: Conversation) -> bool:
-        """Whether one that begins with an event makes no box: nobody has said a word yet, and no other box
-        would miss what is in it."""
+        """Return whether a conversation that begins with an event makes no box: it has no message yet, and is
+        not a part of others."""
         return not conversation.is_part and not _says_something(conversation, self)
 
-    def _alike(
+    def _content_key(
         self, conversation: Conversation, key: _Key, parent_key: _Key | None
     ) -> tuple[Any, ...] | None:
-        """What conversations of the same cards have in common. None where one has an id of its own: then it
-        may have grown from one to the other."""
+        """Return a key that conversations with the same cards share. None if the conversation has its own id,
+        because then a later one may be a longer version of it."""
         if conversation.own_id is not None:
             return None
         request = conversation.request
-        return key, parent_key, None if request is None else self._stored(request).canonical
+        return key, parent_key, None if request is None else self._prepare(request).canonical
 
     def keys(self, conversation: Conversation) -> tuple[_Key, _Key | None]:
-        """What tells the conversation, and the one that it branched off from, from all others."""
+        """Return the unique keys of the conversation and of the one that it branched off from."""
         of_turn = [self._turn[TURN]] if TURN in self._turn else []
         keyspace = (*format_named(conversation.format).keyspace, *of_turn)
         own_id = conversation.own_id
         if own_id is None:
-            own_id = str(derived_from(each.canonical for each in self._held_while_small(conversation)))
+            own_id = str(derived_from(each.canonical for each in self._cache_if_small(conversation)))
         elif self._storable(own_id, f"{conversation.place}: id")[1]:
-            # Not the replaced text, which two ids may share. What is stored is only a hash.
+            # Two ids may have the same replaced text, so use the original one. Only a hash of it is stored.
             own_id = json.dumps(own_id)
         parent = conversation.parent_id
         return (*keyspace, own_id), None if parent is None else (*keyspace, parent)
@@ -283,43 +283,43 @@ class Reading:
     def _drafts(self, conversation: Conversation, key: _Key) -> Iterator[CardDraft]:
         source_format = format_named(conversation.format)
         scope = (self._project_id, *key, "remapped") if self._remap_tool_ids else (self._project_id, *key)
-        drafts = self._identified(conversation, source_format, scope, key)
+        drafts = self._drafts_with_ids(conversation, source_format, scope, key)
         return remapped(drafts, scope, source_format.keep_original) if self._remap_tool_ids else drafts
 
-    def _identified(
+    def _drafts_with_ids(
         self, conversation: Conversation, source_format: Format, scope: _Key, key: _Key
     ) -> Iterator[CardDraft]:
         ids = _Ids(DerivedIds(*scope), DerivedIds(*key))
         if conversation.request is not None and source_format.draft_request is not None:
-            each = self._counted(self._stored(conversation.request))
+            each = self._count_replaced(self._prepare(conversation.request))
             cards = source_format.draft_request(each.entry)
-            yield from _with_ids(cards, ids, (each.entry.position, each.canonical))
-        for each in map(self._counted, self.stored(conversation)):
-            cards = _drafted(source_format, each)
-            yield from _with_ids(cards, ids, (each.entry.position, each.canonical), each.entry.created_at)
+            yield from _add_ids(cards, ids, (each.entry.position, each.canonical))
+        for each in map(self._count_replaced, self.stored(conversation)):
+            cards = _draft_entry(source_format, each)
+            yield from _add_ids(cards, ids, (each.entry.position, each.canonical), each.entry.created_at)
 
-    def _counted(self, stored: _StoredEntry) -> _StoredEntry:
+    def _count_replaced(self, stored: _StoredEntry) -> _StoredEntry:
         self.replaced_characters += stored.replaced
         return stored
 
     def stored(self, conversation: Conversation) -> Iterator[_StoredEntry]:
-        """The entries of a conversation as they will be stored."""
-        of, entries = self._held
-        return iter(entries) if of is conversation else map(self._stored, conversation.entries)
+        """Yield the entries of a conversation as they will be stored."""
+        of, entries = self._cached
+        return iter(entries) if of is conversation else map(self._prepare, conversation.entries)
 
-    def _held_while_small(self, conversation: Conversation) -> Iterator[_StoredEntry]:
-        """The entries of a conversation, which need not be read again if they are few."""
+    def _cache_if_small(self, conversation: Conversation) -> Iterator[_StoredEntry]:
+        """Yield the entries of a conversation, and cache them if they are small."""
         held: list[_StoredEntry] = []
         size = 0
-        for each in map(self._stored, conversation.entries):
+        for each in map(self._prepare, conversation.entries):
             size += len(each.canonical)
-            if size <= _HELD:
+            if size <= _MAX_HELD_BYTES:
                 held.append(each)
             yield each
-        if size <= _HELD:
-            self._held = conversation, held
+        if size <= _MAX_HELD_BYTES:
+            self._cached = conversation, held
 
-    def _stored(self, entry: FileEntry) -> _StoredEntry:
+    def _prepare(self, entry: FileEntry) -> _StoredEntry:
         if exact_json.is_simple(entry.value):
             return _StoredEntry(entry, exact_json.canonical_of_simple(entry.value), is_simple=True)
         value, replaced = self._storable(entry.value, entry.place)
@@ -327,7 +327,7 @@ class Reading:
         return _StoredEntry(msgspec.structs.replace(entry, value=value), text, replaced)
 
     def _storable(self, value: Any, place: str) -> tuple[Any, int]:
-        """`value` and how many bad characters were replaced in it. Raises InvalidCard naming `place`."""
+        """Return `value` and its number of replaced bad characters. Raises InvalidCard naming `place`."""
         replaced = 0
         try:
             try:
@@ -340,13 +340,13 @@ class Reading:
         except exact_json.Unstorable as exc:
             hint = "remove or replace that value"
             if isinstance(exc, exact_json.BadText):
-                hint = "--on-bad-text replace puts U+FFFD in its place"
+                hint = "pass --on-bad-text replace, which writes U+FFFD instead"
             raise InvalidCard(f"{place}: {exc}", hint=hint) from exc
         return value, replaced
 
 
-def _drafted(source_format: Format, stored: _StoredEntry) -> list[CardDraft]:
-    """The cards of an entry. Raises InvalidConversation naming its place."""
+def _draft_entry(source_format: Format, stored: _StoredEntry) -> list[CardDraft]:
+    """Make the cards of an entry. Raises InvalidConversation naming its place."""
     try:
         cards = source_format.draft(stored.entry)
         if not stored.is_simple:
@@ -358,9 +358,9 @@ def _drafted(source_format: Format, stored: _StoredEntry) -> list[CardDraft]:
 
 
 def _says_something(conversation: Conversation, reading: Reading) -> bool:
-    """Whether any entry is more than an event of the program: else nobody has said a word yet."""
+    """Return whether any entry is a message, not only an event of the program."""
     source_format = format_named(conversation.format)
-    drafted = (_drafted(source_format, each) for each in reading.stored(conversation))
+    drafted = (_draft_entry(source_format, each) for each in reading.stored(conversation))
     return any(not _is_event(card) for cards in drafted for card in cards)
 
 
@@ -369,21 +369,21 @@ def _is_event(card: CardDraft) -> bool:
 
 
 class _Ids(NamedTuple):
-    """The ids of a conversation's cards, and of their groups, which are the same in every project."""
+    """The ids of a conversation's cards, and of their groups, which are equal in every project."""
 
     cards: DerivedIds
     groups: DerivedIds
 
 
-def _with_ids(
+def _add_ids(
     cards: Sequence[CardDraft],
     ids: _Ids,
     name: tuple[str | bytes, ...],
     created_at: datetime | None = None,
 ) -> list[CardDraft]:
-    """The cards of one entry with their ids and their time; several get a group.
+    """Add ids and a time to the cards of one entry, and a group if there are several.
 
-    Results that failed have ids that say so: under the others they were stored without a word of it.
+    Failed results have ids of their own, because a card under the plain id may lack the failure.
     """
     name = (*name, FAILED) if any(FAILED in card.metadata for card in cards) else name
     if len(cards) == 1:
@@ -401,5 +401,5 @@ def _with_ids(
 
 
 def _version(project_id: str, key: _Key, number: int) -> str:
-    """The id of the box of the conversation's version of this number, from 1."""
+    """Return the box id of a conversation's version, which counts from 1."""
     return str(derived_id(project_id, *key, "box", str(number)))

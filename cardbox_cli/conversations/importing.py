@@ -1,7 +1,8 @@
-"""Importing conversations: cards, and one box per conversation, in one transaction.
+"""Import of conversations as cards, with one box per conversation, in one transaction.
 
-Idempotent, since all ids are derived (`drafting`): the same file again writes nothing, a conversation that
-grew appends its tail, and one whose earlier messages changed becomes a new box whose parent is the old one.
+Imports are idempotent, because all ids are derived (`drafting`). The same file again writes nothing. A
+conversation that grew appends its tail. One whose earlier messages changed becomes a new box, whose parent is
+the old one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,9 +17,9 @@ from cardbox_cli.store.imports import ImportStore, Wanted
 
 
 class ImportedBox(msgspec.Struct, frozen=True):
-    """What became of one conversation: its box, how many cards it has, how many were new.
+    """The box of one conversation, with its number of cards and of new ones.
 
-    `index` is its number in its file, from 0, `place` where it stands there.
+    `index` is the conversation's number in its file, from 0, and `place` its place there.
     """
 
     index: int
@@ -30,9 +31,9 @@ class ImportedBox(msgspec.Struct, frozen=True):
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import did: a box for each conversation in order, and the last card of the last one.
+    """The outcome of an import: a box for each conversation in order, and the last card of the last one.
 
-    `replaced_characters` counts the bad ones that it replaced; what is `left_out` makes no box.
+    `replaced_characters` counts replaced bad characters. Conversations that were `left_out` have no box.
     """
 
     boxes: list[ImportedBox]
@@ -51,15 +52,15 @@ def import_conversations(
     turn: Mapping[str, str] = {},
     only: int | None = None,
 ) -> Imported:
-    """Import `conversations`, all or nothing, one entry of them in memory at a time; `only` that of an index.
+    """Import all `conversations`, or none on an error. If `only` is given, import the one of that index.
 
-    With `remap_tool_ids` tool calls get ids that are unique in the project; export still gives the originals.
-    With `replace_bad_text` NUL characters and lone surrogates, which no database can hold, become U+FFFD.
-    `turn` is the metadata that names the turn whose cards they are, if one imports: they are none of what
-    others imported.
+    One entry is in memory at a time. With `remap_tool_ids`, tool calls get ids that are unique in the
+    project, and export restores the originals. With `replace_bad_text`, NUL characters and lone surrogates,
+    which Postgres cannot store, become U+FFFD. `turn` is the metadata of the turn that imports, if any: its
+    cards are separate from those of other imports.
 
-    Raises InvalidConversation or InvalidCard naming the place, CardConflict where a database that allows one
-    result per tool-call id already has one.
+    Raises InvalidConversation or InvalidCard naming the place, and CardConflict if the database allows one
+    result per tool-call id and already has it.
     """
     with database.transaction():
         store = ImportStore(database, project_id)

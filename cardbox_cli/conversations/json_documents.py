@@ -1,4 +1,9 @@
-"""JSON files of any size: `window` finds where a value begins and ends, `documents` reads on."""
+"""JSON files of any size, read through a window: one document, or one value per line.
+
+A value that fits into the window is read whole, a larger one lazily. The parser is the standard library's:
+stream parsers built on yajl silently replace a lone surrogate by "?", and cbx must read exactly what was
+written. The readers decide what a value means.
+"""
 
 import codecs
 import json
@@ -17,27 +22,20 @@ from cardbox_cli.errors import InvalidConversation, InvalidInput
 from cardbox_cli.limits import VALUE_SIZE
 from cardbox_cli.model import exact_json
 
-# Reading JSON of any size through a window: what fits into it is read whole, what does not, piece by piece.
-#
-# The parser is the standard library's, on the text in the window: stream parsers built on yajl replace a lone
-# surrogate by "?" without a word, and here what is read must be what was written. Owns finding out where in
-# the file a value begins and ends, and where a text is no JSON. What the values mean is the reader's
-# business.
-
-
+# The default size of the window in characters.
 WINDOW = 2 << 20
 
-# No token but a string is longer than this, so an error further from the window's end is no cut.
-_LONGEST_TOKEN = 12
+# No token except a string is longer, so an error further from the window's end is not due to the cut.
+_MAX_TOKEN = 12
 _NO_BLANK = re.compile(r"[^ \t\r\n]")
 
 
 class Source:
-    """The bytes of a file as long as it is now; what is appended later is not read.
+    """The bytes of a file at its current size; bytes that are appended later are not read.
 
-    `window` is the size in characters of what is read whole, `most` that of a value that must be held, and
-    `heard` is told the offset that was reached.
-    What is wrong with it is an error of the kind `refuse_with`; `hint` says what was expected.
+    `window` is the size, in characters, of a value that is read whole, and `most` the limit of a value that
+    must be in memory. `heard` is called with the offset reached. Errors are of the type `refuse_with`, with
+    `hint`.
     """
 
     def __init__(
@@ -65,18 +63,18 @@ class Source:
         """Raise the refusal for a value that begins at `place` and is too large to be held."""
         if size > self.most:
             most = f"{self.most >> 20} MiB" if self.most >> 20 else f"{self.most} characters"
-            hint = "lists may be of any length, their items may not: give it in smaller parts"
-            raise self.refuse_with(f"{place}: a value of more than {most}", hint=hint)
+            hint = "split the value; only lists may be larger, not their items"
+            raise self.refuse_with(f"{place}: the value is larger than {most}", hint=hint)
 
     def read(self, offset: int, count: int) -> bytes:
-        """Up to `count` bytes from `offset` on; none at the end."""
+        """Return up to `count` bytes from `offset` on, none at the end."""
         data = os.pread(self._file.fileno(), max(0, min(count, self.size - offset)), offset)
         self._heard(offset + len(data))
         return data
 
 
 class Mark(NamedTuple):
-    """A place in a file: its offset in bytes; its line, and the character there, both counted from 1."""
+    """A position in a file: its offset in bytes, its line and its column in characters, both from 1."""
 
     offset: int
     line: int
@@ -84,10 +82,7 @@ class Mark(NamedTuple):
 
 
 class LazyList:
-    """An array that is too large to hold. Iterating reads it from its file, every time anew.
-
-    `parts` gives large items piece by piece in turn.
-    """
+    """An array that is too large for memory. Each iteration reads it again from its file."""
 
     def __init__(self, source: Source, mark: Mark) -> None:
         self._source = source
@@ -98,18 +93,18 @@ class LazyList:
         return Cursor(self._source, self._mark).items(whole=True)
 
     def all(self, test: Callable[[Any], bool]) -> bool:
-        """Whether every item passes `test`. The answer is remembered: finding it reads the file."""
+        """Return whether every item passes `test`. The result is cached, because a check reads the file."""
         if test not in self._tested:
             self._tested[test] = all(map(test, self))
         return self._tested[test]
 
     def parts(self) -> Iterator[Any]:
-        """The items, those that are large with `LazyList`s in them."""
+        """Yield the items. Large ones contain `LazyList`s."""
         return Cursor(self._source, self._mark).items(whole=False)
 
 
 def held(value: Any) -> Any:
-    """`value` with every `LazyList` in it read whole."""
+    """Return `value` with every `LazyList` in it read into memory."""
     if isinstance(value, LazyList):
         return list(value)
     if isinstance(value, dict):
@@ -118,7 +113,7 @@ def held(value: Any) -> Any:
 
 
 class Cursor:
-    """Reads on from a mark in a source, value by value."""
+    """A reader of a source that advances value by value from a mark."""
 
     def __init__(self, source: Source, mark: Mark) -> None:
         self._source = source
@@ -127,12 +122,12 @@ class Cursor:
         self._text = ""
         self._at = 0
         self._ended = False
-        # The mark of the place `_marked_at` of the text; `mark` goes on from there.
+        # The mark at index `_marked_at` of the text, from which `mark` counts on.
         self._mark, self._marked_at = mark, 0
 
     @property
     def mark(self) -> Mark:
-        """Where the cursor stands."""
+        """The position of the cursor."""
         passed = self._text[self._marked_at : self._at]
         breaks = passed.count("\n")
         self._mark = Mark(
@@ -144,7 +139,7 @@ class Cursor:
         return self._mark
 
     def peek(self) -> str:
-        """The next character that is not blank, where the cursor then stands; "" at the end."""
+        """Move to the next character that is not blank, and return it; "" at the end."""
         while (found := _NO_BLANK.search(self._text, self._at)) is None:
             self._at = len(self._text)
             if not self._fill():
@@ -153,16 +148,16 @@ class Cursor:
         return found[0]
 
     def value(self, *, whole: bool) -> Any:
-        """The value that stands here. Unless `whole`, one that exceeds the window has `LazyList`s in it.
+        """Read the next value. Unless `whole`, a value that exceeds the window contains `LazyList`s.
 
-        Raises the source's refusal, naming the place, for what is no JSON.
+        Raises the source's error, naming the place, for invalid JSON.
         """
         opening = self.peek()
         while True:
             try:
                 value, end = exact_json.strict_reader.raw_decode(self._text, self._at)
             except json.JSONDecodeError as exc:
-                is_near_end = exc.pos > len(self._text) - _LONGEST_TOKEN
+                is_near_end = exc.pos > len(self._text) - _MAX_TOKEN
                 if self._ended or not (is_near_end or exc.msg.startswith("Unterminated string")):
                     self._refuse(exc.msg, exc.pos)
             except RecursionError:
@@ -170,7 +165,7 @@ class Cursor:
             except ValueError as exc:
                 raise self._source.refuse_with(f"{self._place(self._at)}: {exc}") from exc
             else:
-                # A number that ends where the window ends may go on behind it, as 1 does in 1.5 and 1e+5.
+                # A number at the end of the window may continue behind it, as 1 does in 1.5 and 1e+5.
                 may_go_on = self._text[end - 1].isdigit() and end > len(self._text) - len("e+5")
                 if self._ended or not may_go_on:
                     self._at = end
@@ -186,51 +181,51 @@ class Cursor:
             self._fill()
 
     def items(self, *, whole: bool) -> Iterator[Any]:
-        """The items of the array that begins here; behind the last one the cursor stands behind the array."""
-        for _ in self._places("[", "]"):
+        """Yield the items of the array at the cursor, and then move behind the array."""
+        for _ in self._item_starts("[", "]"):
             yield self.value(whole=whole)
 
     def end(self) -> None:
-        """Raise the source's refusal unless nothing follows."""
+        """Raise the source's error if anything follows."""
         if self.peek():
             self._refuse("Extra data", self._at)
 
     def _object(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         size, first = 0, self._place(self._at)
-        for _ in self._places("{", "}"):
+        for _ in self._item_starts("{", "}"):
             if self.peek() != '"':
                 self._refuse("Expecting property name enclosed in double quotes", self._at)
             begin = self.mark.offset
             key = self.value(whole=True)
             if key in found:
                 raise self._source.refuse_with(
-                    f"{self._place(self._at)}: the key {key[:80]!r} stands twice in an object"
+                    f"{self._place(self._at)}: the key {key[:80]!r} occurs twice in an object"
                 )
-            self._take(":")
+            self._expect(":")
             found[key] = self.value(whole=False)
             if not isinstance(found[key], LazyList | dict):
                 size += self.mark.offset - begin
                 self._source.check_size(size, first)
         return found
 
-    def _places(self, opening: str, closing: str) -> Iterator[None]:
-        """Stop where each item of an array or an object begins; whoever asks reads it."""
-        self._take(opening)
+    def _item_starts(self, opening: str, closing: str) -> Iterator[None]:
+        """Yield at the beginning of each item of an array or object. The caller reads the item."""
+        self._expect(opening)
         if self.peek() != closing:
             yield
             while self.peek() != closing:
-                self._take(",")
+                self._expect(",")
                 yield
-        self._take(closing)
+        self._expect(closing)
 
-    def _take(self, character: str) -> None:
+    def _expect(self, character: str) -> None:
         if self.peek() != character:
             self._refuse(f"Expecting {character!r} delimiter", self._at)
         self._at += 1
 
     def _fill(self) -> bool:
-        """Read on, as much again as there is, so that a large value is not tried too often."""
+        """Read the next bytes. Doubles the text, so that a large value is not parsed too often."""
         before = self._read - len(self._decoder.getstate()[0])
         data = self._source.read(self._read, max(self._source.window, len(self._text) - self._at))
         self._ended = not data
@@ -238,9 +233,9 @@ class Cursor:
             more = self._decoder.decode(data, final=self._ended)
         except UnicodeDecodeError as exc:
             message = f"{self._source.name} is not UTF-8 (byte {before + exc.start})"
-            raise self._source.refuse_with(message, hint="convert it") from exc
+            raise self._source.refuse_with(message, hint="convert the file to UTF-8") from exc
         if not more and self._ended:
-            return False  # what was read stays as it is
+            return False
         self._mark = self.mark
         self._text = self._text[self._at :] + more
         self._at = self._marked_at = 0
@@ -255,29 +250,25 @@ class Cursor:
         raise self._source.refuse_with(f"{self._place(at)}: not JSON: {what}", hint=self._source.hint)
 
 
-# The JSON values of a file: one document, or one a line. They are read anew each time they are asked for.
-#
-# Owns telling JSON from JSON lines, and the places that messages about a file name. A file of any size is
-# read through a window (`window`), so several passes over one cost time and no memory.
-
+# --- the values of a file: each pass reads them again, which costs time but no memory
 
 _BOM = b"\xef\xbb\xbf"
-# So many bytes tell of most files whether they are blank, and whether their first line is a value.
-_HEAD = 4096
+# The number of bytes that usually show that a file is not blank, and that its first line is a value.
+_HEAD_BYTES = 4096
 _UNREAD = object()
 
 
 class Document(NamedTuple):
-    """A JSON value of a file and the place where it stands, for messages."""
+    """A JSON value of a file, and its place for messages."""
 
     place: str
     value: Any
 
 
 class Documents:
-    """The values of a file in order. Raises the source's refusal, naming the place, for what is no JSON."""
+    """The values of a file in order. Raises the source's error, naming the place, for invalid JSON."""
 
-    # The one value of the file, where looking for lines has read it.
+    # The one value of the file, if `in_lines` has read it.
     _whole: Any = _UNREAD
 
     def __init__(self, source: Source) -> None:
@@ -289,18 +280,18 @@ class Documents:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the file has nothing to read."""
-        if self._source.read(self._begin, _HEAD).strip():
+        """Return whether the file has no value."""
+        if self._source.read(self._begin, _HEAD_BYTES).strip():
             return False
         head = self._source.read(self._begin, self._source.window)
         return not head.strip() and self._begin + self._source.window >= self._source.size
 
     @cached_property
     def in_lines(self) -> bool:
-        """Whether the file is JSON lines: its first line is a value, and more follows on another line."""
+        """True if the file is JSON lines: its first line is a value, and another line follows."""
         if self.is_blank:
             raise self._source.refuse_with(f"{self.name} is empty", hint=self._source.hint)
-        line, ends, _ = self._source.read(self._begin, _HEAD).lstrip().partition(b"\n")
+        line, ends, _ = self._source.read(self._begin, _HEAD_BYTES).lstrip().partition(b"\n")
         if ends and not _is_value(line):
             return False
         line, ends, rest = self._source.read(self._begin, self._source.window).lstrip().partition(b"\n")
@@ -308,7 +299,7 @@ class Documents:
             more = rest.strip() != b"" or self._begin + self._source.window < self._source.size
             return more and _is_value(line)
         if self._begin + self._source.window >= self._source.size:
-            return False  # there is one line
+            return False
         cursor = Cursor(self._source, Mark(self._begin, 1, 1))
         cursor.peek()
         first_line = cursor.mark.line
@@ -325,13 +316,13 @@ class Documents:
         return iter([self._single])
 
     def all(self, test: Callable[[Any], bool]) -> bool:
-        """Whether every value passes `test`. The answer is remembered: finding it reads the file."""
+        """Return whether every value passes `test`. The result is cached, because a check reads the file."""
         if test not in self._tested:
             self._tested[test] = all(test(value) for _, value in self)
         return self._tested[test]
 
     def numbered(self) -> Iterator[tuple[int, Document]]:
-        """The documents of a file in lines, each with the number of its line."""
+        """Yield the documents of a file of JSON lines, each with the number of its line."""
         mark, unread = Mark(self._begin, 1, 1), b""
         while chunk := self._source.read(mark.offset + len(unread), self._source.window):
             *lines, unread = (unread + chunk).split(b"\n")
@@ -340,7 +331,7 @@ class Documents:
                     yield mark.line, self._document(line, mark.line)
                 mark = Mark(mark.offset + len(line) + 1, mark.line + 1, 1)
             if len(unread) > self._source.window and not unread.isspace():
-                value, behind = self._large(mark)
+                value, behind = self._read_large(mark)
                 yield mark.line, Document(f"{self.name}:{mark.line}", value)
                 mark, unread = behind, b""
         if unread.strip():
@@ -348,14 +339,14 @@ class Documents:
         self._is_checked = True
 
     def line(self, number: int) -> Document:
-        """The document in the line of this number."""
+        """Return the document in the line of this number."""
         begin, behind = self._line_offsets[number - 1], self._line_offsets[number]
         self._source.check_size(behind - begin, f"{self.name}:{number}")
         return self._document(self._source.read(begin, behind - begin), number)
 
     @cached_property
     def _single(self) -> Document:
-        """The one document of a file, which is in memory but for its large lists."""
+        """The one document of a file. It is in memory, except for its large lists."""
         if self._whole is not _UNREAD:
             return Document(self.name, self._whole)
         cursor = Cursor(self._source, Mark(self._begin, 1, 1))
@@ -365,27 +356,27 @@ class Documents:
 
     def _document(self, line: bytes, number: int) -> Document:
         place = f"{self.name}:{number}"
-        # What the first pass let in can be read faster.
+        # The first pass has checked the line, so a faster parser is safe.
         if self._is_checked:
             with suppress(msgspec.DecodeError, ValueError, RecursionError):
                 return Document(place, exact_json.decode(line))
-        return Document(place, self._strictly(line, place))
+        return Document(place, self._parse_strictly(line, place))
 
-    def _strictly(self, line: bytes, place: str) -> Any:
-        """The value of a line, whatever it holds that only a later check refuses, such as NaN."""
+    def _parse_strictly(self, line: bytes, place: str) -> Any:
+        """Parse a line strictly, but accept values that a later check refuses, such as NaN."""
         try:
             return exact_json.read(line.decode(), exact_json.strict_reader)
         except UnicodeDecodeError as exc:
             message = f"{place}: not UTF-8 (byte {exc.start})"
-            raise self._source.refuse_with(message, hint="convert it") from exc
+            raise self._source.refuse_with(message, hint="convert the file to UTF-8") from exc
         except exact_json.Malformed as exc:
             message = f"{place}:{exc.colno}: not JSON: {exc.msg}"
             raise self._source.refuse_with(message, hint=self._source.hint) from exc
         except ValueError as exc:
             raise self._source.refuse_with(f"{place}: {exc}") from exc
 
-    def _large(self, mark: Mark) -> tuple[Any, Mark]:
-        """The value of a line that exceeds the window, and where the next line begins."""
+    def _read_large(self, mark: Mark) -> tuple[Any, Mark]:
+        """Return the value of a line that exceeds the window, and the position of the next line."""
         cursor = Cursor(self._source, mark)
         value = cursor.value(whole=False)
         if cursor.peek() and cursor.mark.line == mark.line:
@@ -394,7 +385,7 @@ class Documents:
 
     @cached_property
     def _line_offsets(self) -> "array[int]":
-        """Where each line begins, and where the last one ends."""
+        """The offset of each line, and of the end of the last one."""
         offsets, position = array("Q", [self._begin]), self._begin
         while chunk := self._source.read(position, self._source.window):
             found = chunk.find(b"\n")
@@ -407,7 +398,7 @@ class Documents:
 
 
 class HeldDocuments(Documents):
-    """Values that are in memory, as if they stood in a file of this name."""
+    """Values in memory with the interface of a file of this name."""
 
     def __init__(self, name: str, values: Sequence[Document]) -> None:
         self.name = name

@@ -1,7 +1,6 @@
-"""Finding the conversations in a file: one or many, the messages under whatever key.
+"""Search for the lists of messages in a file, under any key and in the file's order.
 
-Finds in documents the conversations that are lists of messages, in the file's order. What a message means,
-and files of another build, are the formats' business.
+The formats define what a message means, and read files that are not built of such lists.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,24 +15,24 @@ from cardbox_cli.conversations.json_documents import Document, Documents, LazyLi
 from cardbox_cli.errors import InvalidConversation, NoMessages
 from cardbox_cli.providers.registry import providers
 
-# Where conversations carry an id or a title of their own.
+# The keys of a conversation's id and title.
 ID_KEYS = ("conversation_id", "session_id", "thread_id", "chat_id", "id")
 TITLE_KEYS = ("title", "name", "subject")
-# How deep below a conversation's top its messages are looked for, and what may hold some.
-_DEPTH = 3
+# The depth below a conversation's top at which messages are searched, and the types that may contain some.
+_MAX_DEPTH = 3
 _HOLDERS = frozenset((dict, list, LazyList))
 # A list of messages, and the object that holds it.
-_Held = tuple[Iterable[Any], dict[str, Any]]
+_ListAndHolder = tuple[Iterable[Any], dict[str, Any]]
 
 
 class MessageList(msgspec.Struct, frozen=True):
-    """A list of messages. `beside` is the object that holds it, `top` the one that may name it.
+    """A list of messages. `siblings` is the object that contains it, `top` the one with its id and title.
 
-    `lack` is what is wrong where one should stand and none does; it is empty then.
+    `lack` is the error of a list that is missing; `messages` is empty then.
     """
 
     messages: Iterable[Any]
-    beside: dict[str, Any]
+    siblings: dict[str, Any]
     top: dict[str, Any]
     place: str
     lack: InvalidConversation | None = None
@@ -41,7 +40,7 @@ class MessageList(msgspec.Struct, frozen=True):
     def conversation(
         self, source_format: str, entries: Iterable[FileEntry], request: FileEntry | None = None
     ) -> Conversation:
-        """The conversation of these entries, with the id and the title that the file gives it."""
+        """Return the conversation of these entries, with its id and title in the file."""
         ids = (self.top.get(key) for key in ID_KEYS)
         titles = (self.top.get(key) for key in TITLE_KEYS)
         return Conversation(
@@ -50,7 +49,7 @@ class MessageList(msgspec.Struct, frozen=True):
             own_id=next((str(value) for value in ids if _is_id(value)), None),
             title=next((value for value in titles if isinstance(value, str) and value.strip()), None),
             format=source_format,
-            beside=self.beside,
+            siblings=self.siblings,
             request=request,
         )
 
@@ -58,12 +57,12 @@ class MessageList(msgspec.Struct, frozen=True):
 def find_messages(
     documents: Documents, at: str | None = None, shape: MessageShape = CHAT_SHAPE
 ) -> Iterator[MessageList]:
-    """The lists of messages of a shape in a file. `at` is their key, dotted if nested.
+    """Yield the lists of messages of a shape in a file. `at` is their key, dotted if nested.
 
     Raises InvalidConversation naming the file and the place.
     """
     if at is None and documents.all(shape.is_message):
-        yield _of_documents(documents)
+        yield _whole_file(documents)
         return
     finder = _Finder(shape, at)
     found = (
@@ -74,13 +73,14 @@ def find_messages(
     yield from where_any_has_messages((each, each.lack) for each in found)
 
 
-_One = TypeVar("_One")
+_Item = TypeVar("_Item")
 
 
-def where_any_has_messages(found: Iterable[tuple[_One, InvalidConversation | None]]) -> Iterator[_One]:
-    """What holds messages, each of which comes with what is wrong where it lacks them: as long as another has
-    some it says nothing, and that is all. Raises NoMessages with the first thing that is wrong where all lack
-    them.
+def where_any_has_messages(found: Iterable[tuple[_Item, InvalidConversation | None]]) -> Iterator[_Item]:
+    """Yield the items, each paired with its error if it lacks messages.
+
+    An item without messages is fine if another one has some. If all lack them, raises NoMessages with the
+    first error.
     """
     wrong, has_any = None, False
     for one, lack in found:
@@ -91,10 +91,10 @@ def where_any_has_messages(found: Iterable[tuple[_One, InvalidConversation | Non
 
 
 def lack_of(key: str, holder: Any, problem: str) -> InvalidConversation | None:
-    """What is wrong with an object that has no list at a key; None for one that has it.
+    """Return the error of an object that has no list at a key, None if it has one.
 
-    Raises it for one that has something else there, for one without the key that holds messages all the same,
-    as where it is misspelt, and for what is no object.
+    Raises the error for a value that is not an object, and for one that has something else at the key. Also
+    raises it for one without the key that has messages elsewhere, for example under a misspelt key.
     """
     value = holder.get(key) if isinstance(holder, dict) else None
     if is_list(value):
@@ -108,7 +108,7 @@ def lack_of(key: str, holder: Any, problem: str) -> InvalidConversation | None:
 
 
 def _holds_messages(value: Any, shape: MessageShape) -> bool:
-    """Whether there are messages of a shape anywhere in a value."""
+    """Return whether a value contains messages of a shape."""
     return any(
         isinstance(holder.get(shape.key), str) or next(iter(messages), None) is not None
         for messages, holder in lists_within(value, (shape,))
@@ -116,9 +116,9 @@ def _holds_messages(value: Any, shape: MessageShape) -> bool:
 
 
 def values_in(documents: Documents, is_message: Callable[[Any], bool] = has_role) -> Iterator[Document]:
-    """The values of a file with those of its lists apart, as if each stood in a line of its own.
+    """Yield the values of a file, and the items of its lists one by one.
 
-    A list that begins with a message stays whole.
+    A list that begins with a message is yielded whole.
     """
     for document in documents:
         yield from _values_in(document, is_message)
@@ -127,7 +127,7 @@ def values_in(documents: Documents, is_message: Callable[[Any], bool] = has_role
 def _values_in(document: Document, is_message: Callable[[Any], bool], depth: int = 0) -> Iterator[Document]:
     place, value = document
     first = next(iter(_parts(value)), None) if is_list(value) else None
-    if not is_list(value) or depth > _DEPTH or is_message(first) or (depth and value == []):
+    if not is_list(value) or depth > _MAX_DEPTH or is_message(first) or (depth and value == []):
         yield document
         return
     for index, item in enumerate(_parts(value)):
@@ -141,14 +141,14 @@ def _values_in(document: Document, is_message: Callable[[Any], bool], depth: int
 def lists_within(
     value: Any, shapes: Sequence[MessageShape], holder: Any = None, depth: int = 0, key: str = ""
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Every list in a value that messages of one of these shapes stand in, with the object that holds it.
+    """Yield every list of messages of these shapes in a value, with the object that contains it.
 
-    What may be one text instead is given with its object, too.
+    A string that a shape allows instead yields an empty list with its object.
     """
-    beside = holder if isinstance(holder, dict) else {}
+    siblings = holder if isinstance(holder, dict) else {}
     if is_list(value) and any(_is_message_list(key, value, shape) for shape in shapes):
-        yield value, beside
-    elif depth <= _DEPTH and isinstance(value, dict):
+        yield value, siblings
+    elif depth <= _MAX_DEPTH and isinstance(value, dict):
         for name, item in value.items():
             if isinstance(item, str):
                 if any(shape.takes_text and shape.key == name for shape in shapes):
@@ -157,21 +157,21 @@ def lists_within(
                 yield alone, value
             elif isinstance(item, dict | list | LazyList):
                 yield from lists_within(item, shapes, value, depth + 1, name)
-    elif depth <= _DEPTH and is_list(value):
+    elif depth <= _MAX_DEPTH and is_list(value):
         for item in _parts(value):
             if _may_hold_lists(item, shapes):
                 yield from lists_within(item, shapes, None, depth + 1)
 
 
 def _alone(key: str, value: Any, shapes: Sequence[MessageShape]) -> list[Any] | None:
-    """The one message that stands in the place of all of a shape; None for anything else."""
+    """Return the single message that a shape allows instead of a list, None for anything else."""
     if type(value) is not dict:
         return None
     return next((found for shape in shapes if (found := shape.alone(key, value)) is not None), None)
 
 
 def _may_hold_lists(item: Any, shapes: Sequence[MessageShape]) -> bool:
-    """Whether there is anything to look into in an item of a list. A message holds no conversation."""
+    """Return whether an item of a list may contain conversations. A message contains none."""
     if type(item) is not dict:
         return isinstance(item, list | LazyList)
     if type(item.get("role")) is str:
@@ -182,95 +182,95 @@ def _may_hold_lists(item: Any, shapes: Sequence[MessageShape]) -> bool:
 
 
 def is_list(value: Any) -> bool:
-    """Whether it is a JSON array, in memory or not."""
+    """Return whether a value is a JSON array, in memory or lazy."""
     return isinstance(value, list | LazyList)
 
 
-def _of_documents(documents: Documents) -> MessageList:
+def _whole_file(documents: Documents) -> MessageList:
     return MessageList(Rereadable(lambda: (held(value) for _, value in documents)), {}, {}, documents.name)
 
 
 def _parts(value: Any) -> Iterable[Any]:
-    """The items of a list that are no messages, and may hold large lists of them."""
+    """Return the items of a list that are not messages. They may contain `LazyList`s."""
     return value.parts() if isinstance(value, LazyList) else value
 
 
 class _Finder(NamedTuple):
-    """Finds the messages of a conversation by their shape, or those of all that stand at a key `at`."""
+    """Finds messages by their shape, or all those at the key `at`."""
 
     shape: MessageShape
     at: str | None
 
     def all(self, item: Any, place: str) -> Iterator[MessageList]:
-        """The lists of messages in a document."""
+        """Yield the lists of messages in a document."""
         if self.at is None:
             yield self._one(item, place)
         else:
-            yield from self._named(item, self.at.split("."), MessageList([], {}, {}, place))
+            yield from self._find_at(item, self.at.split("."), MessageList([], {}, {}, place))
 
     def _one(self, item: Any, place: str) -> MessageList:
         is_message = self.shape.is_message
         if is_list(item) and (is_message(next(iter(item), None)) or _all(item, is_message)):
-            return MessageList(item, {}, {}, place)  # what is none among them is named by its place
-        found = self._lists(item)
-        if self.shape.is_own:  # what stands at its own key is meant
+            return MessageList(item, {}, {}, place)  # a later error names the item that is not a message
+        found = self._find_lists(item)
+        if self.shape.is_own:  # its own key outweighs others
             found = {path: pair for path, pair in found.items() if self._is_at_key(path)} or found
-            found |= _of_other_requests(found)
+            found |= _other_providers_lists(found)
         if len(found) == 1:
             [(messages, holder)] = found.values()
             return MessageList(messages, holder, item, place)
         if not found:
             deeper = _path_within(item, self.shape)
             named = f"--at {deeper}" if deeper else f"--at KEY; {_keys_hint(item)}"
-            raise InvalidConversation(f"{place}: no messages found", hint=f"name their key with {named}")
+            raise InvalidConversation(f"{place}: no messages found", hint=f"pass their key: {named}")
         raise InvalidConversation(
-            f"{place}: messages stand at several keys: {_listed(found)}",
-            hint=f"choose one, for example --at {_shortened(next(iter(found)))}",
+            f"{place}: several keys hold messages: {_join_keys(found)}",
+            hint=f"choose one, for example --at {_shorten(next(iter(found)))}",
         )
 
-    def _named(self, item: Any, keys: Sequence[str], found: MessageList) -> Iterator[MessageList]:
-        """The lists at a path of keys, which leads through each item of a list on its way.
+    def _find_at(self, item: Any, keys: Sequence[str], found: MessageList) -> Iterator[MessageList]:
+        """Yield the lists at a path of keys. Lists on the path are searched item by item.
 
-        `found` is what holds `item`: what stands beside it, what names it, and its place. Null lacks its
-        messages, and so does an object without the next key, unless there are some elsewhere in it.
+        `found` describes the holder of `item`. For null, and for an object without the next key and without
+        messages elsewhere, yields an empty list with an error.
         """
         if not keys and (alone := self.shape.alone(self._last_key, item)) is not None:
             item = alone
-        if is_list(item) and (keys or self._is_of_lists(item)):
+        if is_list(item) and (keys or self._holds_lists(item)):
             for index, part in enumerate(_parts(item)):
-                each = msgspec.structs.replace(found, beside={}, top={}, place=f"{found.place}[{index}]")
-                yield from self._named(part, keys, each)
+                each = msgspec.structs.replace(found, siblings={}, top={}, place=f"{found.place}[{index}]")
+                yield from self._find_at(part, keys, each)
         elif is_list(item) and not keys:
             yield msgspec.structs.replace(found, messages=item)
         elif (key := _first_key(item, keys)) is not None:
             top, rest = found.top or item, keys[key.count(".") + 1 :]
             place = found.place if _is_plain(item[key], rest) else f"{found.place}: {key}"
-            below = msgspec.structs.replace(found, beside=item, top=top, place=place)
-            yield from self._named(item[key], rest, below)
+            below = msgspec.structs.replace(found, siblings=item, top=top, place=place)
+            yield from self._find_at(item[key], rest, below)
         else:
             wrong = InvalidConversation(
-                f"{found.place}: there is no list of messages at {self.at!r}", hint=_keys_hint(item)
+                f"{found.place}: no list of messages at {self.at!r}", hint=_keys_hint(item)
             )
             if item is not None and not (keys and isinstance(item, dict)):
                 raise wrong
             if item is not None and _holds_messages(item, self.shape):
                 raise wrong
-            # What would hold the messages may say what they are of; what stands above it does not.
-            beside = {"beside": item, "top": found.top or item} if item and len(keys) == 1 else {}
-            yield msgspec.structs.replace(found, messages=[], lack=wrong, **beside)
+            # The object that lacks the messages may have an id and a title; objects above it do not count.
+            siblings = {"siblings": item, "top": found.top or item} if item and len(keys) == 1 else {}
+            yield msgspec.structs.replace(found, messages=[], lack=wrong, **siblings)
 
     @property
     def _last_key(self) -> str:
         return (self.at or "").split(".")[-1]
 
-    def _is_of_lists(self, value: Any) -> bool:
-        """Whether the items of a list are lists, each a conversation."""
+    def _holds_lists(self, value: Any) -> bool:
+        """Return whether the items of a list are lists, each a conversation."""
         return is_list(next(iter(_parts(value)), None))
 
-    def _lists(self, item: Any) -> dict[str, _Held]:
-        """The lists of messages in `item` with their holders, by dotted key, of the shallowest level."""
+    def _find_lists(self, item: Any) -> dict[str, _ListAndHolder]:
+        """Return the lists of messages at the shallowest level, with their holders, by dotted key."""
         level = {"": item}
-        for _ in range(_DEPTH):
+        for _ in range(_MAX_DEPTH):
             below = {
                 f"{path}.{key}" if path else key: (value, mapping)
                 for path, mapping in level.items()
@@ -289,7 +289,7 @@ class _Finder(NamedTuple):
     def _alone(
         self, below: dict[str, tuple[Any, dict[str, Any]]]
     ) -> dict[str, tuple[list[Any], dict[str, Any]]]:
-        """The texts, and the single messages, that stand in the place of messages, as lists of one."""
+        """Return the strings and single messages that replace a list of messages, as lists of one."""
         return {
             path: (alone, holder)
             for path, (value, holder) in below.items()
@@ -308,8 +308,8 @@ def _is_message_list(path: str, value: Any, shape: MessageShape) -> bool:
     return value != [] and _all(value, shape.is_message)
 
 
-def _of_other_requests(found: Mapping[str, _Held]) -> dict[str, _Held]:
-    """The messages that stand beside those found, where requests to other providers have theirs."""
+def _other_providers_lists(found: Mapping[str, _ListAndHolder]) -> dict[str, _ListAndHolder]:
+    """Return the lists next to those found, under the keys of messages of other providers' requests."""
     return {
         f"{path[: -len(own)]}{key}": (holder[key], holder)
         for path, (_, holder) in found.items()
@@ -324,7 +324,7 @@ def _all(items: Any, test: Callable[[Any], bool]) -> bool:
 
 
 def _first_key(value: Any, keys: Sequence[str]) -> str | None:
-    """The key of an object that a path begins with, which may have dots itself; None where it has none."""
+    """Return the key of an object that a path begins with, None if it has none. The key may contain dots."""
     if not isinstance(value, dict):
         return None
     starts = (".".join(keys[:count]) for count in range(1, len(keys) + 1))
@@ -332,7 +332,7 @@ def _first_key(value: Any, keys: Sequence[str]) -> str | None:
 
 
 def _is_plain(value: Any, keys: Sequence[str]) -> bool:
-    """Whether a path of keys leads from a value to one list of messages, whose holder's place says enough."""
+    """Return whether a path of keys leads to one list of messages, which its holder's place identifies."""
     while keys:
         if (key := _first_key(value, keys)) is None:
             return False
@@ -341,10 +341,10 @@ def _is_plain(value: Any, keys: Sequence[str]) -> bool:
 
 
 def _path_within(item: Any, shape: MessageShape, depth: int = 0) -> str | None:
-    """The path of keys to messages that stand in the items of lists."""
+    """Return the path of keys to messages within the items of lists, None if there are none."""
     if is_list(item):
-        return _path_within(next(iter(_parts(item)), None), shape, depth + 1) if depth <= _DEPTH else None
-    for key, value in item.items() if isinstance(item, dict) and depth <= _DEPTH else ():
+        return _path_within(next(iter(_parts(item)), None), shape, depth + 1) if depth <= _MAX_DEPTH else None
+    for key, value in item.items() if isinstance(item, dict) and depth <= _MAX_DEPTH else ():
         if _is_message_list(key, value, shape):
             return str(key)
         below = _path_within(value, shape, depth + 1)
@@ -355,24 +355,24 @@ def _path_within(item: Any, shape: MessageShape, depth: int = 0) -> str | None:
 
 def _keys_hint(item: Any) -> str:
     if not isinstance(item, dict):
-        return "the conversation is no object"
-    return f"its keys are {_listed(map(repr, item))}" if item else "the object is empty"
+        return "the conversation is not an object"
+    return f"its keys are {_join_keys(map(repr, item))}" if item else "the object is empty"
 
 
-# Keys that a message names, and characters of each: a file may have any number of them, of any length.
-_KEYS_NAMED = 8
-_KEY_SHOWN = 80
+# The number of keys in an error message, and the characters of each. A file may have more and longer ones.
+_MAX_KEYS = 8
+_MAX_KEY_LENGTH = 80
 
 
-def _listed(keys: Iterable[str]) -> str:
+def _join_keys(keys: Iterable[str]) -> str:
     rest = iter(keys)
-    named = [_shortened(key) for key in islice(rest, _KEYS_NAMED)]
+    named = [_shorten(key) for key in islice(rest, _MAX_KEYS)]
     others = sum(1 for _ in rest)
     return ", ".join([*named, *([f"and {others} more"] if others else [])])
 
 
-def _shortened(key: str) -> str:
-    return key if len(key) <= _KEY_SHOWN else f"{key[: _KEY_SHOWN - 1]}…"
+def _shorten(key: str) -> str:
+    return key if len(key) <= _MAX_KEY_LENGTH else f"{key[: _MAX_KEY_LENGTH - 1]}…"
 
 
 def _is_id(value: Any) -> bool:

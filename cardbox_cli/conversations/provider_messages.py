@@ -1,6 +1,6 @@
-"""Files that hold lists of a provider's messages: read as conversations, and written.
+"""The format of files that hold lists of a provider's messages: reading, recognition and export.
 
-One format for all providers; their classes (`providers/`) say what a message of theirs is.
+It serves all providers; their classes (`providers/`) define their messages.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,12 +33,12 @@ from cardbox_cli.model.content import JsonContent, ToolContent
 from cardbox_cli.providers.registry import providers
 from cardbox_cli.text import json_kind
 
-# The position of what is kept of a request.
+# The position of the entry that stores the keys of a request.
 _REQUEST = "request"
 
 
 def messages_format(provider: Provider) -> Format:
-    """The format of files with messages of one provider."""
+    """Return the format of files with messages of one provider."""
     files = _Files(provider)
     return Format(
         name=provider.name,
@@ -62,116 +62,117 @@ class _Files:
         self._provider, self._files = provider, provider.files
 
     def marks(self, value: Any) -> str | None:
-        """By what messages in a value, or what stands beside them, are of this provider and no other."""
+        """Return the evidence, in messages or the keys next to them, that a value is this provider's only."""
         marks_beside, marks_message = self._files.marks_beside, self._files.marks_message
         if has_role(value) or self._files.shape.is_message(value):
             return marks_message(value)
-        for messages, beside in lists_within(value, (self._files.shape,)):
-            found = marks_beside(beside) or next(filter(None, map(marks_message, messages)), None)
+        for messages, siblings in lists_within(value, (self._files.shape,)):
+            found = marks_beside(siblings) or next(filter(None, map(marks_message, messages)), None)
             if found is not None:
                 return found
         return None
 
     def fits(self, value: Any) -> bool:
-        """Whether a value without a mark may be a message of the provider's, or hold some."""
+        """Return whether a value without evidence may be a message of the provider, or contain some."""
         shape = self._files.shape
         if shape.is_message(value):
             return self._files.problem(value) is None
         return any(self._may_be(*found) for found in lists_within(value, (shape,)))
 
-    def _may_be(self, messages: Iterable[Any], beside: Mapping[str, Any]) -> bool:
-        """Whether messages without a mark may be the provider's. What stands where another's requests have
-        their messages is that other's, where such messages look like no other's at all."""
+    def _may_be(self, messages: Iterable[Any], siblings: Mapping[str, Any]) -> bool:
+        """Return whether messages without evidence may be the provider's.
+
+        If only this provider has messages of its form, messages under another provider's key are that one's.
+        """
         if not self._files.shape.is_own:
             return True
-        return not self._owners(messages, beside) and all(
+        return not self._owners(messages, siblings) and all(
             self._files.problem(each) is None for each in messages
         )
 
-    def _owners(self, messages: Iterable[Any], beside: Mapping[str, Any]) -> list[Provider]:
-        """The other providers whose requests have their messages where these stand, none where this one's
-        have them there, too."""
-        key = next((key for key, value in beside.items() if value is messages), None)
+    def _owners(self, messages: Iterable[Any], siblings: Mapping[str, Any]) -> list[Provider]:
+        """Return the other providers whose requests have messages under this key, none if this one's have."""
+        key = next((key for key, value in siblings.items() if value is messages), None)
         if key is None or key == self._files.shape.key:
             return []
         return [each for each in providers() if each.files.shape.key == key]
 
     def _check_nothing_lost(self, found: MessageList) -> None:
-        """Raise InvalidConversation for messages of another provider's request, which would lose what stands
-        beside them."""
-        owners = self._owners(found.messages, found.beside)
-        if not owners or any(key in found.beside for key in (*ID_KEYS, *TITLE_KEYS)):
+        """Raise InvalidConversation for messages of another provider's request if keys next to them would be
+        lost."""
+        owners = self._owners(found.messages, found.siblings)
+        if not owners or any(key in found.siblings for key in (*ID_KEYS, *TITLE_KEYS)):
             return
-        owner = next((each for each in owners if each.files.marks_beside(found.beside)), owners[0])
+        owner = next((each for each in owners if each.files.marks_beside(found.siblings)), owners[0])
         lost = self._lost(found, owner)
         if lost is not None:
             name, key = self._provider.name, self._files.shape.key
             raise InvalidConversation(
-                f"{found.place}: {lost!r} stands beside {owner.files.shape.key!r}, where requests to "
-                f"{owner.title} have their messages; in the format {name} it would be lost",
-                hint=f"--from {owner.name} reads such requests; else put the messages at {key!r}",
+                f"{found.place}: {lost!r} would be lost in the {name} format, because it is next to "
+                f"{owner.files.shape.key!r}, the key of messages in requests to {owner.title}",
+                hint=f"pass --from {owner.name}, or put the messages at {key!r}",
             )
 
     def _lost(self, found: MessageList, owner: Provider) -> str | None:
-        """The first key of a request to `owner` that would be lost; what is no request has none."""
-        beside = [key for key in found.beside if key != owner.files.shape.key]
-        if not self._files.shape.is_own and not owner.files.marks_beside(found.beside):
-            beside = [key for key in beside if key in ("model", "tools")]
-        return next(iter(beside), None)
+        """Return the first key of a request to `owner` that would be lost, None for other conversations."""
+        siblings = [key for key in found.siblings if key != owner.files.shape.key]
+        if not self._files.shape.is_own and not owner.files.marks_beside(found.siblings):
+            siblings = [key for key in siblings if key in ("model", "tools")]
+        return next(iter(siblings), None)
 
     def read(self, documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
-        """The conversations in a file: lists of messages under whatever key."""
+        """Yield the conversations in a file: lists of messages under any key."""
         for found in find_messages(documents, at, self._files.shape):
             self._check_nothing_lost(found)
             entries = Rereadable(partial(self._entries, found))
             yield found.conversation(self._provider.name, entries, self._request(found))
 
     def _entries(self, found: MessageList) -> Iterator[FileEntry]:
-        """The system prompt that stands beside the messages, at the key's own position, and the messages."""
+        """Yield the system prompt next to the messages, with its key as position, then the messages."""
         for key in self._files.system_keys:
-            if key in found.beside:
-                yield FileEntry(key, {key: held(found.beside[key])}, found.place)
+            if key in found.siblings:
+                yield FileEntry(key, {key: held(found.siblings[key])}, found.place)
         for number, message in self._files.gather(found.messages):
             yield FileEntry(str(number), message, f"{found.place}: message {number}")
 
     def _request(self, found: MessageList) -> FileEntry | None:
-        """What a request has beside its messages and its system prompt; None for what is no request.
+        """Return the keys of a request next to its messages and system prompt, None for anything else.
 
-        A conversation with an id or a title of its own is none: what stands beside it changes as it grows.
+        A conversation with an id or a title is not a request: the keys next to it change as it grows.
         """
-        files, beside = self._files, found.beside
-        given = beside.get(files.shape.key)
+        files, siblings = self._files, found.siblings
+        given = siblings.get(files.shape.key)
         is_there = isinstance(given, str | dict) or given is found.messages
-        if not is_there or any(key in beside for key in (*ID_KEYS, *TITLE_KEYS)):
+        if not is_there or any(key in siblings for key in (*ID_KEYS, *TITLE_KEYS)):
             return None
         apart = (files.shape.key, *files.system_keys)
-        rest = {key: held(value) for key, value in beside.items() if key not in apart}
-        # A system prompt as others spell it is kept, too; it is no part of these messages.
+        rest = {key: held(value) for key, value in siblings.items() if key not in apart}
+        # Another provider's key of a system prompt is also stored: it is not one of these messages.
         prompts = (key for each in providers() for key in each.files.system_keys)
         named = ("model", "tools", *files.parameters, *files.request_keys, *prompts)
         is_request = bool(rest) if files.shape.is_own else any(key in rest for key in named)
         return FileEntry(_REQUEST, rest, f"{found.place}: request") if is_request else None
 
     def draft(self, entry: FileEntry) -> list[CardDraft]:
-        """The cards that hold a message, or the system prompt. Raises InvalidConversation."""
+        """Make the cards of a message or of the system prompt. Raises InvalidConversation."""
         files = self._files
         if entry.position in files.system_keys:
             return [files.draft_system(entry.position, entry.value[entry.position])]
-        message = self._checked(entry)
+        message = self._check_message(entry)
         for each in files.separate(message):
             self._check_calls(each, entry.place)
         return files.draft(message)
 
     def draft_request(self, entry: FileEntry) -> list[CardDraft]:
-        """The cards that hold the parameters and the tools of a request, and the first one all of it."""
+        """Make the cards of a request's parameters and tools. The first card also preserves the request."""
         config, tools = self._files.read_request(entry.value)
         card = imported_card(PROFILE, JsonContent({"llm_config": config}))
         kept = keep(card, self._provider.name, source_message=entry.value)
         return [kept, imported_card(TOOLS, ToolContent(tools))] if tools else [kept]
 
     def _check_calls(self, message: Any, place: str) -> None:
-        """Raise InvalidConversation for a part that calls a tool, or answers, as another provider writes it:
-        nobody would see that. What stands among the `tool_calls` is seen there."""
+        """Raise InvalidConversation for a content part that is another provider's tool call or result, which
+        would be lost. Calls in `tool_calls` are read there."""
         content = message.get("content") if isinstance(message, dict) else None
         if not isinstance(content, list) or message.get("tool_calls"):
             return
@@ -179,17 +180,17 @@ class _Files:
             other = next((each for each in self._others if each.files.is_exchange(part)), None)
             if other is not None:
                 raise InvalidConversation(
-                    f"{place}: content[{number}] is a tool's call or result as in the format {other.name}, "
-                    f"and the file is in the format {self._provider.name}",
-                    hint="write all of a conversation in one format",
+                    f"{place}: content[{number}] is a tool call or result in the {other.name} format, but "
+                    f"the file is in the {self._provider.name} format",
+                    hint="convert the conversation to one format",
                 )
 
     @cached_property
     def _others(self) -> list[Provider]:
-        """The other providers, whose calls and results may be parts of a message's content."""
+        """The other providers, whose tool calls and results may be parts of a message's content."""
         return [each for each in providers() if each is not self._provider]
 
-    def _checked(self, entry: FileEntry) -> Any:
+    def _check_message(self, entry: FileEntry) -> Any:
         message, files = entry.value, self._files
         if files.shape.is_own:
             if (problem := files.problem(message)) is not None:
@@ -201,19 +202,19 @@ class _Files:
         role = message.get("role")
         if not isinstance(role, str) or role not in files.roles:
             raise InvalidConversation(
-                f"{entry.place}: the role {role!r} is none of {self._provider.title}'s",
+                f"{entry.place}: unknown role {role!r} for format {self._provider.name}",
                 hint=f"roles are {', '.join(files.roles)}",
             )
         return message
 
     def export(self, cards: Iterable[Card]) -> Iterator[str]:
-        """An indented JSON object, a message at a time: what stands beside the messages, then these."""
-        beside, messages = self._files.export(cards)
+        """Yield an indented JSON object in chunks: the keys next to the messages, then the messages."""
+        siblings, messages = self._files.export(cards)
         key = self._files.shape.key
         first = next(iter(cards), None)
         request = envelope(first, self._provider.name, MESSAGE) if first and first.type == PROFILE else None
         yield "{\n"
-        for name, value in {**(request or {}), **beside}.items():
+        for name, value in {**(request or {}), **siblings}.items():
             yield f"  {indented(name)}: {indented(value, 2)},\n"
         begin = next(messages, None)
         if isinstance(begin, str):

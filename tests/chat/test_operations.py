@@ -221,9 +221,9 @@ class TestLoad:
 
     def test_what_is_looked_for_is_a_few_words(self, room: Room) -> None:
         talk(room, "plan a trip", "to Rome?")
-        with pytest.raises(InvalidInput, match=r"have \d{5} characters, not 500"):
+        with pytest.raises(InvalidInput, match=r"has \d{5} characters; the limit is 500"):
             load(room, KEY, words=" ".join(f"w{number}" for number in range(4_000)))
-        with pytest.raises(InvalidInput, match=r"--title: it has 60000 characters, not 500"):
+        with pytest.raises(InvalidInput, match=r"--title: 60000 characters exceed the limit of 500"):
             start_new(room, KEY, title="a trip" * 10_000)
         assert start_new(room, KEY, title="x" * 500).archived
 

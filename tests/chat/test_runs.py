@@ -220,7 +220,7 @@ class TestScenarioD:
         talk(room, "a", "b")
         found = explain(room, KEY)
         assert (found.well, found.carries, found.messages, found.causes) == (True, "context", 2, [])
-        assert found.summary.endswith("and nothing else of the transcript, which has 2 entries")
+        assert found.summary.endswith("and nothing else from the transcript of 2 entries")
 
     def test_its_transcript(self, room: Room) -> None:
         send(room, KEY, "a")

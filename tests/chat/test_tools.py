@@ -52,9 +52,9 @@ def test_good_arguments(name: str, given: Any, expected: object) -> None:
         ("chat_context_new", [], "Expected `object`, got `array`"),
         ("chat_context_new", {"title": "a\0"}, "NUL"),
         ("chat_context_list", {"query": "a"}, "unknown field `query`"),
-        ("chat_context_load", {}, "neither context_id nor query is given"),
-        ("chat_context_load", {"query": " "}, "neither context_id nor query is given"),
-        ("chat_context_load", {"query": "a", "context_id": "b"}, "both context_id and query are given"),
+        ("chat_context_load", {}, "context_id or query is required"),
+        ("chat_context_load", {"query": " "}, "context_id or query is required"),
+        ("chat_context_load", {"query": "a", "context_id": "b"}, "context_id and query cannot be combined"),
     ],
 )
 def test_bad_arguments_are_named(name: str, given: Any, message: str) -> None:
@@ -64,6 +64,6 @@ def test_bad_arguments_are_named(name: str, given: Any, message: str) -> None:
 
 def test_other_tools_are_not_found() -> None:
     with pytest.raises(
-        NotFound, match="no tool 'chat_context_ned' of chats; did you mean 'chat_context_new'"
+        NotFound, match="unknown chat tool 'chat_context_ned'; did you mean 'chat_context_new'"
     ):
         arguments_of("chat_context_ned", {})

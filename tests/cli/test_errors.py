@@ -278,7 +278,7 @@ TABLE = [
         ("card", "import", "chat.json"),
         4,
         "invalid-conversation",
-        "chat.json: message 0: the role 'human' is none of OpenAI's",
+        "chat.json: message 0: unknown role 'human' for format openai",
         "roles are user, assistant, tool, function, system, developer; nothing was imported",
     ),
     Row(
@@ -287,7 +287,7 @@ TABLE = [
         ("card", "import", "chat.json", "--at", "messages"),
         4,
         "no-messages",
-        "chat.json: there is no list of messages at 'messages'",
+        "chat.json: no list of messages at 'messages'",
         "its keys are 'title'; nothing was imported",
     ),
     Row(
@@ -459,7 +459,7 @@ TABLE = [
         6,
         "busy",
         "chat 'web-chat-1' is busy: run run_1 of host-1 has it, with a lease of another 4d",
-        "without --no-wait the next run waits for it, and takes over once its lease has ended",
+        "wait for the run to end, or omit --no-wait",
         {"chat_key": "web-chat-1", "run_id": "run_1", "owner": "host-1"},
     ),
     Row(

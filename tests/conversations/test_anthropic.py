@@ -377,28 +377,28 @@ class TestSomeOfTheCards:
         (
             [{"role": "tool", "tool_call_id": "c", "content": "x"}],
             InvalidConversation,
-            "f: message 0: the role 'tool' is none of Anthropic's",
+            "f: message 0: unknown role 'tool' for format anthropic",
             "roles are user, assistant, system",
         ),
         (
             {"messages": [MESSAGES["text"], {"role": "model", "content": "x"}]},
             InvalidConversation,
-            "f: message 1: the role 'model' is none of Anthropic's",
+            "f: message 1: unknown role 'model' for format anthropic",
             "roles are user, assistant, system",
         ),
         (
             [user(RESULT, {"type": "text", "text": "\x00"})],
             InvalidCard,
             "f: message 0: content[1].text: holds a NUL character at offset 0",
-            "--on-bad-text replace puts U+FFFD in its place",
+            "pass --on-bad-text replace, which writes U+FFFD instead",
         ),
         (
             {"system": [{"type": "text", "text": "\ud83d"}], "messages": []},
             InvalidCard,
             "f: system[0].text: holds a lone surrogate at offset 0",
-            "--on-bad-text replace puts U+FFFD in its place",
+            "pass --on-bad-text replace, which writes U+FFFD instead",
         ),
-        ({"system": "x"}, InvalidConversation, "f: no messages found", "name their key with --at KEY; its keys are 'system'"),
+        ({"system": "x"}, InvalidConversation, "f: no messages found", "pass their key: --at KEY; its keys are 'system'"),
     ],
 )  # fmt: skip
 def test_a_bad_message_stops_the_whole_import(

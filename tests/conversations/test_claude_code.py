@@ -331,14 +331,14 @@ class TestSomeOfTheCards:
         (
             text_of_lines(LINES[:2]) + '{"role": "user", "content": "x"}\n',
             InvalidConversation,
-            "f:3: a line of a Claude Code session has a type, this one has none",
-            "name the format that it is in with --from",
+            "f:3: a line of a Claude Code session must have a type",
+            "check --from",
         ),
         (
             text_of_lines(LINES[:2]) + json.dumps(line("u", "user", "a\x00")) + "\n",
             InvalidCard,
             "f:3: message.content: holds a NUL character at offset 1",
-            "--on-bad-text replace puts U+FFFD in its place",
+            "pass --on-bad-text replace, which writes U+FFFD instead",
         ),
     ],
 )

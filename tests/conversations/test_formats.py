@@ -74,4 +74,4 @@ def test_a_session_has_no_key_of_messages() -> None:
     with pytest.raises(UsageError) as raised:
         list(format_named("claude-code").read(documents_in(json.dumps(LINE)), at="messages"))
     assert str(raised.value) == "--at messages: a Claude Code session has no key of messages"
-    assert raised.value.hint == "leave --at out"
+    assert raised.value.hint == "omit --at"

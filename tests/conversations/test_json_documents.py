@@ -115,7 +115,7 @@ def test_a_message_is_whole_however_large_it_is() -> None:
 def test_a_value_that_is_too_large_to_be_held_is_refused(text: str, place: str) -> None:
     with pytest.raises(InvalidConversation) as raised:
         read(documents_in(text, window=64, most=200))
-    assert raised.value.message == f"{place}: a value of more than 200 characters"
+    assert raised.value.message == f"{place}: the value is larger than 200 characters"
 
 
 def test_lists_may_be_of_any_length() -> None:
@@ -128,7 +128,7 @@ def test_a_line_that_is_read_again_is_no_larger_either() -> None:
     text = "1\n" + json.dumps({"a": ["x" * 40] * 50}) + "\n"
     documents = documents_in(text, window=64, most=200)
     assert len(list(documents.numbered())) == 2
-    with pytest.raises(InvalidConversation, match="f:2: a value of more than 200 characters"):
+    with pytest.raises(InvalidConversation, match="f:2: the value is larger than 200 characters"):
         documents.line(2)
 
 

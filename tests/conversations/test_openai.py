@@ -237,7 +237,7 @@ def make_results_unique(database: Database) -> None:
 @pytest.mark.parametrize(
     ("messages", "error", "text"),
     [
-        ([{"role": "human", "content": "x"}], InvalidConversation, "test: message 0: the role 'human' is none of OpenAI's"),
+        ([{"role": "human", "content": "x"}], InvalidConversation, "test: message 0: unknown role 'human' for format openai"),
         (["x"], InvalidConversation, "test: message 0: a message must be an object, not a string"),
         (
             [MESSAGES["user"], {"role": "user", "content": "a\x00"}],

@@ -218,7 +218,7 @@ def test_nobody_else_speaks_in_sharegpt() -> None:
     document = {"conversations": [{"from": "human", "value": "a"}, {"from": "narrator", "value": "b"}]}
     with pytest.raises(InvalidConversation) as raised:
         read(document, "sharegpt")
-    assert str(raised.value) == "f: message 1: 'narrator' is nobody who speaks in ShareGPT's conversations"
+    assert str(raised.value) == "f: message 1: unknown speaker 'narrator' for format sharegpt"
 
 
 # --- OpenTelemetry

@@ -1,4 +1,4 @@
-"""A chat as files of the on-disk layout: those that it was imported from, and what came since."""
+"""Export of a chat to the `.ship` layout: the files that it was imported from, and later entries."""
 
 import msgspec
 
@@ -19,8 +19,10 @@ from cardbox_cli.store.chats import Room
 
 
 class ExportedChat(msgspec.Struct, frozen=True):
-    """What the files of a chat shall hold; the ids of the cards that are gone and are left out, and those of
-    archived contexts after which no file can be called.
+    """The files of a chat to write.
+
+    `gone` are the ids of deleted cards, which are left out; `unnamed` the ids of archived contexts that are
+    not valid file names.
     """
 
     files: ChatFiles
@@ -28,43 +30,43 @@ class ExportedChat(msgspec.Struct, frozen=True):
     unnamed: list[str]
 
 
-def export_chat(room: Room, chat_key: str) -> ExportedChat:
-    """The files of a chat. Takes part in the caller's snapshot. Raises NotFound for a chat there is not."""
-    chat = room.chats.get(chat_key)
-    exporter = _Exporter(room, chat)
+def export_chat(stores: Room, chat_key: str) -> ExportedChat:
+    """Build the files of a chat in the caller's snapshot. Raises NotFound for an unknown chat."""
+    chat = stores.chats.get(chat_key)
+    exporter = _Exporter(stores, chat)
     archives, items = exporter.archives()
-    remembered = memory(room, chat_key)
+    remembered = memory(stores, chat_key)
     files = ChatFiles(
         chat_key=chat_key,
         transcript=exporter.transcript(),
         active=exporter.active(),
         archives=archives,
         items=items or None,
-        beside=exporter.beside,
+        index_fields=exporter.index_fields,
         memory=None if remembered is None else remembered.text,
     )
     return ExportedChat(files, exporter.gone, exporter.unnamed)
 
 
 class _Exporter:
-    def __init__(self, room: Room, chat: Chat) -> None:
-        self._room = room
+    def __init__(self, stores: Room, chat: Chat) -> None:
+        self._stores = stores
         self._chat = chat
         self.gone: list[str] = []
         self.unnamed: list[str] = []
-        self.beside: dict[str, object] = {}
+        self.index_fields: dict[str, object] = {}
 
     def transcript(self) -> list[Moved]:
-        """The lines in the files that they were imported from, and behind those what came since."""
+        """Return the imported lines in their files, followed by later entries."""
         files: dict[int, list[Line]] = {}
         more: list[Line] = []
-        for entry in self._room.chats.stream_entries(self._chat):
+        for entry in self._stores.chats.stream_entries(self._chat):
             if entry.card is None:
                 self.gone.append(entry.card_id)
                 continue
             number = file_of_card(entry.card)
             line = line_of_card(self._chat.chat_key, entry.card)
-            if number is None or more or not _goes_on(files, number):
+            if number is None or more or not _keeps_order(files, number):
                 more.append(line)
             else:
                 files.setdefault(number, []).append(line)
@@ -72,7 +74,7 @@ class _Exporter:
         return rolled_over(came, more) if came or more else []
 
     def active(self) -> list[Message] | None:
-        """The messages of the active context; None of a chat that never had one."""
+        """Return the messages of the active context, None if the chat never had one."""
         if self._chat.context_box_id is None and self._chat.reset_by is None:
             return None
         return self._messages(self._chat.context_box_id)
@@ -81,10 +83,10 @@ class _Exporter:
         return [] if box_id is None else [message_of_card(card) for card in self._cards(box_id)]
 
     def archives(self) -> tuple[list[Archive], list[Item]]:
-        """The archived contexts, and what the index says of them."""
-        layouts = self._room.archives.layouts(self._chat.chat_key)
+        """Return the archived contexts and their index entries."""
+        layouts = self._stores.archives.layouts(self._chat.chat_key)
         records, items = [], []
-        for archive in self._room.archives.newest(self._chat.chat_key):
+        for archive in self._stores.archives.newest(self._chat.chat_key):
             if not is_context(archive.context_id):
                 self.unnamed.append(archive.context_id)
                 continue
@@ -92,13 +94,13 @@ class _Exporter:
             record = record_of(archive, self._cards(archive.box_id), layout)
             records.append(record)
             items.append(item_of(record, layout))
-            beside = (layout or {}).get("beside")
-            self.beside = self.beside or (beside if isinstance(beside, dict) else {})
+            index_fields = (layout or {}).get("beside")
+            self.index_fields = self.index_fields or (index_fields if isinstance(index_fields, dict) else {})
         return records, items
 
     def _cards(self, box_id: str) -> list[Card]:
         found = []
-        for slot in self._room.boxes.slots(box_id):
+        for slot in self._stores.boxes.slots(box_id):
             if slot.card is None or slot.state != "present":
                 self.gone.append(slot.card_id)
             else:
@@ -106,7 +108,7 @@ class _Exporter:
         return found
 
 
-def _goes_on(files: dict[int, list[Line]], number: int) -> bool:
-    """Whether a line of this file can stand behind those of the others, as files are read."""
+def _keeps_order(files: dict[int, list[Line]], number: int) -> bool:
+    """Return whether a line of file `number` may follow the lines so far, as files are read."""
     last = next(reversed(files), None)
     return last is None or number == last or (last != GROWING and (number == GROWING or number > last))

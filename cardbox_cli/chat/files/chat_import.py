@@ -1,7 +1,7 @@
-"""The chats of a folder in the on-disk layout become chats of a project: a transaction for each chat.
+"""Import of chats from the `.ship` layout, one transaction for each chat.
 
-What a chat has already is not taken a second time, whatever files it stands in. An active context that went
-on otherwise stays as it is, unless told to replace it, and is then archived first.
+Entries that a chat has already are not imported again, in whichever file they are. An active context that
+differs is preserved, unless `replace` is set; cbx then archives it first.
 """
 
 from collections import Counter
@@ -34,17 +34,17 @@ from cardbox_cli.model.execution.turns import new_id
 from cardbox_cli.model.ids import derived_id
 from cardbox_cli.store.chats import Room
 
-# What became of an active context, or a text: there is no file of it; it is as in the file; it is so from now
-# on; it has gone on behind what is in the file; it is another, and stays.
+# The outcome for an active context or a text. "absent": there is no file; "unchanged": it equals the file;
+# "imported": it was replaced by the file; "ahead": it continues the file; "kept": it differs and stays.
 Fate = Literal["absent", "unchanged", "imported", "ahead", "kept"]
 
-_BATCH = 5000
+_BATCH_SIZE = 5000
 
 
 class ImportedChat(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a chat's files: how many lines, messages and archives they have, and how many are new.
+    """The outcome of an import: the numbers of lines, messages and archives in the files, and of new ones.
 
-    `differing` are the archived contexts that the chat has otherwise, which stay as they are.
+    `differing` are archived contexts that differ from the chat's, which are preserved.
     """
 
     chat_key: str
@@ -58,42 +58,42 @@ class ImportedChat(msgspec.Struct, frozen=True, kw_only=True):
     memory: Fate
 
 
-def import_persona(room: Room, name: str, text: str | None, *, replace: bool = False) -> Fate:
-    """Take a persona's text into the project. Raises InvalidInput for a name that no persona may have."""
-    with room.transaction():
-        named = {(each.name or "").casefold(): each.text for each in personas(room)}
-        there = named.get(name.casefold())
-        fate = _fate(there, text, replace=replace)
-        if fate == "imported" and text is not None:
-            set_persona(room, name, text)
-    return fate
+def import_persona(stores: Room, name: str, text: str | None, *, replace: bool = False) -> Fate:
+    """Import a persona's text into the project. Raises InvalidInput for an invalid name."""
+    with stores.transaction():
+        named = {(each.name or "").casefold(): each.text for each in personas(stores)}
+        current = named.get(name.casefold())
+        outcome = _text_outcome(current, text, replace=replace)
+        if outcome == "imported" and text is not None:
+            set_persona(stores, name, text)
+    return outcome
 
 
-def _fate(there: str | None, text: str | None, *, replace: bool) -> Fate:
-    """What becomes of a text that a file has."""
+def _text_outcome(current: str | None, text: str | None, *, replace: bool) -> Fate:
+    """Return the outcome for a text of a file."""
     if text is None:
         return "absent"
-    if there == text:
+    if current == text:
         return "unchanged"
-    return "imported" if there is None or replace else "kept"
+    return "imported" if current is None or replace else "kept"
 
 
-def import_chat(room: Room, files: ChatFiles, *, replace: bool = False) -> ImportedChat:
-    """Take what the files of a chat hold into the project, in one transaction.
+def import_chat(stores: Room, files: ChatFiles, *, replace: bool = False) -> ImportedChat:
+    """Import the files of a chat into the project, in one transaction.
 
-    Raises InvalidInput for a key that no chat may have, NotAccepted while a run of the chat goes on.
+    Raises InvalidInput for an invalid chat key, NotAccepted during a run of the chat.
     """
     check_key(files.chat_key)
-    with room.transaction():
-        chat = room.chats.lock_or_make(files.chat_key)
-        _check_idle(room, chat)
-        importer = _Importer(room, chat, files)
+    with stores.transaction():
+        chat = stores.chats.lock_or_make(files.chat_key)
+        _check_idle(stores, chat)
+        importer = _Importer(stores, chat, files)
         new_entries = importer.transcript()
         new_archives, differing = importer.archives()
         context = importer.context(replace=replace)
         remembered = importer.memory(replace=replace)
         importer.write()
-    room.cards.refresh_statistics(new_entries + len(files.active or []))
+    stores.cards.refresh_statistics(new_entries + len(files.active or []))
     return ImportedChat(
         chat_key=files.chat_key,
         entries=sum(len(moved.lines) for moved in files.transcript),
@@ -108,27 +108,27 @@ def import_chat(room: Room, files: ChatFiles, *, replace: bool = False) -> Impor
 
 
 class _Importer:
-    """The import of one chat, whose head is held."""
+    """The import of one chat, whose head is locked."""
 
-    def __init__(self, room: Room, chat: Chat, files: ChatFiles) -> None:
-        self._room = room
+    def __init__(self, stores: Room, chat: Chat, files: ChatFiles) -> None:
+        self._stores = stores
         self._chat = self._before = chat
         self._files = files
-        self._now = room.database.now()
+        self._now = stores.database.now()
 
     def write(self) -> None:
-        """Write the head, where anything of it is another."""
+        """Write the head if it has changed."""
         if self._chat != self._before:
-            self._room.chats.write(self._chat, self._now)
+            self._stores.chats.write(self._chat, self._now)
 
     # --- the transcript
 
     def transcript(self) -> int:
-        """Append the lines that the chat has not yet; how many those are."""
+        """Append the lines that the chat does not have yet, and return their number."""
         begin, spoken = self._chat.entries, 0
         drafts = list(self._new_lines())
-        for start in range(0, len(drafts), _BATCH):
-            self._chat = self._room.chats.append(self._chat, drafts[start : start + _BATCH])
+        for start in range(0, len(drafts), _BATCH_SIZE):
+            self._chat = self._stores.chats.append(self._chat, drafts[start : start + _BATCH_SIZE])
         for place, draft in enumerate(drafts, 1):
             spoken = place if draft.role == "assistant" else spoken
         if spoken:
@@ -137,24 +137,24 @@ class _Importer:
         return self._chat.entries - begin
 
     def _new_lines(self) -> Iterator[CardDraft]:
-        """The entries that the chat has not yet, neither in the same words nor by the platform's id."""
+        """Yield the entries that the chat does not have yet, by their content and by the platform's id."""
         held: Counter[bytes] = Counter()
         texts: dict[str, str | None] = {}
-        for entry in self._room.chats.stream_entries(self._chat):
+        for entry in self._stores.chats.stream_entries(self._chat):
             texts[entry.card_id] = None if entry.card is None else entry.text
             if entry.card is not None:
                 held[_canonical(line_of_card(self._chat.chat_key, entry.card))] += 1
         met: Counter[bytes] = Counter()
         for number, line in self._lines():
-            spelled = _canonical(line)
-            met[spelled] += 1
-            if met[spelled] <= held[spelled]:
+            canonical = _canonical(line)
+            met[canonical] += 1
+            if met[canonical] <= held[canonical]:
                 continue
             delivered = self._delivered_as(line)
             if delivered is not None and texts.get(delivered) == line.text:
                 continue
-            own = self._id("line", spelled.decode(), str(met[spelled]))
-            if own in texts:  # its card is gone
+            own = self._id("line", canonical.decode(), str(met[canonical]))
+            if own in texts:  # imported before; its card is deleted
                 continue
             card_id = own if delivered is None or delivered in texts else delivered
             texts[card_id] = line.text
@@ -164,27 +164,28 @@ class _Importer:
         return ((moved.number, line) for moved in self._files.transcript for line in moved.lines)
 
     def _delivered_as(self, line: Line) -> str | None:
-        """The card that a platform's delivery of this line is, where the line has an id of the platform."""
+        """Return the card id that a platform's delivery of this line has, None without a message id."""
         if line.message_id is UNSET or not line.message_id:
             return None
-        return entry_id(self._room.project_id, self._chat.chat_key, line.role, line.message_id)
+        return entry_id(self._stores.project_id, self._chat.chat_key, line.role, line.message_id)
 
     # --- the archived contexts
 
     def archives(self) -> tuple[int, list[str]]:
-        """Add the archived contexts that the chat has not yet: how many, and which it has otherwise."""
-        layouts = self._room.archives.layouts(self._chat.chat_key)
+        """Add the archived contexts that the chat does not have yet. Returns their number, and the ids that
+        differ from the chat's."""
+        layouts = self._stores.archives.layouts(self._chat.chat_key)
         new, differing = [], []
         for record in self._files.archives:
-            there = self._room.archives.find(self._chat.chat_key, record.context_id)
-            if there is None:
+            current = self._stores.archives.find(self._chat.chat_key, record.context_id)
+            if current is None:
                 new.append(record)
                 continue
-            same = record_of(there, self._cards_of(there.box_id), layouts.get(record.context_id))
+            same = record_of(current, self._cards_of(current.box_id), layouts.get(record.context_id))
             if _canonical(same) != _canonical(record):
                 differing.append(record.context_id)
-        # All at once: a thousand times a few cards take far longer.
-        self._room.cards.add_many(draft for record in new for draft in self._messages_of(record))
+        # One statement for all cards: one for each archive takes far longer.
+        self._stores.cards.add_many(draft for record in new for draft in self._messages_of(record))
         for record in new:
             self._add(record)
         return len(new), differing
@@ -208,38 +209,38 @@ class _Importer:
         items = self._files.items or []
         item = next((each for each in items if each.context_id == record.context_id), None)
         keep(
-            self._room,
+            self._stores,
             with_checkpoint(archive, record),
             drafts,
-            layout=layout_of(record, item, self._files.beside),
+            layout=layout_of(record, item, self._files.index_fields),
         )
 
     # --- the active context
 
     def context(self, *, replace: bool) -> Fate:
-        """Make the messages of the file the active context, unless the chat went on otherwise."""
+        """Make the messages of the file the active context, unless the chat's context differs."""
         wanted = self._files.active
         if wanted is None:
             return "absent"
-        there = _spelled(map(message_of_card, self._active_cards()))
-        found = _spelled(wanted)
-        never_any = not there and self._chat.reset_by is None
-        if there == found and not (never_any and self._files.active == []):
+        current = _canonical_list(map(message_of_card, self._active_cards()))
+        found = _canonical_list(wanted)
+        never_any = not current and self._chat.reset_by is None
+        if current == found and not (never_any and self._files.active == []):
             return "unchanged"
-        if not replace and not never_any and not (there and found[: len(there)] == there):
-            return "ahead" if there[: len(found)] == found else "kept"
-        self._make_active(wanted, replaces=not never_any and found[: len(there)] != there)
+        if not replace and not never_any and not (current and found[: len(current)] == current):
+            return "ahead" if current[: len(found)] == found else "kept"
+        self._make_active(wanted, replaces=not never_any and found[: len(current)] != current)
         return "imported"
 
     def _make_active(self, messages: Sequence[Message], *, replaces: bool) -> None:
         if replaces:
-            archive_active(self._room, self._chat, self._now)
+            archive_active(self._stores, self._chat, self._now)
         if not messages:
             self._chat = emptied(self._chat, "clear", self._now)
             return
         context_id = new_id("ctx")
         drafts = self._drafts(messages, context_id)
-        self._room.cards.add_many(drafts)
+        self._stores.cards.add_many(drafts)
         begun = messages[0].ts
         self._chat = msgspec.structs.replace(
             self._chat,
@@ -253,17 +254,17 @@ class _Importer:
             self._chat = msgspec.structs.replace(self._chat, reset_by="load", reset_at=self._now)
 
     def _active_cards(self) -> list[Card]:
-        return present_cards(messages_of(self._room, self._chat))
+        return present_cards(messages_of(self._stores, self._chat))
 
     # --- the memory
 
     def memory(self, *, replace: bool) -> Fate:
-        """Let the chat remember the text of the file, unless it remembers another."""
-        there, text = memory(self._room, self._chat.chat_key), self._files.memory
-        fate = _fate(None if there is None else there.text, text, replace=replace)
-        if fate == "imported" and text is not None:
-            set_memory(self._room, self._chat.chat_key, text)
-        return fate
+        """Set the chat's memory to the text of the file, unless it has another one."""
+        current, text = memory(self._stores, self._chat.chat_key), self._files.memory
+        outcome = _text_outcome(None if current is None else current.text, text, replace=replace)
+        if outcome == "imported" and text is not None:
+            set_memory(self._stores, self._chat.chat_key, text)
+        return outcome
 
     # --- cards and boxes
 
@@ -274,33 +275,33 @@ class _Importer:
         ]
 
     def _box(self, drafts: Sequence[CardDraft]) -> str:
-        """A box of the messages of a context, which are written already."""
+        """Create a box of the messages of a context, whose cards exist."""
         card_ids = [draft.card_id for draft in drafts]
         title = f"context of {self._chat.chat_key}"
-        return self._room.boxes.create(card_ids, title=title, allow_dangling=True).box_id
+        return self._stores.boxes.create(card_ids, title=title, allow_dangling=True).box_id
 
     def _cards_of(self, box_id: str) -> list[Card]:
-        return present_cards(self._room.boxes.slots(box_id))
+        return present_cards(self._stores.boxes.slots(box_id))
 
     def _id(self, *parts: str) -> str:
-        return derived_id(self._room.project_id, "chat.layout", self._chat.chat_key, *parts).hex
+        return derived_id(self._stores.project_id, "chat.layout", self._chat.chat_key, *parts).hex
 
 
-def _check_idle(room: Room, chat: Chat) -> None:
-    """Raise NotAccepted while a run goes on: it would take what is imported for news."""
-    now = room.database.now()
+def _check_idle(stores: Room, chat: Chat) -> None:
+    """Raise NotAccepted during a run, which would read the imported messages as new ones."""
+    now = stores.database.now()
     if chat.is_busy(now):
         raise NotAccepted(
             f"chat {chat.chat_key!r} is busy: {chat.holder(now)}",
-            hint="import it again once that has ended",
+            hint="import it again after the run has ended",
             details={"error_code": "busy", "run_id": chat.run_id},
         )
 
 
-def _spelled(messages: Iterable[Message]) -> list[bytes]:
+def _canonical_list(messages: Iterable[Message]) -> list[bytes]:
     return [_canonical(message) for message in messages]
 
 
 def _canonical(record: Line | Message | records.Archive) -> bytes:
-    """The one form of a record's JSON."""
+    """Return the canonical JSON of a record."""
     return exact_json.canonical(exact_json.encode(record.as_json()))

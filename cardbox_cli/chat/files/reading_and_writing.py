@@ -1,6 +1,6 @@
-"""From the files of a chat's folder to values. What is none of the layout is skipped, counted and named.
+"""The files of a chat's folder as values, and back. Invalid records are skipped, each with its reason.
 
-Pure: files are handed in as bytes by their names below the folder. Reading them is `folders.py`.
+Pure: files are bytes or texts by their names in the folder. `folders` reads and writes them on disk.
 """
 
 from collections import Counter
@@ -13,12 +13,12 @@ from cardbox_cli.chat.files import records
 from cardbox_cli.chat.files.records import Archive, Item, Line, Message, Unfit, moment_of
 from cardbox_cli.model import exact_json
 
-_Record = TypeVar("_Record")
+_Parsed = TypeVar("_Parsed")
 _BOM = b"\xef\xbb\xbf"
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """What of a file was not taken, and why. `line` counts from 1; None where it is the whole file."""
+    """A record that was not read, and why. `line` counts from 1; None means the whole file."""
 
     file: str
     line: int | None
@@ -26,21 +26,17 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """The lines of one file of a transcript. `number` is that of the file that they were moved to.
-
-    None: they are in the file that grows.
-    """
+    """The lines of one file of a transcript. `number` is the file's; None means the file that grows."""
 
     number: int | None
     lines: list[Line]
 
 
 class ChatFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """What the files of one chat hold. The transcript's files are in order, the one that grows last.
+    """The content of one chat's files. The transcript's files are in order, the one that grows last.
 
-    `active` is None where there is no such file; empty, the context was cleared. `items` are those of the
-    index, whose other keys are in `beside`; None where there is no index. `ignored` are the files that are
-    none of the layout.
+    `active` is None without such a file, and empty if the context was cleared. `items` are the entries of the
+    index, None without an index; `index_fields` are its other keys. `ignored` are files outside the layout.
     """
 
     chat_key: str
@@ -48,25 +44,25 @@ class ChatFiles(msgspec.Struct, frozen=True, kw_only=True):
     active: list[Message] | None
     archives: list[Archive]
     items: list[Item] | None
-    beside: dict[str, Any] = {}
+    index_fields: dict[str, Any] = {}
     memory: str | None
     skipped: list[Skipped] = []
     ignored: list[str] = []
 
 
 def read_chat(chat_key: str, files: Mapping[str, bytes]) -> ChatFiles:
-    """The chat whose files these are."""
+    """Read the files of a chat."""
     skipped: list[Skipped] = []
-    reader = _Reader(chat_key, files, skipped)
+    reader = _ChatReader(chat_key, files, skipped)
     archives = reader.archives()
-    items, beside = reader.index({archive.context_id for archive in archives})
+    items, index_fields = reader.index({archive.context_id for archive in archives})
     return ChatFiles(
         chat_key=chat_key,
         transcript=reader.transcript(),
         active=reader.active(),
         archives=archives,
         items=items,
-        beside=beside,
+        index_fields=index_fields,
         memory=reader.memory(),
         skipped=skipped,
         ignored=[name for name in files if not _is_known(name)],
@@ -74,18 +70,18 @@ def read_chat(chat_key: str, files: Mapping[str, bytes]) -> ChatFiles:
 
 
 def read_text(name: str, data: bytes, skipped: list[Skipped]) -> str | None:
-    """The text of a file, as the layout keeps them for people to write; None where it is blank, or none."""
+    """Return the text of a file that people write; None if it is blank, or invalid and thus `skipped`."""
     try:
         text = data.removeprefix(_BOM).decode()
         exact_json.check_storable(text)
     except (UnicodeDecodeError, exact_json.Unstorable) as exc:
-        skipped.append(Skipped(name, None, _why(exc)))
+        skipped.append(Skipped(name, None, _reason(exc)))
         return None
     return text if text.strip() else None
 
 
-class _Reader:
-    """The files of one chat; what is skipped of them goes into the list that it is given."""
+class _ChatReader:
+    """The reader of one chat's files. It appends what it skips to `skipped`."""
 
     def __init__(self, chat_key: str, files: Mapping[str, bytes], skipped: list[Skipped]) -> None:
         self._chat_key = chat_key
@@ -113,7 +109,7 @@ class _Reader:
         return self._records(records.ACTIVE, Message.of_line)
 
     def archives(self) -> list[Archive]:
-        """The archived contexts, the oldest first."""
+        """Return the archived contexts, the oldest first."""
         found = [each for name in sorted(self._files) if (each := self._archive(name)) is not None]
         return sorted(found, key=lambda each: (moment_of(each.archived_at), each.context_id))
 
@@ -125,7 +121,7 @@ class _Reader:
             archive, refused = Archive.of(_value(self._files[name]))
             self._check_key(archive.chat_key)
             if archive.context_id != context_id:
-                raise Unfit(f"its contextId is {archive.context_id[:80]!r}, not the file's name")
+                raise Unfit(f"contextId {archive.context_id[:80]!r} is not the file's name")
         except Unfit as exc:
             self._skip(name, None, str(exc))
             return None
@@ -150,7 +146,7 @@ class _Reader:
         try:
             item = Item.of(value)
             if item.context_id not in taken:
-                raise Unfit(f"there is no archive {item.context_id[:80]!r}")
+                raise Unfit(f"unknown archive {item.context_id[:80]!r}")
         except Unfit as exc:
             self._skip(records.INDEX, None, f"item {number}: {exc}")
             return None
@@ -160,7 +156,7 @@ class _Reader:
         data = self._files.get(records.MEMORY)
         return None if data is None else read_text(records.MEMORY, data, self._skipped)
 
-    def _records(self, name: str, take: Callable[[object], _Record]) -> list[_Record]:
+    def _records(self, name: str, take: Callable[[object], _Parsed]) -> list[_Parsed]:
         found = []
         for number, line in _numbered(self._files[name]):
             try:
@@ -171,7 +167,7 @@ class _Reader:
 
     def _check_key(self, found: str) -> None:
         if found != self._chat_key:
-            raise Unfit(f"its chatKey is {found[:80]!r}, not the folder's")
+            raise Unfit(f"chatKey {found[:80]!r} is not the folder's")
 
     def _skip(self, name: str, line: int | None, reason: str) -> None:
         self._skipped.append(Skipped(name, line, reason))
@@ -183,20 +179,20 @@ def _is_known(name: str) -> bool:
 
 
 def _numbered(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, with their numbers from 1."""
+    """Return the lines that are not blank, with their numbers from 1."""
     lines = data.removeprefix(_BOM).split(b"\n")
     return ((number, line) for number, line in enumerate(lines, 1) if line.strip())
 
 
 def _value(data: bytes) -> Any:
-    """The JSON value of a line or file. Raises Unfit."""
+    """Parse a line or file as JSON. Raises Unfit."""
     try:
         return exact_json.read(data.removeprefix(_BOM).decode())
     except ValueError as exc:
-        raise Unfit(_why(exc)) from None
+        raise Unfit(_reason(exc)) from None
 
 
-def _why(exc: ValueError) -> str:
+def _reason(exc: ValueError) -> str:
     if isinstance(exc, UnicodeDecodeError):
         return f"not UTF-8 (byte {exc.start})"
     if isinstance(exc, exact_json.Malformed):
@@ -204,22 +200,19 @@ def _why(exc: ValueError) -> str:
     return str(exc)
 
 
-# From values to the files of a chat's folder, and what would be lost where a file is replaced.
-#
-# Pure: files are handed out as texts by their names below the folder. Writing them is `folders.py`.
+# --- writing, and what a replaced file would lose
 
-
-# So many lines a transcript's file may have before the older half of them moves to a file of its own.
+# The number of lines above which the older half of a transcript's file moves to a new file.
 MOST_LINES = 1000
 
 
 def files_of(chat: ChatFiles) -> dict[str, str]:
-    """The files that hold a chat, in the order in which a reader beside us misses least."""
+    """Return the texts of a chat's files by name. A reader during the writing misses least in this order."""
     files = {
         records.archive_file(archive.context_id): _document(archive.as_json()) for archive in chat.archives
     }
     if chat.items is not None:
-        files[records.INDEX] = _document(_index(chat.items, chat.beside))
+        files[records.INDEX] = _document(_index(chat.items, chat.index_fields))
     for moved in chat.transcript:
         name = records.HISTORY if moved.number is None else records.rolled(moved.number)
         files[name] = _lines(line.as_json() for line in moved.lines)
@@ -231,7 +224,8 @@ def files_of(chat: ChatFiles) -> dict[str, str]:
 
 
 def rolled_over(files: list[Moved], more: Iterable[Line]) -> list[Moved]:
-    """The files of a transcript after `more` lines: above the most, the older half moves, time and again."""
+    """Append `more` lines to the last file of a transcript. Whenever it exceeds `MOST_LINES`, its older half
+    moves to a new file."""
     behind = [each for each in files if each.number is not None]
     lines = [line for each in files if each.number is None for line in each.lines]
     last = behind[-1].number or 0 if behind else 0
@@ -244,47 +238,47 @@ def rolled_over(files: list[Moved], more: Iterable[Line]) -> list[Moved]:
     return [*behind, Moved(None, lines)]
 
 
-def is_same(name: str, there: bytes, text: str) -> bool:
-    """Whether a file says what `text` says, however its JSON is spelled."""
+def is_same(name: str, current: bytes, text: str) -> bool:
+    """Return whether a file equals `text`. Two encodings of the same JSON are equal."""
     if name.endswith(".jsonl"):
-        return _values(there) == _values(text.encode())
-    return there == text.encode() or (
-        name.endswith(".json") and _canonical(there) == _canonical(text.encode())
+        return _values(current) == _values(text.encode())
+    return current == text.encode() or (
+        name.endswith(".json") and _canonical(current) == _canonical(text.encode())
     )
 
 
-def lost(name: str, there: bytes, text: str, *, all_files: Mapping[str, str]) -> str | None:
-    """What is lost where `text` takes the place of a file that says something else; None if nothing is.
+def lost(name: str, current: bytes, text: str, *, all_files: Mapping[str, str]) -> str | None:
+    """Describe what is lost if `text` replaces a file, None if nothing is. The phrase follows its name.
 
-    To be read after its name. A line of a transcript may as well stand in another file of those written.
+    A line of a transcript is not lost if any of `all_files` has it.
     """
     if name == records.INDEX:
-        gone = _missing(_items(there), _items(text.encode()))
+        gone = _missing(_items(current), _items(text.encode()))
         return f"lists {gone} that this chat does not have" if gone else None
     if not name.startswith(("conversations/", records.ACTIVE)):
-        return "is another"
-    kept = (each for file, each in all_files.items() if _is_alike(file, name))
-    gone = _missing(_values(there), (value for each in kept for value in _values(each.encode())))
+        return "has a different content"
+    kept = (each for file, each in all_files.items() if _may_hold_lines_of(file, name))
+    gone = _missing(_values(current), (value for each in kept for value in _values(each.encode())))
     return f"has {gone} that this chat does not have" if gone else None
 
 
-def _is_alike(file: str, name: str) -> bool:
+def _may_hold_lines_of(file: str, name: str) -> bool:
     return file == name or (name.startswith("conversations/") and file.startswith("conversations/"))
 
 
 def _missing(found: Iterable[bytes], kept: Iterable[bytes]) -> str:
-    """How many of `found` are not among `kept`, in words; empty where all are."""
+    """Return the number of values that `kept` lacks, such as "2 entries"; "" if it lacks none."""
     gone = (Counter(found) - Counter(kept)).total()
     return f"{gone} {'entry' if gone == 1 else 'entries'}" if gone else ""
 
 
 def _values(data: bytes) -> list[bytes]:
-    """The lines of a file that are not blank, in the one form of their JSON; what is none as it stands."""
+    """Return the lines of a file that are not blank, in canonical JSON. Invalid JSON is unchanged."""
     return [_canonical(line) for line in data.split(b"\n") if line.strip()]
 
 
 def _items(data: bytes) -> list[bytes]:
-    """The items of an index, or all of a file that is none."""
+    """Return the items of an index in canonical JSON, or the whole file if it is not an index."""
     try:
         listed = msgspec.json.decode(data, type=_Listed).items
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -297,7 +291,7 @@ class _Listed(msgspec.Struct):
 
 
 def _canonical(line: bytes) -> bytes:
-    """The one form of JSON; what is none, and what nothing of ours says, as it stands: `1e999999999`."""
+    """Return canonical JSON. Invalid JSON, or a value that cbx never writes (`1e999999999`), is unchanged."""
     try:
         exact_json.check_storable(exact_json.decode(line))
         return exact_json.canonical(line)
@@ -305,10 +299,10 @@ def _canonical(line: bytes) -> bytes:
         return line
 
 
-def _index(items: Iterable[Item], beside: Mapping[str, Any]) -> dict[str, Any]:
-    """The index, newest first."""
+def _index(items: Iterable[Item], index_fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the index, newest item first."""
     newest = sorted(items, key=lambda item: (moment_of(item.archived_at), item.context_id), reverse=True)
-    return {"v": 1, **beside, "items": [item.as_json() for item in newest]}
+    return {"v": 1, **index_fields, "items": [item.as_json() for item in newest]}
 
 
 def _lines(values: Iterable[dict[str, Any]]) -> str:

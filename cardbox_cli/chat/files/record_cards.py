@@ -1,7 +1,7 @@
-"""The records of the on-disk layout as cards, and cards as such records.
+"""Conversions between the records of the `.ship` layout and cards. Pure.
 
-What the layout knows and a card has no place for is kept in the card's metadata, so that a file comes out as
-it went in. Cards of cbx have none of that, and are spelled from what they are. Pure.
+A card's metadata preserves the fields that a card has no place for, so export gives back the imported file.
+Records of other cards are built from the cards alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,17 +18,17 @@ from cardbox_cli.limits import EARLIEST
 from cardbox_cli.model.cards import IMPORTER, Card, CardDraft, card_text
 from cardbox_cli.model.chats import ROLES, Archive, entry_draft, key_parts, said_at, told_of
 
-# The key in the metadata of a card that was a line of a file.
+# The metadata key of the preserved fields.
 LAYOUT = "layout"
-# The number in place of that of a file that lines were moved to, for the one that grows.
+# The file number of the transcript file that grows.
 GROWING = 0
 
-# What a platform is called that nobody has named.
-_SELF = "cbx"
+# The channel of an entry without one.
+_DEFAULT_CHANNEL = "cbx"
 
 
 def draft_of_line(line: Line, number: int | None, card_id: str) -> CardDraft:
-    """The entry that a line of a transcript is. `number` is that of its file, None of the one that grows."""
+    """Return the entry for a line of a transcript. `number` is its file's; None means the file that grows."""
     told = {
         "channel": line.channel,
         "chat_id": line.chat_id,
@@ -49,12 +49,12 @@ def draft_of_line(line: Line, number: int | None, card_id: str) -> CardDraft:
 
 
 def line_of_card(chat_key: str, card: Card) -> Line:
-    """The line of a transcript that an entry is."""
+    """Return the line of a transcript for an entry."""
     told, parts = told_of(card), key_parts(chat_key)
     value = {
         "v": 1,
-        "ts": _time_of(card),
-        "channel": _text(told, "channel") or parts.channel or _SELF,
+        "ts": _said_milliseconds(card),
+        "channel": _text(told, "channel") or parts.channel or _DEFAULT_CHANNEL,
         "chatId": _text(told, "chat_id") or parts.chat_id or chat_key,
         "chatKey": chat_key,
         "userId": _text(told, "user_id"),
@@ -64,20 +64,20 @@ def line_of_card(chat_key: str, card: Card) -> Line:
         "meta": _mapping(told, "meta"),
     }
     given = {key: each for key, each in value.items() if each is not None}
-    with suppress(Unfit):  # somebody else has changed what was kept
+    with suppress(Unfit):  # the preserved fields were edited
         return Line.of({**(_mapping(_layout_of(card), "extra") or {}), **given})
     return Line.of(given)
 
 
 def file_of_card(card: Card) -> int | None:
-    """The number of the file that an entry was in, `GROWING` for the one that grows; None of one of cbx."""
+    """Return the number of the file that an entry was imported from, None if it was not imported."""
     number = _layout_of(card).get("file")
     is_one = isinstance(number, int) and not isinstance(number, bool) and GROWING <= number <= MOST_FILES
     return number if is_one else None
 
 
 def draft_of_message(chat_key: str, message: Message, card_id: str) -> CardDraft:
-    """The message of a context that a record is."""
+    """Return the card of a context for a message record."""
     key = "text" if message.content is UNSET else "content"
     rest = {name: value for name, value in message.as_json().items() if name not in ("role", key)}
     return entry_draft(
@@ -92,21 +92,21 @@ def draft_of_message(chat_key: str, message: Message, card_id: str) -> CardDraft
 
 
 def message_of_card(card: Card) -> Message:
-    """The record that a message of a context is."""
+    """Return the message record for a card of a context."""
     layout = _layout_of(card)
     key = "text" if layout.get("key") == "text" else "content"
     said = {"role": "assistant" if card.role == "assistant" else "user", key: card_text(card.content)}
     rest = _mapping(layout, "rest")
     if rest is not None:
-        with suppress(Unfit):  # somebody else has changed what was kept
+        with suppress(Unfit):  # the preserved fields were edited
             return Message.of({**rest, **said})
     meta = _mapping(told_of(card), "meta")
-    rest = {"v": 1, "ts": _time_of(card), **({} if meta is None else {"meta": meta})}
+    rest = {"v": 1, "ts": _said_milliseconds(card), **({} if meta is None else {"meta": meta})}
     return Message.of({**rest, **said})
 
 
-def _time_of(card: Card) -> int:
-    """When it was said, in milliseconds since 1970."""
+def _said_milliseconds(card: Card) -> int:
+    """Return the time of a message in milliseconds since 1970."""
     return milliseconds(said_at(card) or EARLIEST + timedelta(days=1))
 
 
@@ -124,28 +124,25 @@ def _text(told: Mapping[str, Any], key: str) -> str | None:
     return value if isinstance(value, str) else None if value is None else str(value)
 
 
-# An archived context as the file of the layout that holds it, with its item of the index, and back.
-#
-# What such a file says besides is kept with the archived context, so that it comes out as it went in. Pure.
+# --- archived contexts and their index entries
 
-
-# What the columns of an archived context say: the rest of its file is the layout.
+# The fields of an archive's file that are columns. Its row preserves all others as `layout`.
 _COLUMNS = ("v", "chatKey", "contextId", "title", "reason", "messages")
 
-# The text by which programs of the layout find it: of so many characters at most, and its beginning.
-_SEARCHED = 10_000
-_PREVIEW = 400
-_LARGEST_INDEX = 2**31 - 1
+# The lengths of `searchText` and `searchTextPreview`, by which other programs find an archive.
+_MAX_SEARCH_TEXT = 10_000
+_MAX_PREVIEW = 400
+_MAX_INDEX = 2**31 - 1
 
 
-def layout_of(record: records.Archive, item: Item | None, beside: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a file, of its item in the index and of what stands beside that."""
+def layout_of(record: records.Archive, item: Item | None, index_fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the preserved fields of an archive's file, of its index entry, and of the index itself."""
     rest = {key: value for key, value in record.as_json().items() if key not in _COLUMNS}
-    return {"file": rest, "item": None if item is None else item.as_json(), "beside": dict(beside)}
+    return {"file": rest, "item": None if item is None else item.as_json(), "beside": dict(index_fields)}
 
 
 def with_checkpoint(archive: Archive, record: records.Archive) -> Archive:
-    """The archived context with the checkpoint that its file names, if it names one."""
+    """Return the archived context with its file's checkpoint, if the file has one."""
     named = {} if record.checkpoint is UNSET else record.checkpoint
     index, preview = named.get("lastAssistantIndex"), named.get("lastAssistantPreview")
     return msgspec.structs.replace(
@@ -156,11 +153,11 @@ def with_checkpoint(archive: Archive, record: records.Archive) -> Archive:
 
 
 def _is_index(value: object) -> bool:
-    return isinstance(value, int) and 0 <= value <= _LARGEST_INDEX
+    return isinstance(value, int) and 0 <= value <= _MAX_INDEX
 
 
 def record_of(archive: Archive, cards: Sequence[Card], layout: Mapping[str, Any] | None) -> records.Archive:
-    """The file that holds an archived context."""
+    """Return the record of an archived context."""
     messages = [message_of_card(card) for card in cards]
     said = {"title": archive.title, "reason": archive.reason}
     columns = {
@@ -172,9 +169,9 @@ def record_of(archive: Archive, cards: Sequence[Card], layout: Mapping[str, Any]
     }
     kept = None if layout is None else layout.get("file", {})
     if isinstance(kept, dict):
-        with suppress(Unfit):  # somebody else has changed what was kept
+        with suppress(Unfit):  # the preserved fields were edited
             return _record({**kept, **columns})
-    return _record({**_rest_of(archive, messages), **columns})
+    return _record({**_further_fields(archive, messages), **columns})
 
 
 def _record(value: dict[str, Any]) -> records.Archive:
@@ -184,8 +181,8 @@ def _record(value: dict[str, Any]) -> records.Archive:
     return record
 
 
-def _rest_of(archive: Archive, messages: Sequence[records.Message]) -> dict[str, Any]:
-    """What the file of an archived context of cbx says besides."""
+def _further_fields(archive: Archive, messages: Sequence[records.Message]) -> dict[str, Any]:
+    """Return the further fields of an archived context that was not imported."""
     rest: dict[str, Any] = {
         "createdAt": milliseconds(archive.created_at),
         "archivedAt": milliseconds(archive.archived_at),
@@ -196,16 +193,16 @@ def _rest_of(archive: Archive, messages: Sequence[records.Message]) -> dict[str,
             "lastAssistantPreview": archive.checkpoint_preview or "",
         }
     texts = (archive.title, archive.reason, *(message.said for message in messages))
-    return {**rest, "searchText": "\n".join(text for text in texts if text)[:_SEARCHED]}
+    return {**rest, "searchText": "\n".join(text for text in texts if text)[:_MAX_SEARCH_TEXT]}
 
 
 def item_of(record: records.Archive, layout: Mapping[str, Any] | None) -> Item:
-    """What the index says of an archived context: what it said when it was imported, if it did."""
+    """Return the index entry of an archived context: the imported one, if there was one."""
     described = None if layout is None else layout.get("item")
     if described is not None:
         with suppress(Unfit):
             return Item.of(described)
-    preview = UNSET if record.search_text is UNSET else record.search_text[:_PREVIEW]
+    preview = UNSET if record.search_text is UNSET else record.search_text[:_MAX_PREVIEW]
     return Item(
         v=1,
         context_id=record.context_id,

@@ -1,7 +1,7 @@
-"""What the files of the layout hold, as values: lines of transcripts, messages, archived contexts, the index.
+"""The records and the paths of the `.ship` layout: transcript lines, messages, archived contexts, the index.
 
-A record is made of a JSON object by `of` of its kind, which raises Unfit naming what is wrong with it, and
-becomes the same object again by `as_json`: keys that the layout does not know are kept in `extra`.
+`of` parses a record from a JSON object and raises Unfit with the problem. `as_json` returns the same object:
+`extra` preserves the keys that the layout does not define.
 """
 
 import re
@@ -14,17 +14,18 @@ from msgspec import UNSET, UnsetType
 
 from cardbox_cli.limits import EARLIEST, LATEST
 from cardbox_cli.model import exact_json
+from cardbox_cli.text import invalid_message
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_Kind = TypeVar("_Kind", bound=msgspec.Struct)
+_Fields = TypeVar("_Fields", bound=msgspec.Struct)
 
 Text = str | UnsetType
-# Milliseconds since 1970, or RFC 3339.
+# Milliseconds since 1970, or an RFC 3339 time.
 Stamp = int | str
 
 
 class Unfit(ValueError):
-    """An object that is none of the kind that it was taken for."""
+    """A value that is not a record of the expected type; the message says why."""
 
 
 class _LineFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -47,14 +48,14 @@ class Line(_LineFields, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, value: object) -> "Line":
-        """The line that a JSON value is. Raises Unfit."""
+        """Parse a JSON value. Raises Unfit."""
         fields, extra = _fields(value, _LineFields)
         moment_of(fields.ts)
         return cls(**msgspec.structs.asdict(fields), extra=extra)
 
     def as_json(self) -> dict[str, Any]:
-        """The JSON object that it was made of."""
-        return _as_json(self, _LineFields) | self.extra
+        """Return the JSON object that was parsed."""
+        return _set_fields(self, _LineFields) | self.extra
 
 
 class _MessageFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,13 +68,13 @@ class _MessageFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Message(_MessageFields, frozen=True, kw_only=True):
-    """A message of a chat context. Older files call its content `text`."""
+    """A message of a chat context. Older files store its content as `text`."""
 
     extra: dict[str, Any] = {}
 
     @classmethod
     def of(cls, value: object) -> "Message":
-        """The message of an archive that a JSON value is, with or without version and time. Raises Unfit."""
+        """Parse a message of an archive, with or without version and time. Raises Unfit."""
         aside = {}
         if isinstance(value, dict) and "content" in value and "text" in value:
             aside = {"text": value["text"]}
@@ -87,7 +88,7 @@ class Message(_MessageFields, frozen=True, kw_only=True):
 
     @classmethod
     def of_line(cls, value: object) -> "Message":
-        """The message that a line of the active context is, which has version and time. Raises Unfit."""
+        """Parse a line of the active context, which needs a version and a time. Raises Unfit."""
         message = cls.of(value)
         for name in ("v", "ts"):
             if getattr(message, name) is UNSET:
@@ -96,14 +97,14 @@ class Message(_MessageFields, frozen=True, kw_only=True):
 
     @property
     def said(self) -> str:
-        """What it says."""
+        """The content, under either of its two keys."""
         content = self.text if self.content is UNSET else self.content
         assert isinstance(content, str)
         return content
 
     def as_json(self) -> dict[str, Any]:
-        """The JSON object that it was made of."""
-        return _as_json(self, _MessageFields) | self.extra
+        """Return the JSON object that was parsed."""
+        return _set_fields(self, _MessageFields) | self.extra
 
 
 class _CheckpointFields(msgspec.Struct, rename="camel"):
@@ -132,7 +133,7 @@ class Archive(_ArchiveFields, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, value: object) -> "tuple[Archive, list[tuple[int, str]]]":
-        """The archive that a JSON value is; and which of its messages are none, counted from 1, and why.
+        """Parse an archive. Also returns the messages in it that are invalid, numbered from 1, and why.
 
         Raises Unfit.
         """
@@ -150,8 +151,8 @@ class Archive(_ArchiveFields, frozen=True, kw_only=True):
         return cls(**{**msgspec.structs.asdict(fields), "messages": taken}, extra=extra), refused
 
     def as_json(self) -> dict[str, Any]:
-        """The JSON object that it was made of, without what were no messages."""
-        fields = _as_json(self, _ArchiveFields)
+        """Return the JSON object that was parsed, without its invalid messages."""
+        fields = _set_fields(self, _ArchiveFields)
         return fields | {"messages": [message.as_json() for message in self.messages]} | self.extra
 
 
@@ -166,45 +167,45 @@ class _ItemFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Item(_ItemFields, frozen=True, kw_only=True):
-    """What the index says of an archived context. `turns` counts its messages."""
+    """The index entry of an archived context. `turns` counts its messages."""
 
     extra: dict[str, Any] = {}
 
     @classmethod
     def of(cls, value: object) -> "Item":
-        """The item that a JSON value is. Raises Unfit."""
+        """Parse a JSON value as an index entry. Raises Unfit."""
         fields, extra = _fields(value, _ItemFields)
         moment_of(fields.created_at)
         moment_of(fields.archived_at)
         return cls(**msgspec.structs.asdict(fields), extra=extra)
 
     def as_json(self) -> dict[str, Any]:
-        """The JSON object that it was made of."""
-        return _as_json(self, _ItemFields) | self.extra
+        """Return the JSON object that was parsed."""
+        return _set_fields(self, _ItemFields) | self.extra
 
 
 def moment_of(stamp: Stamp) -> datetime:
-    """The instant of a stamp. Raises Unfit for what is none, or none that a database can keep."""
+    """Convert a stamp to an instant. Raises Unfit if it is invalid or Postgres cannot store it."""
     try:
         if isinstance(stamp, int):
             moment = _EPOCH + timedelta(milliseconds=stamp)
         else:
             moment = datetime.fromisoformat(stamp)
     except (ValueError, OverflowError):
-        raise Unfit(f"{str(stamp)[:40]!r} is no time") from None
+        raise Unfit(invalid_message("time", str(stamp))) from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     if not EARLIEST < moment < LATEST:
-        raise Unfit(f"{str(stamp)[:40]!r} is no time")
+        raise Unfit(invalid_message("time", str(stamp)))
     return moment
 
 
 def milliseconds(moment: datetime) -> int:
-    """An instant in milliseconds since 1970, what is less than one left out."""
+    """Convert an instant to milliseconds since 1970, rounded down."""
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
-def _fields(value: object, kind: type[_Kind]) -> tuple[_Kind, dict[str, Any]]:
-    """What an object holds of a kind's fields, and the rest of it."""
+def _fields(value: object, kind: type[_Fields]) -> tuple[_Fields, dict[str, Any]]:
+    """Split a JSON object into the fields of a type and its other keys. Raises Unfit."""
     try:
         exact_json.check_storable(value)
         fields = msgspec.convert(value, kind)
@@ -215,15 +216,14 @@ def _fields(value: object, kind: type[_Kind]) -> tuple[_Kind, dict[str, Any]]:
     return fields, {key: item for key, item in value.items() if key not in known}
 
 
-def _as_json(record: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The JSON object of those fields of a record that are set."""
+def _set_fields(record: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the JSON object of the fields that are set."""
     names = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
     pairs = ((key, getattr(record, name)) for name, key in names)
     return {key: value for key, value in pairs if value is not UNSET}
 
 
-# Where the files of the layout lie, as paths with "/" in them, and how a chat's folder is called.
-
+# --- paths, relative to the project's folder or to the chat's, always with "/"
 
 SHIP = ".ship"
 CHATS = f"{SHIP}/chat"
@@ -238,26 +238,26 @@ _ROLLED = re.compile(r"conversations/archive-([1-9][0-9]{0,8})\.jsonl")
 _ARCHIVE = re.compile(r"contexts/archive/(ctx_[A-Za-z0-9_.-]+)\.json")
 _PROFILE = re.compile(r"([^/]+)\.md")
 
-# The numbers that files of moved lines may have.
+# The largest number of a file of rolled-over lines.
 MOST_FILES = 999_999_999
-# Bytes that the name of a file has at most.
-_LONGEST = 255
+_MAX_NAME_BYTES = 255
 
-# What encodeURIComponent of ECMAScript leaves as it is, besides letters and digits.
-_AS_IS = "-_.!~*'()"
+# The characters that ECMAScript's encodeURIComponent does not escape, in addition to letters and digits.
+_UNESCAPED = "-_.!~*'()"
 
 
 def folder_of(chat_key: str) -> str | None:
-    """The name of a chat's folder: its key as encodeURIComponent spells it. None where no folder can be."""
+    """Return the name of a chat's folder: its key as encodeURIComponent encodes it. None if it is not a valid
+    name."""
     try:
-        name = quote(chat_key, safe=_AS_IS)
+        name = quote(chat_key, safe=_UNESCAPED)
     except UnicodeEncodeError:
         return None
-    return None if name in ("", ".", "..") or len(name) > _LONGEST else name
+    return None if name in ("", ".", "..") or len(name) > _MAX_NAME_BYTES else name
 
 
 def key_of(folder: str) -> str | None:
-    """The chat whose folder is called so; None where no chat's is."""
+    """Return the key of the chat with this folder, None if no chat has it."""
     try:
         chat_key = unquote(folder, errors="strict")
     except UnicodeDecodeError:
@@ -266,44 +266,43 @@ def key_of(folder: str) -> str | None:
 
 
 def rolled(number: int) -> str:
-    """The file of the transcript's lines that were moved out of the way as the `number`th."""
+    """Return the name of the file with the `number`th part of the transcript's older lines."""
     return f"conversations/archive-{number}.jsonl"
 
 
 def number_of(name: str) -> int | None:
-    """The number of a file of moved lines; None for any other."""
+    """Return the number of a file of older lines, None for any other file."""
     found = _ROLLED.fullmatch(name)
     return int(found[1]) if found else None
 
 
 def archive_file(context_id: str) -> str:
-    """The file of an archived context."""
+    """Return the name of an archived context's file."""
     return f"contexts/archive/{context_id}.json"
 
 
 def is_context(context_id: str) -> bool:
-    """Whether a file of its folder can be called after an archived context, and is read again."""
+    """Return whether an archived context's id makes a file name that is also read."""
     name = archive_file(context_id)
-    return context_of(name) == context_id and len(name.rpartition("/")[2]) <= _LONGEST
+    return context_of(name) == context_id and len(name.rpartition("/")[2]) <= _MAX_NAME_BYTES
 
 
 def context_of(name: str) -> str | None:
-    """The archived context that a file holds by its name; None for any other file."""
+    """Return the id of the archived context in a file of this name, None for any other file."""
     found = _ARCHIVE.fullmatch(name)
     return found[1] if found else None
 
 
 def profile_file(persona: str) -> str:
-    """The name of a persona's file."""
     return f"{persona}.md"
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a file of a folder can be called so, and is read again."""
-    return "/" not in name and not name.startswith(".") and len(name.encode()) <= _LONGEST
+    """Return whether a file may have this name and is also read."""
+    return "/" not in name and not name.startswith(".") and len(name.encode()) <= _MAX_NAME_BYTES
 
 
 def persona_of(name: str) -> str | None:
-    """The persona whose text a file of the profiles' folder holds; None for any other."""
+    """Return the name of the persona whose text this file holds, None for any other file."""
     found = _PROFILE.fullmatch(name)
     return found[1] if found else None

@@ -1,6 +1,6 @@
-"""The ledger of a run of a chat: what the loop of turns does to the tables of chats, under the run's fence.
+"""The ledger of a chat's run: the turn loop stores its work in the tables of chats, under the run's fence.
 
-A step takes in first what has come meanwhile; its request is composed, kept and proved as that of a turn is.
+Each step first reads new messages. Its request is composed, stored and verified like a turn's.
 """
 
 from collections.abc import Sequence
@@ -50,13 +50,13 @@ from cardbox_cli.store.tools import ToolStore
 
 
 class ChatState(RunState, frozen=True, kw_only=True):
-    """A run of a chat as its next step finds it."""
+    """The state of a chat's run before its next step."""
 
     run: ChatRun
 
 
 class ChatLedger:
-    """One run of a chat. `commands` are what answers the tools that are offered beside the four of chats."""
+    """One run of a chat. `commands` answer the registered tools; the ledger answers the four chat tools."""
 
     noun = "run"
 
@@ -70,32 +70,32 @@ class ChatLedger:
         self.agent_turn_id = run.run_id
 
     def read(self, runtime: Runtime) -> ChatState:
-        """The run, at its fence."""
-        room = _room(runtime)
-        with room.snapshot():
-            chat = room.chats.get(self._fence.chat_key)
+        """Read the run. Raises StaleEpoch if its fence is outdated."""
+        stores = _stores(runtime)
+        with stores.snapshot():
+            chat = stores.chats.get(self._fence.chat_key)
             if chat.fence != self._fence:
-                raise room.chats.stale(self._fence, chat)
-            return self._state(room, rounds.run_at(room, self._fence))
+                raise stores.chats.stale(self._fence, chat)
+            return self._state(stores, rounds.run_at(stores, self._fence))
 
-    def _state(self, room: Room, run: ChatRun) -> ChatState:
+    def _state(self, stores: Room, run: ChatRun) -> ChatState:
         answered = [
-            step for step in room.runs.steps(run.chat_key, run.run_id) if step.status in STEP_ANSWERED
+            step for step in stores.runs.steps(run.chat_key, run.run_id) if step.status in STEP_ANSWERED
         ]
-        boxes = boxes_of(room.boxes, run)
+        boxes = boxes_of(stores.boxes, run)
         return ChatState(
             run=run,
             boxes=boxes,
-            tools=self._tools(room, boxes),
+            tools=self._tools(stores, boxes),
             config={},
             steps=len(answered),
             step_id=answered[-1].step_id if answered else None,
         )
 
-    def _tools(self, room: Room, boxes: TurnBoxes) -> list[Tool]:
-        """Those of chats, and of the registered ones those that the profile allows and a command answers."""
+    def _tools(self, stores: Room, boxes: TurnBoxes) -> list[Tool]:
+        """Return the chat tools, and the registered tools that the profile allows and a command answers."""
         own = [each.tool for each in CHAT_TOOLS.values()]
-        registered = ToolStore(room.database, room.project_id).all()
+        registered = ToolStore(stores.database, stores.project_id).all()
         here = [
             tool
             for tool in registered
@@ -104,93 +104,92 @@ class ChatLedger:
         return [*own, *offered_tools(profile_of(present_cards(boxes.profile.slots)), here)]
 
     def enter(self, runtime: Runtime, state: ChatState) -> None:
-        """Nothing: a run is never taken up by another."""
+        """Skip: another process never resumes a chat's run."""
 
     # --- steps
 
     def begin_step(
         self, runtime: Runtime, state: ChatState, *, format: str, options: ComposeOptions
     ) -> BegunStep:
-        """Take in what has come, and begin a step."""
-        room = _room(runtime)
+        """Read new messages into the run, and begin a step."""
+        stores = _stores(runtime)
         while True:
-            run = rounds.take_in(room, self._fence)
-            with room.snapshot():
-                now = self._state(room, run)
+            run = rounds.take_in(stores, self._fence)
+            with stores.snapshot():
+                now = self._state(stores, run)
             asked, settings = compose_step(runtime, now, format=format, options=options)
             step_id = new_id("step")
             with runtime.transaction():
-                chat = room.chats.hold(self._fence)
+                chat = stores.chats.hold(self._fence)
                 if chat.version != run.version:
-                    # Somebody replaced the context just now.
-                    continue
-                room.runs.begin_step(
+                    continue  # the context was replaced meanwhile
+                stores.runs.begin_step(
                     run,
                     step_id,
                     request_box_id=keep_request(runtime, asked, settings, step_id),
                     metadata={REQUEST: snapshot_of(asked.request, asked.body, now.boxes, format)},
-                    now=room.database.now(),
+                    now=stores.database.now(),
                 )
             return BegunStep(step_id=step_id, asked=asked, written=len(now.boxes.own))
 
     def understand(
         self, runtime: Runtime, state: ChatState, step: BegunStep, stdout: bytes, rules: AnswerRules
     ) -> Answer | BadAnswer:
-        """The cards that the command printed. One that has sent a reply itself need print nothing."""
-        if not stdout.strip() and rounds.run_at(_room(runtime), self._fence).reply_card_ids:
+        """Parse the cards that the command printed. If it has sent a reply itself, it may print nothing."""
+        if not stdout.strip() and rounds.run_at(_stores(runtime), self._fence).reply_card_ids:
             return Answer(cards=[], calls=[])
         return read_answer(stdout, self._author(step.step_id), runtime.turns.held_tool_call_ids, rules)
 
     def store_answer(self, runtime: Runtime, state: ChatState, step: BegunStep, answer: Answer) -> End | None:
-        """Append the answer to the output box; the end of the run, where it calls nothing."""
-        room = _room(runtime)
+        """Append the answer to the output box. Returns the end of the run if the answer calls no tool."""
+        stores = _stores(runtime)
         with runtime.transaction():
-            room.chats.hold(self._fence)
-            box = room.boxes.lock(rounds.run_at(room, self._fence).output_box_id)
+            stores.chats.hold(self._fence)
+            box = stores.boxes.lock(rounds.run_at(stores, self._fence).output_box_id)
             hold_call_ids(runtime, answer.cards, box.card_ids)
-            self._append(room, answer.cards)
+            self._append(stores, answer.cards)
             calls = pending_calls(answer.cards)
-            room.runs.move_step(
+            stores.runs.move_step(
                 self._fence.chat_key,
                 step.step_id,
                 LLM_DONE if calls else COMPLETED,
-                now=room.database.now(),
+                now=stores.database.now(),
                 tool_call_ids=[call.tool_call_id for call in calls] or None,
                 metadata={} if answer.usage is None else {"llm_usage": answer.usage},
             )
-            return None if calls else self._end(room, "success", answer=_text_of(answer.cards))
+            return None if calls else self._end(stores, "success", answer=_text_of(answer.cards))
 
     def complete_step(self, runtime: Runtime, state: ChatState) -> End | None:
-        """The last step is done; the end of the run, where a result ends it."""
-        room = _room(runtime)
+        """Complete the last step. Returns the end of the run if a tool result ends it."""
+        stores = _stores(runtime)
         with runtime.transaction():
-            room.chats.hold(self._fence)
+            stores.chats.hold(self._fence)
             if state.step_id is not None:
-                now = room.database.now()
-                room.runs.move_step(self._fence.chat_key, state.step_id, COMPLETED, now=now)
-            own = present_cards(room.boxes.slots(rounds.run_at(room, self._fence).output_box_id))
+                now = stores.database.now()
+                stores.runs.move_step(self._fence.chat_key, state.step_id, COMPLETED, now=now)
+            own = present_cards(stores.boxes.slots(rounds.run_at(stores, self._fence).output_box_id))
             status = ended_by_last_calls(own)
             if status is None:
                 return None
-            return self._end(room, status, error=None if status == "success" else "a tool's result ended it")
+            return self._end(stores, status, error=None if status == "success" else "a tool result ended it")
 
     # --- calls
 
     def answers(self, call: ToolCall) -> bool:
-        """Whether it is one of the four tools of chats."""
+        """Return whether this is a call of a chat tool."""
         return call.tool_name in CHAT_TOOLS
 
     def answer(self, runtime: Runtime, state: ChatState, call: ToolCall) -> CardDraft:
-        """Change the chat's context as the model wants; the next step goes on with that."""
-        room = _room(runtime)
+        """Execute a call of a chat tool. The next step uses the changed context."""
+        stores = _stores(runtime)
         author = self.author(state)
         fault = fault_of_size(call) or fault_of_arguments(call)
         if fault is not None:
             return result_card(call, author, failure=("invalid_arguments", fault))
         try:
-            with room.transaction():
-                room.chats.hold(self._fence)
-                result = answer(room, self._fence.chat_key, call.tool_name, call.input)
+            with stores.transaction():
+                stores.chats.hold(self._fence)
+                result = answer(stores, self._fence.chat_key, call.tool_name, call.input)
         except CbxError as exc:
             if exc.exit_code not in (3, 4, 5) or exc.code == "stale-epoch":
                 raise
@@ -198,30 +197,30 @@ class ChatLedger:
         return result_card(call, author, result=result)
 
     def add_result(self, runtime: Runtime, state: ChatState, draft: CardDraft) -> None:
-        """Append a result to the output box."""
-        room = _room(runtime)
+        """Append a tool result to the output box."""
+        stores = _stores(runtime)
         with runtime.transaction():
-            room.chats.hold(self._fence)
-            self._append(room, [draft])
+            stores.chats.hold(self._fence)
+            self._append(stores, [draft])
 
     def answer_handlers(
         self, runtime: Runtime, state: ChatState, calls: Sequence[ToolCall], others: Sequence[ToolCall]
     ) -> list[ToolCall]:
-        """Never: handlers answer turns, and none is offered here."""
-        raise AssertionError(f"a chat offers no handler: {[call.tool_name for call in calls]}")
+        """Unreachable: chats offer no handlers."""
+        raise AssertionError(f"chats offer no handlers: {[call.tool_name for call in calls]}")
 
     def suspend(self, runtime: Runtime, state: ChatState, calls: Sequence[ToolCall]) -> None:
-        """Never: no tool is offered whose calls somebody else answers."""
-        raise AssertionError(f"a chat waits for nobody: {[call.tool_name for call in calls]}")
+        """Unreachable: chats offer no tools that are answered later."""
+        raise AssertionError(f"chats never suspend: {[call.tool_name for call in calls]}")
 
-    def _append(self, room: Room, drafts: Sequence[CardDraft]) -> None:
-        """Append cards that the output box does not hold yet, since this may be tried again."""
-        box = room.boxes.lock(rounds.run_at(room, self._fence).output_box_id)
+    def _append(self, stores: Room, drafts: Sequence[CardDraft]) -> None:
+        """Append the cards that the output box does not hold yet, because the loop may retry this."""
+        box = stores.boxes.lock(rounds.run_at(stores, self._fence).output_box_id)
         for draft in drafts:
-            room.cards.add(draft)
+            stores.cards.add(draft)
         new = [draft.card_id for draft in drafts if draft.card_id not in box.card_ids]
         if new:
-            room.boxes.append(box.box_id, new)
+            stores.boxes.append(box.box_id, new)
 
     # --- the end
 
@@ -234,15 +233,15 @@ class ChatLedger:
         message: str,
         details: dict[str, Any],
     ) -> End:
-        """End the run; what its command has sent stays said."""
-        return self._end(_room(runtime), status, error_code=error_code, error=message)
+        """End the run. Replies that its command has sent remain."""
+        return self._end(_stores(runtime), status, error_code=error_code, error=message)
 
     def hand_back(self, runtime: Runtime, reason: str) -> None:
-        """Leave the message unanswered."""
-        self._end(_room(runtime), "canceled", error_code="canceled", error="it was stopped")
+        """Cancel the run and leave the message unanswered."""
+        self._end(_stores(runtime), "canceled", error_code="canceled", error="the run was stopped")
 
-    def _end(self, room: Room, status: EndStatus, **more: str | None) -> End:
-        run = rounds.end(room, self._fence, "failed" if status == "partial" else status, **more)
+    def _end(self, stores: Room, status: EndStatus, **more: str | None) -> End:
+        run = rounds.end(stores, self._fence, "failed" if status == "partial" else status, **more)
         return End(agent_turn_id=run.run_id, end_status=run.status, deliverable_card_id=run.answer_card_id)
 
     # --- commands
@@ -257,11 +256,11 @@ class ChatLedger:
         call: ToolCall | None,
         kept: int,
     ) -> None:
-        """Keep it in `cbx.logs`, under the run's id."""
+        """Store a command's log in `cbx.logs` under the run's id."""
         fence = Fence(self._fence.chat_key, self._fence.run_id, self._fence.epoch)
         keep_log(
             runtime,
-            lambda: _room(runtime).chats.hold(self._fence),
+            lambda: _stores(runtime).chats.hold(self._fence),
             fence=fence,
             ran=ran,
             log_id=log_id,
@@ -272,14 +271,14 @@ class ChatLedger:
         )
 
     def author(self, state: ChatState) -> Author:
-        """The chat's agent, in the last step."""
+        """Return the chat's agent as the author of cards of the last step."""
         return self._author(state.step_id or "")
 
     def _author(self, step_id: str) -> Author:
         return Author(agent_id=AGENT, agent_turn_id=self._fence.run_id, step_id=step_id)
 
     def variables(self, state: ChatState) -> dict[str, str]:
-        """The chat and its run: by these `cbx chat reply` knows whose reply it is."""
+        """Return the environment variables by which `cbx chat reply` identifies the chat and its run."""
         return {
             PROJECT.name: self._project_id,
             CHAT_KEY.name: self._fence.chat_key,
@@ -289,7 +288,7 @@ class ChatLedger:
 
 
 def boxes_of(boxes: BoxStore, run: ChatRun | Step) -> TurnBoxes:
-    """The boxes of a run, or of one of its steps. Raises NotFound for one that is gone."""
+    """Return the boxes of a run or of one of its steps. Raises NotFound for a deleted box."""
     return TurnBoxes(
         profile=source_of(boxes, "profile", run.profile_box_id),
         context=source_of(boxes, "context", run.context_box_id),
@@ -299,10 +298,10 @@ def boxes_of(boxes: BoxStore, run: ChatRun | Step) -> TurnBoxes:
 
 
 def _text_of(cards: Sequence[CardDraft]) -> str | None:
-    """What an answer says in the end."""
+    """Return the text of the last deliverable."""
     texts = [card_text(card.content) for card in cards if card.type == DELIVERABLE]
     return texts[-1] if texts else None
 
 
-def _room(runtime: Runtime) -> Room:
+def _stores(runtime: Runtime) -> Room:
     return Room(runtime.database, runtime.project_id, runtime.settings)

@@ -1,7 +1,7 @@
-"""A run of a chat from its beginning to its end: it waits for the chat, runs the loop, keeps its lease.
+"""The runner of chats: it waits for the chat, runs the turn loop, and extends the run's lease.
 
-The loop has a connection of its own, and so has the thread that extends the lease; one that is lost stops the
-run. Knows no command line and no terminal.
+The loop and the thread that extends the lease have a connection each. A lost lease stops the run. Independent
+of the command line and the terminal.
 """
 
 import os
@@ -31,14 +31,14 @@ from cardbox_cli.text import argument
 
 _T = TypeVar("_T")
 
-# Seconds between two looks at whether a chat is free.
-_LOOK = 0.2
+# How often to check whether a busy chat is free.
+_POLL_SECONDS = 0.2
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a message: the run that answered it, how that ended, and what it said.
+    """The outcome of a message: the run that answered it, its status and its reply.
 
-    `by_other`: another run answered it, as a correction of what it was at.
+    `by_other`: the run of another process answered it as a correction.
     """
 
     chat_key: str
@@ -54,7 +54,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatRunner:
-    """Runs chats of one project by a program. `tell` is told of commands that fail, in words."""
+    """Runs chats of one project with a program. `tell` prints messages, for example about failed commands."""
 
     def __init__(
         self,
@@ -75,30 +75,32 @@ class ChatRunner:
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{uuid6.uuid7().hex[-8:]}"
 
     def cancel(self) -> None:
-        """Stop: the message stays unanswered. May be called from a signal handler."""
+        """Stop and leave the message unanswered. Safe in a signal handler."""
         self._cancellation.cancel()
 
     def answer(self, chat_key: str, *, wait: bool = True) -> Answered:
-        """Answer the newest unanswered message of a chat; where another run has it, wait for that.
+        """Answer the newest unanswered message of a chat, after waiting for another run that has the chat.
 
-        Raises NotFound where nothing is unanswered, ChatBusy without `wait`, KeyboardInterrupt where it was
-        cancelled while it waited, DatabaseUnavailable where the database refuses to let a run begin.
+        Raises NotFound if all messages are answered, ChatBusy without `wait`, KeyboardInterrupt if it was
+        cancelled while it waited, DatabaseUnavailable if the database does not let a run begin.
         """
         with self._connections.own(self._cancellation.cancelled.is_set) as connection:
-            asked = self._attempt(connection, lambda room: _newest(room, chat_key), insist=False)
-            run = self._taken(connection, chat_key, wait=wait)
+            asked = self._attempt(
+                connection, lambda stores: _newest_unanswered(stores, chat_key), insist=False
+            )
+            run = self._begin_run(connection, chat_key, wait=wait)
             if run is not None:
                 self._run(connection, run)
-                told = partial(_told, chat_key=chat_key, run_id=run.run_id, by_other=False)
-                return self._attempt(connection, told)
+                read = partial(_read_answer, chat_key=chat_key, run_id=run.run_id, by_other=False)
+                return self._attempt(connection, read)
             if asked is None:
                 raise NotFound(
                     f"chat {chat_key!r} has no unanswered message",
-                    hint=f"`cbx chat send {argument(chat_key)} TEXT`, or --text, adds one",
+                    hint=f"add one with `cbx chat send {argument(chat_key)} TEXT`",
                 )
-            return self._attempt(connection, lambda room: _told_of_last(room, chat_key))
+            return self._attempt(connection, lambda stores: _read_last_answer(stores, chat_key))
 
-    def _taken(self, connection: Connection, chat_key: str, *, wait: bool) -> ChatRun | None:
+    def _begin_run(self, connection: Connection, chat_key: str, *, wait: bool) -> ChatRun | None:
         begin = partial(take, chat_key=chat_key, owner=self.owner, profile=self._profile)
         waits_for = None
         while True:
@@ -112,11 +114,11 @@ class ChatRunner:
                     self._tell(f"{busy.message}; waiting")
             if self._cancellation.cancelled.is_set():
                 raise KeyboardInterrupt
-            time.sleep(_LOOK)
+            time.sleep(_POLL_SECONDS)
 
     def _run(self, connection: Connection, run: ChatRun) -> None:
         over = Event()
-        beats = Thread(target=self._beat_until, args=(over, run), name="heartbeat", daemon=True)
+        beats = Thread(target=self._send_heartbeats, args=(over, run), name="heartbeat", daemon=True)
         beats.start()
         ledger = ChatLedger(self._project_id, run, commands=self._program.tools)
         try:
@@ -136,24 +138,24 @@ class ChatRunner:
         return run.run()
 
     def _give_up(self, connection: Connection, run: ChatRun, exc: BaseException) -> None:
-        """Leave the chat to the next run, if the database lets us; else its lease ends."""
+        """End the run so that the next one can begin. If that fails, its lease expires."""
         message = exc.message if isinstance(exc, CbxError) else f"unexpected {type(exc).__name__}"
         try:
             self._attempt(
                 connection,
-                lambda room: end(room, run.fence, "failed", error_code="failure", error=message),
+                lambda stores: end(stores, run.fence, "failed", error_code="failure", error=message),
             )
         except CbxError:
-            self._tell(f"warning: run {run.run_id} is left to its lease")
+            self._tell(f"warning: cannot end run {run.run_id}; it ends when its lease expires")
 
-    def _beat_until(self, over: Event, run: ChatRun) -> None:
+    def _send_heartbeats(self, over: Event, run: ChatRun) -> None:
         with self._connections.own(over.is_set) as connection:
             settings = connection.attempt(self._project_id, lambda runtime: runtime.settings)
             while not over.wait(settings.heartbeat):
                 try:
-                    kept = self._attempt(connection, lambda room: _extended(room, run), insist=False)
+                    kept = self._attempt(connection, lambda stores: _extend_lease(stores, run), insist=False)
                 except CbxError as exc:
-                    self._tell(f"warning: no heartbeat: {exc.message}")
+                    self._tell(f"warning: cannot extend the lease: {exc.message}")
                     continue
                 if not kept and not over.is_set():
                     self._cancellation.cancel(lost=True)
@@ -167,38 +169,38 @@ class ChatRunner:
         )
 
 
-def _extended(room: Room, run: ChatRun) -> bool:
-    with room.transaction():
-        return room.chats.extend_lease(run.fence, room.database.now() + room.settings.lease_time)
+def _extend_lease(stores: Room, run: ChatRun) -> bool:
+    with stores.transaction():
+        return stores.chats.extend_lease(run.fence, stores.database.now() + stores.settings.lease_time)
 
 
-def _newest(room: Room, chat_key: str) -> int | None:
-    """The place of the newest message that nobody has answered."""
-    chat = room.chats.get(chat_key)
-    waiting = unanswered(room, chat, chat.answered)
+def _newest_unanswered(stores: Room, chat_key: str) -> int | None:
+    """Return the position of the newest unanswered message, None if all are answered."""
+    chat = stores.chats.get(chat_key)
+    waiting = unanswered(stores, chat, chat.answered)
     return waiting[-1].position if waiting else None
 
 
-def _told_of_last(room: Room, chat_key: str) -> Answered:
-    """What the last run of a chat, which was another's, came to."""
-    last = room.runs.last(chat_key, 1)
+def _read_last_answer(stores: Room, chat_key: str) -> Answered:
+    """Read the outcome of a chat's last run, which belongs to another process."""
+    last = stores.runs.last(chat_key, 1)
     if not last:
-        raise NotFound(f"chat {chat_key!r} has no unanswered message", hint="somebody has replied meanwhile")
-    return _told(room, chat_key, last[0].run_id, by_other=True)
+        raise NotFound(f"chat {chat_key!r} has no unanswered message", hint="a reply was sent meanwhile")
+    return _read_answer(stores, chat_key, last[0].run_id, by_other=True)
 
 
-def _told(room: Room, chat_key: str, run_id: str, *, by_other: bool) -> Answered:
-    run = room.runs.get(chat_key, run_id)
+def _read_answer(stores: Room, chat_key: str, run_id: str, *, by_other: bool) -> Answered:
+    run = stores.runs.get(chat_key, run_id)
     card_ids = [] if run.answer_card_id is None else [run.answer_card_id]
-    cards = room.cards.get_many(card_ids).cards
+    cards = stores.cards.get_many(card_ids).cards
     return Answered(
         chat_key=chat_key,
         run_id=run_id,
         status=run.status,
         text=card_text(cards[0].content) if cards else None,
         answer_card_id=run.answer_card_id,
-        steps=len(room.runs.steps(chat_key, run_id)),
-        context_id=room.chats.get(chat_key).context_id,
+        steps=len(stores.runs.steps(chat_key, run_id)),
+        context_id=stores.chats.get(chat_key).context_id,
         by_other=by_other,
         error_code=run.error_code,
         error=run.error,

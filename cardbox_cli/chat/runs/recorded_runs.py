@@ -1,7 +1,7 @@
-"""The requests of a chat's steps as they were sent, and the next one as it would be.
+"""The requests of a chat: those that its steps sent, the next one, and the series of its last runs.
 
-A step is named by its number within the last run, or by its id within any. Never writes; methods take part in
-the caller's snapshot.
+A step is identified by its number in the last run, or by its id. Never writes; takes part in the caller's
+snapshot.
 """
 
 import msgspec
@@ -34,44 +34,44 @@ from cardbox_cli.store.connection.project_store import Dated, Moment
 from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.text import argument
 
-# What stands in the place of the id of a run that has not begun.
-_NO_RUN = "run_…"
+# The placeholder for the id of the next run.
+_NEXT_RUN_ID = "run_…"
 
 
 class ChatRequests(RecordedRequests):
-    """The requests of one chat. Without a message to answer, the next is that of its last step."""
+    """The requests of one chat. Without an unanswered message, the next one is that of its last step."""
 
     noun = "chat"
 
     def __init__(self, database: Database, project_id: str, chat_key: str) -> None:
-        self._room = Room(database, project_id)
-        self.chat = self._room.chats.get(chat_key)
-        self._last = next(iter(self._room.runs.last(chat_key, 1)), None)
-        steps = [] if self._last is None else self._room.runs.steps(chat_key, self._last.run_id)
+        self._stores = Room(database, project_id)
+        self.chat = self._stores.chats.get(chat_key)
+        self._last = next(iter(self._stores.runs.last(chat_key, 1)), None)
+        steps = [] if self._last is None else self._stores.runs.steps(chat_key, self._last.run_id)
         super().__init__(database, project_id, steps)
-        self._waiting = unanswered(self._room, self.chat, self.chat.answered)
+        self._waiting = unanswered(self._stores, self.chat, self.chat.answered)
         self.name = chat_key
         self.shows = f"`cbx chat show {argument(chat_key)}`"
         self.is_over = not self._waiting and bool(steps)
 
     @property
     def context_box_ids(self) -> list[str]:
-        """None: what a chat carries was not packed."""
+        """Return no boxes: a chat's context is not packed."""
         return []
 
     def boxes_of(self, step: Step) -> TurnBoxes:
-        """The boxes of a step."""
+        """Return the boxes of a step."""
         return boxes_of(self._boxes, step)
 
     def _box_ids_of(self, step: Step) -> tuple[str | None, str | None, str | None]:
         return step.profile_box_id, step.context_box_id, step.output_box_id
 
     def _named(self, at: str) -> Step:
-        """A step of the last run, or of any by its id."""
+        """Find a step of the last run, or of any run by its id."""
         try:
             return super()._named(at)
         except NotFound:
-            found = self._room.runs.steps_like(self.chat.chat_key, at)
+            found = self._stores.runs.steps_like(self.chat.chat_key, at)
             if not found:
                 raise
             self._steps = found
@@ -92,8 +92,8 @@ class ChatRequests(RecordedRequests):
             awaited=[],
             notes=[
                 "as cbx would compose it",
-                *([] if running is None else [f"run {running.run_id} goes on: as it stands now"]),
-                *([] if self._waiting else ["no message is unanswered"]),
+                *([] if running is None else [f"run {running.run_id} is running: its current state"]),
+                *([] if self._waiting else ["all messages are answered"]),
             ],
         )
 
@@ -104,28 +104,25 @@ class ChatRequests(RecordedRequests):
     def _boxes_of_next(self) -> TurnBoxes:
         chat, waiting = self.chat, self._waiting
         position = waiting[-1].position if waiting else chat.entries
-        profile = profile_card(chat.chat_key, _NO_RUN, None)
-        context = context_parts(self._room, chat, position, asked_of(chat, waiting))
+        profile = profile_card(chat.chat_key, _NEXT_RUN_ID, None)
+        context = context_parts(self._stores, chat, position, asked_of(chat, waiting))
         return TurnBoxes(
-            profile=as_source(self._room, [profile]),
-            context=as_source(self._room, context),
+            profile=as_source(self._stores, [profile]),
+            context=as_source(self._stores, context),
             output=Source("", []),
             output_start=0,
         )
 
     def _tools(self, boxes: TurnBoxes) -> list[Tool]:
-        """Those of chats, and of the registered ones those that a command may answer."""
+        """Return the chat tools, and the registered tools that the profile allows."""
         own = [each.tool for each in CHAT_TOOLS.values()]
         registered = ToolStore(self._database, self._project_id).all()
         others = [tool for tool in registered if tool.tool_name not in CHAT_TOOLS]
         return [*own, *offered_tools(profile_of(present_cards(boxes.profile.slots)), others)]
 
 
-# The requests of a chat's runs as a series. Never writes; takes part in the caller's snapshot.
-
-
 class SentByChat(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs of a chat have sent, so many `runs`, the oldest first, and what findings must know of it."""
+    """The requests that the last `runs` runs of a chat sent, the oldest first, and the chat itself."""
 
     runs: int
     series: list[Sent]
@@ -135,14 +132,13 @@ class SentByChat(msgspec.Struct, frozen=True, kw_only=True):
 def sent_by_chat(
     database: Database, project_id: str, chat_key: str, *, since: Moment | None, most: int | None
 ) -> SentByChat:
-    """The requests of the last `most` runs that began `since` then. Raises NotFound for a chat that there
-    is not."""
-    room = Room(database, project_id)
-    active = room.chats.get(chat_key).context_box_id
-    runs = room.runs.last(chat_key, most, Dated(since=since))[::-1]
-    steps = [step for run in runs for step in room.runs.steps(chat_key, run.run_id)]
-    of_steps = [box_id for step in steps for box_id in (step.output_box_id, step.context_box_id) if box_id]
-    homes = unique([*([active] if active else []), *of_steps])
+    """Read the requests of the last `most` runs that began at or after `since`. Raises NotFound."""
+    stores = Room(database, project_id)
+    active = stores.chats.get(chat_key).context_box_id
+    runs = stores.runs.last(chat_key, most, Dated(since=since))[::-1]
+    steps = [step for run in runs for step in stores.runs.steps(chat_key, run.run_id)]
+    step_boxes = [box_id for step in steps for box_id in (step.output_box_id, step.context_box_id) if box_id]
+    homes = unique([*([active] if active else []), *step_boxes])
     return SentByChat(
         runs=len(runs),
         series=sent_by_steps(database, project_id, steps, homes),

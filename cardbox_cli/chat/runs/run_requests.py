@@ -1,5 +1,7 @@
-"""The texts that cbx itself puts into a run's request: what the run is, the transcript as one message, and
-what corrected the user's message. Pure.
+"""The request of a chat's run: the texts that cbx adds, and three boxes that a step composes like a turn's.
+
+The profile box describes the run. The context box holds the personas, the memory, the history, and the
+messages to answer. The output box holds what the run itself did.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,12 +22,12 @@ from cardbox_cli.model.content import JsonContent
 from cardbox_cli.store.chats import Room
 from cardbox_cli.text import indented
 
-_FURTHER = "  "
-_CORRECTED = "[Corrections: the user sent this in the meantime]"
+_INDENT = "  "
+_CORRECTIONS_HEADING = "[Corrections: the user sent this in the meantime]"
 
 
 def runtime_prompt(chat_key: str, run_id: str) -> str:
-    """What the model is told of where it is: the chat's key, and what that says, and the request."""
+    """Return the facts about the chat for the model: its key, the parts of the key, and the run's id."""
     parts = key_parts(chat_key)
     facts = {
         "chat key": chat_key,
@@ -38,27 +40,22 @@ def runtime_prompt(chat_key: str, run_id: str) -> str:
 
 
 def window_text(entries: Sequence[Entry]) -> str:
-    """Entries of a transcript, each behind its speaker; "" for none.
+    """Format entries of a transcript, each after its role; "" for none.
 
-    Further lines of one are indented: none passes for what another said.
+    Further lines of an entry are indented, so no line looks like another entry.
     """
-    return "\n".join(f"{entry.role}: {_behind(entry.text)}" for entry in entries if entry.card is not None)
+    return "\n".join(
+        f"{entry.role}: {_indent_rest(entry.text)}" for entry in entries if entry.card is not None
+    )
 
 
-def _behind(text: str) -> str:
-    return indented(text, _FURTHER).removeprefix(_FURTHER)
+def _indent_rest(text: str) -> str:
+    return indented(text, _INDENT).removeprefix(_INDENT)
 
 
 def corrected(text: str, corrections: Iterable[str]) -> str:
-    """A user's message with what came behind it."""
-    return "\n\n".join([text, "\n".join([_CORRECTED, *(f"- {each}" for each in corrections)])])
-
-
-# Of what the request of a run is made: three boxes, as a turn has them.
-#
-# The profile's box says what the run is, the context box holds personas, memory, history and the messages
-# that
-# are answered, the output box what the run has done itself. A step composes these like that of a turn.
+    """Append corrections to a user's message."""
+    return "\n\n".join([text, "\n".join([_CORRECTIONS_HEADING, *(f"- {each}" for each in corrections)])])
 
 
 AGENT = CHAT_AGENT
@@ -66,14 +63,14 @@ _ALL_TOOLS: Mapping[str, Any] = {"allowed_tools": None}
 
 
 Part = str | CardDraft
-"""A place of a box: the id of a card, or one that is yet to be written."""
+"""An item of a box: the id of a card, or a draft that is not written yet."""
 
 
 def profile_card(chat_key: str, run_id: str, profile: Mapping[str, Any] | None) -> CardDraft:
-    """The card that says what a run is, and after that what a profile says.
+    """Return the profile card of a run: the facts about the chat, followed by the given profile.
 
-    Without a profile all tools are offered that have a command; the four of chats are always.
-    How a turn must end is no rule of a chat.
+    Without a profile, the run offers every tool with a command. The four chat tools are always offered.
+    `must_end_with` does not apply to chats.
     """
     given = {name: value for name, value in (profile or _ALL_TOOLS).items() if name != turn_ends.KEY}
     own = text_at(given, "system_prompt") or text_at(given, "system_prompt_template")
@@ -86,40 +83,40 @@ def profile_card(chat_key: str, run_id: str, profile: Mapping[str, Any] | None) 
     return draft_card(PROFILE, JsonContent(given), author_id=AGENT, metadata={CHAT: {"key": chat_key}})
 
 
-def context_parts(room: Room, chat: Chat, position: int, asked: Sequence[str]) -> list[Part]:
-    """What a run works with: personas, memory, history, and the messages that are `asked`.
+def context_parts(stores: Room, chat: Chat, position: int, asked: Sequence[str]) -> list[Part]:
+    """Return the items of a run's context box: personas, memory, history, and the messages to answer.
 
-    The history is the active context; where that is empty, the transcript before `position` as one message.
+    The history is the active context, or if that is empty, the transcript before `position` as one message.
     """
-    remembered = memory(room, chat.chat_key)
-    texts = [each.card_id for each in (*personas(room), *([remembered] if remembered else []))]
-    held: list[Part] = [slot.card_id for slot in messages_of(room, chat)]
-    return [*texts, *(held or _window(room, chat, position)), *asked]
+    remembered = memory(stores, chat.chat_key)
+    texts = [each.card_id for each in (*personas(stores), *([remembered] if remembered else []))]
+    held: list[Part] = [slot.card_id for slot in messages_of(stores, chat)]
+    return [*texts, *(held or _window(stores, chat, position)), *asked]
 
 
-def _window(room: Room, chat: Chat, position: int) -> list[Part]:
-    said = window_text(window(room, chat, position))
+def _window(stores: Room, chat: Chat, position: int) -> list[Part]:
+    said = window_text(window(stores, chat, position))
     told = {CHAT: {"key": chat.chat_key}}
     return [draft_card(CHAT_WINDOW, said, author_id=AGENT, metadata=told)] if said else []
 
 
-def written(room: Room, parts: Sequence[Part], title: str) -> str:
-    """Make a box of these places; its id."""
+def written(stores: Room, parts: Sequence[Part], title: str) -> str:
+    """Create a box of these items, and return its id."""
     drafts = [part for part in parts if isinstance(part, CardDraft)]
     for draft in drafts:
-        room.cards.add(draft)
+        stores.cards.add(draft)
     card_ids = [part.card_id if isinstance(part, CardDraft) else part for part in parts]
-    return room.boxes.create(card_ids, title=title, allow_dangling=True).box_id
+    return stores.boxes.create(card_ids, title=title, allow_dangling=True).box_id
 
 
-def as_source(room: Room, parts: Sequence[Part]) -> Source:
-    """These places as those of a box that nobody has made."""
+def as_source(stores: Room, parts: Sequence[Part]) -> Source:
+    """Return these items as a source, without creating a box."""
     ids = [part for part in parts if isinstance(part, str)]
-    known = room.boxes.known(ids)
+    known = stores.boxes.known(ids)
 
     def slot(position: int, part: Part) -> Slot:
         if isinstance(part, CardDraft):
-            return Slot(position, part.card_id, card_of(part, room.project_id), "present")
+            return Slot(position, part.card_id, card_of(part, stores.project_id), "present")
         found = known.get(part)
         return Slot(position, part, None, "dangling") if found is None else Slot(position, part, *found)
 
@@ -127,31 +124,33 @@ def as_source(room: Room, parts: Sequence[Part]) -> Source:
 
 
 def asked_of(chat: Chat, waiting: Sequence[Entry]) -> list[str]:
-    """The messages that a run answers, of those that are unanswered: the newest, and before it the earlier
-    ones where a context has not seen them; the window of a transcript has."""
+    """Select the unanswered messages that a run answers.
+
+    With an active context these are all of them. Without one, only the newest: the window holds the others.
+    """
     asked = waiting if chat.context_box_id is not None else waiting[-1:]
     return [entry.card_id for entry in asked]
 
 
-def output_box(room: Room, run_id: str) -> str:
-    """Make the box of what a run does; its id."""
-    return written(room, [], f"output of {run_id}")
+def output_box(stores: Room, run_id: str) -> str:
+    """Create the output box of a run, and return its id."""
+    return written(stores, [], f"output of {run_id}")
 
 
-def corrected_box(room: Room, run: ChatRun, card_id: str) -> str:
-    """Make the context box of a run whose last message has become another card."""
-    before = room.boxes.get(run.context_box_id).card_ids[:-1]
-    return written(room, [*before, card_id], f"context of {run.run_id}")
+def corrected_box(stores: Room, run: ChatRun, card_id: str) -> str:
+    """Create the context box of a run whose last message was replaced by a card, and return its id."""
+    before = stores.boxes.get(run.context_box_id).card_ids[:-1]
+    return written(stores, [*before, card_id], f"context of {run.run_id}")
 
 
-def corrected_message(room: Room, run: ChatRun, corrections: Sequence[Entry]) -> CardDraft:
-    """The last message of a run together with what came behind it, written as a card."""
-    [card] = room.cards.get_many(run.user_card_ids[-1:], include_deleted=True).cards
+def corrected_message(stores: Room, run: ChatRun, corrections: Sequence[Entry]) -> CardDraft:
+    """Write a card of the run's last message with its corrections."""
+    [card] = stores.cards.get_many(run.user_card_ids[-1:], include_deleted=True).cards
     draft = entry_draft(
         run.chat_key,
         "user",
         corrected(card_text(card.content), [entry.text for entry in corrections]),
         metadata={"corrected": [card.card_id, *(entry.card_id for entry in corrections)]},
     )
-    room.cards.add(draft)
+    stores.cards.add(draft)
     return draft

@@ -1,8 +1,8 @@
-"""Rollouts of Codex CLI: lines of items of OpenAI's Responses among events of the program. Read only.
+"""Rollouts of Codex CLI: lines with items of OpenAI's Responses API, and events of the program. Read only.
 
-Older ones have the items themselves as lines, between a first one that names the session and marks of its
-state; the oldest are one object of a `session` and its `items`. Sources, in openai/codex: `RolloutItem` of
-`codex-rs/protocol/src/protocol.rs`; `codex-cli/src/utils/storage/save-rollout.ts`.
+In older rollouts the lines are the items themselves, after a line with the session's id and among lines of
+its state. The oldest are one object of a `session` and its `items`. Sources, in openai/codex: `RolloutItem`
+of `codex-rs/protocol/src/protocol.rs`; `codex-cli/src/utils/storage/save-rollout.ts`.
 """
 
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ from cardbox_cli.providers.openai_responses.cards import NAME as RESPONSES
 from cardbox_cli.providers.registry import provider_named
 
 NAME = "codex"
-# What is no item: what the program noted, and what a history was summed up to.
+# The types of lines without an item: notes of the program, and summaries of the history.
 _EVENTS = (
     *("session_meta", "event_msg", "turn_context", "compacted", "world_state"),
     *("inter_agent_communication", "inter_agent_communication_metadata"),
 )
 _TYPES = ("response_item", *_EVENTS)
-# Items that Codex makes for itself, and sends to no model: `is_api_message` of `codex-rs/core`.
+# Items that Codex never sends to a model: `is_api_message` of `codex-rs/core`.
 _OWN_ITEMS = ("ghost_snapshot",)
 _PROMPT = "instructions"
 
@@ -36,7 +36,7 @@ def _mark(line: dict[str, Any]) -> str | None:
     if line.get("type") in _TYPES and isinstance(line.get("payload"), dict):
         return f"a line of the type {line['type']!r} has a payload"
     if isinstance(line.get("session"), dict) and is_list(line.get("items")):
-        return "'session' and 'items' stand side by side"
+        return "an object has 'session' and 'items'"
     if line.get("record_type") == "state":
         return "a line has the record_type 'state'"
     is_start = "instructions" in line and "timestamp" in line and "id" in line and "type" not in line
@@ -44,7 +44,7 @@ def _mark(line: dict[str, Any]) -> str | None:
 
 
 def _lines(documents: Documents) -> Iterator[Document]:
-    """The lines of a rollout, the items of one that is an object as lines that follow its session's."""
+    """Yield the lines of a rollout. An object becomes a line for its session, and one for each item."""
     for place, line in objects_in(documents):
         session, items = line.get("session"), line.get("items")
         if isinstance(session, dict) and isinstance(items, list):
@@ -56,7 +56,7 @@ def _lines(documents: Documents) -> Iterator[Document]:
 
 
 def _session(line: dict[str, Any]) -> dict[str, Any] | None:
-    """What a line that begins a session says of it."""
+    """Return the description of the session in its first line, None for any other line."""
     if line.get("type") == "session_meta":
         start = line.get("payload")
         return start if isinstance(start, dict) else None
@@ -76,7 +76,7 @@ def _read(documents: Documents) -> Iterator[Conversation]:
 
 
 def _entries(documents: Documents) -> Iterator[FileEntry]:
-    """The lines; before one that begins a session the instructions that it names."""
+    """Yield the lines, with the instructions of a session before its first line."""
     for number, (place, line) in enumerate(_lines(documents)):
         if (start := _session(line)) is not None and (prompt := _prompt(start)):
             yield entry(f"{number}:{_PROMPT}", {_PROMPT: prompt, "timestamp": line.get("timestamp")}, place)

@@ -1,7 +1,7 @@
-"""What the containers share: the values of a file one by one, and the cards that an entry makes.
+"""Shared functions of the containers: reading a file's values one by one, and making the cards of an entry.
 
-A container is only read: its cards are those of the messages it bears, in the words of a provider, and what
-bears none is a card of type `session.event`.
+A container is read only. An entry with a message makes cards of a provider's form, any other entry a card of
+type `session.event`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,16 +37,18 @@ def container(
     request: Callable[[FileEntry], list[CardDraft]] | None = None,
     holds: tuple[str, ...] = (),
 ) -> Format:
-    """The format of a container: by what an object is of it, its conversations, and the cards of an entry,
-    in the words of a provider. An entry without any is an event. `holds` names formats whose values may be
-    its lines."""
+    """Return the format of a container.
+
+    `mark` returns the evidence that an object is of this format, `read` the conversations, and `cards` the
+    cards of an entry, empty for an event. `holds` names formats whose values may be its lines.
+    """
 
     def fits(value: Any) -> bool:
         return any(text_at(each, "type") or mark(each) for each in _objects(value))
 
     def read_all(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
         if at is not None:
-            raise UsageError(f"--at {at}: where messages stand in {name} is known", hint="leave --at out")
+            raise UsageError(f"--at {at}: the format {name} has fixed keys of messages", hint="omit --at")
         return read(documents)
 
     return Format(
@@ -66,19 +68,19 @@ def container(
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """The object that a value is, or the first of a list of them."""
+    """Yield the object that a value is, or the first item of a list."""
     first = next(iter(parts(value)), None) if is_list(value) else value
     if isinstance(first, dict):
         yield first
 
 
 def parts(values: Any) -> Any:
-    """The items of a list, large ones with lists in them that are read piece by piece."""
+    """Return the items of a list. Large ones contain `LazyList`s."""
     return values.parts() if isinstance(values, LazyList) else values
 
 
 def objects_in(documents: Documents) -> Iterator[Document]:
-    """The objects of a file in lines, or of one that is a list of them. Raises InvalidConversation."""
+    """Yield the objects of a file of lines, or of a list. Raises InvalidConversation."""
     for place, value in documents:
         listed = enumerate(value) if is_list(value) else None
         found = (
@@ -91,12 +93,12 @@ def objects_in(documents: Documents) -> Iterator[Document]:
 
 
 def entry(position: str, value: Any, place: str) -> FileEntry:
-    """An entry, as old as its `timestamp` says."""
+    """Return an entry with the time of its `timestamp`."""
     return FileEntry(position, value, place, moment(value.get("timestamp")))
 
 
 def kept_with(cards: list[CardDraft], value: Any, **more: Any) -> list[CardDraft]:
-    """The cards of an entry, the first one with what that is, and all with more of metadata."""
+    """Store the entry in the metadata of its first card, and `more` in that of all."""
     first, *others = (
         msgspec.structs.replace(card, metadata={**card.metadata, **more}) if more else card for card in cards
     )
@@ -104,38 +106,34 @@ def kept_with(cards: list[CardDraft], value: Any, **more: Any) -> list[CardDraft
 
 
 def message_cards(role: str, content: str | Sequence[_Block]) -> list[CardDraft]:
-    """The cards of what a user or an assistant says in Anthropic's blocks."""
+    """Make the cards of a message in Anthropic's blocks."""
     files = AnthropicFiles(provider_named(ANTHROPIC))
     return files.content_cards(role, content if isinstance(content, str) else list(content), ANTHROPIC)
 
 
 def text_block(text: str) -> _Block:
-    """A block of text."""
     return {"type": "text", "text": text}
 
 
 def call_block(call_id: str, name: str, arguments: Any) -> _Block:
-    """A block that calls a tool."""
     given = arguments if isinstance(arguments, dict) else {"_raw": arguments}
     return {"type": "tool_use", "id": call_id, "name": name, "input": given}
 
 
 def result_block(call_id: str, content: Any, *, is_error: bool) -> _Block:
-    """A block of a tool's result."""
     failed = {"is_error": True} if is_error else {}
     return {"type": "tool_result", "tool_use_id": call_id, "content": content, **failed}
 
 
 def thinking_block(text: str, signature: str | None) -> _Block:
-    """A block of thinking, with its signature where there is one of Anthropic's."""
+    """Return a block of thinking, with its signature if Anthropic made it."""
     return {"type": "thinking", "thinking": text, **({"signature": signature} if signature else {})}
 
 
 def is_anthropics(model: str | None) -> bool:
-    """Whether thoughts of a model may have signatures of Anthropic's: where none is named, they may."""
+    """Return whether thoughts of a model may have Anthropic's signatures. True if the model is unknown."""
     return model is None or "claude" in model
 
 
 def image_block(data: str, media_type: str) -> _Block:
-    """A block of an image in base64."""
     return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}

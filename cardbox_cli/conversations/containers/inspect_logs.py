@@ -1,6 +1,6 @@
 """Logs of Inspect: a conversation for each sample and epoch. Read only.
 
-A `.eval` file is unpacked to the same JSON before (`archives`).
+`packed_files` first unpacks a `.eval` file to the same JSON.
 """
 
 from base64 import b64decode
@@ -36,7 +36,7 @@ _ATTACHED = "attachment://"
 
 def _mark(log: dict[str, Any]) -> str | None:
     return (
-        "'eval' and 'samples' stand side by side"
+        "an object has 'eval' and 'samples'"
         if isinstance(log.get("eval"), dict) and "samples" in log
         else None
     )
@@ -47,14 +47,14 @@ def _read(documents: Documents) -> Iterator[Conversation]:
 
 
 def _samples(documents: Documents) -> Iterator[tuple[Conversation, InvalidConversation | None]]:
-    """The conversations of the samples, with what is wrong with one that never came to a message."""
+    """Yield the conversations of the samples, each with an error if it has no messages."""
     for place, log in documents:
         if not isinstance(log, dict) or _mark(log) is None:
-            raise InvalidConversation(f"{place}: a log of Inspect has 'eval' and 'samples'")
+            raise InvalidConversation(f"{place}: an Inspect log must have 'eval' and 'samples'")
         about = held(log["eval"])
         for index, sample in enumerate(parts(log["samples"] or [])):
             where = f"{place}: samples[{index}]"
-            lack = lack_of("messages", sample, f"{where}: a sample of Inspect's has messages")
+            lack = lack_of("messages", sample, f"{where}: an Inspect sample must have messages")
             yield _conversation(sample, about, where), lack
 
 
@@ -67,30 +67,30 @@ def _conversation(sample: dict[str, Any], about: dict[str, Any], place: str) -> 
         own_id=None if run is None else f"{run}/{about.get('task')}/{which}",
         title=f"{about.get('task') or 'sample'} {which}",
         format=NAME,
-        beside={"model": about["model"]} if text_at(about, "model") else {},
+        siblings={"model": about["model"]} if text_at(about, "model") else {},
     )
 
 
 def _entries(sample: dict[str, Any], place: str) -> Iterator[FileEntry]:
-    """The messages, with what the log keeps apart of them in its place."""
+    """Yield the messages, with the log's attachments inserted."""
     attached = sample.get("attachments")
     attachments = held(attached) if isinstance(attached, dict) else {}
     for number, message in enumerate(sample.get("messages") or ()):
         where = f"{place}: message {number}"
         if text_at(message, "role") not in _CARDS:
             raise InvalidConversation(
-                f"{where}: a message of Inspect's has a role, one of {', '.join(_CARDS)}"
+                f"{where}: the role of an Inspect message must be one of {', '.join(_CARDS)}"
             )
-        yield FileEntry(str(number), _with_attachments(message, attachments), where)
+        yield FileEntry(str(number), _insert_attachments(message, attachments), where)
 
 
-def _with_attachments(value: Any, attachments: dict[str, Any]) -> Any:
+def _insert_attachments(value: Any, attachments: dict[str, Any]) -> Any:
     if isinstance(value, str):
         return attachments.get(value.removeprefix(_ATTACHED), value) if value.startswith(_ATTACHED) else value
     if isinstance(value, list):
-        return [_with_attachments(each, attachments) for each in value]
+        return [_insert_attachments(each, attachments) for each in value]
     if isinstance(value, dict):
-        return {key: _with_attachments(each, attachments) for key, each in value.items()}
+        return {key: _insert_attachments(each, attachments) for key, each in value.items()}
     return value
 
 
@@ -128,7 +128,7 @@ def _tool(message: dict[str, Any]) -> list[CardDraft]:
     return message_cards("user", [result_block(call_id, content, is_error=error is not None)])
 
 
-# How the cards of a message are made, by its role.
+# The functions that make the cards of a message, by its role.
 _CARDS: dict[str, Callable[[dict[str, Any]], list[CardDraft]]] = {
     "system": _system,
     "user": _user,
@@ -143,7 +143,7 @@ def _content(message: dict[str, Any]) -> Any:
 
 
 def _block(part: Any) -> dict[str, Any]:
-    """A part of Inspect's as a block of Anthropic's; what has no counterpart stands as it is.
+    """Convert a part of Inspect's to a block of Anthropic's. A part without an equivalent is unchanged.
 
     Source: the content classes of the package `inspect-ai`.
     """
@@ -172,13 +172,13 @@ def _document(part: dict[str, Any], document: str) -> dict[str, Any]:
     if (media := media_of(document)) is not None:
         source = {"type": "base64", "media_type": media[0], "data": media[1]}
         if media[0] == "text/plain":
-            with suppress(ValueError):  # what is no text stays as it is
+            with suppress(ValueError):  # data that is not text stays in base64
                 source |= {"type": "text", "data": b64decode(media[1], validate=True).decode()}
     return {"type": "document", "source": source, **named}
 
 
 def _unsigned(block: dict[str, Any]) -> dict[str, Any]:
-    """A thought of another model, whose signature Anthropic would refuse."""
+    """Remove the signature of another model's thought, which Anthropic would refuse."""
     if block.get("type") == "redacted_thinking":
         return thinking_block("", None)
     return {key: value for key, value in block.items() if key != "signature"}

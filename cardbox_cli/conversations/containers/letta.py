@@ -25,14 +25,14 @@ from cardbox_cli.providers.openai.cards import card_of_message
 from cardbox_cli.providers.registry import DEFAULT
 
 NAME = "letta"
-# letta.schemas.enums.MessageRole. An approval is a call that a person must allow, or what that one answered.
+# `letta.schemas.enums.MessageRole`. An approval is a call that a person must allow, or the person's response.
 _ROLES = ("system", "user", "assistant", "tool", "function", "approval", "summary")
 
 
 def _mark(file: dict[str, Any]) -> str | None:
     agents = file.get("agents") if "blocks" in file or "tools" in file else None
     is_one = is_list(agents) and any(isinstance(each, dict) and "messages" in each for each in parts(agents))
-    return "'agents' with messages stand beside 'blocks' or 'tools'" if is_one else None
+    return "an object has 'agents' with messages, and 'blocks' or 'tools'" if is_one else None
 
 
 def _read(documents: Documents) -> Iterator[Conversation]:
@@ -40,14 +40,14 @@ def _read(documents: Documents) -> Iterator[Conversation]:
 
 
 def _agents(documents: Documents) -> Iterator[tuple[Conversation, InvalidConversation | None]]:
-    """The conversations of the agents, with what is wrong with one that has no messages."""
+    """Yield the conversations of the agents, each with an error if it has no messages."""
     for place, file in documents:
         if not isinstance(file, dict) or not is_list(file.get("agents")):
-            raise InvalidConversation(f"{place}: a file of Letta has 'agents'")
+            raise InvalidConversation(f"{place}: a Letta file must have 'agents'")
         tools = held(file.get("tools")) or []
         for index, agent in enumerate(file["agents"]):
             where = f"{place}: agents[{index}]"
-            lack = lack_of("messages", agent, f"{where}: an agent of Letta has messages")
+            lack = lack_of("messages", agent, f"{where}: a Letta agent must have messages")
             yield _conversation(agent, tools, where), lack
 
 
@@ -74,13 +74,13 @@ def _entries(messages: Any, place: str) -> Iterator[FileEntry]:
     for number, message in enumerate(messages):
         where = f"{place}: messages[{number}]"
         if text_at(message, "role") not in _ROLES:
-            raise InvalidConversation(f"{where}: a message of Letta has a role, one of {', '.join(_ROLES)}")
+            raise InvalidConversation(f"{where}: a Letta role must be one of {', '.join(_ROLES)}")
         yield FileEntry(str(number), message, where, moment(message.get("created_at")))
 
 
 def _cards(message: dict[str, Any]) -> list[CardDraft]:
-    """The cards of a message as Letta sends it: a summary is the user's, and of an approval only the call is
-    sent. Source: `letta.schemas.message.Message`."""
+    """Make the cards of a message as Letta sends it: a summary as the user's, an approval only as its call.
+    Source: `letta.schemas.message.Message`."""
     role, content = message["role"], message.get("content")
     calls = message.get("tool_calls")
     if role == "approval" and not calls:
@@ -94,12 +94,13 @@ def _cards(message: dict[str, Any]) -> list[CardDraft]:
         thoughts = _thoughts(content, text_at(message, "model"))
         cards = [*thoughts, card_of_message(said)] if called or text or not thoughts else thoughts
     else:
-        cards = [card_of_message({"role": "user" if role == "summary" else role, "content": _said(content)})]
+        own = "user" if role == "summary" else role
+        cards = [card_of_message({"role": own, "content": _content(content)})]
     return kept_with(cards, message)
 
 
 def _results(message: dict[str, Any]) -> list[CardDraft]:
-    """A card for each call that is answered, of several at once, too."""
+    """Make a card for each tool result of a message."""
     returned = message.get("tool_returns")
     answers = [
         _result(each["tool_call_id"], each.get("func_response"), is_failure=each.get("status") == "error")
@@ -111,12 +112,13 @@ def _results(message: dict[str, Any]) -> list[CardDraft]:
 
 def _result(call_id: str | None, content: Any, *, is_failure: bool) -> CardDraft:
     answered = {"tool_call_id": call_id} if call_id else {}
-    card = card_of_message({"role": "tool", **answered, "content": _said(content)})
+    card = card_of_message({"role": "tool", **answered, "content": _content(content)})
     return as_failed(card) if is_failure else card
 
 
 def _thoughts(content: Any, model: str | None) -> list[CardDraft]:
-    """The thinking of an answer; what is opaque there only a Claude model's own provider can read."""
+    """Make the cards of an answer's thinking. Only Claude models keep signatures and redacted data, because
+    only their provider can read them."""
     signed = is_anthropics(model)
     blocks: list[dict[str, Any]] = []
     for part in content if isinstance(content, list) else []:
@@ -130,8 +132,8 @@ def _thoughts(content: Any, model: str | None) -> list[CardDraft]:
     return message_cards("assistant", blocks) if blocks else []
 
 
-def _said(content: Any) -> Any:
-    """What a message says: a text, or parts where there are images among it."""
+def _content(content: Any) -> Any:
+    """Return the content of a message: a string, or parts if there are images."""
     parts = content if isinstance(content, list) else []
     made = [_part(part) for part in parts]
     if any(kind(part) != "text" for part in made):
@@ -150,7 +152,7 @@ def _part(part: Any) -> dict[str, Any]:
 
 
 def _text(content: Any) -> str:
-    """The texts of a message, without what it thinks, calls and answers, which stand elsewhere."""
+    """Join the texts of a message, without thoughts, calls and results, which become other cards."""
     if isinstance(content, str):
         return content
     return texts_in([part for part in content or [] if is_text(part)]) if isinstance(content, list) else ""

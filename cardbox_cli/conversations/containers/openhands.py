@@ -1,8 +1,8 @@
-"""Events of OpenHands, of its first version and of its SDK: a list, lines, or a folder of them; and the lines
-of its evaluations, each with the history of a run. Read only.
+"""Events of OpenHands' first version and of its SDK: a list, lines, or a folder of them. Read only.
 
-An event that says nothing to the model, such as a change of the agent's state, is one of the session. What is
-said and when follows `openhands/memory/conversation_memory.py` of the first version.
+The lines of its evaluations, each with the history of a run, are read, too. An event that is not sent to the
+model, such as a change of the agent's state, becomes a `session.event`. For events of the first version this
+follows `openhands/memory/conversation_memory.py`.
 """
 
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.text import json_kind
 
 NAME = "openhands"
-# What the first version's agents and environments do that the model is not told. What a recall found it is
-# told in words that the event does not hold.
+# Events of the first version that are not sent to the model. The model receives what a recall found, but in a
+# text that the event does not contain.
 _SILENT = (
     *("change_agent_state", "agent_state_changed", "null", "recall", "condensation", "condensation_request"),
     *("start", "pause", "resume", "stop", "loop_recovery", "loop_detection"),
@@ -37,7 +37,7 @@ def _mark(event: dict[str, Any]) -> str | None:
         return "an event has a source and an action or an observation"
     kind = text_at(event, "kind") or ""
     if kind.endswith("Event") and "source" in event:
-        return f"an event is of the kind {kind!r}"
+        return f"an event has the kind {kind!r}"
     history: Any = event.get("history")
     first = next(iter(history), None) if is_list(history) else None
     evidence = _mark(first) if isinstance(first, dict) else None
@@ -45,11 +45,11 @@ def _mark(event: dict[str, Any]) -> str | None:
 
 
 def _read(documents: Documents) -> Iterator[Conversation]:
-    """The events of a file; of one whose lines have histories, those of each."""
+    """Yield the conversation of a file's events, or one for each line with a history."""
     for number, (place, run) in enumerate(documents):
         if not isinstance(run, dict) or not is_list(run.get("history")):
             if number:
-                raise InvalidConversation(f"{place}: a line of an evaluation of OpenHands' has a 'history'")
+                raise InvalidConversation(f"{place}: a line of an OpenHands evaluation must have a 'history'")
             break
         where = f"{place}: history"
         yield Conversation(
@@ -85,10 +85,10 @@ def _entries(documents: Documents) -> Iterator[FileEntry]:
 
 def _cards(event: dict[str, Any]) -> list[CardDraft]:
     is_sdk = text_at(event, "kind") is not None
-    message = _of_sdk(event) if is_sdk else _of_first(event)
+    message = _sdk_message(event) if is_sdk else _first_version_message(event)
     if message is None:
         return []
-    # Several calls of one answer are one message.
+    # The calls of one answer are one message.
     answer = text_at(event, "llm_response_id") if is_sdk else text_at(_response(event), "id")
     group = {GROUP: answer} if answer and message.get("tool_calls") else {}
     card = card_of_message(message)
@@ -96,21 +96,21 @@ def _cards(event: dict[str, Any]) -> list[CardDraft]:
 
 
 def _failed(message: dict[str, Any], event: dict[str, Any]) -> bool:
-    """Whether the message of an event is the result of a call that failed."""
+    """Return whether the message of an event is the result of a failed call."""
     is_error = text_at(event, "kind") == "AgentErrorEvent" or text_at(event, "observation") == "error"
     observed = event.get("observation")
-    told = isinstance(observed, dict) and observed.get("is_error") is True
-    return message["role"] == "tool" and (is_error or told)
+    observed_error = isinstance(observed, dict) and observed.get("is_error") is True
+    return message["role"] == "tool" and (is_error or observed_error)
 
 
-def _of_sdk(event: dict[str, Any]) -> dict[str, Any] | None:
-    """The chat message that an event of the SDK is."""
+def _sdk_message(event: dict[str, Any]) -> dict[str, Any] | None:
+    """Convert an event of the SDK to a chat message, None if it has none."""
     match event:
         case {"kind": "SystemPromptEvent", "system_prompt": {"text": str(text)}}:
             return {"role": "system", "content": text}
         case {"kind": "MessageEvent", "llm_message": {"role": str(role), "content": content}}:
             own = role if role in ("assistant", "system") else "user"
-            return {"role": own, "content": _said(content) if own == "user" else _text(content)}
+            return {"role": own, "content": _user_content(content) if own == "user" else _text(content)}
         case {"kind": "ActionEvent", "tool_name": str(name), "tool_call_id": str(call_id)}:
             return _call(call_id, name, _arguments(event), _text(event.get("thought")))
         case {"kind": "ObservationEvent", "tool_call_id": str(call_id), "observation": observation}:
@@ -131,8 +131,8 @@ def _arguments(event: dict[str, Any]) -> Any:
     return event.get("action")
 
 
-def _of_first(event: dict[str, Any]) -> dict[str, Any] | None:
-    """The chat message that an event of the first version is."""
+def _first_version_message(event: dict[str, Any]) -> dict[str, Any] | None:
+    """Convert an event of the first version to a chat message, None if it has none."""
     found = event.get("args")
     arguments = found if isinstance(found, dict) else {}
     action, observation = text_at(event, "action"), text_at(event, "observation")
@@ -148,28 +148,28 @@ def _of_first(event: dict[str, Any]) -> dict[str, Any] | None:
     role = "assistant" if source == "agent" else "user"
     if action in ("message", "system"):
         text = text_at(arguments, "content") or text_at(event, "message") or ""
-        return {"role": "system" if action == "system" else role, "content": _with_images(text, arguments)}
+        return {"role": "system" if action == "system" else role, "content": _add_images(text, arguments)}
     if action is None:
         return None
     thought = text_at(arguments, "thought")
-    if action == "finish":  # a call that nobody answers
-        words = (thought, _answered(event), text_at(arguments, "final_thought"))
+    if action == "finish":  # a call without a result
+        words = (thought, _answer_text(event), text_at(arguments, "final_thought"))
         return {"role": role, "content": "\n".join(dict.fromkeys(filter(None, words))) or action}
     if not call:
         return {"role": role, "content": thought or text_at(event, "message") or action}
     given = {key: value for key, value in arguments.items() if key != "thought"}
     name = text_at(call, "function_name") or action
-    return _sent(event, call["tool_call_id"]) or _call(call["tool_call_id"], name, given, thought)
+    return _original_call(event, call["tool_call_id"]) or _call(call["tool_call_id"], name, given, thought)
 
 
 def _response(event: dict[str, Any]) -> Any:
-    """The model's answer, which an event that came of it has as it was."""
+    """Return the original answer of the model that led to an event."""
     call = event.get("tool_call_metadata")
     return call.get("model_response") if isinstance(call, dict) else None
 
 
 def _answer(event: dict[str, Any]) -> dict[str, Any]:
-    """The message of the model's answer; without any key where the event has none."""
+    """Return the message of the model's answer, empty if the event has none."""
     response = _response(event)
     choices = response.get("choices") if isinstance(response, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None
@@ -177,22 +177,22 @@ def _answer(event: dict[str, Any]) -> dict[str, Any]:
     return message if isinstance(message, dict) else {}
 
 
-def _answered(event: dict[str, Any]) -> str | None:
+def _answer_text(event: dict[str, Any]) -> str | None:
     return text_at(_answer(event), "content")
 
 
-def _sent(event: dict[str, Any], call_id: str) -> dict[str, Any] | None:
-    """The call as the model wrote it; what it said with it is said with its first call."""
+def _original_call(event: dict[str, Any], call_id: str) -> dict[str, Any] | None:
+    """Return the call as the model wrote it. The text of an answer goes with its first call."""
     calls = _answer(event).get("tool_calls")
     for number, call in enumerate(calls if isinstance(calls, list) else []):
         function = call.get("function") if isinstance(call, dict) else None
         name, arguments = text_at(function, "name"), text_at(function, "arguments")
         if text_at(call, "id") == call_id and name and arguments is not None:
-            return _call(call_id, name, arguments, None if number else _answered(event))
+            return _call(call_id, name, arguments, None if number else _answer_text(event))
     return None
 
 
-def _with_images(text: str, arguments: dict[str, Any]) -> Any:
+def _add_images(text: str, arguments: dict[str, Any]) -> Any:
     urls = arguments.get("image_urls")
     images = [{"type": "image_url", "image_url": {"url": url}} for url in urls or [] if isinstance(url, str)]
     return [text_part(text), *images] if images else text
@@ -204,12 +204,12 @@ def _call(call_id: str, name: str, arguments: Any, text: str | None) -> dict[str
     return {"role": "assistant", "content": text or None, "tool_calls": [call]}
 
 
-def _said(content: Any) -> Any:
-    """Parts where there are images among them: `image_urls` of the SDK's `ImageContent`."""
+def _user_content(content: Any) -> Any:
+    """Return content parts if any is an image (`image_urls` of the SDK's `ImageContent`), else a string."""
     parts = content if isinstance(content, list) else []
     if not any(kind(part) == "image" for part in parts):
         return _text(content)
-    made = (_with_images(text_at(part, "text") or "", part) for part in parts if isinstance(part, dict))
+    made = (_add_images(text_at(part, "text") or "", part) for part in parts if isinstance(part, dict))
     return [
         part
         for each in made

@@ -1,7 +1,7 @@
-"""What Zstandard packed, unpacked in pieces of a bounded size: members of archives, and whole files.
+"""Packed conversation files, unpacked in chunks of bounded size: Zstandard, `.eval` archives, event folders.
 
-Newer logs of Inspect and the rollouts that Codex has put away are packed so. Python unpacks it from 3.14 on;
-for older ones the extra `zstd` brings the same module.
+Newer logs of Inspect and archived rollouts of Codex use Zstandard. Python 3.14 supports it; for older
+versions the extra `zstd` installs the same module.
 """
 
 import json
@@ -24,28 +24,28 @@ from cardbox_cli.text import shown
 MAGIC = b"\x28\xb5\x2f\xfd"
 METHOD = 93  # APPNOTE.TXT of PKWARE, 4.4.5
 _BLOCK = 1 << 16
-# The head of a member, APPNOTE.TXT 4.3.7: its last two numbers are the lengths of its name and of its extras.
-_HEAD = struct.Struct("<4s5H3I2H")
+# The header of a member, APPNOTE.TXT 4.3.7. Its last two numbers are the lengths of its name and extra field.
+_HEADER = struct.Struct("<4s5H3I2H")
 
 
 class DamagedZstandard(Exception):
-    """A stream of Zstandard's that is cut, or none."""
+    """A Zstandard stream that is truncated or invalid."""
 
 
 def unpacked_chunks(read: Callable[[int], bytes], name: str) -> Iterator[bytes]:
-    """What a stream of frames unpacks to, at most 64 KiB at a time. `read` gives so many packed bytes.
+    """Unpack a stream of frames in chunks of at most 64 KiB. `read` returns up to that many packed bytes.
 
-    Raises DamagedZstandard, and InvalidInput naming the file where nothing can unpack it.
+    Raises DamagedZstandard, and InvalidInput naming the file if no library is installed.
     """
-    decompressor, error = _library(name)
+    decompressor, error = _load_library(name)
     frame, data = decompressor(), read(_BLOCK)
     while True:
         try:
-            piece = frame.decompress(data, _BLOCK)
+            chunk = frame.decompress(data, _BLOCK)
         except error as exc:
             raise DamagedZstandard(str(exc)) from exc
-        if piece:
-            yield piece
+        if chunk:
+            yield chunk
         if frame.eof:
             data = frame.unused_data or read(_BLOCK)
             if not data:
@@ -54,19 +54,19 @@ def unpacked_chunks(read: Callable[[int], bytes], name: str) -> Iterator[bytes]:
         elif frame.needs_input:
             data = read(_BLOCK)
             if not data:
-                raise DamagedZstandard("it ends within a frame")
+                raise DamagedZstandard("truncated frame")
         else:
             data = b""
 
 
 def unpacked_member(file: BinaryIO, found: zipfile.ZipInfo, name: str) -> Iterator[bytes]:
-    """What a member of an archive unpacks to. Raises as `pieces` does, for a wrong sum, too."""
+    """Unpack a member of an archive in chunks. Raises like `unpacked_chunks`, also for a wrong checksum."""
     file.seek(found.header_offset)
-    head = file.read(_HEAD.size)
-    if len(head) < _HEAD.size or not head.startswith(b"PK\x03\x04"):
-        raise DamagedZstandard("a member has no head")
-    *_, name_size, extra_size = _HEAD.unpack(head)
-    at, left, checksum = found.header_offset + _HEAD.size + name_size + extra_size, found.compress_size, 0
+    head = file.read(_HEADER.size)
+    if len(head) < _HEADER.size or not head.startswith(b"PK\x03\x04"):
+        raise DamagedZstandard("a member has no header")
+    *_, name_size, extra_size = _HEADER.unpack(head)
+    at, left, checksum = found.header_offset + _HEADER.size + name_size + extra_size, found.compress_size, 0
 
     def read(size: int) -> bytes:
         nonlocal at, left
@@ -75,14 +75,14 @@ def unpacked_member(file: BinaryIO, found: zipfile.ZipInfo, name: str) -> Iterat
         at, left = at + len(data), left - len(data)
         return data
 
-    for piece in unpacked_chunks(read, name):
-        checksum = zlib.crc32(piece, checksum)
-        yield piece
+    for chunk in unpacked_chunks(read, name):
+        checksum = zlib.crc32(chunk, checksum)
+        yield chunk
     if checksum != found.CRC:
-        raise DamagedZstandard("its sum is another than it says")
+        raise DamagedZstandard("wrong checksum")
 
 
-def _library(name: str):  # type: ignore[no-untyped-def]  # classes that look the same wherever they come from
+def _load_library(name: str):  # type: ignore[no-untyped-def]  # either module has the same classes
     try:
         if sys.version_info >= (3, 14):
             from compression.zstd import ZstdDecompressor, ZstdError
@@ -90,27 +90,26 @@ def _library(name: str):  # type: ignore[no-untyped-def]  # classes that look th
             from backports.zstd import ZstdDecompressor, ZstdError
     except ImportError:
         raise InvalidInput(
-            f"{name} is packed by Zstandard, which the extra 'zstd' unpacks",
-            hint="pip install 'cardbox-cli[zstd]', or unpack it before",
+            f"{name} is compressed with Zstandard, which needs the extra 'zstd'",
+            hint="run `pip install 'cardbox-cli[zstd]'`, or unpack the file first",
         ) from None
     return ZstdDecompressor, ZstdError
 
 
-# Archives that are one JSON document in pieces: a `.eval` of Inspect is a header and a file per sample.
-
+# --- `.eval` archives of Inspect: a header and one file per sample, together one JSON document
 
 _ZIP = b"PK\x03\x04"
 _HEADERS = ("header.json", "_journal/start.json")
 _SAMPLE = re.compile(r"samples/.+\.json")
 _ARCHIVE_BLOCK = 1 << 16
-_LONGEST_HEADER = 64 << 20
-_CONVERT = "`inspect log convert --to json` makes JSON of a log"
+_MAX_HEADER_BYTES = 64 << 20
+_CONVERT = "convert it with `inspect log convert --to json`"
 
-# Those whose expansion the standard library bounds piece by piece: others (bzip2, LZMA) unpack in memory what
-# they read, a piece of 1 KB to gigabytes. Zstandard is bounded by `zstandard`.
+# The methods that the standard library unpacks in bounded chunks. With others (bzip2, LZMA), 1 KB may unpack
+# to gigabytes in memory. `unpacked_chunks` bounds Zstandard.
 _BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _METHODS = {9: "Deflate64", 12: "bzip2", 14: "LZMA", 98: "PPMd"}
-# What the standard library raises for archives that are cut, damaged, encrypted or made to harm.
+# What the standard library raises for archives that are truncated, damaged, encrypted or malicious.
 _DAMAGED = (
     *(zipfile.BadZipFile, zlib.error, struct.error, DamagedZstandard),
     *(EOFError, NotImplementedError, OSError, OverflowError, RuntimeError, ValueError),
@@ -119,7 +118,7 @@ _DAMAGED = (
 
 @contextmanager
 def unzipped(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
-    """The file, or the JSON log that a `.eval` archive is; its expansion has the bound of a packed file's.
+    """Open a file, or the JSON log in a `.eval` archive, with the size limit of packed files.
 
     Raises InvalidConversation for any other archive, and for a damaged one.
     """
@@ -138,17 +137,14 @@ def unzipped(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
 
 
 class _Archive(NamedTuple):
-    """An archive, the file that it is in, and the name of that."""
+    """An archive, its file, and the name of the file."""
 
     archive: zipfile.ZipFile
     file: BinaryIO
     name: str
 
-    def pieces(self, member: str) -> Iterator[bytes]:
-        """What a member unpacks to, a piece at a time.
-
-        Raises InvalidConversation where it is packed in another way than logs are, or nothing can unpack it.
-        """
+    def chunks(self, member: str) -> Iterator[bytes]:
+        """Unpack a member in chunks. Raises InvalidConversation for an unsupported compression method."""
         found = self.archive.getinfo(member)
         if found.compress_type == METHOD:
             yield from unpacked_member(self.file, found, self.name)
@@ -157,58 +153,57 @@ class _Archive(NamedTuple):
                 yield from iter(lambda: packed.read(_ARCHIVE_BLOCK), b"")
         else:
             how = _METHODS.get(found.compress_type, f"method {found.compress_type}")
-            what = f"{shown(member)} is packed by {how}, and only deflate and Zstandard are read"
+            what = f"{shown(member)} uses {how}, not deflate or Zstandard"
             raise InvalidConversation(f"{self.name} cannot be unpacked: {what}", hint=_CONVERT)
 
 
 def _write_log(archive: _Archive, log: IO[bytes]) -> None:
-    """Write what `.json` logs are, the samples in the order of the archive."""
+    """Write the content of a `.json` log, with the samples in the order of the archive."""
     names = archive.archive.namelist()
     header = next((each for each in _HEADERS if each in names), None)
     if header is None:
         raise InvalidConversation(
-            f"{archive.name} is an archive, and no log of Inspect: it has no {_HEADERS[0]}",
-            hint="unpack it, and import the folder",
+            f"{archive.name} is not an Inspect log (no {_HEADERS[0]} inside)",
+            hint="unpack it and import the folder",
         )
     left = PIPE_SIZE.value << 20
     log.write(b'{"eval": ' + _eval_of(archive, header) + b', "samples": [')
     for number, member in enumerate(each for each in names if _SAMPLE.fullmatch(each)):
         log.write(b",\n" if number else b"\n")
-        for piece in archive.pieces(member):
-            left -= len(piece)
+        for chunk in archive.chunks(member):
+            left -= len(chunk)
             if left < 0:
                 raise InvalidConversation(
-                    f"{archive.name} unpacks to more than {PIPE_SIZE}", hint="give a part of it"
+                    f"{archive.name} unpacks to more than {PIPE_SIZE}", hint="pass a smaller part of it"
                 )
-            log.write(piece)
+            log.write(chunk)
     log.write(b"\n]}\n")
     log.flush()
 
 
 def _eval_of(archive: _Archive, header: str) -> bytes:
-    """What the header says of the evaluation, as JSON."""
+    """Return the header's description of the evaluation, as JSON."""
     text = bytearray()
-    for piece in archive.pieces(header):
-        text += piece
-        if len(text) > _LONGEST_HEADER:
+    for chunk in archive.chunks(header):
+        text += chunk
+        if len(text) > _MAX_HEADER_BYTES:
             break
     try:
-        found = json.loads(text)["eval"] if len(text) <= _LONGEST_HEADER else None
+        found = json.loads(text)["eval"] if len(text) <= _MAX_HEADER_BYTES else None
     except (ValueError, KeyError, TypeError):
         found = None
     if not isinstance(found, dict):
         raise InvalidConversation(
-            f"{archive.name}: {header} says nothing of an evaluation", hint="it is damaged"
+            f"{archive.name}: {header} has no `eval` section; the file may be damaged", hint=_CONVERT
         )
     return json.dumps(found).encode()
 
 
-# Folders that are one conversation: a file for each event, as OpenHands writes them.
+# --- event folders of OpenHands: a file for each event
 #
-# Its first version names them `events/0.json`, its SDK `events/event-00000-<id>.json`; the folder around is
-# named after the conversation. Sources: `openhands/storage/locations.py`; in its SDK
+# The first version names the files `events/0.json`, the SDK `events/event-00000-<id>.json`. The name of the
+# parent folder is the conversation's id. Sources: `openhands/storage/locations.py`; in the SDK
 # `openhands.sdk.conversation.persistence_const`.
-
 
 EVENTS = "events"
 _EVENT = re.compile(r"(?:event-)?(\d+)(?:-[0-9A-Za-z-]+)?\.json")
@@ -216,20 +211,20 @@ _FOLDER_BLOCK = 1 << 16
 
 
 def is_of_events(path: str | Path) -> bool:
-    """Whether a folder has events in it, a file for each."""
+    """Return whether a path is a folder of event files."""
     folder = Path(path)
     if folder.name != EVENTS:
         return False
     try:
         return any(_EVENT.fullmatch(each.name) for each in folder.iterdir())
-    except OSError:  # no folder, or one that may not be read
+    except OSError:  # not a folder, or not readable
         return False
 
 
 def folder_chunks(path: str | Path) -> Iterator[bytes]:
-    """The events of a folder as one JSON list, in the order of their numbers.
+    """Yield the events of a folder as one JSON list, in the order of their numbers.
 
-    Raises InvalidInput naming the file that cannot be read.
+    Raises InvalidInput naming a file that cannot be read.
     """
     numbered = ((found, each) for each in Path(path).iterdir() if (found := _EVENT.fullmatch(each.name)))
     lead = b"["
@@ -240,13 +235,13 @@ def folder_chunks(path: str | Path) -> Iterator[bytes]:
                 yield from iter(lambda file=file: file.read(_FOLDER_BLOCK), b"")  # type: ignore[misc]
         except OSError as exc:
             raise InvalidInput(
-                f"{each} cannot be read: {exc.strerror}", hint="take it out, or check its rights"
+                f"cannot read {each}: {exc.strerror}", hint="check its permissions, or remove it"
             ) from exc
         lead = b",\n"
     yield b"]\n"
 
 
 def folder_id(name: str) -> str | None:
-    """The conversation whose folder of events has this name; None for any other file."""
+    """Return the id of the conversation in an event folder of this name, None for any other file."""
     path = Path(name)
     return path.parent.name or None if path.name == EVENTS else None

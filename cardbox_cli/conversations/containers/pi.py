@@ -1,8 +1,7 @@
-"""Sessions of pi: lines that name the line before them, so that a session is a tree. Read only.
+"""Sessions of pi: lines that name their parent line, so that a session is a tree. Read only.
 
-The branch that the last line stands on is a box, and each other one a box of its own with the session's as
-its parent. The lines of older sessions name none, and are all of one branch. Messages without lines around
-them are read, too.
+The branch of the last line is the session's box, and each other branch is a child box. In older sessions the
+lines name no parent and form one branch. Files of bare messages are read, too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,12 +32,12 @@ _TYPES = (
     *("message", "custom_message", "custom", "compaction", "branch_summary", "label", "session_info"),
     *("model_change", "thinking_level_change"),
 )
-# By what keys messages are known that stand alone.
+# The evidence that a line is a bare message, with the keys that show it.
 _MESSAGES = {
     "a message has an 'api' and a 'stopReason'": {"role", "content", "api", "stopReason"},
     "a message has a 'toolCallId' and a 'toolName'": {"role", "content", "toolCallId", "toolName"},
 }
-# What pi puts around the summary of a branch that it came back from.
+# The text that pi adds to the summary of a branch.
 _BRANCH = (
     "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n{}</summary>"
 )
@@ -79,7 +78,7 @@ def _read(documents: Documents) -> Iterator[Conversation]:
 
 
 def _path(leaf: str | None, parents: Mapping[str, str | None]) -> set[str]:
-    """The lines from the root of a session to one of them."""
+    """Return the ids of the lines from the root of a session to a leaf."""
     path: set[str] = set()
     while leaf is not None and leaf not in path:
         path.add(leaf)
@@ -88,7 +87,7 @@ def _path(leaf: str | None, parents: Mapping[str, str | None]) -> set[str]:
 
 
 def _entries(documents: Documents, path: set[str]) -> Iterator[FileEntry]:
-    """The header, the lines of a path, and those that have no place in the tree."""
+    """Yield the header, the lines of a path, and those outside the tree."""
     for number, (place, line) in enumerate(objects_in(documents)):
         own = text_at(line, "id")
         if line.get("type") == _HEADER or own is None:
@@ -112,9 +111,9 @@ def _cards(line: dict[str, Any]) -> list[CardDraft]:
 
 
 def _message(line: dict[str, Any]) -> dict[str, Any] | None:
-    """The message that pi sends for a line, in its own words; None for one that it does not send.
+    """Return the message that pi sends for a line, None for a line that it does not send.
 
-    A compaction is an event: the messages that it stands for are there. Source: `convertToLlm` in
+    A compaction is an event, because the messages that it summarizes are present. Source: `convertToLlm` in
     `packages/coding-agent/src/core/messages.ts`.
     """
     match line:
@@ -125,7 +124,7 @@ def _message(line: dict[str, Any]) -> dict[str, Any] | None:
         case {"type": "message", "message": {"role": "custom" | "hookMessage", "content": content}}:
             return {"role": "user", "content": content}
         case {"type": "message", "message": {"role": "bashExecution", "command": str(command)} as run}:
-            return None if run.get("excludeFromContext") else {"role": "user", "content": _ran(command, run)}
+            return None if run.get("excludeFromContext") else {"role": "user", "content": _bash(command, run)}
         case {"type": "message", "message": {"role": "branchSummary", "summary": str(summary)}}:
             return {"role": "user", "content": _BRANCH.format(summary)}
         case {"type": "message", "message": {"role": str()}}:
@@ -135,8 +134,8 @@ def _message(line: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def _ran(command: str, run: dict[str, Any]) -> str:
-    """What a command of the user's, and what it printed, is told as."""
+def _bash(command: str, run: dict[str, Any]) -> str:
+    """Format a user's command and its output as pi sends it."""
     printed, code = text_at(run, "output"), run.get("exitCode")
     lines = [f"Ran `{command}`", f"```\n{printed}\n```" if printed else "(no output)"]
     if run.get("cancelled") is True:
@@ -149,7 +148,7 @@ def _ran(command: str, run: dict[str, Any]) -> str:
 
 
 def _block(part: Any, message: dict[str, Any]) -> dict[str, Any]:
-    """A part of pi's as a block of Anthropic's, whose signatures alone are ones there."""
+    """Convert a part of pi's to a block of Anthropic's. Only Anthropic's own signatures are preserved."""
     match part:
         case {"type": "text", "text": str(text)}:
             return text_block(text)

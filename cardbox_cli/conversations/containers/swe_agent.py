@@ -1,4 +1,4 @@
-"""Trajectories of SWE-agent (`.traj`): the history of chat messages in one. Read only."""
+"""Trajectories of SWE-agent (`.traj`), with a history of chat messages. Read only."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -15,14 +15,14 @@ from cardbox_cli.providers.openai.cards import card_of_message
 from cardbox_cli.providers.registry import DEFAULT
 
 NAME = "swe-agent"
-# What an environment is called that nobody named: `EnvironmentConfig.name` of SWE-agent 1, and of 0.7.
+# The default names of environments: `EnvironmentConfig.name` of SWE-agent 1, and of 0.7.
 _UNNAMED = ("main", "swe_main")
 _ROLES = ("system", "user", "assistant", "tool")
 
 
 def _mark(run: dict[str, Any]) -> str | None:
     if is_list(run.get("trajectory")) and is_list(run.get("history")):
-        return "'trajectory' and 'history' stand side by side"
+        return "an object has 'trajectory' and 'history'"
     attempts = run.get("attempts")
     if is_list(attempts) and any(_mark(each) for each in parts(attempts) if isinstance(each, dict)):
         return "'attempts' have a 'trajectory' and a 'history'"
@@ -33,21 +33,21 @@ def _mark(run: dict[str, Any]) -> str | None:
 
 
 def _read(documents: Documents) -> Iterator[Conversation]:
-    """The history of a run, or that of each of its attempts where none was chosen."""
+    """Yield the history of a run, or that of each attempt if none was chosen."""
     return where_any_has_messages(_histories(documents))
 
 
 def _histories(documents: Documents) -> Iterator[tuple[Conversation, InvalidConversation | None]]:
-    """The conversations of the runs, with what is wrong with an attempt that has no history."""
+    """Yield the conversations of the runs, each with an error if it is an attempt without a history."""
     for place, run in documents:
         if not isinstance(run, dict) or _mark(run) is None:
-            raise InvalidConversation(f"{place}: a trajectory of SWE-agent has 'trajectory' and 'history'")
+            raise InvalidConversation(f"{place}: a SWE-agent file must have 'trajectory' and 'history'")
         if is_list(run.get("history")):
             yield _conversation(run, place), None
             continue
         for index, attempt in enumerate(parts(run["attempts"])):
             where = f"{place}: attempts[{index}]"
-            lack = lack_of("history", attempt, f"{where}: an attempt of SWE-agent's has a history")
+            lack = lack_of("history", attempt, f"{where}: a SWE-agent attempt must have a history")
             yield _conversation(attempt, where), lack
 
 
@@ -59,7 +59,7 @@ def _conversation(run: dict[str, Any], place: str) -> Conversation:
         own_id=None,
         title=None if environment in _UNNAMED else environment,
         format=NAME,
-        beside={"model": run["model"]} if text_at(run, "model") else {},
+        siblings={"model": run["model"]} if text_at(run, "model") else {},
     )
 
 
@@ -68,14 +68,14 @@ def _entries(history: Any, place: str) -> Iterator[FileEntry]:
         where = f"{place}: history[{number}]"
         if not isinstance(message, dict) or message.get("role") not in _ROLES:
             raise InvalidConversation(
-                f"{where}: a message of SWE-agent has a role, one of {', '.join(_ROLES)}"
+                f"{where}: the role of a SWE-agent message must be one of {', '.join(_ROLES)}"
             )
         yield FileEntry(str(number), message, where)
 
 
 def _cards(message: dict[str, Any]) -> list[CardDraft]:
-    """The cards of a history's message: what it thought first. A result that names several calls answers the
-    first. Source: `sweagent.types.HistoryItem`."""
+    """Make the cards of a message, its thoughts first. A result for several calls answers the first one.
+    Source: `sweagent.types.HistoryItem`."""
     said = {key: message[key] for key in ("role", "content", "tool_calls") if message.get(key) is not None}
     answered = message.get("tool_call_ids")
     if message["role"] == "tool" and isinstance(answered, list) and answered:

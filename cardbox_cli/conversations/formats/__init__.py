@@ -1,1 +1,1 @@
-"""Formats of conversation files that are no provider's messages: one module for each, found in `registry`."""
+"""Formats of conversation files other than providers' messages, one module each. `registry` lists them."""

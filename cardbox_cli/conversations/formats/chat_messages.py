@@ -1,7 +1,4 @@
-"""What the formats of files share that say in other words what chat messages say: reading, finding, titles.
-
-A format of them gives the chat message that one of its own is; the card is that of the chat message.
-"""
+"""Shared functions of the formats that convert their messages to chat messages."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -19,21 +16,21 @@ from cardbox_cli.providers.openai.cards import card_of_message
 def read_lists(
     name: str, shape: MessageShape, documents: Documents, *, at: str | None = None
 ) -> Iterator[Conversation]:
-    """The conversations in a file whose messages are of a shape."""
+    """Yield the conversations in a file whose messages are of a shape."""
     for found in find_messages(documents, at, shape):
         yield found.conversation(name, Rereadable(partial(entries_of, found)))
 
 
 def entries_of(found: MessageList) -> Iterator[FileEntry]:
-    """The messages of a list, by their numbers."""
+    """Yield the messages of a list. Their positions are their numbers."""
     for number, message in enumerate(found.messages):
         yield FileEntry(str(number), message, f"{found.place}: message {number}")
 
 
 def marks_of(shape: MessageShape, said: Callable[[Any], str | None], value: Any) -> str | None:
-    """By what a value holds messages of a shape that no other format has.
+    """Return the evidence that a value holds messages of a shape that no other format has.
 
-    `said` says it of a message, and gives None for what is none.
+    `said` returns the evidence in a message, None for anything else.
     """
     if (mark := said(value)) is not None:
         return mark
@@ -42,11 +39,11 @@ def marks_of(shape: MessageShape, said: Callable[[Any], str | None], value: Any)
 
 
 def chat_card(message: Mapping[str, Any], name: str) -> CardDraft:
-    """The card of a chat message that a file of this format holds."""
+    """Make the card of a chat message from a file of this format."""
     card = card_of_message(dict(message))
     return keep(card, name) if MESSAGE in card.metadata else card
 
 
 def no_original(changed: CardDraft, _: CardDraft) -> CardDraft:
-    """The card as it is: formats that are only read have nothing to give back."""
+    """Return the card unchanged: read-only formats have no original to preserve."""
     return changed

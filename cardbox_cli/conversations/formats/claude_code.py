@@ -1,8 +1,8 @@
-"""Claude Code's session files: lines of JSON, as cards and back, exactly.
+"""Claude Code's session files (JSON lines) as cards, and back without a difference.
 
-A session is a box, and each of its sidechains another, whose parent it is. A line that bears a message
-becomes the cards of that message, as Anthropic's are, and its first card keeps what else the line
-has; any other line is a card of type `session.event`. Lines of one API message share their group.
+A session is a box, and each of its sidechains is a child box. A line with a message becomes the cards of that
+message, like Anthropic's, and the first card preserves the rest of the line. Any other line is a card of type
+`session.event`. Lines of one API message share a group.
 """
 
 from array import array
@@ -28,12 +28,12 @@ from cardbox_cli.providers.registry import provider_named
 from cardbox_cli.text import json_kind
 
 NAME = "claude-code"
-# What a session often begins with, before a line that names it.
+# The type of a line that often precedes the first line with the session's id.
 _SNAPSHOT = "file-history-snapshot"
-# Where a line names another one: what it follows, also across a compaction, and what a summary is of.
-_NAMES_LINE = ("parentUuid", "logicalParentUuid", "leafUuid")
+# The keys by which a line refers to another: its parent, also across a compaction, and a summary's subject.
+_LINE_REFERENCES = ("parentUuid", "logicalParentUuid", "leafUuid")
 
-# A session, and the root of one of its sidechains; None for the session itself.
+# The id of a session, and the root of one of its sidechains, None for the session itself.
 _Thread = tuple[str | None, str | None]
 
 
@@ -41,14 +41,14 @@ _Thread = tuple[str | None, str | None]
 
 
 def _marks(value: Any) -> str | None:
-    """By what a line, or a list of lines, is of a session."""
+    """Return the evidence that a line, or a list of lines, is a Claude Code session."""
     lines = value if is_list(value) else [value]
     if not _fits(value):
         return None
-    return next(filter(None, map(_names_session, lines)), None)
+    return next(filter(None, map(_session_evidence, lines)), None)
 
 
-def _names_session(line: Any) -> str | None:
+def _session_evidence(line: Any) -> str | None:
     if not _is_line(line):
         return None
     key = next((key for key in ("sessionId", "leafUuid") if text_at(line, key)), None)
@@ -58,13 +58,13 @@ def _names_session(line: Any) -> str | None:
 
 
 def _fits(value: Any) -> bool:
-    """Whether a value is a line, or a list of nothing but lines."""
+    """Return whether a value is a line, or a list of lines only."""
     return all(map(_is_line, value)) and bool(value) if isinstance(value, list) else _is_line(value)
 
 
 def _reads(value: Any) -> bool:
-    """Whether a line is more than an event of nobody knows what: it names its session, or bears a message."""
-    return is_list(value) or _names_session(value) is not None or _is_message(_message_in(value))
+    """Return whether a line names its session or has a message, so that it is not an unknown event."""
+    return is_list(value) or _session_evidence(value) is not None or _is_message(_message_in(value))
 
 
 def _message_in(line: Any) -> Any:
@@ -75,14 +75,14 @@ def _is_line(line: Any) -> bool:
     return text_at(line, "type") is not None and "role" not in line and "messages" not in line
 
 
-class _Lines:
-    """The lines of a session by their numbers; also of one whose file holds them as one JSON list."""
+class _SessionLines:
+    """The numbered lines of a session, whose file is JSON lines or one JSON list."""
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
 
     def numbered(self) -> Iterator[tuple[int, Document]]:
-        """All of them in order, read anew each time."""
+        """Read all lines in order."""
         if self._documents.in_lines:
             return self._documents.numbered()
         [(place, value)] = self._documents
@@ -91,19 +91,19 @@ class _Lines:
         return ((index, Document(f"{place}[{index}]", line)) for index, line in enumerate(value))
 
     def line(self, number: int) -> Document:
-        """One of them. A JSON list is in memory from then on."""
-        return self._documents.line(number) if self._documents.in_lines else self._listed[number]
+        """Return one line. If the file is a JSON list, it stays in memory."""
+        return self._documents.line(number) if self._documents.in_lines else self._all_lines[number]
 
     @cached_property
-    def _listed(self) -> list[Document]:
+    def _all_lines(self) -> list[Document]:
         return [document for _, document in self.numbered()]
 
 
 def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
-    """The session in a file, and then its sidechains, each in the order of the file."""
+    """Yield the session in a file, and then its sidechains, each in the order of the file."""
     if at is not None:
-        raise UsageError(f"--at {at}: a Claude Code session has no key of messages", hint="leave --at out")
-    lines = _Lines(documents)
+        raise UsageError(f"--at {at}: a Claude Code session has no key of messages", hint="omit --at")
+    lines = _SessionLines(documents)
     threads = _threads(lines)
     parted = {session for session, root in threads if root is not None}
     for thread in sorted(threads, key=lambda thread: thread[1] is not None):
@@ -115,33 +115,33 @@ def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversati
             title=None,
             format=NAME,
             parent_id=None if root is None else session,
-            is_part=session in parted or _goes_on(lines, threads[thread]),
+            is_part=session in parted or _continues_other_file(lines, threads[thread]),
         )
 
 
-def _goes_on(lines: _Lines, numbers: Iterable[int]) -> bool:
-    """Whether a thread goes on from lines in another file, or is about some: those before its first message
-    name one that is not among them."""
+def _continues_other_file(lines: _SessionLines, numbers: Iterable[int]) -> bool:
+    """Return whether a thread continues or summarizes lines of another file: a line before its first message
+    refers to one that the thread does not have."""
     own: set[str] = set()
     for number in numbers:
         _, line = lines.line(number)
         if _is_message(_message_in(line)):
             return False
-        named = {found for key in _NAMES_LINE if (found := text_at(line, key)) is not None}
+        named = {found for key in _LINE_REFERENCES if (found := text_at(line, key)) is not None}
         if not named <= own:
             return True
         own.add(text_at(line, "uuid") or "")
     return False
 
 
-def _entries(lines: _Lines, numbers: Iterable[int]) -> Iterator[FileEntry]:
+def _entries(lines: _SessionLines, numbers: Iterable[int]) -> Iterator[FileEntry]:
     for position, number in enumerate(numbers):
         place, line = lines.line(number)
         yield FileEntry(str(position), held(line), place, moment(text_at(line, "timestamp")))
 
 
-def _threads(lines: _Lines) -> "dict[_Thread, array[int]]":
-    """The numbers of the lines by their threads. One that names no session belongs to the one before it."""
+def _threads(lines: _SessionLines) -> "dict[_Thread, array[int]]":
+    """Group the numbers of the lines by thread. A line without a session belongs to the one before it."""
     threads: dict[_Thread, array[int]] = {}
     roots: dict[str, str] = {}
     session = next(filter(None, (text_at(line, "sessionId") for _, (_, line) in lines.numbered())), None)
@@ -158,13 +158,13 @@ def _check_line(line: Any, place: str) -> None:
         raise InvalidConversation(f"{place}: a line of a session must be an object, not {json_kind(line)}")
     if not isinstance(line.get("type"), str):
         raise InvalidConversation(
-            f"{place}: a line of a Claude Code session has a type, this one has none",
-            hint="name the format that it is in with --from",
+            f"{place}: a line of a Claude Code session must have a type",
+            hint="check --from",
         )
 
 
 def _root(line: dict[str, Any], roots: dict[str, str]) -> str:
-    """What names a sidechain: its agent, else its first line. `roots` is that of each line so far."""
+    """Return the id of a line's sidechain: its agent's, or its first line's. Adds the line to `roots`."""
     own, parent = text_at(line, "uuid"), text_at(line, "parentUuid")
     root = text_at(line, "agentId") or roots.get(parent or "") or own or parent or ""
     if own:
@@ -185,7 +185,7 @@ def _keep_original(changed: CardDraft, original: CardDraft) -> CardDraft:
 
 
 def _draft(entry: FileEntry) -> list[CardDraft]:
-    """The cards that hold a line."""
+    """Make the cards of a line."""
     line = entry.value
     message = line.get("message")
     if line["type"] not in ("user", "assistant") or not _is_message(message):
@@ -206,12 +206,12 @@ def _is_message(message: Any) -> bool:
 
 
 def _export(cards: Iterable[Card]) -> Iterator[str]:
-    """The lines that were imported, as JSONL. Cards of another origin make lines of a type and a message."""
-    for number, line in enumerate(_exported(cards)):
+    """Yield the imported lines as JSONL. Other cards become lines of a type and a message."""
+    for number, line in enumerate(_export_lines(cards)):
         yield ("\n" if number else "") + exact_json.encode(line).decode()
 
 
-def _exported(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
+def _export_lines(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
     others = _messages().ids_on_export(cards)
     written = (card for card in cards if never_a_message(card) is None or _event(card) is not None)
     for run in gather(written, lambda card: _envelope(card) is not None):
@@ -219,7 +219,7 @@ def _exported(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
 
 
 def _event(card: Card) -> dict[str, Any] | None:
-    """The line that bears no message, if `card` is one."""
+    """Return the line of a card that is a session event, None for any other card."""
     data = card.content.data if isinstance(card.content, JsonContent) else None
     return data if card.type == SESSION_EVENT and isinstance(data, dict) else None
 

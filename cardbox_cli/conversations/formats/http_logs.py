@@ -1,8 +1,7 @@
-"""Recorded HTTP: HAR files, and objects or lines that hold the body of a request as text. Read only.
+"""Recorded HTTP: HAR files, and objects or lines that contain the body of a request as a string. Read only.
 
-Each request whose body holds messages is a conversation, in the format of the provider that it was sent to,
-with its parameters and tools; all others of the log are left out, and so are headers, which hold secrets.
-Source: HAR 1.2 specification, `entries`.
+Each request with messages in its body is a conversation in its provider's format, with parameters and tools.
+Other requests are left out, and so are headers, which contain secrets. Source: HAR 1.2, `entries`.
 """
 
 import json
@@ -24,34 +23,35 @@ from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.providers.registry import DEFAULT, PROVIDERS, providers
 
 NAME = "http"
-# Where logs hold the text of a request's body, and what they hold the request in.
+# The keys of a request's body, and of the objects that contain the request.
 _BODIES = ("body", "request_body", "requestBody", "http_body", "httpBody", "payload", "text")
 _HOLDERS = ("request", "http_request", "httpRequest", "postData")
 
 
-class _Sent(NamedTuple):
-    """A request that was sent: where in the log its body stands, the address, and the text of the body."""
+class _RecordedRequest(NamedTuple):
+    """A recorded request: the path of keys to its body, its URL, and the text of its body."""
 
     key: str
     url: str
     text: str
 
 
-def _sent(value: Any, url: str = "", key: str = "") -> _Sent | None:
-    """The request that an entry of a log holds, with its body as a text that may be a JSON object."""
+def _find_request(value: Any, url: str = "", key: str = "") -> _RecordedRequest | None:
+    """Return the request in an entry of a log if the text of its body may be a JSON object."""
     if not isinstance(value, dict):
         return None
     url = text_at(value, "url") or text_at(value, "uri") or text_at(value, "path") or url
     for name in _BODIES:
         text = text_at(value, name)
         if text is not None and text.lstrip()[:1] == "{":
-            return _Sent(f"{key}{name}", url, text)
-    return next(filter(None, (_sent(value.get(name), url, f"{key}{name}.") for name in _HOLDERS)), None)
+            return _RecordedRequest(f"{key}{name}", url, text)
+    return next(
+        filter(None, (_find_request(value.get(name), url, f"{key}{name}.") for name in _HOLDERS)), None
+    )
 
 
-def _format_of(sent: _Sent, documents: Documents, body: Any) -> Format | None:
-    """The format that a body is in: that of the address, else the one whose marks it bears; None for a body
-    without messages."""
+def _format_of(sent: _RecordedRequest, documents: Documents, body: Any) -> Format | None:
+    """Return the format of a body by its URL, otherwise by its evidence. None for a body without messages."""
     formats = [format_named(name) for name in PROVIDERS]
     path = sent.url.partition("?")[0].rstrip("/")
     for each in providers():
@@ -64,8 +64,8 @@ def _format_of(sent: _Sent, documents: Documents, body: Any) -> Format | None:
     return recognise(documents, formats, format_named(DEFAULT)).format
 
 
-def _body(sent: _Sent, place: str) -> Documents | None:
-    """The body of a request as a document; None for what is no JSON object."""
+def _body(sent: _RecordedRequest, place: str) -> Documents | None:
+    """Parse the body of a request as a document, None if it is not a JSON object."""
     try:
         value = exact_json.read(sent.text, exact_json.strict_reader)
     except exact_json.Malformed:
@@ -82,7 +82,7 @@ def _marks(value: Any) -> str | None:
     log = value.get("log")
     if isinstance(log, dict) and is_list(log.get("entries")):
         return "'log' has 'entries', as in a HAR file"
-    if "role" in value or (sent := _sent(value)) is None:
+    if "role" in value or (sent := _find_request(value)) is None:
         return None
     try:
         body = json.loads(sent.text)
@@ -97,7 +97,7 @@ def _has_messages(value: Any) -> bool:
 
 
 def _fits(value: Any) -> bool:
-    """Whether it may be an entry of a log, with whatever body."""
+    """Return whether a value may be an entry of a log, with any body."""
     if not isinstance(value, dict):
         return False
     has_address = any(text_at(value, key) is not None for key in ("url", "uri", "method"))
@@ -106,11 +106,11 @@ def _fits(value: Any) -> bool:
 
 def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
     if at is not None:
-        raise UsageError(f"--at {at}: where messages stand in {NAME} is known", hint="leave --at out")
+        raise UsageError(f"--at {at}: the format {NAME} has fixed keys of messages", hint="omit --at")
     total = found = 0
     for place, value in _entries(documents):
         total += 1
-        sent = _sent(value)
+        sent = _find_request(value)
         body = None if sent is None else _body(sent, place)
         if sent is None or body is None:
             continue
@@ -123,12 +123,12 @@ def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversati
     if not found:
         raise InvalidConversation(
             f"{documents.name}: none of {total} requests has a body with messages",
-            hint="logs of what is sent to a model have them",
+            hint="pass a log of requests to a model",
         )
 
 
 def _entries(documents: Documents) -> Iterator[Document]:
-    """The entries of a log: those of a HAR file, the items of a list, or the lines."""
+    """Yield the entries of a log: those of a HAR file, the items of a list, or the lines."""
     for place, value in documents:
         log = value.get("log") if isinstance(value, dict) else None
         listed = log.get("entries") if isinstance(log, dict) else value
@@ -143,8 +143,8 @@ def _no_cards(_: FileEntry) -> list[CardDraft]:
     raise AssertionError("the entries of a log are in other formats")
 
 
-def _first(mark: Any, value: Any) -> Any:
-    """What is true of a value, or of the first item of one that is a list."""
+def _check_first(mark: Any, value: Any) -> Any:
+    """Apply `mark` to a value, or to the first item of a list."""
     return mark(next(iter(parts(value)), None) if is_list(value) else value)
 
 
@@ -152,8 +152,8 @@ FORMAT = Format(
     name=NAME,
     provider=DEFAULT,
     keyspace=(NAME,),
-    marks=partial(_first, _marks),
-    fits=partial(_first, _fits),
+    marks=partial(_check_first, _marks),
+    fits=partial(_check_first, _fits),
     read=_read,
     draft=_no_cards,
     keep_original=no_original,

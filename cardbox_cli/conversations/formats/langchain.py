@@ -1,7 +1,7 @@
-"""LangChain's messages as JSON: as `messages_to_dict` writes them, as `dumpd` does, and as plain fields.
+"""LangChain's messages as JSON: from `messages_to_dict`, from `dumpd`, and as plain fields.
 
-A message becomes the card of the chat message that it is; what its fields cannot hold is kept, so that export
-gives back the same. Cards of another origin are written as `messages_to_dict` does.
+A message becomes the card of the equivalent chat message. If that loses anything, the card also preserves the
+original for export. Other cards are exported in the form of `messages_to_dict`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ from cardbox_cli.providers.registry import DEFAULT, provider_named
 NAME = "langchain"
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
 _TYPES = {role: name for name, role in _ROLES.items()} | {"developer": "system"}
-# How the classes of messages are called, without the end of their names.
+# The classes of messages, without the suffix of their names.
 _CLASSES = {
     "Human": "human",
     "AI": "ai",
@@ -35,12 +35,12 @@ _CLASSES = {
     "Chat": "chat",
 }
 _SUFFIXES = ("MessageChunk", "Message")
-# The types of the one message that has a role.
+# The types of messages with a role.
 _CHAT = ("chat", "ChatMessageChunk")
 
 
-def _sort(name: str | None) -> str | None:
-    """The type of a message by what it is called: `ai`, `AIMessageChunk`; None for another name."""
+def _message_type(name: str | None) -> str | None:
+    """Return the type for a name such as `ai` or `AIMessageChunk`, None for any other name."""
     if name in _ROLES or name == "chat":
         return name
     bare = next((name.removesuffix(end) for end in _SUFFIXES if name and name.endswith(end)), "")
@@ -48,18 +48,18 @@ def _sort(name: str | None) -> str | None:
 
 
 def _fields(message: Any) -> tuple[str, dict[str, Any]] | None:
-    """The type and the fields of a message in any of its forms; None for what is none."""
+    """Return the type and the fields of a message in any form, None for anything else."""
     if not isinstance(message, dict) or ("role" in message and kind(message) not in _CHAT):
         return None
     data, kwargs = message.get("data"), message.get("kwargs")
     if isinstance(data, dict) and "content" in data:
-        sort, fields = _sort(kind(message)), data
+        sort, fields = _message_type(kind(message)), data
     elif message.get("lc") is not None and isinstance(kwargs, dict) and "content" in kwargs:
         path = message.get("id")
         name = path[-1] if isinstance(path, list) and path and isinstance(path[-1], str) else None
-        sort, fields = _sort(name), kwargs
+        sort, fields = _message_type(name), kwargs
     elif "content" in message and ("additional_kwargs" in message or kind(message) in ("human", "ai")):
-        sort, fields = _sort(kind(message)), message
+        sort, fields = _message_type(kind(message)), message
     else:
         return None
     return None if sort is None else (sort, fields)
@@ -70,14 +70,14 @@ def _is_message(value: Any) -> bool:
 
 
 def _fits(value: Any) -> bool:
-    """Whether it is written as messages are, of whatever type."""
+    """Return whether a value has the form of a message of any type."""
     return _is_message(value) or (kind(value) != "" and isinstance(value.get("data"), dict))
 
 
 _SHAPE = MessageShape("messages", _is_message, is_own=True)
 
 
-def _said(message: Any) -> str | None:
+def _evidence(message: Any) -> str | None:
     found = _fields(message)
     return None if found is None else f"a message is of LangChain's type {found[0]!r}"
 
@@ -89,24 +89,24 @@ def _draft(entry: FileEntry) -> list[CardDraft]:
     found = _fields(entry.value)
     if found is None:
         raise InvalidConversation(
-            f"{entry.place}: this is no message of LangChain's",
-            hint="one has a type and data, or kwargs, or content and additional_kwargs",
+            f"{entry.place}: this is not a LangChain message",
+            hint="a message has a type and data, or kwargs, or content and additional_kwargs",
         )
     chat = _chat_message(*found)
     if chat["role"] not in _TYPES:
-        raise InvalidConversation(f"{entry.place}: LangChain's role {chat['role']!r} is unknown")
+        raise InvalidConversation(f"{entry.place}: unknown role {chat['role']!r} for format {NAME}")
     card = chat_card(chat, NAME)
     if chat["role"] == "tool" and text_at(found[1], "status") == "error":
         card = as_failed(card)
-    written = _written_of(card)
-    # Where only texts are written, `==` does not take True for 1, and is soon done.
+    written = _encode_card(card)
+    # If all values are strings, the faster `==` cannot confuse True and 1.
     is_text = isinstance(chat["content"], str) and "tool_calls" not in chat
     is_held = written == entry.value if is_text else same_json(written, entry.value)
     return [card if is_held else keep(card, NAME, source_line=entry.value)]
 
 
 def _chat_message(sort: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """The chat message that a message is."""
+    """Convert a message to a chat message."""
     role = _ROLES.get(sort) or text_at(fields, "role") or "user"
     content = fields.get("content")
     if isinstance(content, list):
@@ -114,18 +114,18 @@ def _chat_message(sort: str, fields: dict[str, Any]) -> dict[str, Any]:
     calls = _calls(fields) if role == "assistant" else []
     body: dict[str, Any] = {"role": role}
     if role == "tool":
-        return {**body, "tool_call_id": text_at(fields, "tool_call_id"), "content": content, **_named(fields)}
+        return {**body, "tool_call_id": text_at(fields, "tool_call_id"), "content": content, **_name(fields)}
     if calls:
         return {**body, "content": content or None, "tool_calls": calls}
-    return {**body, "content": content, **_named(fields)}
+    return {**body, "content": content, **_name(fields)}
 
 
-def _named(fields: dict[str, Any]) -> dict[str, Any]:
+def _name(fields: dict[str, Any]) -> dict[str, Any]:
     return {"name": fields["name"]} if text_at(fields, "name") else {}
 
 
 def _content(parts: list[Any]) -> Any:
-    """Content in parts: a text where it is nothing else, without the calls, which stand beside it."""
+    """Convert content parts, without calls, which have their own key. Only texts become one string."""
     made = [part for each in parts if (part := _part(each)) is not None]
     if all(kind(part) == "text" for part in made):
         return "\n".join(part["text"] for part in made if isinstance(part.get("text"), str))
@@ -133,7 +133,7 @@ def _content(parts: list[Any]) -> Any:
 
 
 def _part(part: Any) -> dict[str, Any] | None:
-    """The content part of the chat form that a part is; None for what is said beside the content."""
+    """Convert a part to a chat content part, None for calls and thoughts."""
     if isinstance(part, str):
         return {"type": "text", "text": part}
     sort = kind(part)
@@ -150,7 +150,7 @@ def _part(part: Any) -> dict[str, Any] | None:
 
 
 def _calls(fields: dict[str, Any]) -> list[dict[str, Any]]:
-    """The tool calls of a message, those that it could not read among them."""
+    """Return the tool calls of a message, including those that LangChain could not parse."""
     calls = []
     for key in ("tool_calls", "invalid_tool_calls"):
         given = fields.get(key)
@@ -164,18 +164,18 @@ def _calls(fields: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _export(cards: Iterable[Card]) -> Iterator[str]:
-    """A JSON list of messages."""
-    return indented_list(_exported(cards))
+    """Yield a JSON list of messages in chunks."""
+    return indented_list(_export_messages(cards))
 
 
-def _exported(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
+def _export_messages(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
     chat = provider_named(DEFAULT)
     sent = (card for card in cards if never_a_message(card) is None)
     for (is_own, is_failure), run in groupby(
-        sent, key=lambda card: (_own(card) is not None, chat.is_failed(card))
+        sent, key=lambda card: (bool(_original(card)), chat.is_failed(card))
     ):
         if is_own:
-            yield from (own for card in run if (own := _own(card)) is not None)
+            yield from (own for card in run if (own := _original(card)) is not None)
         else:
             bodies = ((sources.group(card), chat.chat_message(card)) for card in run)
             messages = (
@@ -183,21 +183,21 @@ def _exported(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
                 for group, body in bodies
                 if not isinstance(body, NoMessage)
             )
-            yield from map(partial(_written, is_failure=is_failure), join(messages))
+            yield from map(partial(_encode_message, is_failure=is_failure), join(messages))
 
 
-def _own(card: Card) -> dict[str, Any] | None:
+def _original(card: Card) -> dict[str, Any] | None:
     return sources.envelope(card, NAME, LINE)
 
 
-def _written_of(card: CardDraft) -> dict[str, Any]:
-    """The message of a card as `messages_to_dict` writes it."""
+def _encode_card(card: CardDraft) -> dict[str, Any]:
+    """Return the message of a card in the form of `messages_to_dict`."""
     chat = provider_named(DEFAULT)
-    return _written(chat.chat_body(card), is_failure=chat.is_failed(card))
+    return _encode_message(chat.chat_body(card), is_failure=chat.is_failed(card))
 
 
-def _written(body: dict[str, Any], *, is_failure: bool) -> dict[str, Any]:
-    """A chat message as `messages_to_dict` writes it; the result of a tool may be a failure."""
+def _encode_message(body: dict[str, Any], *, is_failure: bool) -> dict[str, Any]:
+    """Convert a chat message to the form of `messages_to_dict`. `is_failure` marks a failed tool result."""
     sort = _TYPES.get(body["role"], "chat")
     content = body.get("content")
     data: dict[str, Any] = {
@@ -211,7 +211,7 @@ def _written(body: dict[str, Any], *, is_failure: bool) -> dict[str, Any]:
         "id": None,
     }
     if sort == "ai":
-        data |= {**_called(body.get("tool_calls")), "usage_metadata": None}
+        data |= {**_split_calls(body.get("tool_calls")), "usage_metadata": None}
     elif sort == "tool":
         status = "error" if is_failure else "success"
         data |= {"tool_call_id": body.get("tool_call_id") or "", "artifact": None, "status": status}
@@ -220,8 +220,8 @@ def _written(body: dict[str, Any], *, is_failure: bool) -> dict[str, Any]:
     return {"type": sort, "data": data}
 
 
-def _called(calls: Any) -> dict[str, list[dict[str, Any]]]:
-    """The calls, those apart whose arguments are no JSON object."""
+def _split_calls(calls: Any) -> dict[str, list[dict[str, Any]]]:
+    """Separate the calls whose arguments are a JSON object from the others."""
     found: dict[str, list[dict[str, Any]]] = {"tool_calls": [], "invalid_tool_calls": []}
     for call in calls if isinstance(calls, list) else []:
         function = call.get("function") if isinstance(call, dict) else None
@@ -241,14 +241,14 @@ FORMAT = Format(
     name=NAME,
     provider=DEFAULT,
     keyspace=(NAME,),
-    marks=partial(marks_of, _SHAPE, _said),
+    marks=partial(marks_of, _SHAPE, _evidence),
     fits=_fits,
     read=partial(read_lists, NAME, _SHAPE),
     draft=_draft,
-    keep_original=lambda changed, original: keep(changed, NAME, source_line=_own_or_written(original)),
+    keep_original=lambda changed, original: keep(changed, NAME, source_line=_original_or_encoded(original)),
     export=_export,
 )
 
 
-def _own_or_written(card: CardDraft) -> dict[str, Any]:
-    return sources.envelope(card, NAME, LINE) or _written_of(card)
+def _original_or_encoded(card: CardDraft) -> dict[str, Any]:
+    return sources.envelope(card, NAME, LINE) or _encode_card(card)

@@ -1,8 +1,8 @@
-"""Spans of OpenTelemetry that hold what a model was sent and what it answered. Read only.
+"""OpenTelemetry spans with the input and output of a model. Read only.
 
-A span is a conversation: its instructions, its input and its output, as the semantic conventions for
-generative AI write them into attributes (`gen_ai.input.messages` and the like), in OTLP's JSON or as an
-object of attributes, their values as JSON or as JSON in a text.
+A span is a conversation. The semantic conventions for generative AI define its attributes, for example
+`gen_ai.input.messages`. Attributes are in OTLP's JSON or one object, and their values are JSON or strings of
+JSON.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ _NAMES = {"stop_sequences": "stop", "choice.count": "n"}
 
 
 def _attributes(span: Any) -> dict[str, Any]:
-    """The attributes of a span, whichever way they are written."""
+    """Return the attributes of a span in any of their forms."""
     given = span.get("attributes") if isinstance(span, dict) else None
     if isinstance(given, list):
         return {each["key"]: _plain(each.get("value")) for each in given if text_at(each, "key") is not None}
@@ -48,7 +48,7 @@ def _attributes(span: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """What a value of OTLP's is."""
+    """Convert an OTLP value to plain JSON."""
     if not isinstance(value, dict) or len(value) != 1:
         return value
     [(sort, inner)] = value.items()
@@ -62,7 +62,7 @@ def _plain(value: Any) -> Any:
 
 
 def _spans(value: Any, place: str) -> Iterator[tuple[str, Any]]:
-    """The spans in a document, with their places."""
+    """Yield the spans in a document, with their places."""
     if is_list(value):
         for number, each in enumerate(value):
             yield from _spans(each, f"{place}[{number}]")
@@ -88,13 +88,13 @@ def _marks(value: Any) -> str | None:
 
 
 def _fits(value: Any) -> bool:
-    """Whether it is a span, or holds some: those without messages stand between the others."""
+    """Return whether a value is or contains a span, also one without messages."""
     return any("attributes" in span for _, span in _spans(value, "") if isinstance(span, dict))
 
 
 def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
     if at is not None:
-        raise UsageError(f"--at {at}: a span has no key of messages", hint="leave --at out")
+        raise UsageError(f"--at {at}: a span has no key of messages", hint="omit --at")
     total = found = 0
     for place, document in documents:
         for where, span in _spans(document, place):
@@ -104,8 +104,8 @@ def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversati
                 yield _conversation(held(span), where)
     if total and not found:
         raise InvalidConversation(
-            f"{documents.name}: none of {total} spans holds messages",
-            hint=f"those of calls of a model have {_INPUT} or {_OUTPUT}",
+            f"{documents.name}: none of {total} spans has messages",
+            hint=f"pass spans of model calls, with {_INPUT} or {_OUTPUT}",
         )
 
 
@@ -118,13 +118,13 @@ def _conversation(span: dict[str, Any], place: str) -> Conversation:
         own_id=text_at(attributes, f"{_PREFIX}conversation.id"),
         title=text_at(span, "name"),
         format=NAME,
-        beside={"model": request["llm_config"].get("model")},
+        siblings={"model": request["llm_config"].get("model")},
         request=FileEntry("request", request, place) if any(request.values()) else None,
     )
 
 
 def _request(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters and the tools that a span names."""
+    """Return the parameters and the tools of a span."""
     names = {
         key.removeprefix(_REQUEST): value for key, value in attributes.items() if key.startswith(_REQUEST)
     }
@@ -136,7 +136,7 @@ def _request(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """A value, read where it is JSON in a text."""
+    """Return a value, parsed if it is a string; None for invalid JSON."""
     if not isinstance(value, str):
         return value
     try:
@@ -146,7 +146,7 @@ def _value(value: Any) -> Any:
 
 
 def _entries(attributes: Mapping[str, Any], place: str) -> Iterator[FileEntry]:
-    """The instructions, and the messages that were sent and answered."""
+    """Yield the instructions, the input messages and the output messages."""
     instructions = _value(attributes.get(_INSTRUCTIONS))
     if isinstance(instructions, list) and instructions:
         yield FileEntry(_INSTRUCTIONS, {"role": "system", "parts": instructions}, f"{place}: {_INSTRUCTIONS}")
@@ -155,7 +155,7 @@ def _entries(attributes: Mapping[str, Any], place: str) -> Iterator[FileEntry]:
             continue
         messages = _value(attributes[key])
         if not isinstance(messages, list):
-            raise InvalidConversation(f"{place}: {key} is no list of messages, as JSON or in a text")
+            raise InvalidConversation(f"{place}: {key} is not a list of messages, as JSON or as a string")
         for number, message in enumerate(messages):
             yield FileEntry(f"{key}[{number}]", message, f"{place}: {key}[{number}]")
 
@@ -168,7 +168,7 @@ def _draft(entry: FileEntry) -> list[CardDraft]:
     role, parts = text_at(message, "role"), message.get("parts") if isinstance(message, dict) else None
     if role not in _ROLES or not isinstance(parts, list):
         raise InvalidConversation(
-            f"{entry.place}: a message has parts, and a role that is known; this one has {role!r}",
+            f"{entry.place}: a message must have parts and a known role, not {role!r}",
             hint=f"roles are {', '.join(_ROLES)}",
         )
     thoughts = [text_at(part, "content") or "" for part in parts if kind(part) == "reasoning"]
@@ -203,7 +203,7 @@ def _call(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _part(part: Any) -> dict[str, Any]:
-    """The content part of the chat form that a part is; what has none is written as JSON."""
+    """Convert a part to a chat content part. A part without an equivalent becomes a text of JSON."""
     sort, modality = kind(part), text_at(part, "modality")
     if sort == "text" and text_at(part, "content") is not None:
         return {"type": "text", "text": part["content"]}

@@ -1,6 +1,6 @@
-"""The registry of formats of conversation files, and how a file tells its own.
+"""The registry of the formats of conversation files.
 
-Each provider's messages are a format, by the provider's record; a line for any other.
+Each provider's messages are a format, which its record defines. Add a line to `OTHERS` for any other format.
 """
 
 from functools import cache
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class OtherFormat(NamedTuple):
-    """A format that is not the messages of a provider: the module whose `FORMAT` it is.
+    """A format other than a provider's messages: `module` defines it as `FORMAT`.
 
-    A box cannot be exported to one that is `read_only`.
+    A box cannot be exported to a `read_only` format.
     """
 
     module: str
@@ -44,13 +44,13 @@ OTHERS = {
 
 
 def format_names() -> tuple[str, ...]:
-    """The names of all formats."""
+    """Return the names of all formats."""
     return (*PROVIDERS, *OTHERS)
 
 
 @cache
 def format_named(name: str) -> "Format":
-    """The format of this name, one of `format_names`."""
+    """Return the format of this name, one of `format_names`."""
     if name in OTHERS:
         other: Format = import_module(OTHERS[name].module).FORMAT
         return other
@@ -60,23 +60,22 @@ def format_named(name: str) -> "Format":
 
 
 def exported_names() -> tuple[str, ...]:
-    """The names of the formats that a box can be exported to."""
+    """Return the names of the formats that a box can be exported to."""
     return (*PROVIDERS, *(name for name, other in OTHERS.items() if not other.read_only))
 
 
 def exporter_named(name: str) -> "Callable[[Iterable[Card]], Iterator[str]]":
-    """What makes the text of a file of this format, one of `exported_names`."""
+    """Return the export function of this format, one of `exported_names`."""
     export = format_named(name).export
     assert export is not None, name
     return export
 
 
 def choose_format(name: str | None, documents: "Documents") -> "Recognised":
-    """The format of this name; for None the one whose marks the file bears, and by what it is known.
+    """Return the format of this name, or recognize the file's format if `name` is None.
 
-    The formats that are no provider's are asked first, then the providers' in their order; messages without
-    a mark count as the default provider's. Raises InvalidConversation for a file of several formats, or of
-    another than the one that is named.
+    The providers' formats come last, in their order. Messages without evidence are the default provider's.
+    Raises InvalidConversation for a file of several formats, or of another format than `name`.
     """
     from cardbox_cli.conversations.recognition import Recognised, check_named, recognise
 

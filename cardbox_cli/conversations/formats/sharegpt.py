@@ -1,6 +1,6 @@
-"""ShareGPT's conversations: turns of `from` and `value`, as data sets for training have them. Read only.
+"""ShareGPT's conversations: turns of `from` and `value`, common in training data. Read only.
 
-Calls and their results have no ids there: a result belongs to the call before it.
+Calls and their results have no ids: a result belongs to the call before it.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ _ROLES = {
     **dict.fromkeys(("observation", "tool", "function_response", "tool_response"), "tool"),
 }
 _CALLS = ("function_call", "tool_call")
-# The id of the call that a result follows: each is answered before the next one is made.
+# The id of each call: its result follows before the next call.
 _CALL_ID = "call"
 _SYSTEM, _TOOLS = "system", "tools"
 
@@ -44,21 +44,21 @@ _SHAPE = MessageShape("conversations", _is_turn, is_own=True)
 
 def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
     for found in find_messages(documents, at, _SHAPE):
-        tools = _tools_of(held(found.beside.get(_TOOLS)))
+        tools = _tools_of(held(found.siblings.get(_TOOLS)))
         request = FileEntry(_TOOLS, tools, f"{found.place}: {_TOOLS}") if tools else None
         yield found.conversation(NAME, Rereadable(partial(_entries, found)), request)
 
 
 def _entries(found: MessageList) -> Iterator[FileEntry]:
-    """The system prompt that stands beside the turns, and these."""
-    prompt = found.beside.get(_SYSTEM)
+    """Yield the system prompt next to the turns, and the turns."""
+    prompt = found.siblings.get(_SYSTEM)
     if isinstance(prompt, str) and prompt:
         yield FileEntry(_SYSTEM, {"from": _SYSTEM, "value": prompt}, found.place)
     yield from entries_of(found)
 
 
 def _tools_of(value: Any) -> list[dict[str, Any]]:
-    """The tools that stand beside the turns, as JSON or as JSON in a text."""
+    """Return the tools next to the turns, which are JSON or a string of JSON."""
     try:
         tools = exact_json.read(value) if isinstance(value, str) else value
     except ValueError:
@@ -69,12 +69,12 @@ def _tools_of(value: Any) -> list[dict[str, Any]]:
 def _draft(entry: FileEntry) -> list[CardDraft]:
     turn = entry.value
     if not _is_turn(turn):
-        raise InvalidConversation(f"{entry.place}: a turn of ShareGPT's has 'from' and 'value'")
+        raise InvalidConversation(f"{entry.place}: a ShareGPT turn must have 'from' and 'value'")
     speaker, value = turn["from"], turn["value"]
     role = _ROLES.get(speaker.lower())
     if role is None:
         raise InvalidConversation(
-            f"{entry.place}: {speaker!r} is nobody who speaks in ShareGPT's conversations",
+            f"{entry.place}: unknown speaker {speaker!r} for format {NAME}",
             hint=f"speakers are {', '.join(_ROLES)}",
         )
     text = value if isinstance(value, str) else exact_json.encode(value).decode()
@@ -86,7 +86,7 @@ def _draft(entry: FileEntry) -> list[CardDraft]:
 
 
 def _calls(value: Any) -> list[dict[str, Any]]:
-    """The calls of a turn that makes some; none where it says no such thing."""
+    """Return the calls of a turn, none if it has no valid call."""
     try:
         given = exact_json.read(value) if isinstance(value, str) else value
     except ValueError:

@@ -73,14 +73,14 @@ GOOD = line(1, "good")
         ({**GOOD, "ts": "2026"}, "ts"),
         ({**GOOD, "ts": 1.5}, "ts"),
         ({**GOOD, "ts": True}, "ts"),
-        ({**GOOD, "ts": 10**17}, "is no time"),
-        ({**GOOD, "ts": 10**400}, "is no time"),
+        ({**GOOD, "ts": 10**17}, "invalid time"),
+        ({**GOOD, "ts": 10**400}, "invalid time"),
         ({**GOOD, "role": "bot"}, "role"),
         ({**GOOD, "text": None}, "text"),
         ({**GOOD, "text": ["a"]}, "text"),
         ({**GOOD, "userId": 42}, "userId"),
         ({**GOOD, "meta": []}, "meta"),
-        ({**GOOD, "chatKey": "another"}, "'another', not the folder's"),
+        ({**GOOD, "chatKey": "another"}, "'another' is not the folder's"),
         ({key: value for key, value in GOOD.items() if key != "channel"}, "channel"),
         ({**GOOD, "text": "a\0b"}, "NUL"),
         ({**GOOD, "meta": {"a": ["\ud800"]}}, "lone surrogate"),
@@ -156,7 +156,7 @@ def test_archives_that_are_none_are_skipped_and_so_are_their_messages() -> None:
     reasons = {f"{each.file}: {each.reason}" for each in chat.skipped}
     assert len(reasons) == len(chat.skipped) == 7
     assert any("ctx_1.json: message 2: " in reason for reason in reasons)
-    assert any("ctx_4.json: 'yesterday' is no time" in reason for reason in reasons)
+    assert any("ctx_4.json: invalid time 'yesterday'" in reason for reason in reasons)
 
 
 def test_times_are_milliseconds_or_rfc_3339() -> None:
@@ -272,7 +272,7 @@ def test_nothing_is_lost_of_an_index_that_has_grown() -> None:
 def test_other_files_are_the_same_or_others() -> None:
     name = "memory/Primary.md"
     assert loss(name, "a\n", {name: "a\n"}) is None
-    assert loss(name, "a\n", {name: "b\n"}) == "is another"
+    assert loss(name, "a\n", {name: "b\n"}) == "has a different content"
 
 
 def test_a_chat_of_nothing_has_no_files() -> None:

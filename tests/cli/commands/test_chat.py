@@ -104,7 +104,7 @@ def test_what_was_said_cannot_drive_the_terminal(cbx: Cbx) -> None:
         (("run", KEY, *ECHO), 3, f"chat '{KEY}' has no unanswered message"),
         (("load", KEY), 2, "name one archived context, by its id or by --query"),
         (("load", KEY, "ctx_no"), 3, f"chat '{KEY}' has no archived context 'ctx_no'"),
-        (("load", KEY, "--query", "zzz"), 3, f"no archived context of chat '{KEY}' has 'zzz'"),
+        (("load", KEY, "--query", "zzz"), 3, f"no archived context of chat '{KEY}' matches 'zzz'"),
         (("clear", KEY), 2, f"Forget 2 messages of chat {KEY}? Not without --yes here"),
         (("send", KEY), 2, "a message is wanted, once"),
         (("send", KEY, ""), 4, "the message is blank"),

@@ -54,7 +54,7 @@ class TestBadText:
         assert result.code == 4
         assert result.err == (
             f"error: {file}: id: holds a NUL character at offset 1\n"
-            "hint: --on-bad-text replace puts U+FFFD in its place; nothing was imported\n"
+            "hint: pass --on-bad-text replace, which writes U+FFFD instead; nothing was imported\n"
         )
         assert row_counts() == before
 
@@ -62,7 +62,7 @@ class TestBadText:
         imported = cbx("card", "import", file, "--on-bad-text", "replace", "-o", "id")
         box = succeed(imported).strip()
         assert imported.err == (
-            "taken as openai: nothing marks another format\n1 conversation, 2 cards, 2 new\n5 characters replaced by U+FFFD\n"
+            "taken as openai: no evidence of another format\n1 conversation, 2 cards, 2 new\n5 characters replaced by U+FFFD\n"
         )
         messages = cbx("card", "export", "--box", box).json()["messages"]
         assert messages == [

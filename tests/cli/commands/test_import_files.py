@@ -69,7 +69,7 @@ def test_one_conversation_of_many(cbx: Cbx, folder: Path, row_counts: Callable[[
     result = cbx("card", "import", file, "--only", "2")
     assert (result.code, result.err) == (
         4,
-        "error: there is no conversation 2: the file has 2\nhint: they are numbered 0 to 1; nothing was imported\n",
+        "error: unknown conversation 2: the file has 2\nhint: pass --only with a number from 0 to 1; nothing was imported\n",
     )
     assert row_counts() == before
     # The rest comes beside it, and the box of the one stays.
@@ -133,12 +133,12 @@ def test_the_others_are_imported_beside_one_without_messages(
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ({"mesages": chat("two")["messages"]}, "FILE:2: there is no list of messages at 'messages'"),
+        ({"mesages": chat("two")["messages"]}, "FILE:2: no list of messages at 'messages'"),
         (
             {"messsages": {"all": chat("two")["messages"]}},
-            "FILE:2: there is no list of messages at 'messages'",
+            "FILE:2: no list of messages at 'messages'",
         ),
-        ({"messages": "two"}, "FILE:2: there is no list of messages at 'messages'"),
+        ({"messages": "two"}, "FILE:2: no list of messages at 'messages'"),
         ({"messages": None, "mesages": chat("two")["messages"]}, None),
         ({"id": 1, "mesages": []}, None),
     ],
@@ -163,17 +163,17 @@ def test_messages_at_a_misspelt_key_are_never_left_out(
     [
         (
             lambda messages: {"eval": {"run_id": "r"}, "samples": [chat("one"), {"mesages": messages}]},
-            "samples[1]: a sample of Inspect's has messages",
+            "samples[1]: an Inspect sample must have messages",
         ),
         (
             lambda messages: {"agents": [chat("one"), {"mesages": messages}], "tools": []},
-            "agents[1]: an agent of Letta has messages",
+            "agents[1]: a Letta agent must have messages",
         ),
         (
             lambda messages: {
                 "attempts": [{"trajectory": [], "history": messages}, {"histroy": messages}],
             },
-            "attempts[1]: an attempt of SWE-agent's has a history",
+            "attempts[1]: a SWE-agent attempt must have a history",
         ),
     ],
 )

@@ -250,11 +250,11 @@ class TestCardLint:
     def test_nothing_is_said_of_an_import(self, offline: Cbx, cbx: Cbx, tmp_path: Path) -> None:
         file = tmp_path / "f.json"
         file.write_text(json.dumps([{"contents": [{"parts": [{"text": "x"}]}]}, {"messages": [CALLED]}]))
-        assert offline("card", "lint", str(file)).err.endswith("hint: give a file for each format\n")
+        assert offline("card", "lint", str(file)).err.endswith("hint: split the file by format\n")
         alone = cbx("card", "import", str(file)).err
-        assert alone.endswith("hint: give a file for each format; nothing was imported\n")
+        assert alone.endswith("hint: split the file by format; nothing was imported\n")
         of_several = cbx("card", "import", str(file), str(file)).err
-        assert of_several.endswith("hint: give a file for each format; nothing of this file was imported\n")
+        assert of_several.endswith("hint: split the file by format; nothing of this file was imported\n")
 
     def test_a_message_without_a_role_is_named(self, offline: Cbx, file: Callable[..., str]) -> None:
         strange = file({"content": "hi"}, ASKED)
@@ -271,7 +271,9 @@ class TestCardLint:
             ("role-unknown", None, 1),
             ("message-unreadable", None, 2),
         ]
-        assert result.json()[1]["message"] == f"{strange}: message 1: the role 'tool' is none of Anthropic's"
+        assert (
+            result.json()[1]["message"] == f"{strange}: message 1: unknown role 'tool' for format anthropic"
+        )
 
     def test_what_stands_beside_the_messages_counts(self, offline: Cbx, file: Callable[..., str]) -> None:
         body = file(

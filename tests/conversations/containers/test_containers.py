@@ -231,16 +231,16 @@ def test_an_eval_archive_is_the_log_that_it_packs(cbx: Cbx, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (archive(("a.json", "{}")), " is an archive, and no log of Inspect: it has no header.json"),
-        (archive(("header.json", "[]")), ": header.json says nothing of an evaluation"),
+        (archive(("a.json", "{}")), " is not an Inspect log (no header.json inside)"),
+        (archive(("header.json", "[]")), ": header.json has no `eval` section; the file may be damaged"),
         (archive(("header.json", "{}"))[:60], " cannot be unpacked: "),
         (
             archive(("header.json", HEADER), method=zipfile.ZIP_BZIP2),
-            " cannot be unpacked: 'header.json' is packed by bzip2",
+            " cannot be unpacked: 'header.json' uses bzip2, not deflate or Zstandard",
         ),
         (
             archive(("header.json", HEADER), method=zipfile.ZIP_LZMA),
-            " cannot be unpacked: 'header.json' is packed by LZMA",
+            " cannot be unpacked: 'header.json' uses LZMA, not deflate or Zstandard",
         ),
         (gzip.compress(CODEX.encode())[:40], " cannot be unpacked: "),
     ],
@@ -268,7 +268,7 @@ def test_an_archive_with_any_byte_changed_is_read_or_refused() -> None:
             except InvalidConversation as refused:
                 outcomes.add(refused.message.split(":")[0])
     assert outcomes == {"read", "log.eval cannot be unpacked"} | {
-        each for each in outcomes if each.startswith("log.eval is an archive")
+        each for each in outcomes if each.startswith("log.eval is not an Inspect log")
     }
 
 

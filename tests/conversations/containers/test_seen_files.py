@@ -33,7 +33,7 @@ def test_histories_of_an_evaluation_of_openhands_are_conversations(cbx: Cbx, tmp
     odd = written(tmp_path, "odd.jsonl", lines(*runs, {"instance_id": "run-three"}))
     refused = cbx("card", "import", str(odd), "--from", "openhands")
     assert refused.code == 4
-    assert "odd.jsonl:3: a line of an evaluation" in refused.err
+    assert "odd.jsonl:3: a line of an OpenHands evaluation" in refused.err
 
 
 def test_an_environment_that_nobody_named_is_no_title(cbx: Cbx, tmp_path: Path) -> None:

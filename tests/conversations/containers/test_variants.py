@@ -197,7 +197,7 @@ def test_a_folder_that_somebody_else_filled_leads_nowhere(
         (events / "1.json").symlink_to(tmp_path / "ours.json")
     refused = cbx("card", "import", str(events))
     assert refused.code == 4
-    assert f"{events}/1.json cannot be read: {message}" in refused.err
+    assert f"cannot read {events}/1.json: {message}" in refused.err
 
 
 def test_an_event_that_cannot_be_read_is_named(cbx: Cbx, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_an_event_that_cannot_be_read_is_named(cbx: Cbx, tmp_path: Path) -> None
     result = cbx("card", "import", str(tmp_path))
     assert (result.code, result.err.splitlines()[0]) == (
         4,
-        f"error: {tmp_path / 'events' / '1.json'} cannot be read: it is no file",
+        f"error: cannot read {tmp_path / 'events' / '1.json'}: it is no file",
     )
 
 
