@@ -1,1 +1,1 @@
-"""Why a turn stands where it stands: one verdict, from one snapshot, by one registry of rules."""
+"""Diagnosis of turns: one verdict, from one snapshot, by one registry of rules."""

@@ -1,4 +1,7 @@
-"""From the turns that are not well to the causes: one for all that wait for it, with how many do."""
+"""`cbx why`: reads snapshots, judges them, and returns the diagnosis of a turn, an agent or a project.
+
+It reads locks outside the snapshot. The `…Answer` classes are the contract of `cbx why -o json`.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -18,16 +21,16 @@ from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.roster import RosterStore
 from cardbox_cli.store.views.diagnosis_rows import DiagnosisStore
-from cardbox_cli.text import command_line
+from cardbox_cli.text import argument, command_line
 
 
 def causes(snapshots: Sequence[Snapshot]) -> list[Diagnosis]:
-    """What is not well, by turn. Turns that only wait for one of these, or in its queue, are counted."""
-    ill = {(s.agent_turn_id, s.agent_id): (s, found) for s in snapshots if not (found := judge(s)).well}
-    agents = {turn: agent for turn, agent in ill if turn}
+    """Return the verdicts that are not well, one for each cause, with the number of waiting turns."""
+    problems = {(s.agent_turn_id, s.agent_id): (s, found) for s in snapshots if not (found := judge(s)).well}
+    agents = {turn: agent for turn, agent in problems if turn}
     waiting = Counter[tuple[str, str]]()
     roots = []
-    for place, (s, found) in sorted(ill.items()):
+    for place, (s, found) in sorted(problems.items()):
         root = (found.root, agents[found.root]) if found.root in agents else place
         waiting[root] += (root != place) + (s.queue_length if s.at_head is not None else 0)
         if root == place:
@@ -35,13 +38,8 @@ def causes(snapshots: Sequence[Snapshot]) -> list[Diagnosis]:
     return [msgspec.structs.replace(each, waiting=waiting[place]) for place, each in roots]
 
 
-# `why`: the verdicts on one turn, one agent, or everything in a project that is not well.
-#
-# The use case: it opens the snapshot, asks the reader, judges, and looks up locks outside the snapshot.
-
-
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole project at one moment: what is not well, and how many turns were looked at, if any could be."""
+    """A whole project at one moment: its problems, and how many turns are active, queued and examined."""
 
     problems: tuple[Diagnosis, ...]
     active: int
@@ -51,7 +49,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnoser:
-    """Diagnoses turns of one project. `handlers` are those that workers offer to its models."""
+    """Diagnoses turns of one project. `handlers` are the internal handlers that workers offer to models."""
 
     def __init__(self, database: Database, project_id: str, settings: Settings, handlers: Handlers) -> None:
         self.store = DiagnosisStore(database, project_id)
@@ -59,29 +57,29 @@ class Diagnoser:
         self.reader = Reader(self.store, settings, handlers)
 
     def turn(self, turn_id: str) -> Diagnosis:
-        """The verdict on a turn, named by its id or a unique beginning or end of it. Raises NotFound."""
-        judged = self._judged(lambda: self.reader.turns([self.store.resolve(turn_id)]), turn_id)
+        """Return the verdict on a turn, given its id or a unique part of it. Raises NotFound."""
+        judged = self._judge(lambda: self.reader.turns([self.store.resolve(turn_id)]), turn_id)
         if not judged:
             what = f"no row of turn {turn_id!r} in project {self.store.project_id!r} names its agent"
-            raise NotFound(what, hint="`cbx turn show` shows what there is")
+            raise NotFound(what, hint=f"`cbx turn show {argument(turn_id)}` shows its rows")
         return judged[0]
 
     def agent(self, agent_id: str) -> Diagnosis:
-        """The verdict on an agent's present turn, else on its next, else on its last. Raises NotFound."""
+        """Return the verdict on an agent's active turn, else its next, else its last. Raises NotFound."""
 
         def read() -> list[Snapshot]:
             known, turn = self.store.agent(agent_id)
             if not known:
                 raise RosterStore(self.store.database, self.store.project_id).absent(
-                    agent_id, "`cbx agent list` shows them"
+                    agent_id, "`cbx agent list` shows the agents"
                 )
             return [] if turn is None else self.reader.whole([Place(turn, agent_id)])
 
-        judged = self._judged(read, None, agent_id)
+        judged = self._judge(read, None, agent_id)
         return judged[0] if judged else idle(agent_id)
 
     def survey(self) -> Survey:
-        """Everything in the project that is not well; what waits behind an active turn is only counted."""
+        """Return all problems of the project; turns queued behind an active turn are only counted."""
 
         def read() -> tuple[list[Snapshot], tuple[int, int]]:
             return self.reader.at(self.store.suspects(self.settings.unclaimed_time)), self.store.counts()
@@ -91,10 +89,10 @@ class Diagnoser:
         except Blocked as blocked:
             found = (self._blocked(blocked, ""),)
             return Survey(problems=found, active=0, queued=0, looked_at=0, could_read=False)
-        problems = _told_once(causes(self.reader.locked(snapshots)))
+        problems = _deduplicate(causes(self.reader.locked(snapshots)))
         return Survey(problems=tuple(problems), active=active, queued=queued, looked_at=len(snapshots))
 
-    def _judged(
+    def _judge(
         self, read: Callable[[], list[Snapshot]], turn: str | None, agent_id: str = ""
     ) -> list[Diagnosis]:
         try:
@@ -104,8 +102,8 @@ class Diagnoser:
         return [judge(each) for each in self.reader.locked(snapshots)]
 
     def _blocked(self, blocked: Blocked, turn: str | None, agent_id: str = "") -> Diagnosis:
-        """All that can be said where a table cannot be read."""
-        unread = Snapshot(
+        """Return the verdict for a table that cannot be read because of locks."""
+        empty = Snapshot(
             agent_turn_id=turn or "",
             agent_id=agent_id,
             now=self.store.database.now(),
@@ -113,25 +111,18 @@ class Diagnoser:
             keeps_turns=True,
             locks=blocked.locks,
         )
-        return msgspec.structs.replace(judge(unread), turn=turn or None)
+        return msgspec.structs.replace(judge(empty), turn=turn or None)
 
 
-def _name(diagnosis: Diagnosis) -> tuple[str, str]:
-    return diagnosis.turn or "", diagnosis.agent
-
-
-def _told_once(problems: Iterable[Diagnosis]) -> list[Diagnosis]:
-    """Without agents that are at no turn where a turn of theirs tells the same."""
+def _deduplicate(problems: Iterable[Diagnosis]) -> list[Diagnosis]:
+    """Drop each problem of an agent without a turn if a turn of that agent has the same problem."""
     found = list(problems)
-    told = {(each.agent, each.rule) for each in found if each.turn is not None}
-    return [each for each in found if each.turn is not None or (each.agent, each.rule) not in told]
-
-
-# What programs are told of a diagnosis: the contract of `cbx why -o json`, wherever it is asked for.
+    of_turns = {(each.agent, each.rule) for each in found if each.turn is not None}
+    return [each for each in found if each.turn is not None or (each.agent, each.rule) not in of_turns]
 
 
 class SeenAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule saw, who must act on it, and the command that helps, as it is to be typed."""
+    """A rule that holds for a turn: its evidence, who must act next, and the command that helps."""
 
     rule: str | None
     severity: str
@@ -142,7 +133,7 @@ class SeenAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WhyAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """How a turn stands, or an agent without one. `also` is what else was seen."""
+    """The verdict on a turn, or on an agent without one. `also` lists the other rules that hold."""
 
     turn: str | None
     agent: str
@@ -157,37 +148,40 @@ class WhyAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProblemAnswer(WhyAnswer, frozen=True, kw_only=True):
-    """One of all that are not well, and how many turns wait for it."""
+    """A problem of a project, with the number of turns that wait for it."""
 
     waiting: int
 
 
 def why_answer(diagnosis: Diagnosis, project_option: Sequence[str] = ()) -> WhyAnswer:
-    """The answer about one turn. `project_option` is what commands name besides, where that is needed."""
-    return WhyAnswer(**_told(diagnosis, project_option))
+    """Return the JSON value of a diagnosis. Its commands end with `project_option`, which may be empty."""
+    return WhyAnswer(**_answer_fields(diagnosis, project_option))
 
 
 def survey_answer(survey: Survey, project_option: Sequence[str] = ()) -> list[ProblemAnswer]:
-    """The answer about a project: all that is not well."""
-    return [ProblemAnswer(**_told(each, project_option), waiting=each.waiting) for each in survey.problems]
+    """Return the JSON values of all problems of a project."""
+    return [
+        ProblemAnswer(**_answer_fields(each, project_option), waiting=each.waiting)
+        for each in survey.problems
+    ]
 
 
 def fix_line(words: Command | None, project_option: Sequence[str]) -> str | None:
-    """A command as it is to be typed."""
+    """Return the command line of a fix, or None."""
     return None if words is None else command_line(words, *project_option)
 
 
-def _told(diagnosis: Diagnosis, project_option: Sequence[str]) -> dict[str, Any]:
+def _answer_fields(diagnosis: Diagnosis, project_option: Sequence[str]) -> dict[str, Any]:
     return {
         "turn": diagnosis.turn,
         "agent": diagnosis.agent,
         "verdict": diagnosis.verdict,
-        **_seen(diagnosis, project_option),
-        "also": [SeenAnswer(**_seen(each, project_option)) for each in diagnosis.also],
+        **_seen_fields(diagnosis, project_option),
+        "also": [SeenAnswer(**_seen_fields(each, project_option)) for each in diagnosis.also],
     }
 
 
-def _seen(seen: Seen | Diagnosis, project_option: Sequence[str]) -> dict[str, Any]:
+def _seen_fields(seen: Seen | Diagnosis, project_option: Sequence[str]) -> dict[str, Any]:
     return {
         "rule": seen.rule,
         "severity": seen.severity,

@@ -1,4 +1,4 @@
-"""How rows are shown as evidence: in words, with instants and how long ago they were."""
+"""Descriptions of rows as evidence, with instants and their distance from now."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,15 +11,15 @@ from cardbox_cli.model.execution.turns import InboxRow, Lease, Step, WaitingTool
 from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.text import command_line, format_duration, quoted, unbounded
 
-# What an operator must know before a turn is taken from a worker without a lease.
-UNFENCED = "a worker of another system, which cbx does not fence: what it writes may be kept"
+# A warning for operators who reclaim a turn from a worker without a lease.
+UNFENCED = "a worker of another system, which cbx does not fence: its later writes may be stored"
 
-# Characters of the arguments of a call.
+# The maximum number of characters of a call's arguments.
 ARGUMENTS_SHOWN = 200
 
 
 def instant(s: Snapshot, moment: datetime | None) -> str:
-    """An instant in UTC and its distance from now."""
+    """Format an instant in UTC with its distance from now."""
     if moment is None:
         return "an unknown time"
     endless = unbounded(moment)
@@ -31,17 +31,17 @@ def instant(s: Snapshot, moment: datetime | None) -> str:
 
 
 def head(s: Snapshot) -> Evidence:
-    """The head of the turn's agent."""
+    """Describe the head of the turn's agent."""
     if s.head is None:
         return Evidence("state.agent_state_head", s.agent_id, "no such row")
-    at = s.head.active_agent_turn_id
-    of = "" if at == s.agent_turn_id or at is None else f", at turn {at}"
-    shows = f"{s.head.status}, epoch {s.head.turn_epoch}{of}, last written {instant(s, s.head.updated_at)}"
+    active = s.head.active_agent_turn_id
+    turn = "" if active == s.agent_turn_id or active is None else f", active turn {active}"
+    shows = f"{s.head.status}, epoch {s.head.turn_epoch}{turn}, last written {instant(s, s.head.updated_at)}"
     return Evidence("state.agent_state_head", s.agent_id, shows)
 
 
 def row(s: Snapshot, row: InboxRow, more: str = "") -> Evidence:
-    """An inbox row."""
+    """Describe an inbox row."""
     tries = f", failed tries: {row.retry_count}" if row.retry_count else ""
     error = f", last error: {row.last_error}" if row.last_error else ""
     shows = f"{row.message_type}, {row.status}, epoch {row.turn_epoch}{tries}{more}{error}"
@@ -49,26 +49,26 @@ def row(s: Snapshot, row: InboxRow, more: str = "") -> Evidence:
 
 
 def due_row(s: Snapshot, row_: InboxRow) -> Evidence:
-    """An inbox row that could be claimed, and since when."""
+    """Describe an inbox row that a worker could claim, and since when."""
     return row(s, row_, f", due since {instant(s, s.due_since(row_))}")
 
 
 def absent_row(s: Snapshot) -> Evidence:
-    """There is no inbox row that asked for the turn."""
+    """State that the turn has no inbox row."""
     return Evidence("state.agent_inbox", s.agent_turn_id, "no such row")
 
 
 def lease(s: Snapshot, row: InboxRow | None) -> Evidence:
-    """Who has claimed a row, or that nobody is known to have."""
+    """Describe the lease on a row, or state that it has none."""
     name = row.inbox_id if row else s.agent_turn_id
     found = s.lease_of(row)
     if found is not None:
-        return Evidence("cbx.leases", name, _shown(s, found))
-    absent = "no such row" if s.keeps_turns else "this database keeps no leases"
+        return Evidence("cbx.leases", name, _format_lease(s, found))
+    absent = "no such row" if s.keeps_turns else "this database has no leases"
     return Evidence("cbx.leases", name, absent + (f": {UNFENCED}" if s.running else ""))
 
 
-def _shown(s: Snapshot, lease: Lease) -> str:
+def _format_lease(s: Snapshot, lease: Lease) -> str:
     over = "expired" if lease.expires_at <= s.now else "expires"
     return (
         f"owner {lease.owner}, epoch {lease.turn_epoch}, last heartbeat {instant(s, lease.heartbeat_at)},"
@@ -77,24 +77,24 @@ def _shown(s: Snapshot, lease: Lease) -> str:
 
 
 def orphan_lease(s: Snapshot, lease: Lease) -> Evidence:
-    """A lease."""
-    return Evidence("cbx.leases", lease.inbox_id, _shown(s, lease))
+    """Describe a lease whose row is not claimed."""
+    return Evidence("cbx.leases", lease.inbox_id, _format_lease(s, lease))
 
 
 def call(s: Snapshot, call: WaitingTool) -> Evidence:
-    """A call that the turn waits for, with what the tool was asked."""
+    """Describe a call that the turn waits for, with its arguments."""
     since = instant(s, call.created_at)
-    shows = f"{_asked(s, call)}, {call.wait_status}, epoch {call.turn_epoch}, since {since}"
+    shows = f"{_format_call(s, call)}, {call.wait_status}, epoch {call.turn_epoch}, since {since}"
     return Evidence("state.turn_waiting_tools", call.tool_call_id, shows)
 
 
 def stored_command(tool_name: str) -> Evidence:
-    """A tool whose calls wait although it is stored with a command."""
-    how = "a worker runs it with --trust-stored-commands, or its own of --tools; else a report answers"
-    return Evidence("resource.tools", tool_name, f"is stored with a command, which no worker obeyed: {how}")
+    """Explain why calls of a tool wait although the tool is stored with a command."""
+    how = "start one with --trust-stored-commands or --tools, or report the result"
+    return Evidence("resource.tools", tool_name, f"has a stored command that no worker ran: {how}")
 
 
-def _asked(s: Snapshot, call: WaitingTool) -> str:
+def _format_call(s: Snapshot, call: WaitingTool) -> str:
     arguments = s.arguments.get(call.tool_call_id)
     if arguments is None:
         return call.tool_name
@@ -103,7 +103,7 @@ def _asked(s: Snapshot, call: WaitingTool) -> str:
 
 
 def record(s: Snapshot) -> Evidence:
-    """What cbx keeps of the turn."""
+    """Describe the record of the turn."""
     found = s.record
     if found is None:
         return Evidence("cbx.turns", s.agent_turn_id, "no such row")
@@ -113,41 +113,41 @@ def record(s: Snapshot) -> Evidence:
 
 
 def end(s: Snapshot) -> tuple[Evidence, ...]:
-    """How a turn ended whose end cbx did not keep, by what it left."""
+    """Describe the end of a turn without a record, as derived from its other rows."""
     if s.turn is None or s.turn.end_status is None:
         return ()
-    shows = f"ended: {s.turn.end_status}, as its rows tell"
+    shows = f"ended: {s.turn.end_status}, according to its rows"
     if s.turn.deliverable_card_id is None:
         return (Evidence("state.agent_steps", s.agent_turn_id, shows),)
     return (Evidence("public.cards", s.turn.deliverable_card_id, shows),)
 
 
 def lock(lock: Lock) -> Evidence:
-    """Who is in the way, for how long, what it does, and who waits for it."""
-    root, since = _session(lock.session), f"for {int(lock.seconds)} s"
+    """Describe the blocking session, for how long it blocks, and how many sessions wait for it."""
+    root, duration = _format_session(lock.session), f"for {int(lock.seconds)} s"
     if lock.waiting is not None:
-        shows = f"{root} is in the way {since} of {_session(lock.waiting)}, which waits"
+        shows = f"{root} has blocked {_format_session(lock.waiting)} {duration}"
     else:
-        shows = f"{root} holds it {since}" + ("" if lock.row else f", by a {lock.mode}")
+        shows = f"{root} has held it {duration}" + ("" if lock.row else f", in mode {lock.mode}")
     wait = "1 session waits" if lock.blocked == 1 else f"{lock.blocked} sessions wait"
     return Evidence(lock.table, lock.row or "the whole table", f"{shows}; {wait}")
 
 
-def _session(session: Session) -> str:
-    """A database session; of its query only the first words."""
+def _format_session(session: Session) -> str:
+    """Format a database session with the first words of its query."""
     if not session.pid:
         return "a prepared transaction"
-    does = command(session.query)
+    words = command(session.query)
     age = "" if session.query_seconds is None else f", {int(session.query_seconds)} s ago"
-    query = f", {does}{age}" if does else ""
+    query = f", {words}{age}" if words else ""
     return f"process {session.pid} ({session.application or 'no name'}, {session.state or 'unknown'}{query})"
 
 
 def last_failure(s: Snapshot) -> tuple[Evidence, ...]:
-    """Of a turn that failed, the last step, and the end of what its command wrote on stderr."""
+    """Describe the last step of a failed turn, and the end of its command's stderr."""
     if not s.failed:
         return ()
-    steps = [_step(s.steps[-1], len(s.steps))] if s.steps else []
+    steps = [_last_step(s.steps[-1], len(s.steps))] if s.steps else []
     log = s.failure_log
     if log is None:
         return tuple(steps)
@@ -156,17 +156,17 @@ def last_failure(s: Snapshot) -> tuple[Evidence, ...]:
     return (*steps, Evidence("cbx.logs", log.log_id, shows))
 
 
-def _step(step: Step, number: int) -> Evidence:
+def _last_step(step: Step, number: int) -> Evidence:
     error = f": {step.error}" if step.error else ""
-    return Evidence("state.agent_steps", step.step_id, f"step {number}, the last: {step.status}{error}")
+    return Evidence("state.agent_steps", step.step_id, f"last step ({number}): {step.status}{error}")
 
 
 def workers(s: Snapshot) -> tuple[Evidence, ...]:
-    """The workers of the agent's target, or that there is none."""
+    """Describe the last workers of the agent's target, or state that it has none."""
     if s.worker_target is None:
         return (Evidence("resource.project_agents", s.agent_id, "no such row, or no worker target"),)
     if not s.keeps_turns:
-        return (Evidence("cbx.workers", s.worker_target, "this database keeps no list of workers"),)
+        return (Evidence("cbx.workers", s.worker_target, "this database has no list of workers"),)
     if not s.workers:
         return (Evidence("cbx.workers", s.worker_target, "no worker of this target"),)
     return tuple(
@@ -187,7 +187,7 @@ def _trouble(s: Snapshot, worker: WorkerEntry) -> str:
 
 
 def live_workers(workers: Sequence[LiveWorker], more: str = "") -> tuple[Evidence, ...]:
-    """The last of these workers."""
+    """Describe the last of these workers."""
     return tuple(
         Evidence("cbx.workers", each.worker_id, f"target {each.worker_target}, alive{more}")
         for each in workers[-3:]
@@ -195,7 +195,7 @@ def live_workers(workers: Sequence[LiveWorker], more: str = "") -> tuple[Evidenc
 
 
 def refused(s: Snapshot) -> tuple[Evidence, ...]:
-    """The first of what the provider would refuse."""
+    """Describe the first errors for which the provider would reject the request."""
     contexts = [box.box_id for box in s.boxes if box.pointer == "context"]
     return tuple(
         Evidence("public.card_boxes", contexts[0], f"{found.rule}: {found.message}")
@@ -210,13 +210,13 @@ def refused(s: Snapshot) -> tuple[Evidence, ...]:
 
 
 def lint_command(s: Snapshot) -> str:
-    """The command that shows all of what the provider would refuse."""
+    """Return the command that shows all errors for which the provider would reject the request."""
     provider = s.refused[0].provider if s.refused else DEFAULT
     return f"`cbx render --turn {quoted(s.agent_turn_id)} --format {provider} --check`"
 
 
 def repair_command(s: Snapshot) -> str:
-    """The command that makes a mended copy of the box in which the first of that stands."""
+    """Return the command that makes a repaired copy of the box with the first error."""
     pointers = {box.pointer: box.box_id for box in s.boxes}
     provider, refused_at = (s.refused[0].provider, s.refused[0].box_id) if s.refused else (DEFAULT, None)
     context, output = pointers.get("context", "BOX"), pointers.get("output")
@@ -229,13 +229,13 @@ def repair_command(s: Snapshot) -> str:
 
 
 def rebox_command(s: Snapshot) -> str:
-    """The command that gives the turn another context box, whose id stands in the place of BOX."""
+    """Return the command that gives the turn another context box; BOX is a placeholder for its id."""
     words = ["turn", "rebox", s.agent_turn_id, "--expect-epoch", str(s.epoch), "--context-box", "BOX"]
     return f"`{command_line([*words, '--reason', 'TEXT'])}`"
 
 
 def last_audit(s: Snapshot) -> tuple[Evidence, ...]:
-    """What was last done to the turn from outside, if anything was."""
+    """Describe the last manual change of the turn, if there is one."""
     if s.audit is None:
         return ()
     reason = f": {s.audit.reason}" if s.audit.reason else ""

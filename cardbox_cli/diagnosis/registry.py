@@ -1,7 +1,7 @@
-"""What a rule of diagnosis is, and the one list of them.
+"""The class of diagnosis rules, and the list of all rules.
 
-Adding a rule is adding one entry to the list of its subject in `rules/`. A rule looks at one snapshot and
-reads nothing itself. `why --all` asks only about the turns that the queries of `suspects` find.
+To add a rule, add an entry to the list of its subject in `rules/`. A rule examines one snapshot and reads
+nothing itself. `why --all` examines only the turns that the queries of `suspects` find.
 """
 
 from collections.abc import Callable
@@ -18,10 +18,10 @@ Verdict = Literal["healthy", "waiting", "ended", "stuck", "unknown"]
 Severity = Literal["ok", "warning", "error"]
 Command = tuple[str, ...]
 
-# Who acts on what is overdue.
-REAPER = "`cbx reap` or any worker's next look"
+# The actor for everything that is overdue.
+REAPER = "`cbx reap`, or the next poll of any worker"
 
-# Tables of cbx's own that a role may be kept from, as `needs` names them.
+# Tables of cbx that the role may be unable to read. `needs` names them.
 LEASES, RECORDS, WORKERS = "cbx.leases", "cbx.turns", "cbx.workers"
 
 SUBJECTS = (
@@ -41,7 +41,7 @@ SUBJECTS = (
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """A row that proves something: its table, its id, and what it shows."""
+    """A row that proves a verdict: its table, its id, and a description of its content."""
 
     table: str
     row: str
@@ -52,23 +52,23 @@ Proof = tuple[Evidence, ...] | None
 
 
 class Remedy(msgspec.Struct, frozen=True):
-    """The command that helps: as documentation shows it, and for one turn, where there is one."""
+    """A command that frees a turn: as the documentation shows it, and built for one turn, or None."""
 
     shown: str
     build: Callable[[Snapshot], Command | None]
 
 
 class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that may hold of a turn.
+    """A condition of a turn, with its verdict and its fix.
 
-    `holds` answers the rows that prove it, or None. Of the rules that hold, the one that says `stuck` with
-    the highest `rank` is nearest to the cause; one that says `seen` is never the verdict, only "also seen".
-    `proves` may name settings in braces, such as {lease}; `actor` says who must act next, with words in
-    braces that `verdict.actor` knows. `due` says when something happens by itself, `root` names the turn in
-    which the cause lies, where that is another one. While `aside` is true the rule is only "also seen", as a
-    warning.
-    `after_end`: whether it is asked of turns that have ended, too. `needs` are tables without which it says
-    nothing: where our role may not read one, the rule is not asked.
+    `holds` returns the rows that prove the condition, or None. If several rules hold, the `stuck` one with
+    the highest `rank` is the verdict. Rules with the verdict `seen` are only listed as additional findings,
+    and so are rules whose `aside` is true, as warnings. cbx skips rules that need unreadable tables
+    (`needs`), and applies only rules with `after_end` to turns that have ended.
+
+    `proves` may contain settings in braces, for example {lease}, and `actor` the placeholders of
+    `verdict.actor`. `due` returns when the state changes automatically. `root` returns the id of the turn
+    that is the cause.
     """
 
     name: str
@@ -88,6 +88,6 @@ class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def rules() -> tuple[DiagnosisRule, ...]:
-    """Every rule, the nearest to a cause first."""
+    """Return all rules, the nearest to a cause first."""
     known = [rule for subject in SUBJECTS for rule in import_module(f"{__package__}.rules.{subject}").RULES]
     return tuple(sorted(known, key=lambda rule: -rule.rank))

@@ -1,6 +1,8 @@
-"""Which turns a turn waits for, and so on: those that answer its calls, the one that its agent is at.
+"""Reads snapshots of turns from the database: all rows in one transaction, the locks outside it.
 
-Follows them as far as `_TURNS` and `_STEPS` allow; what is further away counts as going on.
+Follows the turns that a turn waits for, up to `_MAX_TURNS` turns and `_MAX_STEPS` steps; turns beyond that
+count as healthy. Decides which rows belong to which turn. Never writes, and waits for a locked table only
+briefly.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,27 +43,27 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.views.diagnosis_rows import DiagnosisStore
 from cardbox_cli.store.views.turn_views import TurnViews
 
-# How many turns are followed from one, and over how many others: each descent may wait in a queue, too.
-_TURNS = 100
-_STEPS = 2 * MAX_DEPTH
+_MAX_TURNS = 100
+# A delegated turn may also wait in a queue: two steps for each level of delegation.
+_MAX_STEPS = 2 * MAX_DEPTH
 
 
-def followed(store: DiagnosisStore, places: Sequence[Place]) -> list[Place]:
-    """These turns, and all that they wait for."""
+def _follow_waits(store: DiagnosisStore, places: Sequence[Place]) -> list[Place]:
+    """Return these turns, and all turns that they wait for."""
     known = {place.agent_turn_id: place for place in places}
-    asked = list(known)
-    for _ in range(_STEPS):
-        found = [place for place in store.waits_for(asked) if place.agent_turn_id not in known]
+    pending = list(known)
+    for _ in range(_MAX_STEPS):
+        found = [place for place in store.waits_for(pending) if place.agent_turn_id not in known]
         if not found:
             break
         known |= {place.agent_turn_id: place for place in found}
-        asked = [place.agent_turn_id for place in found]
+        pending = [place.agent_turn_id for place in found]
     return list(known.values())
 
 
-def linked(place: Place, read: Callable[[Place], Snapshot]) -> Snapshot:
-    """What `read` knows of a turn, with what it knows of those that it waits for."""
-    left = _TURNS
+def _link_snapshots(place: Place, read: Callable[[Place], Snapshot]) -> Snapshot:
+    """Return the snapshot that `read` returns for a turn, linked to those of the turns that it waits for."""
+    left = _MAX_TURNS
 
     def link(place: Place, path: tuple[Link, ...]) -> Snapshot:
         nonlocal left
@@ -74,7 +76,7 @@ def linked(place: Place, read: Callable[[Place], Snapshot]) -> Snapshot:
         for each in s.waits_for:
             if each.agent_turn_id in before:
                 closes = path[before.index(each.agent_turn_id) :]
-            elif left > 0 and len(path) <= _STEPS:
+            elif left > 0 and len(path) <= _MAX_STEPS:
                 below.append(link(each, path))
         if s.queued:
             return msgspec.structs.replace(s, blocker=next(iter(below), None), closes=closes)
@@ -83,58 +85,51 @@ def linked(place: Place, read: Callable[[Place], Snapshot]) -> Snapshot:
     return link(place, ())
 
 
-# What the provider would refuse of what a turn asks its model next: the turn's cards, read and linted.
-#
-# Looks only where that request is about to be composed, or was the last one before the turn failed: a turn
-# that
-# waits for results has an open call by nature.
+# --- the lint of a turn's next request, or of the last one before it failed. A suspended turn is not checked:
+# it always has a call without a result.
+
+# The time after a failure in which the stored cards are assumed to be the ones that the model received.
+_RECENT_FAILURE = timedelta(days=1)
 
 
-# How long after a failure its cards are taken to be still those that the model was sent.
-_LATELY = timedelta(days=1)
-
-
-def with_refused(database: Database, project_id: str, s: Snapshot, handlers: Handlers) -> Snapshot:
-    """The snapshot with what would be refused, and so those of the turns that it waits for.
-
-    Joins the transaction.
-    """
-    blocker = None if s.blocker is None else with_refused(database, project_id, s.blocker, handlers)
-    awaited = tuple(with_refused(database, project_id, each, handlers) for each in s.awaited)
-    refused = _refused(database, project_id, s, handlers)
+def _add_refused(database: Database, project_id: str, s: Snapshot, handlers: Handlers) -> Snapshot:
+    """Add `refused` to a snapshot and to those of the turns that it waits for. Joins the transaction."""
+    blocker = None if s.blocker is None else _add_refused(database, project_id, s.blocker, handlers)
+    awaited = tuple(_add_refused(database, project_id, each, handlers) for each in s.awaited)
+    refused = _lint(database, project_id, s, handlers)
     return msgspec.structs.replace(s, blocker=blocker, awaited=awaited, refused=refused)
 
 
-def _refused(database: Database, project_id: str, s: Snapshot, handlers: Handlers) -> tuple[LintFinding, ...]:
-    if not (s.dispatched or s.running or _failed_lately(s)):
+def _lint(database: Database, project_id: str, s: Snapshot, handlers: Handlers) -> tuple[LintFinding, ...]:
+    if not (s.dispatched or s.running or _failed_recently(s)):
         return ()
-    boxes = _boxes(BoxStore(database, project_id), s)
-    if boxes is None or not _asks_next(boxes):
+    boxes = _read_boxes(BoxStore(database, project_id), s)
+    if boxes is None or not _sends_request(boxes):
         return ()
     config = {} if s.turn_row is None else s.turn_row.runtime_config
     findings = lint_turn(database, project_id, boxes, config, handlers)
     return tuple(found for found in findings if found.severity == "error")
 
 
-def _failed_lately(s: Snapshot) -> bool:
+def _failed_recently(s: Snapshot) -> bool:
     if not s.ended or s.record is None or s.record.end_status != "failed":
         return False
-    return s.age(s.record.ended_at) < _LATELY
+    return s.age(s.record.ended_at) < _RECENT_FAILURE
 
 
-def _asks_next(boxes: TurnBoxes) -> bool:
-    """Whether what comes next is a request: not the results of calls, nor the end."""
+def _sends_request(boxes: TurnBoxes) -> bool:
+    """Return True if the turn sends a request next: it waits for no results, and has no deliverable."""
     return not pending_calls(boxes.own) and all(card.type != DELIVERABLE for card in boxes.own)
 
 
-def _boxes(store: BoxStore, s: Snapshot) -> TurnBoxes | None:
-    """What the turn sees, or saw last; None where nobody knows, or cards are gone, which other rules find."""
+def _read_boxes(store: BoxStore, s: Snapshot) -> TurnBoxes | None:
+    """Read the boxes of the turn's next or last request; None if boxes or cards are missing."""
     if any(box.lost for box in s.boxes):
         return None
-    there = {box.pointer: read_source(store, box.box_id) for box in s.boxes if box.exists}
-    if there.keys() != {"profile", "context", "output"}:
+    sources = {box.pointer: read_source(store, box.box_id) for box in s.boxes if box.exists}
+    if sources.keys() != {"profile", "context", "output"}:
         return None
-    output = there["output"]
+    output = sources["output"]
     start = s.record.output_start if s.record is not None else None
     if start is None and output.slots:
         return None
@@ -143,21 +138,15 @@ def _boxes(store: BoxStore, s: Snapshot) -> TurnBoxes | None:
         deliverable = s.record.deliverable_card_id if s.record is not None else None
         if deliverable not in ids:
             return None
-        # Later turns may have gone on with the box.
+        # Later turns may have appended to the box.
         output = msgspec.structs.replace(output, slots=output.slots[: ids.index(deliverable)])
     return TurnBoxes(
-        profile=there["profile"], context=there["context"], output=output, output_start=start or 0
+        profile=sources["profile"], context=sources["context"], output=output, output_start=start or 0
     )
 
 
-# How long a turn's step and its calls take as a rule: read beside the snapshot, for single turns alone.
-
-
-def with_paces(store: DiagnosisStore, s: Snapshot) -> Snapshot:
-    """The snapshot with what ended steps of its profile, or ended calls of its tools, took.
-
-    Joins the transaction.
-    """
+def _add_paces(store: DiagnosisStore, s: Snapshot) -> Snapshot:
+    """Add how long recent steps of its profile, or recent calls of its tools, took. Joins the transaction."""
     if s.running and s.steps and s.steps[-1].ended_at is None:
         pace = store.step_pace(s.agent_id, s.steps[-1].profile_box_id)
         return msgspec.structs.replace(s, step_pace=pace)
@@ -167,16 +156,11 @@ def with_paces(store: DiagnosisStore, s: Snapshot) -> Snapshot:
     return s
 
 
-# From the database to snapshots of turns: one view of the rows for all of them, with the locks beside it.
-#
-# Owns which rows belong to which turn. Never writes, and waits for no table that somebody has locked.
-
-
 _Value = TypeVar("_Value")
 
 
 class Blocked(Exception):
-    """A table could not be read: these locks keep everybody from it."""
+    """A table could not be read because of these locks."""
 
     def __init__(self, locks: Sequence[Lock]) -> None:
         super().__init__("a table is locked")
@@ -184,7 +168,7 @@ class Blocked(Exception):
 
 
 class Reader:
-    """Reads snapshots of a project's turns, all of one moment."""
+    """Reads snapshots of a project's turns, all at one moment."""
 
     def __init__(self, store: DiagnosisStore, settings: Settings, handlers: Handlers) -> None:
         self.store = store
@@ -192,28 +176,25 @@ class Reader:
         self.handlers = handlers
 
     def turns(self, turns: Sequence[str]) -> list[Snapshot]:
-        """What is known of these turns and their cards, in this order, without those that no row names."""
+        """Read these turns and their cards, in this order; skip turns that have no rows."""
         places = self.store.places(turns)
         return self.whole([Place(turn, places[turn]) for turn in turns if turn in places])
 
     def whole(self, places: Sequence[Place]) -> list[Snapshot]:
-        """What is known of these turns and their cards, in this order."""
+        """Read these turns and their cards, in this order."""
         database, project_id = self.store.database, self.store.project_id
-        found = [with_refused(database, project_id, each, self.handlers) for each in self.at(places)]
-        return [with_paces(self.store, each) for each in found]
+        found = [_add_refused(database, project_id, each, self.handlers) for each in self.at(places)]
+        return [_add_paces(self.store, each) for each in found]
 
     def at(self, places: Sequence[Place]) -> list[Snapshot]:
-        """What is known of these turns, in this order. Their cards, which may be many, are not looked at."""
+        """Read these turns, in this order, without their cards, which may be many."""
         if not places:
             return []
-        facts = _Facts(self.store, self.settings, followed(self.store, places))
-        return [linked(place, facts.snapshot) for place in places]
+        rows = _TurnRows(self.store, self.settings, _follow_waits(self.store, places))
+        return [_link_snapshots(place, rows.snapshot) for place in places]
 
     def locked(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
-        """The same, with the locks on the tables and on their rows, and so the turns that they wait behind.
-
-        Call it outside the snapshot.
-        """
+        """Return the snapshots with the locks on their tables and rows. Call it outside the snapshot."""
         if not snapshots or not self.store.locks_are_here():
             return list(snapshots)
         every = [deep for each in snapshots for deep in each.deep]
@@ -222,20 +203,20 @@ class Reader:
         rows = self._row_locks(every)
         sessions = self.store.sessions([lock.pid for lock in (*tables, *rows)])
 
-        def with_locks(s: Snapshot) -> Snapshot:
+        def add_locks(s: Snapshot) -> Snapshot:
             held = [*(lock for lock in rows if _concerns(lock, s)), *tables]
             return msgspec.structs.replace(
                 s,
                 locks=rooted(held, sessions),
                 read_only_by=read_only_by,
-                blocker=None if s.blocker is None else with_locks(s.blocker),
-                awaited=tuple(with_locks(each) for each in s.awaited),
+                blocker=None if s.blocker is None else add_locks(s.blocker),
+                awaited=tuple(add_locks(each) for each in s.awaited),
             )
 
-        return [with_locks(each) for each in snapshots]
+        return [add_locks(each) for each in snapshots]
 
     def _row_locks(self, snapshots: Sequence[Snapshot]) -> list[Held]:
-        """The locks on rows; none where a table is locked, which says enough."""
+        """Return the locks on rows; none if a whole table is locked."""
         try:
             return self.store.row_locks(
                 agents=[each.agent_id for each in snapshots],
@@ -247,7 +228,7 @@ class Reader:
             return []
 
     def in_the_way(self) -> tuple[Lock, ...]:
-        """The locks that let nobody read a table of turns, held or waited for."""
+        """Return the locks, held or waited for, that prevent everyone from reading a table of turns."""
         if not self.store.locks_are_here():
             return ()
         held = [lock for lock in self.store.table_locks() if bars_reading(lock)]
@@ -259,8 +240,8 @@ def _concerns(lock: Held, s: Snapshot) -> bool:
     return lock.row in names
 
 
-class _Facts:
-    """The rows of all turns asked about, and of the turns that their agents are at, each kind read once."""
+class _TurnRows:
+    """The rows of the given turns and of their agents' active turns, each table read once."""
 
     def __init__(self, store: DiagnosisStore, settings: Settings, places: Sequence[Place]) -> None:
         agents = sorted({place.agent_id for place in places})
@@ -288,11 +269,11 @@ class _Facts:
         self.freed = store.freed(agents)
         self.children: dict[str, list[Child]] = store.children(turns)
         batches = store.batches(turns)
-        asked = {child.agent_turn_id for group in self.children.values() for child in group}
-        asked |= {task.turn for batch in batches for task in batch.tasks if task.turn}
+        children = {child.agent_turn_id for group in self.children.values() for child in group}
+        children |= {task.turn for batch in batches for task in batch.tasks if task.turn}
         views = TurnViews(store.database, store.project_id)
-        self.turns = {turn.agent_turn_id: summary(turn) for turn in views.get_many({*turns, *asked})}
-        self.batches = [self._with_ends(batch) for batch in batches]
+        self.turns = {turn.agent_turn_id: summary(turn) for turn in views.get_many({*turns, *children})}
+        self.batches = [self._add_ends(batch) for batch in batches]
         calls = [call.tool_call_id for tools in self.waiting.values() for call in tools]
         self.results = store.results(turns, calls)
         self.arguments = store.arguments(turns, calls, ARGUMENTS_SHOWN + 1)
@@ -310,7 +291,7 @@ class _Facts:
         self.failure_logs = store.failure_logs(failed)
 
     def snapshot(self, place: Place) -> Snapshot:
-        """What is known of one turn, without the turns that it waits for."""
+        """Return the facts of one turn, without the turns that it waits for."""
         turn, agent = place.agent_turn_id, place.agent_id
         target = self.targets.get(agent, "")
         waiting = self.waiting.get(turn, [])
@@ -342,7 +323,7 @@ class _Facts:
             boxes=tuple(self._box(name, box_id) for name, box_id in pointers.items()),
             results=tuple(self.results.get(turn, [])),
             delivered=tuple(self.delivered.get(turn, [])),
-            children=tuple(self._with_end(child) for child in self.children.get(turn, [])),
+            children=tuple(self._add_end(child) for child in self.children.get(turn, [])),
             batches=tuple(batch for batch in self.batches if batch.source_turn_id == turn),
             call=self.calls.get(_report_to(record)) if record and record.report_to else None,
             sharers=tuple(self.sharers.get(pointers.get("output", ""), [])),
@@ -354,16 +335,16 @@ class _Facts:
             setup=self._setup(agent, pointers.get("profile", "")),
         )
 
-    def _with_ends(self, batch: BatchFacts) -> BatchFacts:
-        def with_end(task: TaskFacts) -> TaskFacts:
+    def _add_ends(self, batch: BatchFacts) -> BatchFacts:
+        def add_end(task: TaskFacts) -> TaskFacts:
             turn = self.turns.get(task.turn or "")
             if turn is None:
                 return task
             return msgspec.structs.replace(task, ended=turn.end_status, ended_at=turn.ended_at)
 
-        return msgspec.structs.replace(batch, tasks=tuple(map(with_end, batch.tasks)))
+        return msgspec.structs.replace(batch, tasks=tuple(map(add_end, batch.tasks)))
 
-    def _with_end(self, child: Child) -> Child:
+    def _add_end(self, child: Child) -> Child:
         turn = self.turns.get(child.agent_turn_id)
         return msgspec.structs.replace(child, end_status=None if turn is None else turn.end_status)
 
@@ -385,7 +366,7 @@ class _Facts:
         return sorted(box_id for box_id in named if as_box_id(box_id) is not None)
 
     def _pointers(self, turn: str) -> dict[str, str]:
-        """The boxes of a turn by the names of their pointers: the head's while active, else its row's."""
+        """Return the boxes of a turn by pointer: from the head if the turn is active, else from its row."""
         row = next((row for row in self.rows.get(turn, []) if is_turn(row)), None)
         head = next((head for head in self.heads.values() if head.active_agent_turn_id == turn), None)
         found = {name: _pointer(head, row, f"{name}_box_id") for name in ("profile", "context", "output")}
@@ -398,15 +379,14 @@ class _Facts:
 
 
 def _is_foreign(row: InboxRow) -> bool:
-    """Whether only another system knows what to do with the row."""
+    """Return True if only another system handles rows of this type."""
     kind = type_of(row)
     return kind is None or (kind.claim is None and row.status in OPEN)
 
 
 def _pointer(head: Head | None, row: InboxRow | None, name: str) -> str | None:
-    at_head: str | None = getattr(head, name, None)
-    named = at_head or (row.pointer(name) if row is not None else None)
-    return named and (as_box_id(named) or named)
+    value: str | None = getattr(head, name, None) or (row.pointer(name) if row is not None else None)
+    return value and (as_box_id(value) or value)
 
 
 def _report_to(record: TurnRecord) -> tuple[str, str, str]:
@@ -415,7 +395,7 @@ def _report_to(record: TurnRecord) -> tuple[str, str, str]:
 
 
 def read_or_say_why(reader: Reader, read: Callable[[], _Value]) -> _Value:
-    """`read`, within one snapshot. Raises Blocked where a table stays locked."""
+    """Return what `read` returns, within one snapshot. Raises Blocked if a table stays locked."""
     long = [lock for lock in reader.in_the_way() if lock.seconds > LOCK_HELD.value]
     if long:
         raise Blocked(long)

@@ -1,4 +1,4 @@
-"""From a snapshot to one verdict: the rule nearest to the cause, and what else was seen. Pure."""
+"""Judges a snapshot: the verdict is the rule nearest to the cause, with the other rules that hold. Pure."""
 
 from datetime import datetime
 from typing import cast
@@ -13,13 +13,13 @@ from cardbox_cli.store.connection.tables import grant_of
 from cardbox_cli.text import argument, quoted
 
 NO_RULE = "no rule matched"
-_ELSEWHERE = "of another system, which cbx does not fence"
+_FOREIGN_WORKER = "of another system, which cbx does not fence"
 UNREADABLE = "table-unreadable"
 NOT_WELL = ("stuck", "unknown")
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that holds of a turn, who must act on it, and by which command."""
+    """A rule that holds for a turn, with its proof, who must act next, and the command that helps."""
 
     rule: str
     severity: Severity
@@ -31,11 +31,11 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict on one turn. `rule` is None where no rule knows the state; then the verdict is `unknown`.
-    `turn` is None for an agent that has had none, or whose turn cannot be read.
-    `due_at` is when something happens by itself, `fix` the words of a command behind `cbx`. `root` is the
-    turn in which the cause lies, where that is another one; `waiting` counts the turns that wait for this.
-    `end_status` is how a turn that is over ended, as far as anything tells.
+    """The verdict on one turn. If no rule holds, `rule` is None and the verdict is `unknown`.
+
+    `turn` is None if the agent has had no turn, or if its turn cannot be read. `due_at` is when the state
+    changes automatically, and `fix` holds the arguments of a `cbx` command. `root` is the id of the turn that
+    is the cause, if it is another one, and `waiting` the number of turns that wait for this one.
     """
 
     turn: str | None
@@ -55,22 +55,22 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def well(self) -> bool:
-        """Healthy, over, or waiting in time."""
+        """True if the turn is healthy, has ended, or waits within its deadline."""
         return self.verdict in ("healthy", "waiting", "ended")
 
 
 def judge(snapshot: Snapshot) -> Diagnosis:
-    """The verdict on a turn. Rules ask for those of the turns that it waits for, so each is found once."""
+    """Return the verdict on a turn, cached in the snapshot: rules ask for the verdicts on awaited turns."""
     known: dict[str, Diagnosis] = snapshot.__dict__
-    if _JUDGED not in known:
-        known[_JUDGED] = _judged(snapshot)
-    return known[_JUDGED]
+    if _CACHE_KEY not in known:
+        known[_CACHE_KEY] = _judge(snapshot)
+    return known[_CACHE_KEY]
 
 
-_JUDGED = "judged"
+_CACHE_KEY = "judged"
 
 
-def _judged(snapshot: Snapshot) -> Diagnosis:
+def _judge(snapshot: Snapshot) -> Diagnosis:
     holding = [
         (rule, evidence)
         for rule in rules()
@@ -82,27 +82,27 @@ def _judged(snapshot: Snapshot) -> Diagnosis:
     well = [each for each in holding if each[0].verdict not in (*NOT_WELL, "seen")]
     chief = next((each for each in stuck if not each[0].aside(snapshot)), next(iter(well), None))
     others = [each for each in holding if each is not chief and each[0].verdict in (*NOT_WELL, "seen")]
-    also = tuple(_seen(snapshot, *each) for each in others) + _unchecked(snapshot)
-    closed = _closed(snapshot)
+    also = tuple(_apply(snapshot, *each) for each in others) + _unchecked_locks(snapshot)
+    unreadable = _unreadable_tables(snapshot)
     if chief is None:
-        return _unknown(snapshot, also) if closed is None else _unread(snapshot, closed, also)
-    also = also if closed is None else (*also, closed)
+        return _unknown(snapshot, also) if unreadable is None else _unjudged(snapshot, unreadable, also)
+    also = also if unreadable is None else (*also, unreadable)
     return Diagnosis(
         turn=snapshot.agent_turn_id or None,
         agent=snapshot.agent_id,
         verdict=cast(Verdict, chief[0].verdict),
         also=also,
-        root=_other(snapshot, chief[0].root(snapshot)),
+        root=_unless_same(snapshot, chief[0].root(snapshot)),
         end_status=None if snapshot.turn is None else snapshot.turn.end_status,
-        **msgspec.structs.asdict(_seen(snapshot, *chief)),
+        **msgspec.structs.asdict(_apply(snapshot, *chief)),
     )
 
 
-def _other(s: Snapshot, turn: str | None) -> str | None:
+def _unless_same(s: Snapshot, turn: str | None) -> str | None:
     return None if turn == s.agent_turn_id else turn
 
 
-def _seen(s: Snapshot, rule: DiagnosisRule, evidence: tuple[Evidence, ...]) -> Seen:
+def _apply(s: Snapshot, rule: DiagnosisRule, evidence: tuple[Evidence, ...]) -> Seen:
     return Seen(
         rule=rule.name,
         severity="warning" if rule.severity == "error" and rule.aside(s) else rule.severity,
@@ -110,7 +110,7 @@ def _seen(s: Snapshot, rule: DiagnosisRule, evidence: tuple[Evidence, ...]) -> S
         evidence=evidence,
         next_actor=_next_actor(s, rule),
         due_at=rule.due(s),
-        # What cbx puts back or ends is a turn of its own kind.
+        # The fixes work only on turns that cbx itself could run.
         fix=None if rule.fix is None or s.is_foreign else rule.fix.build(s),
     )
 
@@ -121,36 +121,34 @@ def _next_actor(s: Snapshot, rule: DiagnosisRule) -> str | None:
     return rule.actor and rule.actor(s)
 
 
-def _unchecked(s: Snapshot) -> tuple[Seen, ...]:
-    """That nobody looked for locks, where that is so."""
+def _unchecked_locks(s: Snapshot) -> tuple[Seen, ...]:
     if s.locks is not None:
         return ()
     unseen = Seen(
         rule="database-lock",
         severity="ok",
-        proves="Locks were not looked up: they are on the primary, and this is a replica.",
+        proves="Locks were not checked: this database is a replica, and locks exist only on the primary.",
     )
     return (unseen,)
 
 
-def _closed(s: Snapshot) -> Seen | None:
-    """That our role may not read tables which verdicts need."""
+def _unreadable_tables(s: Snapshot) -> Seen | None:
     if not s.closed:
         return None
     no_select = f"no SELECT for role {s.role!r}"
     return Seen(
         rule=UNREADABLE,
         severity="warning",
-        proves=f"The role {s.role!r} may not read {', '.join(s.closed)}: what they hold is unknown.",
+        proves=f"The role {s.role!r} cannot read {', '.join(s.closed)}: rules that need them were skipped.",
         evidence=tuple(Evidence(table, "the whole table", no_select) for table in s.closed),
         next_actor=f"the owner of the database: {'; '.join(grant_of(table, s.role) for table in s.closed)}",
     )
 
 
-def _unread(s: Snapshot, closed: Seen, also: tuple[Seen, ...]) -> Diagnosis:
-    """The verdict where every rule that could hold needs a table that our role may not read."""
-    evidence = (show.head(s), *closed.evidence)
-    seen = msgspec.structs.replace(closed, severity="error", evidence=evidence)
+def _unjudged(s: Snapshot, unreadable: Seen, also: tuple[Seen, ...]) -> Diagnosis:
+    """Return `unknown`, because every rule that could hold needs a table that the role cannot read."""
+    evidence = (show.head(s), *unreadable.evidence)
+    seen = msgspec.structs.replace(unreadable, severity="error", evidence=evidence)
     return Diagnosis(
         turn=s.agent_turn_id or None,
         agent=s.agent_id,
@@ -161,7 +159,7 @@ def _unread(s: Snapshot, closed: Seen, also: tuple[Seen, ...]) -> Diagnosis:
 
 
 def idle(agent_id: str) -> Diagnosis:
-    """The verdict on an agent that never had a turn."""
+    """Return the verdict on an agent that has had no turn."""
     return Diagnosis(
         turn=None,
         agent=agent_id,
@@ -169,46 +167,47 @@ def idle(agent_id: str) -> Diagnosis:
         rule="idle",
         severity="ok",
         proves="The agent has had no turn.",
-        next_actor="whoever has work for it: `cbx dispatch`",
+        next_actor="anyone with work for it: `cbx dispatch` gives it a turn",
     )
 
 
 def actor(s: Snapshot, text: str) -> str:
-    """Who must act; {target}, {owner}, {calls}, {blocker}, {pids}, {blocker_actor}, {lint}, {repair}, {rebox}
-    and {after_failure}, which may be nobody, are filled in."""
+    """Fill the placeholders of an actor: {target}, {owner}, {calls}, {blocker}, {pids}, {blocker_actor},
+    {lint}, {repair}, {rebox} and {after_failure}, which may be empty."""
     lease = s.lease_of(s.carrier)
     claimed = s.carrier is not None and s.carrier.status == PROCESSING
-    calls = " and ".join(_awaited(s, call) for call in s.open_calls)
+    calls = " and ".join(_name_call(s, call) for call in s.open_calls)
     blocker = None if s.blocker is None else judge(s.blocker)
     return text.format(
         target=quoted(s.worker_target or "?"),
-        owner=lease.owner if lease else _ELSEWHERE if claimed or s.running else "?",
-        calls=calls or "its calls",
+        owner=lease.owner if lease else _FOREIGN_WORKER if claimed or s.running else "?",
+        calls=calls or "the calls",
         pids=", ".join(sorted({str(lock.session.pid) for lock in s.locks or ()})),
         blocker=s.blocker.agent_turn_id if s.blocker else "?",
         blocker_actor=(blocker.next_actor if blocker else None) or "the operator",
         lint=show.lint_command(s),
         repair=show.repair_command(s),
         rebox=show.rebox_command(s),
-        after_failure=_after_failure(s),
+        after_failure=_failure_actor(s),
     )
 
 
-def _awaited(s: Snapshot, call: WaitingTool) -> str:
+def _name_call(s: Snapshot, call: WaitingTool) -> str:
     by = "".join(f", which is turn {child.agent_turn_id}" for child in s.children_of(call)[-1:])
     return f"call {call.tool_call_id} ({call.tool_name}){by}"
 
 
-def _after_failure(s: Snapshot) -> str:
-    """Who looks at a turn that failed, or did a part; nobody need look at another."""
+def _failure_actor(s: Snapshot) -> str:
+    """Return who must examine a failed or partial turn, and how; "" for any other turn."""
     if not s.failed and (s.turn is None or s.turn.end_status != "partial"):
         return ""
     read = "logs" if s.failure_log is not None else "show"
     turn = argument(s.agent_turn_id)
-    said = f"whoever asked: `cbx turn {read} {turn}` says what went wrong"
+    reason = f"the requester: `cbx turn {read} {turn}` shows the reason"
     if s.lacking and not s.incomplete_allowed:
-        return f"{said}; {s.lacking[0].words}: `cbx pack` makes its context anew, `cbx dispatch` asks with it"
-    return f"{said}, `cbx turn retry {turn}` asks anew"
+        lack = s.lacking[0].words
+        return f"{reason}; {lack}: `cbx pack` makes a new context, `cbx dispatch` starts a turn with it"
+    return f"{reason}, `cbx turn retry {turn}` retries the turn"
 
 
 def _unknown(s: Snapshot, also: tuple[Seen, ...]) -> Diagnosis:
@@ -221,26 +220,26 @@ def _unknown(s: Snapshot, also: tuple[Seen, ...]) -> Diagnosis:
         severity="error",
         proves=NO_RULE,
         evidence=(show.head(s), *rows, show.record(s)),
-        next_actor="the operator: `cbx turn show` tells its story",
+        next_actor="the operator: run `cbx turn show` for details",
         also=also,
     )
 
 
-# The commands that free a turn, as words for a shell. None of them is run here.
+# --- the commands that free a turn; none of them is run here
 
 
 def fenced_command(verb: str, s: Snapshot, reason: str) -> Command:
-    """`cbx turn VERB` of the turn at its present epoch."""
+    """Return `cbx turn VERB` for the turn at its present epoch."""
     return ("turn", verb, s.agent_turn_id, "--expect-epoch", str(s.epoch), "--reason", reason)
 
 
 def fenced(verb: str, reason: str) -> Remedy:
-    """`cbx turn reclaim`, `requeue` or `fail` of the turn at its present epoch."""
+    """Return the remedy `cbx turn reclaim`, `requeue` or `fail` for the turn at its present epoch."""
     return Remedy(f"`cbx turn {verb}`", lambda s: fenced_command(verb, s, reason))
 
 
 def stop_sharer(s: Snapshot) -> Command | None:
-    """`cbx turn stop` of the turn that came last to a shared output box."""
+    """Return `cbx turn stop` for the newest turn that writes to a shared output box."""
     last = max((sharer.agent_turn_id for sharer in s.sharers), default=None)
     return None if last is None else ("turn", "stop", last)
 
@@ -249,8 +248,8 @@ NUDGE = Remedy("`cbx turn nudge`", lambda s: ("turn", "nudge", s.agent_turn_id))
 REAP = Remedy("`cbx reap`", lambda s: ("reap",))
 REBUILD = Remedy("`cbx turn rebuild`", lambda s: ("turn", "rebuild", s.agent_id))
 NUDGE_OR_REBUILD = Remedy(
-    "`cbx turn nudge`; `cbx turn rebuild` where the agent has no head",
+    "`cbx turn nudge`; `cbx turn rebuild` if the agent has no head",
     lambda s: (REBUILD if s.head is None else NUDGE).build(s),
 )
-OF_BLOCKER = Remedy("that of the turn before it", lambda s: judge(s.blocker).fix if s.blocker else None)
-STOP_SHARER = Remedy("`cbx turn stop` of the turn that came last", stop_sharer)
+OF_BLOCKER = Remedy("the fix of the active turn", lambda s: judge(s.blocker).fix if s.blocker else None)
+STOP_SHARER = Remedy("`cbx turn stop` for the newer turn", stop_sharer)

@@ -1,1 +1,1 @@
-"""Pictures of contexts: pages and drawings that need no other file, and ask nothing of the network."""
+"""Pictures of contexts: self-contained pages and drawings."""

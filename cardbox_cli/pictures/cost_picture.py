@@ -1,4 +1,4 @@
-"""The page of costs: findings with their commands, how requests grew, what persisted, what takes tokens."""
+"""The page of costs: findings with their commands, growth of the requests, and shares of the tokens."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -10,14 +10,13 @@ from cardbox_cli.model.ids import short_id
 from cardbox_cli.pictures.page_elements import Child, Element, element, facts, page, section, swatch, table
 from cardbox_cli.pictures.request_picture import DrawnCard, DrawnStep, colours_of, of_steps, told
 
-# Steps that are drawn at most: the last ones.
-_MOST_STEPS = 100
-# Findings that are shown at once.
+# The maximum numbers of drawn steps (the last ones), and of findings that are not folded.
+_MAX_STEPS = 100
 _UNFOLDED = 5
 
 
 class CostPicture(msgspec.Struct, frozen=True, kw_only=True):
-    """What is drawn of a series: its `facts` in words, its account, its findings, each with its command."""
+    """A series of requests: its `facts` as text, its account, and its findings with their commands."""
 
     name: str
     facts: Mapping[str, str]
@@ -26,7 +25,7 @@ class CostPicture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cost_page(picture: CostPicture) -> str:
-    """The page of a series."""
+    """Return the page of a series."""
     account = picture.account
     colours = colours_of(share.name for share in account.by["layer"])
     return page(
@@ -41,8 +40,8 @@ def cost_page(picture: CostPicture) -> str:
 
 
 def drawn_account(account: Account) -> list[DrawnStep]:
-    """The last requests of a series, as drawings have them."""
-    shown = account.steps[-_MOST_STEPS:]
+    """Return the last requests of a series, in the form that drawings need."""
+    shown = account.steps[-_MAX_STEPS:]
     begin = len(account.steps) - len(shown)
     cards: list[list[DrawnCard]] = [[] for _ in shown]
     for part in account.parts:
@@ -77,17 +76,17 @@ def _shares(name: Grouping, account: Account, colours: Mapping[str, str]) -> Ele
         ]
         for each in shares
     ]
-    numbers = ("In all", "Share", "In the last")
+    numbers = ("Total", "Share", "Last request")
     return table(f"By {name}", (name.title(), *numbers), rows, numbers=numbers)
 
 
 def _findings(picture: CostPicture) -> list[Element]:
-    """The dearest; the others are folded."""
-    made = list(_articles(picture))
-    more = made[_UNFOLDED:]
+    """Return the most expensive findings, and the others folded."""
+    articles = list(_articles(picture))
+    more = articles[_UNFOLDED:]
     if not more:
-        return made
-    return [*made[:_UNFOLDED], element("details", element("summary", f"{len(more)} more"), *more)]
+        return articles
+    return [*articles[:_UNFOLDED], element("details", element("summary", f"{len(more)} more"), *more)]
 
 
 def _articles(picture: CostPicture) -> Iterator[Element]:

@@ -1,8 +1,8 @@
-"""A page of one file: its head, its looks, and the elements that pages are made of.
+"""Self-contained HTML pages: their head, their style, and the elements that they consist of.
 
-Text becomes markup in one place, the standard library's serializer, which escapes it; characters that hide
-or turn round what is read are spelled out before. No page has a script; its policy allows its own style and
-nothing else, so that whatever a card says stays text.
+Only the standard library's serializer turns text into markup, and it escapes it. Invisible characters and
+those that change the text direction are escaped before. Pages have no scripts, and their policy allows only
+their own style, so the content of a card is always text.
 """
 
 import hashlib
@@ -19,36 +19,36 @@ Child = Element | str | None
 
 SVG = "http://www.w3.org/2000/svg"
 
-# What neither HTML nor XML may hold, and `printable` leaves.
-_NO_CHARACTER = re.compile("[\ufffe\uffff]")
-# Lines of a long text that are shown at once.
-_LINES = 12
+# Characters that HTML and XML forbid, and that `printable` does not escape.
+_FORBIDDEN = re.compile("[\ufffe\uffff]")
+# The maximum number of lines of a folded text.
+_MAX_LINES = 12
 _POLICY = "default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'"
 
 
 def element(tag: str, *children: Child, **attributes: object) -> Element:
-    """An element. A `_` behind an attribute's name is dropped, others are dashes; None leaves one out."""
+    """Make an element. A trailing `_` of an attribute name is dropped, others become `-`; None omits one."""
     named = {
-        name.rstrip("_").replace("_", "-"): _shown(str(value))
+        name.rstrip("_").replace("_", "-"): _escape_invisible(str(value))
         for name, value in attributes.items()
         if value is not None
     }
-    made = Element(tag, named)
+    parent = Element(tag, named)
     for child in children:
         if isinstance(child, Element):
-            made.append(child)
+            parent.append(child)
         elif child:
-            _add_text(made, _shown(child))
-    return made
+            _add_text(parent, _escape_invisible(child))
+    return parent
 
 
-def markup(made: Element) -> str:
-    """The markup of an element, to stand within a page of HTML."""
-    return ET.tostring(made, encoding="unicode", method="html")
+def markup(root: Element) -> str:
+    """Return the markup of an element, for use within an HTML page."""
+    return ET.tostring(root, encoding="unicode", method="html")
 
 
 def page(title: str, *content: Child) -> str:
-    """The text of a page."""
+    """Return the HTML of a page."""
     style = _style()
     digest = b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = _POLICY.format(style=digest)
@@ -70,25 +70,25 @@ def page(title: str, *content: Child) -> str:
 
 
 def drawing(svg: Element) -> str:
-    """The text of a file that is a drawing, with its looks."""
+    """Return an SVG file with its style."""
     alone = Element("svg", {**svg.attrib, "xmlns": SVG})
     alone.extend([element("style", drawing_style()), *svg])
     return ET.tostring(alone, encoding="unicode") + "\n"
 
 
 def section(title: str, *content: Child) -> Element:
-    """A part of a page under its heading."""
+    """Make a section with a heading."""
     return element("section", element("h2", title), *content)
 
 
 def facts(pairs: Mapping[str, str]) -> Element:
-    """Names and what is said of each."""
+    """Make a list of names and values."""
     each = ((element("dt", name), element("dd", value)) for name, value in pairs.items())
     return element("dl", *(child for pair in each for child in pair))
 
 
 def swatch(colour: str) -> Element:
-    """A small square of a colour, before the name of what has it."""
+    """Make a small square of a colour for a legend."""
     square = element("rect", class_=colour, width=10, height=10)
     return element("svg", square, viewBox="0 0 10 10", class_="swatch", aria_hidden="true")
 
@@ -96,7 +96,7 @@ def swatch(colour: str) -> Element:
 def table(
     label: str, names: Sequence[str], rows: Iterable[Iterable[Child]], *, numbers: Collection[str] = ()
 ) -> Element:
-    """A table that scrolls sideways where it is too wide; the columns in `numbers` hold numbers."""
+    """Make a table that scrolls sideways if it is too wide; the columns in `numbers` hold numbers."""
     classes = ["number" if name in numbers else None for name in names]
     head = element(
         "tr",
@@ -110,12 +110,12 @@ def table(
 
 
 def scrolled(label: str, wide: Element) -> Element:
-    """What scrolls sideways where it is too wide, by the keyboard, too."""
+    """Wrap a wide element so that it scrolls sideways, also by keyboard."""
     return element("div", wide, class_="wide", role="region", aria_label=label, tabindex=0)
 
 
 def svg(label: str, width: float, height: float, *content: Child) -> Element:
-    """A drawing of so many units, as wide as the page."""
+    """Make a drawing of `width` × `height` units, as wide as the page."""
     return element(
         "svg",
         *content,
@@ -128,30 +128,30 @@ def svg(label: str, width: float, height: float, *content: Child) -> Element:
 
 
 def box(x: float, y: float, width: float, height: float, class_: str, tip: str) -> Element:
-    """A rectangle that tells what it is."""
+    """Make a rectangle with a tooltip."""
     sizes = {"x": f"{x:.2f}", "y": f"{y:.2f}", "width": f"{max(width, 0.0):.2f}", "height": f"{height:.2f}"}
     return element("rect", element("title", tip), class_=class_, **sizes)
 
 
 def folded(text: str, shown: int) -> Element:
-    """A text; of one longer than `shown` characters or some lines the beginning, until it is unfolded."""
-    beginning = "\n".join(text[:shown].split("\n", _LINES)[:_LINES]).rstrip()
+    """Make a text. If it exceeds `shown` characters or `_MAX_LINES`, show its beginning until it is unfolded."""
+    beginning = "\n".join(text[:shown].split("\n", _MAX_LINES)[:_MAX_LINES]).rstrip()
     if len(text.rstrip()) <= len(beginning):
         return element("pre", text, tabindex=0)
     summary = element("summary", element("span", beginning), f" … ({len(text):,} characters)")
     return element("details", summary, element("pre", text, tabindex=0))
 
 
-def _shown(text: str) -> str:
-    """The text without what hides or turns round what is read, and what no markup may hold."""
-    return _NO_CHARACTER.sub(lambda found: found[0].encode("unicode_escape").decode(), printable(text))
+def _escape_invisible(text: str) -> str:
+    """Escape invisible characters, characters that change the text direction, and forbidden ones."""
+    return _FORBIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode(), printable(text))
 
 
-def _add_text(to: Element, text: str) -> None:
-    if len(to):
-        to[-1].tail = (to[-1].tail or "") + text
+def _add_text(parent: Element, text: str) -> None:
+    if len(parent):
+        parent[-1].tail = (parent[-1].tail or "") + text
     else:
-        to.text = (to.text or "") + text
+        parent.text = (parent.text or "") + text
 
 
 def _style() -> str:
@@ -159,7 +159,7 @@ def _style() -> str:
 
 
 def drawing_style() -> str:
-    """The looks of drawings: their colours, on light and on dark ground."""
+    """Return the style of drawings: their colours in light and dark mode."""
     return _file("drawing.css")
 
 

@@ -1,4 +1,4 @@
-"""What is drawn of requests that were sent one after the other: how they grew, and which cards persisted."""
+"""The page of a request: its layers and messages, lint findings, and how the requests before it grew."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -23,8 +23,8 @@ from cardbox_cli.pictures.page_elements import (
 )
 from cardbox_cli.text import format_count
 
-# The colour of each layer, on every page the same. Those that are seldom beside each other share one, and all
-# others the last.
+# The colour of each layer, the same on all pages. Layers that rarely occur together share a color, and all
+# other layers have the last one.
 _COLOURS = {
     layers.SYSTEM_PROMPT: 0,
     layers.CHECKPOINT: 1,
@@ -37,14 +37,14 @@ _COLOURS = {
     TOOLS: 6,
 }
 _OTHERS = 7
-# Units of a drawing.
+# The width of a drawing of steps, in units.
 _STEPS_WIDTH = 100.0
-# Cards of the heat map at most: those that took the most over all steps.
-_MOST = 60
+# The maximum number of cards in the heat map: those with the most tokens over all steps.
+_MAX_CARDS = 60
 
 
 class DrawnCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A card in a request: what else is said `about` it, its layer, its tokens there."""
+    """A card in a request: its layer, its tokens, and a note `about` it."""
 
     card_id: str
     about: str
@@ -53,7 +53,7 @@ class DrawnCard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DrawnStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A request: its name, the tokens of its layers, the lowest first, and the cards in it."""
+    """A request: its name, the tokens of its layers from bottom to top, and its cards."""
 
     name: str
     messages: int
@@ -64,27 +64,27 @@ class DrawnStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def colours_of(names: Iterable[str]) -> Mapping[str, str]:
-    """The class of each layer."""
+    """Return the CSS class of each layer."""
     return {name: f"l{_COLOURS.get(name, _OTHERS)}" for name in names}
 
 
 def told(tokens: int, exact: bool) -> str:
-    """A number of tokens; an estimate is marked."""
+    """Format a number of tokens, with a `~` before an estimate."""
     return f"{'' if exact else '~'}{tokens:,}"
 
 
 def of_steps(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> list[Element]:
-    """The sections of a page that tell of steps; none without a step."""
+    """Return the sections of a page about steps; none if there are no steps."""
     if not steps:
         return []
     return [
         section("Growth over the steps", growth(steps, colours), _numbers(steps)),
-        section("What persisted", heat(steps, colours)),
+        section("Cards over the steps", heat(steps, colours)),
     ]
 
 
 def growth(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Element:
-    """A column for each step, its layers upon each other."""
+    """Draw a column of stacked layers for each step."""
     most = max(step.tokens for step in steps) or 1
     wide, high = _STEPS_WIDTH / len(steps), 40.0
     boxes = []
@@ -107,12 +107,12 @@ def _numbers(steps: Sequence[DrawnStep]) -> Element:
 
 
 def heat(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Element:
-    """A row for each card, a column for each step: full where a card is new, pale where it was sent again."""
+    """Draw a row for each card and a column for each step: solid if the card is new, pale if it is repeated."""
     seen: dict[str, dict[int, DrawnCard]] = {}
     for index, step in enumerate(steps):
         for card in step.cards:
             seen.setdefault(card.card_id, {})[index] = card
-    dearest = sorted(seen, key=lambda card_id: -sum(card.tokens for card in seen[card_id].values()))[:_MOST]
+    dearest = sorted(seen, key=lambda card_id: -sum(card.tokens for card in seen[card_id].values()))[:_MAX_CARDS]
     shown = [card_id for card_id in seen if card_id in set(dearest)]
     wide, boxes = _STEPS_WIDTH / len(steps), []
     for row, card_id in enumerate(shown):
@@ -121,28 +121,25 @@ def heat(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Element:
             class_ = colours[card.layer] + ("" if index == first else " again")
             tip = f"card {short_id(card_id)}, {card.about}, {steps[index].name}: {card.tokens:,} tokens"
             boxes.append(box(index * wide, row * 2, wide, 2, class_, tip))
-    about = f"{len(shown)} of {len(seen)} cards: full where a card is new, pale where it is sent again."
+    about = f"{len(shown)} of {len(seen)} cards: solid if a card is new, pale if it is sent again."
     drawn = svg("Which cards were sent in which step", _STEPS_WIDTH, max(2 * len(shown), 2), *boxes)
     drawn.set("class", "drawing tall")
     return element("div", element("p", about, class_="about"), drawn)
 
 
-# The page of a request: what its layers and messages take, how it grew, what the lint finds where.
-
-
-# Units of a drawing, and characters of a message that are shown at once.
-_WIDTH, _ROW, _SHOWN = 100.0, 6.0, 600
+# The width and the row height of a drawing in units, and the length in characters of a folded message.
+_WIDTH, _ROW, _FOLDED = 100.0, 6.0, 600
 
 
 class StepPicture(msgspec.Struct, frozen=True, kw_only=True):
-    """A step and what was asked in it."""
+    """A step and the account of its request."""
 
     name: str
     account: Explanation
 
 
 class RequestPicture(msgspec.Struct, frozen=True, kw_only=True):
-    """What is drawn of a request. `window` is how many tokens its model holds, `steps` those of its turn."""
+    """A request. `window` is the context window of its model in tokens, `steps` are the steps of its turn."""
 
     name: str
     model: str | None
@@ -153,7 +150,7 @@ class RequestPicture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def request_page(picture: RequestPicture) -> str:
-    """The page of a request."""
+    """Return the page of a request."""
     account = picture.account
     layers = shares(account, picture.window)
     colours = request_colours(layers, [step.account for step in picture.steps])
@@ -170,7 +167,7 @@ def request_page(picture: RequestPicture) -> str:
 
 
 def request_colours(layers: Sequence[LayerShare], others: Sequence[Explanation] = ()) -> Mapping[str, str]:
-    """The class of each layer of a request, and of other requests that are drawn beside it."""
+    """Return the CSS class of each layer of a request, and of other requests on the same page."""
     names = [layer.layer for layer in layers]
     names += [line.layer for account in others for line in account.messages]
     return colours_of([*names, TOOLS])
@@ -191,7 +188,7 @@ def _facts(picture: RequestPicture) -> Element:
 
 
 def layers_bar(layers: Sequence[LayerShare], account: Explanation, colours: Mapping[str, str]) -> Element:
-    """A bar in which each layer is as wide as its share."""
+    """Draw a bar in which the width of each layer is its share of the tokens."""
     boxes, x = [], 0.0
     for layer in layers:
         width = _WIDTH * layer.tokens / (account.tokens or 1)
@@ -216,7 +213,7 @@ def _layers(layers: Sequence[LayerShare], colours: Mapping[str, str]) -> Element
 
 
 def icicle(account: Explanation, colours: Mapping[str, str]) -> Element:
-    """The request, its layers in their order below it, and their messages below them."""
+    """Draw the request, below it its layers in order, and below them their messages."""
     unit = _WIDTH / (account.tokens or 1)
     boxes = [box(0, 0, _WIDTH, _ROW, "l7", f"all: {account.tokens:,} tokens")]
     x = start = 0.0
@@ -238,7 +235,7 @@ def _name(number: int, line: MessageLine) -> str:
 
 
 def drawn_step(step: StepPicture) -> DrawnStep:
-    """A step as the drawings of a series have it."""
+    """Return a step in the form that drawings need."""
     account = step.account
     return DrawnStep(
         name=step.name,
@@ -268,7 +265,7 @@ def _messages(picture: RequestPicture, colours: Mapping[str, str]) -> list[Child
                 element("h3", swatch(colours[line.layer]), " " + _name(number, line)),
                 element("p", about, class_="about"),
                 _findings(here) if here else None,
-                folded(line.preview, _SHOWN),
+                folded(line.preview, _FOLDED),
             )
         )
     return articles

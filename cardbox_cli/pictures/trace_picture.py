@@ -1,4 +1,4 @@
-"""The turns of a trace as a drawing, a bar for each from its beginning to its end, and as a page with it."""
+"""The turns of a trace over time: a drawing with a bar for each turn, and a page with the drawing."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -27,7 +27,7 @@ _RUNNING = "l0"
 
 
 def trace_page(trace_id: str | None, tops: "Sequence[Branch]") -> str:
-    """The page of a trace."""
+    """Return the page of a trace."""
     rows = [
         [
             f"{'· ' * depth}{turn.agent_id}",
@@ -45,42 +45,42 @@ def trace_page(trace_id: str | None, tops: "Sequence[Branch]") -> str:
 
 
 def trace_drawing(tops: "Sequence[Branch]") -> str:
-    """The drawing alone, as a file."""
+    """Return the drawing as an SVG file."""
     return drawing(timeline(tops))
 
 
 def timeline(tops: "Sequence[Branch]") -> Element:
-    """A bar for each turn, in the order of the tree."""
+    """Draw a bar for each turn, in the order of the tree."""
     lines = list(_lines(tops))
-    begun = [turn.created_at for _, turn in lines if turn.created_at is not None]
-    ended = [turn.ended_at for _, turn in lines if turn.ended_at is not None]
-    first, last = min(begun, default=None), max([*begun, *ended], default=None)
+    starts = [turn.created_at for _, turn in lines if turn.created_at is not None]
+    ends = [turn.ended_at for _, turn in lines if turn.ended_at is not None]
+    first, last = min(starts, default=None), max([*starts, *ends], default=None)
     seconds = (last - first).total_seconds() if first and last else 0.0
     parts = [
         part
         for row, (depth, turn) in enumerate(lines)
         for part in _bar(turn, row, depth, first, seconds or 1.0)
     ]
-    made = svg("Turns from their beginning to their end", _WIDTH, max(_LINE * len(lines), _LINE), *parts)
-    made.set("preserveAspectRatio", "xMinYMin meet")
-    return made
+    drawn = svg("Turns from their beginning to their end", _WIDTH, max(_LINE * len(lines), _LINE), *parts)
+    drawn.set("preserveAspectRatio", "xMinYMin meet")
+    return drawn
 
 
 def _bar(turn: "Branch", row: int, depth: int, first: datetime | None, seconds: float) -> Iterator[Element]:
-    """The bar of a turn, and its name below it. One that goes on reaches to the end."""
-    room = _WIDTH - 2 * _LEFT
+    """Draw the bar of a turn, with its name above it. A running turn extends to the end."""
+    width = _WIDTH - 2 * _LEFT
     begin = (turn.created_at - first).total_seconds() if turn.created_at and first else 0.0
     end = (turn.ended_at - first).total_seconds() if turn.ended_at and first else seconds
-    x, y = _LEFT + room * begin / seconds, row * _LINE
+    x, y = _LEFT + width * begin / seconds, row * _LINE
     tip = f"{turn.agent_turn_id}, {turn.agent_id}: {_outcome(turn)}, {_took(turn)}"
     colour = _COLOURS.get(turn.end_status or "", _RUNNING)
-    yield box(x, y + 18, max(room * (end - begin) / seconds, 2), 5, colour, tip)
+    yield box(x, y + 18, max(width * (end - begin) / seconds, 2), 5, colour, tip)
     name = f"{'· ' * depth}{turn.agent_id} ({_outcome(turn)})"
     yield element("text", name, x=f"{_LEFT:g}", y=f"{y + 14:g}")
 
 
 def _lines(tops: "Sequence[Branch]") -> "Iterator[tuple[int, Branch]]":
-    """All turns in the order of the tree, with how deep they stand. A deep trace is no deep recursion."""
+    """Yield all turns in the order of the tree, with their depth, without recursion."""
     waiting = [(0, top) for top in reversed(tops)]
     while waiting:
         depth, turn = waiting.pop()

@@ -1,1 +1,1 @@
-"""Cards, boxes and turns, to be read: over HTTP by programs and people, over MCP by agents."""
+"""Read access to cards, boxes and turns: over HTTP for programs and people, over MCP for agents."""

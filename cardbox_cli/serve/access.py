@@ -1,8 +1,8 @@
-"""Who may ask: by a token, by a cookie that a token was exchanged for, or from this machine.
+"""Authentication of requests: by a token, or by a cookie that a token was exchanged for.
 
-A token or a cookie opens one project. If no tokens are asked for, as on an address that only this machine
-reaches, everybody who reaches it may read. What can be refused without the database does not ask it, and
-clients that try tokens have one connection at most.
+A token or a cookie grants access to one project. If the server requires no tokens (for example on a loopback
+address), everyone who can reach it may read. cbx rejects requests without a database connection if it can,
+and uses at most one connection to look up tokens that were never valid.
 """
 
 import base64
@@ -24,23 +24,24 @@ from cardbox_cli.model.identity import hash_of, project_of
 from cardbox_cli.serve.http.errors import Refused, answer
 from cardbox_cli.store.api_tokens import ApiTokenStore
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.text import invalid_message
 
-# --- wrong tokens: a few are answered at once, then one a second, whoever shows them
+# --- wrong tokens: a limit for all clients together
 
-_AT_ONCE = 20.0
-_EACH_SECOND = 1.0
+_MAX_ATTEMPTS = 20.0
+_ATTEMPTS_PER_SECOND = 1.0
 
 
 class Attempts:
-    """A bucket of attempts that fills again."""
+    """A token bucket: limits the rate of failed attempts."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._left = _AT_ONCE
+        self._left = _MAX_ATTEMPTS
         self._at = time.monotonic()
 
     def failed(self) -> bool:
-        """Count a failure; False where there have been too many."""
+        """Count a failure; return False if there have been too many."""
         with self._lock:
             self._fill()
             if self._left < 1:
@@ -50,98 +51,98 @@ class Attempts:
 
     @property
     def are_spent(self) -> bool:
-        """Whether the next failure is one too many."""
+        """True if the limit is reached."""
         with self._lock:
             self._fill()
             return self._left < 1
 
     def _fill(self) -> None:
         now = time.monotonic()
-        self._left = min(_AT_ONCE, self._left + (now - self._at) * _EACH_SECOND)
+        self._left = min(_MAX_ATTEMPTS, self._left + (now - self._at) * _ATTEMPTS_PER_SECOND)
         self._at = now
 
 
-# --- cookies: the id of a token, signed, for a day and one project; never the token. A new server, a new key
+# --- cookies: the signed id of a token, never the token itself, for one project. Each server has its own key
 
-_LASTS = 24 * 3600
+_LIFETIME_SECONDS = 24 * 3600
 
 
 class Cookies:
-    """Makes and reads the cookies of a server. `is_secure`: only over TLS do browsers send them back."""
+    """Makes and reads the cookies of a server. `is_secure`: browsers send them back only over TLS."""
 
     def __init__(self, *, is_secure: bool) -> None:
         self._key = secrets.token_bytes(32)
         self._is_secure = is_secure
 
     def made(self, project_id: str, token_id: str) -> str:
-        """The value of a cookie that stands for a token."""
-        said = f"{token_id}.{int(time.time()) + _LASTS}"
-        return f"{said}.{self._signature(project_id, said)}"
+        """Return the value of a cookie for a token."""
+        content = f"{token_id}.{int(time.time()) + _LIFETIME_SECONDS}"
+        return f"{content}.{self._signature(project_id, content)}"
 
     def token_of(self, request: Request, project_id: str) -> str | None:
-        """The id of the token that a request's cookie stands for; None without one, or for one of others."""
-        said, _, signature = request.cookies.get(name_of(project_id), "").rpartition(".")
-        expected = self._signature(project_id, said)
-        if not said or not hmac.compare_digest(signature.encode(), expected.encode()):
+        """Return the id of the token in a request's cookie; None if there is no valid cookie."""
+        content, _, signature = request.cookies.get(name_of(project_id), "").rpartition(".")
+        expected = self._signature(project_id, content)
+        if not content or not hmac.compare_digest(signature.encode(), expected.encode()):
             return None
-        token_id, _, until = said.rpartition(".")
+        token_id, _, until = content.rpartition(".")
         return token_id if int(until) > time.time() else None
 
     def set(self, response: Response, project_id: str, value: str) -> None:
-        """Have a browser keep a cookie."""
+        """Store a cookie in the browser."""
         response.set_cookie(
             name_of(project_id),
             value,
-            max_age=_LASTS,
+            max_age=_LIFETIME_SECONDS,
             httponly=True,
             samesite="strict",
             secure=self._is_secure,
         )
 
     def forget(self, response: Response, project_id: str) -> None:
-        """Have a browser forget it."""
+        """Delete the cookie in the browser."""
         response.delete_cookie(name_of(project_id), httponly=True, samesite="strict", secure=self._is_secure)
 
-    def _signature(self, project_id: str, said: str) -> str:
-        text = f"{len(project_id)}:{project_id}{said}".encode("utf-8", "surrogatepass")
+    def _signature(self, project_id: str, content: str) -> str:
+        text = f"{len(project_id)}:{project_id}{content}".encode("utf-8", "surrogatepass")
         return base64.urlsafe_b64encode(hmac.digest(self._key, text, "sha256")).rstrip(b"=").decode()
 
 
 def name_of(project_id: str) -> str:
-    """What the cookie of a project is called: projects may have any name, cookies not."""
+    """Return the cookie name of a project: a hash, because cookie names allow few characters."""
     return f"cbx_{hashlib.sha256(project_id.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
-# --- names of the server: a page of others cannot have its own name lead here, and read
+# --- host names: without this check, another site could resolve its own name to this server and read from it
 
-# A name or an address, that of IPv6 in brackets, as a request names it; a star for all below one, or for any.
+# A host name, an IPv4 address, or an IPv6 address in brackets; `*.` in front for all subdomains, `*` for any.
 _NAME = re.compile(r"(?:\*\.)?[^\s:@/\[\]*?#]+|\[[0-9A-Fa-f:.]+\]|\*")
-# As browsers send it: in small letters, without a path, and without the port that its scheme has anyway.
+# An origin as browsers send it: in lower case, without a path and without the default port of its scheme.
 _ORIGIN = re.compile(
     r"(?!http://.*:80$|https://.*:443$)[a-z][a-z0-9+.-]*://(?:[^\s:@/\[\]*?#A-Z]+|\[[0-9a-f:.]+\])(?::[0-9]+)?"
 )
-# A name or an address, that of IPv6 in brackets; and a port.
+# The Host header: a host name, an IPv4 address, or an IPv6 address in brackets; and optionally a port.
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:@/\[\]]+)(?::[0-9]*)?")
 
 
 def check_names(hosts: Sequence[str], origins: Sequence[str]) -> None:
-    """Raise UsageError for what no request can name: a host, or the origin of a page."""
+    """Raise UsageError for an invalid host name or origin."""
     for host in hosts:
         if not (host.isascii() and _NAME.fullmatch(host)):
             raise UsageError(
-                f"--allowed-host: {host!r} is no name of a host",
-                hint="a name or an address, without scheme, port and path: cbx.example.org, [::1]",
+                f"--allowed-host: {invalid_message('host name', host)}",
+                hint="pass a name or an address without scheme, port and path, for example cbx.example.org",
             )
     for origin in origins:
         if origin not in ("*", "null") and not (origin.isascii() and _ORIGIN.fullmatch(origin)):
             raise UsageError(
-                f"--cors-origin: {origin!r} is no origin of a page",
-                hint="a scheme and a host as browsers send them, without a path: https://app.example.org",
+                f"--cors-origin: {invalid_message('origin', origin)}",
+                hint="pass a scheme and a host without a path, for example https://app.example.org",
             )
 
 
 class Hosts:
-    """Refuses requests to other names than these. `*.example.org` stands for all below it, `*` for any."""
+    """Rejects requests to other host names. `*.example.org` allows all subdomains, `*` every name."""
 
     def __init__(self, app: ASGIApp, names: Sequence[str]) -> None:
         self._app = app
@@ -149,16 +150,16 @@ class Hosts:
         self._domains = tuple(name[1:] for name in self._names if name.startswith("*."))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand a request on."""
-        if scope["type"] != "http" or self._is_known(Headers(scope=scope).get("host", "")):
+        """Pass a request on, or answer 400."""
+        if scope["type"] != "http" or self._is_allowed(Headers(scope=scope).get("host", "")):
             await self._app(scope, receive, send)
             return
         refusal = answer(
-            400, "bad_request", "the server is not asked by this name: --allowed-host adds names"
+            400, "bad_request", "this host name is not allowed: --allowed-host allows more names"
         )
         await refusal(scope, receive, send)
 
-    def _is_known(self, host: str) -> bool:
+    def _is_allowed(self, host: str) -> bool:
         found = _HOST.fullmatch(host)
         name = found[1].lower() if found else ""
         return "*" in self._names or name in self._names or name.endswith(self._domains)
@@ -166,13 +167,13 @@ class Hosts:
 
 # --- tokens
 
-# Tokens that were good once and are remembered as such; they are looked up all the same.
-_REMEMBERED = 1000
-_ASKS = {"WWW-Authenticate": 'Bearer realm="cbx"'}
+# The rate limit does not apply to tokens that were valid before. They are still looked up each time.
+_MAX_REMEMBERED = 1000
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="cbx"'}
 
 
 class Doorkeeper:
-    """Admits requests, or raises Refused. May be asked by many threads at once."""
+    """Admits requests, or raises Refused. Safe for use by several threads."""
 
     def __init__(self, cookies: Cookies, *, asks_for_tokens: bool) -> None:
         self.cookies = cookies
@@ -183,9 +184,9 @@ class Doorkeeper:
 
     @contextmanager
     def at_the_door(self, request: Request, project_id: str) -> Iterator[None]:
-        """Around `admit`, and the loan of its connection. Raises Refused where no database needs to be asked.
+        """Check a request before it gets a connection; call `admit` within. Raises Refused.
 
-        401 where nothing is shown, 403 for another project's token, 429 where too many are being tried.
+        401 without a token, 403 for another project's token, 429 after too many wrong tokens.
         """
         if not self.asks_for_tokens:
             yield
@@ -193,20 +194,20 @@ class Doorkeeper:
         given = _bearer(request)
         if given is None:
             if self.cookies.token_of(request, project_id) is None:
-                raise Refused(401, f"a token of project {project_id!r} is required", headers=_ASKS)
+                raise Refused(401, f"a token for project {project_id!r} is required", headers=_CHALLENGE)
             yield
             return
-        said = project_of(given)
-        if said is not None and said != project_id:
-            raise Refused(403, f"the token is not of project {project_id!r}")
+        named = project_of(given)
+        if named is not None and named != project_id:
+            raise Refused(403, f"the token does not grant access to project {project_id!r}")
         with self.trying(given):
             yield
 
     @contextmanager
     def trying(self, token: str) -> Iterator[None]:
-        """Around the look-up of a token, and the loan of its connection. Raises Refused.
+        """Check a token before it gets a connection; look it up within. Raises Refused.
 
-        Once there were too many wrong ones, tokens that were never good are looked up one at a time.
+        After too many wrong tokens, tokens that were never valid are looked up one at a time.
         """
         if project_of(token) is None:
             raise self._wrong()
@@ -221,30 +222,30 @@ class Doorkeeper:
             self._lane.release()
 
     def admit(self, request: Request, database: Database, project_id: str) -> None:
-        """Raise Refused with 401 for what is not in force. To be asked `at_the_door`."""
+        """Raise Refused with 401 if the token is not valid. Call it within `at_the_door`."""
         if not self.asks_for_tokens:
             return
         given = _bearer(request)
         if given is not None:
-            self._opened(database, project_id, given)
+            self._token_id(database, project_id, given)
             return
         token_id = self.cookies.token_of(request, project_id)
         if token_id is None or not ApiTokenStore(database, project_id).is_in_force(token_id):
-            raise Refused(401, "the token that you logged in with is no longer in force", headers=_ASKS)
+            raise Refused(401, "the token that you signed in with is no longer valid", headers=_CHALLENGE)
 
     def exchange(self, database: Database, token: str) -> tuple[str, str]:
-        """The project of a token, and the cookie that opens it in a browser. Raises Refused.
+        """Return the project of a token, and a cookie that grants access to it. Raises Refused.
 
-        To be asked while `trying`.
+        Call it within `trying`.
         """
         project_id = project_of(token) or ""
-        return project_id, self.cookies.made(project_id, self._opened(database, project_id, token))
+        return project_id, self.cookies.made(project_id, self._token_id(database, project_id, token))
 
-    def _opened(self, database: Database, project_id: str, token: str) -> str:
+    def _token_id(self, database: Database, project_id: str, token: str) -> str:
         token_id = ApiTokenStore(database, project_id).opens(token)
         if token_id is None:
             raise self._wrong()
-        if len(self._good) >= _REMEMBERED:
+        if len(self._good) >= _MAX_REMEMBERED:
             self._good = set()
         self._good.add(hash_of(token))
         return token_id
@@ -252,7 +253,7 @@ class Doorkeeper:
     def _wrong(self) -> Refused:
         if not self._attempts.failed():
             return _too_many()
-        return Refused(401, "the token is not in force", headers=_ASKS)
+        return Refused(401, "the token is not valid", headers=_CHALLENGE)
 
 
 def _too_many() -> Refused:

@@ -1,4 +1,4 @@
-"""The app: what it answers, who may ask, and how failures are told. Knows no server and no command line."""
+"""The ASGI app of `cbx serve`: routes, middleware, errors. Knows neither the server nor the command line."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -35,9 +35,9 @@ PAGES = (turn_pages.routes, box_pages.routes, request_pages.routes)
 
 
 def make_app(options: ServeOptions) -> FastAPI:
-    """The app that these options ask for. It connects to the database when it is first asked.
+    """Return the app for these options. It connects to the database at the first request.
 
-    Raises UsageError for a CBX_LISTEN_URL that is no address, and for hosts and origins that nobody has.
+    Raises UsageError for an invalid CBX_LISTEN_URL, host name or origin.
     """
     check_names(options.hosts, options.origins)
     app = FastAPI(
@@ -66,7 +66,7 @@ def make_app(options: ServeOptions) -> FastAPI:
         app.include_router(each, prefix="/projects/{project}")
     for each in PAGES:
         app.include_router(each, prefix=f"{PREFIX}/{{project}}", include_in_schema=False)
-    # Behind all others: what no other route takes is no page.
+    # Last, because it answers 404 to everything that no other route matches.
     app.include_router(site_pages.site_routes, include_in_schema=False)
     answer_errors(app)
     app.openapi = _document(app, options)  # type: ignore[method-assign]  # so FastAPI's documentation says
@@ -79,7 +79,7 @@ _health = APIRouter()
 
 @_health.get("/health", responses=errors(400, 408, 413))
 async def health() -> dict[str, str]:
-    """Whether the server is there."""
+    """Report that the server is running."""
     return {"status": "ok"}
 
 
@@ -88,7 +88,7 @@ def _document(app: FastAPI, options: ServeOptions) -> Callable[[], dict[str, obj
 
 
 def _guard(app: FastAPI, options: ServeOptions) -> None:
-    """What stands before every answer. The last one added is asked first."""
+    """Add the middleware. The last one added runs first."""
     app.add_middleware(Slashes)
     if options.origins:
         app.add_middleware(

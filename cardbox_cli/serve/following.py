@@ -1,7 +1,7 @@
-"""Projects that are followed: each is looked at when something may have changed, once for all who follow it.
+"""Streams of changes: reads each followed project when it may have changed, once for all its followers.
 
-That is when Postgres notifies workers, where a connection can listen for it, and else after a pause: not
-every change is notified of, and other programs write, too. Belongs to one event loop.
+A project may have changed when Postgres sends a notification, if a connection can listen, and always after a
+pause: not every change sends a notification, and other programs write, too. Belongs to one event loop.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from cardbox_cli.store.views.recent_changes import ChangeViews, Standing
 _LOG = logging.getLogger("cbx.serve")
 
 SILENT = 15.0
-"""Seconds after which a wait ends by itself."""
-# Seconds that pass from a notification to the look: many come at once.
-_CALM = 0.1
+"""The maximum number of seconds of one wait."""
+# Seconds from a notification to the read: many notifications arrive together.
+_DEBOUNCE_SECONDS = 0.1
 
 
 class _Followed:
@@ -35,15 +35,14 @@ class _Followed:
 
 
 class Following:
-    """Looks for all who follow. `pause`: seconds between two looks where nothing is notified."""
+    """Reads projects for their followers. `target`: where to listen. `pause`: seconds between two reads."""
 
     def __init__(self, target: Target, *, pause: float) -> None:
-        """`target` is where to listen."""
         self._target = target
         self._pause = pause
         self._projects: dict[str, _Followed] = {}
         self._subscription: PostgresSubscription | None = None
-        # How often something may have changed, and when that was so last.
+        # The number of possible changes, and the time of the last one.
         self._count = 0
         self._at = 0.0
         self._change = anyio.Event()
@@ -51,7 +50,7 @@ class Following:
 
     @asynccontextmanager
     async def follow(self, asker: Asker) -> AsyncIterator["Follower"]:
-        """Look at a project again and again."""
+        """Return a follower of a project, which must leave the context when it stops following."""
         self._listen()
         followed = self._projects.setdefault(asker.project_id, _Followed())
         followed.followers += 1
@@ -63,35 +62,32 @@ class Following:
                 del self._projects[asker.project_id]
 
     def end(self) -> None:
-        """Let nobody wait any longer: the server ends, and whoever follows shall leave."""
+        """End all waits and all streams, because the server stops."""
         self.is_over = True
         self._change.set()
 
     def close(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         if self._subscription is not None:
             self._subscription.close()
 
     async def changed(self, seen: int) -> int:
-        """Wait until something may have changed since `seen`; the count.
-
-        At most for `SILENT` seconds, and not once all is over.
-        """
+        """Wait at most `SILENT` seconds until something may have changed since `seen`; return the count."""
         until = monotonic() + SILENT
         while self._count == seen and not self.is_over and (now := monotonic()) < until:
             due = self._at + self._pause
             if now >= due:
-                self._may_have_changed()
+                self._note_change()
                 break
-            # Timers may ring a bit early.
+            # Timers may fire a little early.
             with anyio.move_on_after(min(due, until) - now):
                 await self._change.wait()
-                await anyio.sleep(_CALM)
+                await anyio.sleep(_DEBOUNCE_SECONDS)
         return self._count
 
     @property
     def count(self) -> int:
-        """How often something may have changed."""
+        """The number of times that something may have changed."""
         return self._count
 
     def _listen(self) -> None:
@@ -100,14 +96,14 @@ class Following:
         if self._subscription is None:
             loop = asyncio.get_running_loop()
 
-            def tell() -> None:
-                # The loop may have ended meanwhile.
+            def notify() -> None:
+                # The loop may have ended already.
                 with suppress(RuntimeError):
-                    loop.call_soon_threadsafe(self._may_have_changed)
+                    loop.call_soon_threadsafe(self._note_change)
 
-            self._subscription = PostgresSubscription(self._target, None, None, tell, _LOG.debug)
+            self._subscription = PostgresSubscription(self._target, None, None, notify, _LOG.debug)
 
-    def _may_have_changed(self) -> None:
+    def _note_change(self) -> None:
         self._count += 1
         self._at = monotonic()
         self._change.set()
@@ -115,7 +111,7 @@ class Following:
 
 
 class Follower:
-    """One who follows a project."""
+    """A client that follows a project."""
 
     def __init__(self, following: Following, followed: _Followed, asker: Asker) -> None:
         self._following = following
@@ -124,9 +120,9 @@ class Follower:
         self._seen = -1
 
     async def look(self) -> Standing:
-        """How the project stands, by a look that is no older than what is known to have changed.
+        """Return the state of the project, at least as new as the last known change.
 
-        Raises Refused once the asker may not look any more.
+        Raises Refused if the client's token is no longer valid.
         """
         self._seen = self._following.count
         await self._asker.admitted()
@@ -139,7 +135,7 @@ class Follower:
             return followed.standing
 
     async def changed(self) -> bool:
-        """Wait until something may have changed since the last look; False after `SILENT` seconds without."""
+        """Wait until something may have changed since the last read; return False after `SILENT` seconds."""
         return await self._following.changed(self._seen) != self._seen
 
     def _read(self) -> Standing:

@@ -1,4 +1,4 @@
-"""What a server of `cbx serve` is told: where it listens, who may ask, how long a request may take."""
+"""The options of a server of `cbx serve`: its address, access rules, and limits."""
 
 import ipaddress
 from collections.abc import Callable, Sequence
@@ -12,13 +12,15 @@ PORT = 8099
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Times are in seconds. `usual_project` is the one that commands mean without being told, `project` the
-    one that browsers are led to, which is that one if nobody says another.
+    """Options of a server. Times are in seconds.
 
-    `hosts` are the names that requests may be sent to, `origins` those of pages of others that may ask.
-    `asks_for_tokens`: whoever asks must show a token of the project. `behind_tls`: a proxy before this server
-    speaks TLS with browsers. `pause`: between two looks for what has changed and was not notified of.
-    `log` is told a line for each request.
+    - `usual_project`: the project that commands use without `--project`.
+    - `project`: the project that browsers are redirected to. Default: `usual_project`.
+    - `hosts`: the allowed host names. `origins`: the origins of other sites that may call the API.
+    - `asks_for_tokens`: each request needs a token of its project.
+    - `behind_tls`: a proxy in front of this server terminates TLS.
+    - `pause`: the interval between two polls for changes that sent no notification.
+    - `log`: receives a line for each request.
     """
 
     target: Target
@@ -39,13 +41,13 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> str:
-        """The address of its first page."""
+        """The URL of the start page."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}/"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens there."""
+    """Return True if only this machine can reach a server that listens on this address."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""One project within one snapshot: what every answer of the API, of a page or of a tool is read from."""
+"""One project within one snapshot: the source of every API response, page and tool result."""
 
 from datetime import datetime
 from functools import cached_property
@@ -12,10 +12,10 @@ from cardbox_cli.store.projects import require_known
 
 
 class Project:
-    """A project within the caller's snapshot, as one request or one call of a tool sees it.
+    """A project within the caller's snapshot, for one request or one tool call.
 
-    `usual` is the project that commands mean without `--project`. A page has `here`, its address without its
-    host, and `asks_for_tokens`, true if its reader has shown a token.
+    `usual` is the project that commands use without `--project`. For a page, `here` is its path and query,
+    and `asks_for_tokens` is true if the reader has signed in.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Project:
 
     @property
     def project_option(self) -> tuple[str, ...]:
-        """The option that printed commands need to mean this project."""
+        """The `--project` option of printed commands, if they need one."""
         return () if self.project_id == self.usual else ("--project", self.project_id)
 
     @cached_property
@@ -52,7 +52,7 @@ class Project:
 
     @property
     def diagnoser(self) -> Diagnoser:
-        """`why` of this project."""
+        """The diagnosis of this project's turns."""
         return Diagnoser(self.database, self.project_id, self.settings, HANDLERS)
 
     def survey(self) -> Survey:

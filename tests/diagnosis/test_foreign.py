@@ -92,7 +92,7 @@ def test_a_head_without_a_turn_is_listed_as_its_agents(world: World) -> None:
     answer = world.cbx("why", "--all")
     assert answer.code == 8
     assert answer.out.splitlines()[1].split("  ")[0] == "of agent clerk"
-    assert "1 agent at a turn, 0 turns queued, 1 looked at" in answer.err
+    assert "1 active agent, 0 turns queued, 1 examined" in answer.err
     found = world.cbx("why", "--agent", "clerk", "-o", "json").json()
     assert (found["turn"], found["agent"], found["rule"]) == (None, "clerk", "head-without-turn")
     world.fix(found)
@@ -101,7 +101,7 @@ def test_a_head_without_a_turn_is_listed_as_its_agents(world: World) -> None:
     assert world.cbx("why", "--agent", "clerk").code == 0
 
 
-def test_a_message_of_an_unknown_type_is_looked_at(world: World) -> None:
+def test_a_message_of_an_unknown_type_is_examined(world: World) -> None:
     world.sql(
         "INSERT INTO state.agent_inbox (inbox_id, project_id, agent_id, message_type, agent_turn_id, status,"
         " created_at) VALUES ('memo_1', 'p', 'clerk', 'memo', 'turn_memo', 'pending', now())"
@@ -109,7 +109,7 @@ def test_a_message_of_an_unknown_type_is_looked_at(world: World) -> None:
     answer = world.cbx("why", "--all")
     assert (answer.code, answer.err.splitlines()[-1]) == (
         0,
-        "0 agents at a turn, 0 turns queued, 1 looked at",
+        "0 active agents, 0 turns queued, 1 examined",
     )
     world.later(301)
     assert world.problems() == {"turn_memo": "silent-elsewhere"}

@@ -520,14 +520,15 @@ def test_why_a_turn_may_have_failed_is_also_seen_for_a_day(world: World) -> None
     assert world.why(turn)["also"] == []
 
 
-def test_a_mended_context_frees_a_turn_whose_history_would_be_refused(world: World) -> None:
+def test_a_repaired_context_frees_a_turn_whose_history_would_be_rejected(world: World) -> None:
     box = world.box(ASKED, CALLED)
     turn = world.ask(context_box_id=box)
     behind = world.ask()
     found = world.why(turn)
     assert found["next_actor"] == (
-        f"the operator: `cbx render --turn {turn} --format openai --check` shows it;"
-        f" `cbx box repair {box} --for openai --synthesize` mends a copy for `cbx turn rebox`; or end the turn"
+        f"the operator: `cbx render --turn {turn} --format openai --check` shows why;"
+        f" `cbx box repair {box} --for openai --synthesize` makes a repaired copy for `cbx turn rebox`;"
+        " or end the turn"
     )
     [evidence] = found["evidence"]
     assert (evidence["table"], evidence["row"]) == ("public.cards", CALLED.card_id)
@@ -545,7 +546,7 @@ def test_a_mended_context_frees_a_turn_whose_history_would_be_refused(world: Wor
     assert (world.why(turn)["verdict"], world.why(behind)["verdict"]) == ("ended", "ended")
 
 
-def test_what_lost_a_card_is_not_asked_for_anew(world: World) -> None:
+def test_a_turn_that_lost_a_card_cannot_be_retried(world: World) -> None:
     card_id, turn = a_card(world)
     assert world.cbx("card", "delete", card_id, "--yes", "--force").code == 0
     found = world.cbx("why", turn, "-o", "json").json()
@@ -556,7 +557,7 @@ def test_what_lost_a_card_is_not_asked_for_anew(world: World) -> None:
     lost = f"card {card_id} of the context box {box} was deleted"
     over = world.cbx("why", turn, "-o", "json").json()
     assert over["verdict"] == "ended"
-    assert f"{lost}: `cbx pack` makes its context anew" in over["next_actor"]
+    assert f"{lost}: `cbx pack` makes a new context" in over["next_actor"]
     again = world.cbx("turn", "retry", turn)
     assert (again.code, again.err.splitlines()[0]) == (
         5,

@@ -124,9 +124,10 @@ def test_a_worker_that_waits_is_not_taken_for_the_holder(world: World) -> None:
     told = {each["row"]: each["shows"] for each in found["evidence"] if each["table"] == "cbx.turns"}
     assert set(told) == {turn, "a row"}
     assert told[turn].startswith(
-        f"process {pid} (psql, idle in transaction, SELECT agent_id, 40 s ago) holds it for 40 s"
+        f"process {pid} (psql, idle in transaction, SELECT agent_id, 40 s ago) has held it for 40 s"
     )
-    assert f"process {waits} (cbx, active, UPDATE cbx.turns SET, 40 s ago), which waits" in told["a row"]
+    blocked = f"has blocked process {waits} (cbx, active, UPDATE cbx.turns SET, 40 s ago) for 40 s"
+    assert blocked in told["a row"]
     assert "hunter2" not in str(found)
 
 
@@ -146,7 +147,7 @@ def test_an_open_reader_before_an_alter_table_is_named(world: World) -> None:
                 [evidence] = found["evidence"]
                 assert evidence["table"] == "state.agent_inbox"
                 assert f"process {waits} (migration, active, ALTER TABLE" in evidence["shows"]
-            assert "nothing was looked at: a table cannot be read" in answer.err
+            assert "nothing was examined: a table cannot be read" in answer.err
     assert world.why(turn)["rule"] != "database-lock"
 
 

@@ -888,7 +888,7 @@ def test_the_rule_is_seen_and_its_fix_frees_the_turn(world: World, rule: str, br
     listed = world.problems()
     assert rule in listed.values() or rule in ("queued-behind-stuck", "awaited-stuck", "history-refused")
 
-    chosen = re.search(r"slip, `cbx ([^`]+)`", found["next_actor"])
+    chosen = re.search(r"wrong, run `cbx ([^`]+)`", found["next_actor"])
     if found["fix"] is not None:
         world.fix(found)
     elif chosen is not None:

@@ -207,4 +207,6 @@ def test_locks_that_nobody_looked_for_are_said_to_be_unchecked() -> None:
     snapshot = Snapshot(agent_turn_id=TURN, agent_id="a", now=NOW, settings=Settings(), keeps_turns=True)
     [unseen] = judge(snapshot).also
     assert (unseen.rule, unseen.severity) == ("database-lock", "ok")
-    assert unseen.proves == "Locks were not looked up: they are on the primary, and this is a replica."
+    assert unseen.proves == (
+        "Locks were not checked: this database is a replica, and locks exist only on the primary."
+    )

@@ -37,10 +37,12 @@ def test_a_page_for_people(world: World) -> None:
     assert answer.code == 8
     lines = answer.out.splitlines()
     assert lines[0] == f"turn {turn} is stuck: lost-doorbell"
-    assert lines[1] == "The turn is due for longer than CBX_UNCLAIMED (30 s), and no worker has claimed it."
+    assert lines[1] == "The turn has been due for more than CBX_UNCLAIMED (30 s), and no worker has claimed it."
     assert lines[3].split() == ["TABLE", "ROW", "SHOWS"]
     assert f"fix   cbx turn nudge {turn}" in lines
-    assert answer.err == f"error: turn {turn} is stuck: lost-doorbell\n"
+    assert answer.err == "", "the page has the verdict already"
+    failed = world.cbx("why", turn, "-o", "yaml")
+    assert (failed.code, failed.err) == (8, f"error: turn {turn} is stuck: lost-doorbell\n")
 
 
 def test_a_short_id_names_the_turn(world: World) -> None:
@@ -69,17 +71,14 @@ def test_an_unknown_turn_is_not_found(world: World) -> None:
     )
 
 
-def test_one_thing_alone_is_asked_for(cbx: Cbx) -> None:
-    for words in (
-        ["why", "turn_1", "--agent", "a"],
-        ["why", "turn_1", "--all"],
-        ["why", "--agent", "a", "--all"],
+def test_a_turn_an_agent_and_all_cannot_be_combined(cbx: Cbx) -> None:
+    for words, names in (
+        (["why", "turn_1", "--agent", "a"], "TURN and --agent"),
+        (["why", "turn_1", "--all"], "TURN and --all"),
+        (["why", "--agent", "a", "--all"], "--agent and --all"),
     ):
         answer = cbx(*words)
-        assert (answer.code, answer.err) == (
-            2,
-            "error: name one turn, or --agent, or --all\nhint: `cbx turn list` shows the turns\n",
-        )
+        assert (answer.code, answer.err) == (2, f"error: {names} cannot be combined\n")
 
 
 def test_an_agent_is_asked_about_by_its_turn(world: World) -> None:
@@ -101,7 +100,7 @@ def test_an_unknown_agent_is_not_found(world: World) -> None:
     answer = world.cbx("why", "--agent", "nobody")
     assert (answer.code, answer.err) == (
         3,
-        "error: no agent 'nobody' in project 'p'\nhint: `cbx agent list` shows them\n",
+        "error: no agent 'nobody' in project 'p'\nhint: `cbx agent list` shows the agents\n",
     )
 
 
@@ -166,7 +165,7 @@ def test_all_says_when_nothing_is_stuck(world: World) -> None:
     world.ask()
     answer = world.cbx("why", "--all")
     assert (answer.code, answer.out) == (0, "")
-    assert answer.err == "nothing is stuck\n1 agent at a turn, 1 turn queued, 1 looked at\n"
+    assert answer.err == "nothing is stuck\n1 active agent, 1 turn queued, 1 examined\n"
 
 
 def test_all_is_one_line_for_a_cause_and_counts_what_waits_behind_it(world: World) -> None:
@@ -180,7 +179,10 @@ def test_all_is_one_line_for_a_cause_and_counts_what_waits_behind_it(world: Worl
         ["TURN", "VERDICT", "RULE"],
         [first, "stuck", "no-live-worker"],
     ]
-    assert "1 agent at a turn, 3 turns queued, 1 looked at" in answer.err
+    assert answer.err == (
+        "1 active agent, 3 turns queued, 1 examined\n"
+        f"error: 1 turn not well\nhint: `cbx why {first} --project p` explains the first\n"
+    )
 
 
 def test_all_is_one_line_for_what_many_wait_for(world: World) -> None:
@@ -224,7 +226,7 @@ def test_a_cycle_names_its_turns_and_is_listed_once(world: World) -> None:
 
 
 def test_what_it_is_followed_to_has_a_bound(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot_reading, "_STEPS", 1)
+    monkeypatch.setattr(snapshot_reading, "_MAX_STEPS", 1)
     world.ask()
     parent = world.suspend()
     world.delegate(parent)
@@ -248,7 +250,7 @@ def test_a_deadline_of_a_moment_ago_is_not_called_ahead(world: World) -> None:
     turn = world.suspend()
     world.later(303)
     page = world.cbx("why", turn).out
-    assert "its deadline is ahead, or passed less than CBX_POLL (5 s) ago" in page
+    assert "Their deadline is ahead, or passed less than CBX_POLL (5 s) ago" in page
     assert "(3s ago)" in page
 
 
@@ -256,11 +258,11 @@ def test_who_is_not_fenced_is_told(world: World) -> None:
     turn = begin_elsewhere(world)
     found = world.why(turn)
     assert found["next_actor"] == "worker of another system, which cbx does not fence"
-    assert "what it writes may be kept" in str(found["evidence"])
+    assert "its later writes may be stored" in str(found["evidence"])
     taken = world.cbx("turn", "reclaim", turn, "--expect-epoch", "1", "--reason", "r", "-o", "json")
     assert taken.json()["fenced"] is False
     world.enter()
-    assert "what it writes may be kept" not in str(world.why(turn)["evidence"])
+    assert "its later writes may be stored" not in str(world.why(turn)["evidence"])
     taken = world.cbx("turn", "reclaim", turn, "--expect-epoch", "2", "--reason", "r")
     assert "nothing that it writes for the turn is kept" in taken.err
 
@@ -300,7 +302,7 @@ class TestWithoutTheTablesOfCbx:
         world.later(300)
         found = world.why(turn)
         assert (found["rule"], found["severity"]) == ("suspect-while-running", "warning")
-        assert "this database keeps no leases" in str(found["evidence"])
+        assert "this database has no leases" in str(found["evidence"])
         assert "dead" not in found["rule"]
 
     def test_an_unclaimed_turn_has_lost_its_doorbell(self, world: World) -> None:

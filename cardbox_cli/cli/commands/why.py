@@ -1,8 +1,8 @@
-"""`cbx why`: what a turn waits for, who must act next, and the command that frees it. Never writes."""
+"""`cbx why`: the verdict on a turn, who must act next, and the command that frees it. Never writes."""
 
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from cardbox_cli.cli.last_ids import LAST, recall
 from cardbox_cli.cli.options.value_types import AGENT, TURN
@@ -14,7 +14,7 @@ from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Shown, print_
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.settings import settings_from
-from cardbox_cli.text import flat, format_count, format_time, spelled
+from cardbox_cli.text import command_line, conflict_message, flat, format_count, format_time, spelled
 
 if TYPE_CHECKING:
     from cardbox_cli.diagnosis.diagnoser import ProblemAnswer, Survey
@@ -41,18 +41,19 @@ def explain_turn(
     ] = None,
     agent: Annotated[
         str | None,
-        Option(click_type=AGENT, help="The turn that this agent is at, else its next or last one."),
+        Option(click_type=AGENT, help="Explain this agent's active turn, else its next or last one."),
     ] = None,
     all_: Annotated[
-        bool, Option("--all", help="Everything in the project that is not well, in one pass.")
+        bool, Option("--all", help="List everything in the project that is not well.")
     ] = False,
 ) -> None:
-    """Explain where a turn stands: the rows that prove it, who must act next and by when, and the exact fix.
+    """Explain why a turn is stuck or waiting: the rows that prove it, who must act next, and the exact fix.
 
-    Exit code 0: healthy, ended, or waiting in time. 8: stuck, or in a state that no rule knows.
+    Exit code 0: healthy, ended, or waiting in time. 8: stuck, or in an unknown state.
     """
-    if sum((turn is not None, agent is not None, all_)) > 1:
-        raise UsageError("name one turn, or --agent, or --all", hint="`cbx turn list` shows the turns")
+    given = {"TURN": turn is not None, "--agent": agent is not None, "--all": all_}
+    if sum(given.values()) > 1:
+        raise UsageError(conflict_message(*(name for name in given if given[name])))
     from cardbox_cli.diagnosis.diagnoser import Diagnoser
     from cardbox_cli.orchestration.handlers import HANDLERS
     from cardbox_cli.store.projects import require_known
@@ -65,25 +66,29 @@ def explain_turn(
             survey = diagnoser.survey()
             if not (survey.problems or survey.looked_at):
                 require_known(database, session().project_id)
-            _survey(survey)
+            _print_survey(survey)
         elif agent is not None:
-            _one(diagnoser.agent(agent))
+            _print_diagnosis(diagnoser.agent(agent))
         else:
             is_last = turn in (None, LAST)
             meant = recall(database.address, session().project_id, "turn") if is_last else turn
-            _one(diagnoser.turn(meant or ""))
+            _print_diagnosis(diagnoser.turn(meant or ""))
 
 
-def _one(diagnosis: "Diagnosis") -> None:
+def _print_diagnosis(diagnosis: "Diagnosis") -> None:
     from cardbox_cli.diagnosis.diagnoser import why_answer
 
     answer, names = why_answer(diagnosis, session().project_option), [diagnosis.turn or diagnosis.agent]
-    output.emit(answer, table=lambda: _page(diagnosis), ids=names)
-    if not diagnosis.well:
-        raise Findings(f"{_named(diagnosis)} is {diagnosis.verdict}: {diagnosis.rule or diagnosis.proves}")
+    output.emit(answer, table=lambda: _print_page(diagnosis), ids=names)
+    if diagnosis.well:
+        return
+    # The page begins with the verdict: an error message would print it twice.
+    if session().output in ("table", "wide"):
+        raise Exit(Findings.exit_code)
+    raise Findings(f"{_subject(diagnosis)} is {diagnosis.verdict}: {diagnosis.rule or diagnosis.proves}")
 
 
-def _survey(survey: "Survey") -> None:
+def _print_survey(survey: "Survey") -> None:
     from cardbox_cli.diagnosis.diagnoser import survey_answer
 
     output.emit_list(
@@ -93,23 +98,26 @@ def _survey(survey: "Survey") -> None:
         empty="nothing is stuck",
     )
     announce(
-        f"{format_count(survey.active, 'agent')} at a turn, {format_count(survey.queued, 'turn')} queued,"
-        f" {survey.looked_at} looked at"
+        f"{format_count(survey.active, 'active agent')}, {format_count(survey.queued, 'turn')} queued,"
+        f" {survey.looked_at} examined"
         if survey.could_read
-        else "nothing was looked at: a table cannot be read"
+        else "nothing was examined: a table cannot be read"
     )
     if survey.problems:
+        first = survey.problems[0]
+        words = ["why", first.turn] if first.turn else ["why", "--agent", first.agent]
+        command = command_line(words, *session().project_option)
         raise Findings(
-            f"{format_count(len(survey.problems), 'turn')} not well", hint="`cbx why TURN` explains one"
+            f"{format_count(len(survey.problems), 'turn')} not well", hint=f"`{command}` explains the first"
         )
 
 
-def _agent(problem: "ProblemAnswer") -> str:
+def _format_agent(problem: "ProblemAnswer") -> str:
     return f"of agent {problem.agent}" if problem.agent else NOTHING
 
 
 _PROBLEM = (
-    Column("TURN", lambda problem: problem.turn or _agent(problem)),
+    Column("TURN", lambda problem: problem.turn or _format_agent(problem)),
     Column("VERDICT", lambda problem: problem.verdict),
     Column("RULE", lambda problem: problem.rule or NOTHING),
     Column("WAITING", lambda problem: str(problem.waiting), right=True, spare=1),
@@ -122,10 +130,7 @@ _EVIDENCE = (
 )
 
 
-# --- for people
-
-
-def _page(diagnosis: "Diagnosis") -> None:
+def _print_page(diagnosis: "Diagnosis") -> None:
     from cardbox_cli.diagnosis.diagnoser import fix_line
 
     colour = "" if diagnosis.well else "red"
@@ -141,11 +146,11 @@ def _page(diagnosis: "Diagnosis") -> None:
 
 def _headline(diagnosis: "Diagnosis") -> str:
     if diagnosis.verdict == "ended" and diagnosis.end_status is not None:
-        return f"{_named(diagnosis)} has ended: {diagnosis.end_status}"
+        return f"{_subject(diagnosis)} has ended: {diagnosis.end_status}"
     rule = f": {diagnosis.rule}" if diagnosis.rule else ""
-    return f"{_named(diagnosis)} is {diagnosis.verdict}{rule}"
+    return f"{_subject(diagnosis)} is {diagnosis.verdict}{rule}"
 
 
-def _named(diagnosis: "Diagnosis") -> str:
+def _subject(diagnosis: "Diagnosis") -> str:
     what, name = ("agent", diagnosis.agent) if diagnosis.turn is None else ("turn", diagnosis.turn)
     return f"{what} {spelled(name)}"

@@ -1,1 +1,1 @@
-"""The rules of diagnosis, a module for each subject. `registry.rules` is the list of all."""
+"""The rules of diagnosis, one module for each subject. `registry.rules` lists them all."""

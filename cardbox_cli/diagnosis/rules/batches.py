@@ -1,6 +1,6 @@
-"""Rules about turns that wait for a batch: one that goes on, that nobody went on with, or that ended untold.
+"""Rules about turns that wait for a batch: it runs, it is overdue, or its end was not reported.
 
-A batch of another system's manager is shown and explained; no rule has a fix that would change it.
+The rules explain batches that another system manages, but have no fix that would change them.
 """
 
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ from cardbox_cli.diagnosis.verdict import REAP
 from cardbox_cli.model.execution.batches import IN_PROGRESS, TASK_DISPATCHED, TASK_OPEN, TASK_PENDING
 from cardbox_cli.model.execution.situations import BatchFacts, TaskFacts
 
-_THEIR_MANAGER = "the other system's manager of batches"
+_FOREIGN_MANAGER = "the other system's batch manager"
 
 
 def _awaited(s: Snapshot, *, own: bool) -> Iterator[BatchFacts]:
-    """The batches that answer calls of the suspended turn which nothing answers yet."""
+    """Yield the batches that will answer the unanswered calls of the suspended turn."""
     calls = {call.tool_call_id for call in s.unanswered} if s.suspended else set()
     return (batch for batch in s.batches if batch.tool_call_id in calls and batch.is_own == own)
 
@@ -34,19 +34,19 @@ def _batch(s: Snapshot, batch: BatchFacts) -> Evidence:
 
 
 def _task(s: Snapshot, batch: BatchFacts, task: TaskFacts) -> Evidence:
-    place = "?" if task.task_index is None else str(task.task_index)
-    turn = f", turn {task.turn}" if task.turn else f", to be dispatched {show.instant(s, task.due_at)}"
+    position = "?" if task.task_index is None else str(task.task_index)
+    turn = f", turn {task.turn}" if task.turn else f", due for dispatch {show.instant(s, task.due_at)}"
     ended = f", which ended {task.ended} {show.instant(s, task.ended_at)}" if task.ended else ""
     table = batch.table.replace("batches", "batch_tasks")
-    return Evidence(table, f"{batch.batch_id}/{place}", f"{task.status}{turn}{ended}")
+    return Evidence(table, f"{batch.batch_id}/{position}", f"{task.status}{turn}{ended}")
 
 
-def _open(s: Snapshot, batch: BatchFacts) -> tuple[Evidence, ...]:
+def _open_tasks(s: Snapshot, batch: BatchFacts) -> tuple[Evidence, ...]:
     return tuple(_task(s, batch, task) for task in batch.tasks if task.status in TASK_OPEN)
 
 
-def _untold(s: Snapshot, batch: BatchFacts) -> tuple[TaskFacts, ...]:
-    """The children that have ended, and whose batch does not know."""
+def _unrecorded(s: Snapshot, batch: BatchFacts) -> tuple[TaskFacts, ...]:
+    """Return the children that have ended, but that their batch shows as dispatched."""
     return tuple(
         task
         for task in batch.tasks
@@ -55,37 +55,37 @@ def _untold(s: Snapshot, batch: BatchFacts) -> tuple[TaskFacts, ...]:
 
 
 def _undispatched(s: Snapshot, batch: BatchFacts) -> tuple[TaskFacts, ...]:
-    """The children that should have been dispatched for longer than a look at what is due may take."""
-    patience = s.settings.unclaimed_time
+    """Return the children that have been due for dispatch for longer than `unclaimed_time`."""
+    limit = s.settings.unclaimed_time
     pending = (task for task in batch.tasks if task.status == TASK_PENDING)
-    return tuple(task for task in pending if s.age(task.due_at) > patience)
+    return tuple(task for task in pending if s.age(task.due_at) > limit)
 
 
-def _overdue(s: Snapshot, batch: BatchFacts) -> bool:
+def _is_overdue(s: Snapshot, batch: BatchFacts) -> bool:
     return batch.deadline_at is not None and s.now > batch.deadline_at + s.grace
 
 
-def _goes_on(s: Snapshot) -> Proof:
+def _runs(s: Snapshot) -> Proof:
     for batch in _running(s, own=True):
-        return (*(show.call(s, call) for call in s.open_calls), _batch(s, batch), *_open(s, batch))
+        return (*(show.call(s, call) for call in s.open_calls), _batch(s, batch), *_open_tasks(s, batch))
     return None
 
 
-def _theirs_goes_on(s: Snapshot) -> Proof:
+def _foreign_runs(s: Snapshot) -> Proof:
     for batch in _running(s, own=False):
-        return (*(show.call(s, call) for call in s.open_calls), _batch(s, batch), *_open(s, batch))
+        return (*(show.call(s, call) for call in s.open_calls), _batch(s, batch), *_open_tasks(s, batch))
     return None
 
 
-def _is_overdue(s: Snapshot) -> Proof:
-    overdue = [batch for batch in _running(s, own=True) if _overdue(s, batch)]
-    return tuple(each for batch in overdue for each in (_batch(s, batch), *_open(s, batch))) or None
+def _has_overdue_batch(s: Snapshot) -> Proof:
+    overdue = [batch for batch in _running(s, own=True) if _is_overdue(s, batch)]
+    return tuple(each for batch in overdue for each in (_batch(s, batch), *_open_tasks(s, batch))) or None
 
 
-def _has_untold(s: Snapshot) -> Proof:
+def _has_unrecorded(s: Snapshot) -> Proof:
     for batch in _running(s, own=True):
-        if untold := _untold(s, batch):
-            return (_batch(s, batch), *(_task(s, batch, task) for task in untold))
+        if tasks := _unrecorded(s, batch):
+            return (_batch(s, batch), *(_task(s, batch, task) for task in tasks))
     return None
 
 
@@ -103,16 +103,16 @@ def _is_unreported(s: Snapshot) -> Proof:
     return None
 
 
-def _theirs_has_untold(s: Snapshot) -> Proof:
+def _foreign_has_unrecorded(s: Snapshot) -> Proof:
     for batch in _running(s, own=False):
-        if untold := _untold(s, batch):
-            return (_batch(s, batch), *(_task(s, batch, task) for task in untold))
+        if tasks := _unrecorded(s, batch):
+            return (_batch(s, batch), *(_task(s, batch, task) for task in tasks))
     return None
 
 
-def _theirs_is_overdue(s: Snapshot) -> Proof:
-    overdue = [batch for batch in _running(s, own=False) if _overdue(s, batch)]
-    return tuple(each for batch in overdue for each in (_batch(s, batch), *_open(s, batch))) or None
+def _has_overdue_foreign_batch(s: Snapshot) -> Proof:
+    overdue = [batch for batch in _running(s, own=False) if _is_overdue(s, batch)]
+    return tuple(each for batch in overdue for each in (_batch(s, batch), *_open_tasks(s, batch))) or None
 
 
 def _deadline(s: Snapshot) -> datetime | None:
@@ -121,34 +121,34 @@ def _deadline(s: Snapshot) -> datetime | None:
 
 
 def _children(s: Snapshot) -> str:
-    """Who must act next: the turns of the children that go on."""
+    """Name the turns of the running children; they must act next."""
     running = [*_running(s, own=True), *_running(s, own=False)]
     turns = [task.turn for batch in running for task in batch.tasks if task.status == TASK_DISPATCHED]
     shown = ", ".join(turn for turn in turns[:3] if turn)
     more = f" and {len(turns) - 3} more" if len(turns) > 3 else ""
-    return f"whoever runs {shown}{more}" if shown else REAPER
+    return f"the workers that run {shown}{more}" if shown else REAPER
 
 
 RULES = (
     DiagnosisRule(
         name="batch-overdue",
-        proves="The deadline of the batch that it waits for passed more than {poll} ago, and nobody acted.",
+        proves="The awaited batch has not ended, although its deadline passed more than {poll} ago.",
         rank=63,
-        holds=_is_overdue,
+        holds=_has_overdue_batch,
         actor=REAPER,
         fix=REAP,
     ),
     DiagnosisRule(
         name="batch-child-untold",
-        proves="A child of the batch that the turn waits for has ended, and the batch was not told.",
+        proves="A child of the awaited batch has ended, but the batch still shows it as dispatched.",
         rank=60,
-        holds=_has_untold,
+        holds=_has_unrecorded,
         actor=REAPER,
         fix=REAP,
     ),
     DiagnosisRule(
         name="batch-not-dispatched",
-        proves="A child of the batch that it waits for is to be dispatched for longer than {unclaimed}.",
+        proves="A child of the awaited batch has been due for dispatch for more than {unclaimed}.",
         rank=59,
         holds=_has_undispatched,
         actor=REAPER,
@@ -156,7 +156,7 @@ RULES = (
     ),
     DiagnosisRule(
         name="batch-not-reported",
-        proves="The batch that the turn waits for has ended, and its result was not reported.",
+        proves="The awaited batch has ended, but its result was not reported.",
         rank=71,
         holds=_is_unreported,
         actor=REAPER,
@@ -164,36 +164,36 @@ RULES = (
     ),
     DiagnosisRule(
         name="foreign-child-untold",
-        proves="A child of another system's batch has ended without its event: there it counts as running.",
+        proves="A child of another system's batch has ended, but that system still shows it as dispatched.",
         rank=54,
-        holds=_theirs_has_untold,
-        actor=f"{_THEIR_MANAGER}, at the batch's deadline at the latest",
+        holds=_foreign_has_unrecorded,
+        actor=f"{_FOREIGN_MANAGER}, at the batch's deadline at the latest",
         due=_deadline,
     ),
     DiagnosisRule(
         name="foreign-batch-overdue",
-        proves="The deadline of another system's batch passed more than {poll} ago, and nobody acted.",
+        proves="Another system's batch has not ended, although its deadline passed more than {poll} ago.",
         rank=53,
-        holds=_theirs_is_overdue,
-        actor=_THEIR_MANAGER,
+        holds=_has_overdue_foreign_batch,
+        actor=_FOREIGN_MANAGER,
     ),
     DiagnosisRule(
         name="batch-running",
-        proves="The turn waits for a batch whose children go on.",
+        proves="The turn waits for a batch, and the batch is running.",
         verdict="waiting",
         severity="ok",
         rank=17,
-        holds=_goes_on,
+        holds=_runs,
         actor=_children,
         due=_deadline,
     ),
     DiagnosisRule(
         name="foreign-batch-running",
-        proves="The turn waits for a batch of another system, which that goes on with.",
+        proves="The turn waits for a batch of another system, and the batch is running.",
         verdict="waiting",
         severity="ok",
         rank=16,
-        holds=_theirs_goes_on,
+        holds=_foreign_runs,
         actor=_children,
         due=_deadline,
     ),

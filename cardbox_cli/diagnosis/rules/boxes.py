@@ -1,5 +1,5 @@
-"""Rules about what a turn reads and writes: boxes and cards that are gone, a history that a provider refuses,
-and an output box of two turns.
+"""Rules about what a turn reads and writes: missing boxes and cards, a history that a provider rejects,
+and an output box that two turns share.
 """
 
 from cardbox_cli.diagnosis import evidence as show
@@ -14,20 +14,20 @@ def _missing_box(s: Snapshot) -> Proof:
     gone = tuple(
         Evidence("public.card_boxes", box.box_id, f"no such row; the turn's {box.pointer} box")
         for box in s.boxes
-        if not box.exists and not _made_again(s, box.pointer)
+        if not box.exists and not _is_recreated(s, box.pointer)
     )
     return gone or None
 
 
-def _made_again(s: Snapshot, pointer: str) -> bool:
-    """An output box that is gone before anything was written is made again at promotion."""
+def _is_recreated(s: Snapshot, pointer: str) -> bool:
+    """Return True if promotion will create the box again: the output box of a queued turn."""
     return pointer == "output" and s.queued
 
 
-def _lost(kind: LossKind, says: str) -> DiagnosisRule:
+def _lost_card_rule(kind: LossKind, state: str) -> DiagnosisRule:
     def holds(s: Snapshot) -> Proof:
         lost = tuple(
-            Evidence("public.cards", lack.card_id or "", f"{says}; in the {lack.pointer} box {lack.box_id}")
+            Evidence("public.cards", lack.card_id or "", f"{state}; in the {lack.pointer} box {lack.box_id}")
             for lack in s.lacking
             if lack.kind == kind
         )
@@ -35,22 +35,22 @@ def _lost(kind: LossKind, says: str) -> DiagnosisRule:
 
     return DiagnosisRule(
         name=f"{kind}-card",
-        proves=f"A card of the context or profile {LOSSES[kind]}: a model would see less than was packed.",
+        proves=f"A card of the context or profile {LOSSES[kind]}: the model would see less than was packed.",
         rank=_LOSS_RANKS[kind],
         holds=holds,
-        actor="the operator: pack the context again and {rebox}, or end the turn",
+        actor="the operator: pack the context again and run {rebox}, or end the turn",
         fix=Remedy(_END.shown, lambda s: _end(s, f"a card of its context {LOSSES[kind]}")),
-        aside=_is_no_hindrance,
+        aside=_is_harmless,
     )
 
 
-def _goes_on(s: Snapshot) -> bool:
-    """The model has seen what it sees: the loss stops nobody."""
+def _is_running(s: Snapshot) -> bool:
+    """Return True if a worker has already composed the request: the loss no longer stops the turn."""
     return s.running and (s.worked_on or not s.silent)
 
 
-def _is_no_hindrance(s: Snapshot) -> bool:
-    return s.incomplete_allowed or _goes_on(s)
+def _is_harmless(s: Snapshot) -> bool:
+    return s.incomplete_allowed or _is_running(s)
 
 
 def _no_profile(s: Snapshot) -> Proof:
@@ -63,7 +63,7 @@ def _no_profile(s: Snapshot) -> Proof:
 
 
 def _end_refused(s: Snapshot) -> Command | None:
-    return None if s.ended else _end(s, "the provider would refuse its history")
+    return None if s.ended else _end(s, "the provider would reject its history")
 
 
 def _end(s: Snapshot, reason: str) -> Command:
@@ -81,7 +81,7 @@ def _shared_output(s: Snapshot) -> Proof:
 
 _LOSS_RANKS: dict[LossKind, int] = {"dangling": 88, "deleted": 87, "expired": 86}
 _END = Remedy(
-    "`cbx turn fail`; `cbx turn stop` while it is queued", lambda s: _end(s, "a box of the turn is gone")
+    "`cbx turn fail`; `cbx turn stop` if it is queued", lambda s: _end(s, "a box of the turn is gone")
 )
 
 RULES = (
@@ -90,35 +90,36 @@ RULES = (
         proves="The profile, context or output box that the turn points to does not exist.",
         rank=90,
         holds=_missing_box,
-        actor="the operator: {rebox} gives it another, or end the turn",
+        actor="the operator: replace the box with {rebox}, or end the turn",
         fix=_END,
     ),
-    _lost("dangling", "no such row"),
-    _lost("deleted", "deleted"),
-    _lost("expired", "expired"),
+    _lost_card_rule("dangling", "no such row"),
+    _lost_card_rule("deleted", "deleted"),
+    _lost_card_rule("expired", "expired"),
     DiagnosisRule(
         name="no-profile",
-        proves="The profile box holds no profile: a model would get no system prompt.",
+        proves="The profile box holds no profile: the model would get no system prompt.",
         rank=85,
         holds=_no_profile,
-        actor="the operator: end the turn, `cbx agent provision --update`, and ask for it anew",
+        actor="the operator: end the turn, run `cbx agent provision --update`, and dispatch the turn again",
         fix=Remedy(_END.shown, lambda s: _end(s, "its profile is gone")),
-        aside=_is_no_hindrance,
+        aside=_is_harmless,
     ),
     DiagnosisRule(
         name="history-refused",
-        proves="By its documentation, the provider refuses what the turn asks its model next, or asked last.",
+        proves="According to its documentation, the provider rejects the turn's next or last request.",
         severity="warning",
         rank=57,
         holds=lambda s: show.refused(s) or None,
-        actor="the operator: {lint} shows it; {repair} mends a copy for `cbx turn rebox`; or end the turn",
+        actor="the operator: {lint} shows why; {repair} makes a repaired copy for `cbx turn rebox`;"
+        " or end the turn",
         fix=Remedy("`cbx turn fail`", _end_refused),
-        aside=lambda s: s.ended or _goes_on(s),
+        aside=lambda s: s.ended or _is_running(s),
         after_end=True,
     ),
     DiagnosisRule(
         name="shared-output",
-        proves="Two agents are at turns that write to one output box.",
+        proves="The active turns of two agents write to the same output box.",
         severity="warning",
         rank=45,
         holds=_shared_output,

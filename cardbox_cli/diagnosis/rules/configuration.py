@@ -1,4 +1,4 @@
-"""Rules about how an agent and its project are set up, where that keeps workers from a turn that is due."""
+"""Rules about the setup of an agent and its project that keeps workers from a due turn."""
 
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Proof, Remedy
@@ -7,14 +7,14 @@ from cardbox_cli.model.execution.situations import LiveWorker
 from cardbox_cli.text import closest, command_line, quoted
 
 
-def _waits_in_vain(s: Snapshot) -> bool:
-    """Work is due for too long, its target is known, and nobody alive serves it here."""
+def _lacks_worker(s: Snapshot) -> bool:
+    """Return True if work is overdue, its target is known, and no live worker serves that target here."""
     if s.worker_target is None or not s.keeps_turns or s.live_workers or s.running:
         return False
     return bool(s.unclaimed)
 
 
-def _late(s: Snapshot) -> tuple[Evidence, ...]:
+def _due_rows(s: Snapshot) -> tuple[Evidence, ...]:
     return tuple(show.due_row(s, row) for row in s.unclaimed)
 
 
@@ -29,7 +29,7 @@ def _serving(s: Snapshot, target: str | None) -> tuple[LiveWorker, ...]:
 def _not_on_roster(s: Snapshot) -> Proof:
     if s.setup.on_roster or s.running or not s.unclaimed:
         return None
-    return (*_late(s), Evidence("resource.project_agents", s.agent_id, "no such row"))
+    return (*_due_rows(s), Evidence("resource.project_agents", s.agent_id, "no such row"))
 
 
 def _provision(s: Snapshot, *options: str) -> Command | None:
@@ -37,45 +37,45 @@ def _provision(s: Snapshot, *options: str) -> Command | None:
     return None if name is None else ("agent", "provision", s.agent_id, "--profile", name, *options)
 
 
-def _outdated(s: Snapshot) -> bool:
+def _is_outdated(s: Snapshot) -> bool:
     target = s.setup.profile_target
-    return _waits_in_vain(s) and target != s.worker_target and bool(_serving(s, target))
+    return _lacks_worker(s) and target != s.worker_target and bool(_serving(s, target))
 
 
 def _outdated_target(s: Snapshot) -> Proof:
-    if not _outdated(s):
+    if not _is_outdated(s):
         return None
     profile = Evidence(
         "resource.profiles", s.setup.profile_name or "", f"worker target {s.setup.profile_target}"
     )
-    return (*_late(s), _roster(s), profile, *show.live_workers(_serving(s, s.setup.profile_target)))
+    return (*_due_rows(s), _roster(s), profile, *show.live_workers(_serving(s, s.setup.profile_target)))
 
 
-def _meant(s: Snapshot) -> str | None:
-    """The target of a live worker that is spelt nearly as the agent's."""
-    if not _waits_in_vain(s) or _outdated(s) or s.setup.profile_name is None:
+def _similar_target(s: Snapshot) -> str | None:
+    """Return the target of a live worker that has nearly the same name as the agent's target."""
+    if not _lacks_worker(s) or _is_outdated(s) or s.setup.profile_name is None:
         return None
     return closest(s.worker_target or "", {worker.worker_target for worker in s.setup.serving})
 
 
 def _misspelt_target(s: Snapshot) -> Proof:
-    target = _meant(s)
-    return None if target is None else (*_late(s), _roster(s), *show.live_workers(_serving(s, target)))
+    target = _similar_target(s)
+    return None if target is None else (*_due_rows(s), _roster(s), *show.live_workers(_serving(s, target)))
 
 
-def _either_slip(s: Snapshot) -> str:
-    """Both ways to go on: which of the two names is the slip, no row tells."""
-    corrected = command_line(_provision(s, "--worker-target", _meant(s) or "", "--update") or ())
+def _correct_either_target(s: Snapshot) -> str:
+    """Offer both corrections: no row shows which of the two names is wrong."""
+    correction = command_line(_provision(s, "--worker-target", _similar_target(s) or "", "--update") or ())
     return (
-        f"the operator: if the agent's target is the slip, `{corrected}`, and correct its profile; if the "
-        f"worker's is, `cbx worker run --target {quoted(s.worker_target or '')} --exec CMD`"
+        f"the operator: if the agent's target is wrong, run `{correction}` and correct its profile; if the "
+        f"worker's is wrong, run `cbx worker run --target {quoted(s.worker_target or '')} --exec CMD`"
     )
 
 
 def _worker_elsewhere(s: Snapshot) -> Proof:
-    if not _waits_in_vain(s) or not s.setup.elsewhere:
+    if not _lacks_worker(s) or not s.setup.elsewhere:
         return None
-    return (*_late(s), *show.live_workers(s.setup.elsewhere, ", serves another project alone"))
+    return (*_due_rows(s), *show.live_workers(s.setup.elsewhere, ", serves only another project"))
 
 
 def _archived(s: Snapshot) -> Proof:
@@ -89,15 +89,15 @@ RULES = (
         proves="Work has been due for more than {unclaimed}, and the agent is not on the roster.",
         rank=56,
         holds=_not_on_roster,
-        actor="the operator: put the agent on the roster again, `cbx agent provision`",
+        actor="the operator: add the agent to the roster again with `cbx agent provision`",
         fix=Remedy("`cbx agent provision`", lambda s: _provision(s)),
     ),
     DiagnosisRule(
         name="target-outdated",
-        proves="No live worker serves the agent's target, and one serves that of its profile as it is now.",
+        proves="No live worker serves the agent's target, but one serves its profile's present target.",
         rank=56,
         holds=_outdated_target,
-        actor="the operator: bring the agent up to date with its profile, or start a worker,"
+        actor="the operator: update the agent from its profile, or start a worker with"
         " `cbx worker run --target {target} --exec CMD`",
         fix=Remedy(
             "`cbx agent provision --update`",
@@ -106,26 +106,26 @@ RULES = (
     ),
     DiagnosisRule(
         name="target-misspelt",
-        proves="No live worker serves the agent's target, and one serves a target of nearly the same name.",
+        proves="No live worker serves the agent's target, but one serves a target with nearly the same name.",
         rank=56,
         holds=_misspelt_target,
-        actor=_either_slip,
+        actor=_correct_either_target,
     ),
     DiagnosisRule(
         name="worker-elsewhere",
-        proves="No live worker of the agent's target serves the project; one serves another project alone.",
+        proves="No live worker of the agent's target serves this project; one serves only another project.",
         rank=56,
         holds=_worker_elsewhere,
-        actor="the operator: start a worker in this project, `cbx worker run --target {target} --exec CMD`,"
-        " or one with --all-projects",
+        actor="the operator: start a worker in this project with"
+        " `cbx worker run --target {target} --exec CMD`, or one with --all-projects",
     ),
     DiagnosisRule(
         name="project-archived",
-        proves="The project is archived: it accepts no new turns; those that it has are run.",
+        proves="The project is archived: it accepts no new turns, but workers still run its existing turns.",
         verdict="seen",
         severity="warning",
         rank=5,
         holds=_archived,
-        actor="the operator: `cbx project update --status active` opens it again",
+        actor="the operator: `cbx project update --status active` reopens it",
     ),
 )

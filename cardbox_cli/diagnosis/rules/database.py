@@ -1,4 +1,4 @@
-"""Rules about the database itself, which keeps everybody from a turn: locks, and a ban on writing."""
+"""Rules about the database itself: locks, and transactions that are read-only by default."""
 
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import DiagnosisRule, Evidence, Proof
@@ -12,7 +12,7 @@ def _database_lock(s: Snapshot) -> Proof:
 
 
 def _read_only(s: Snapshot) -> Proof:
-    """Nobody can write who connects now, and nobody is seen to who did before."""
+    """Prove that new connections cannot write, and that no worker with an older connection is known."""
     if s.read_only_by is None or s.worked_on or s.able_workers or s.agent_turn_id == "":
         return None
     if s.in_time and not s.due_rows:
@@ -24,18 +24,18 @@ def _read_only(s: Snapshot) -> Proof:
 RULES = (
     DiagnosisRule(
         name="database-lock",
-        proves="Another session has been in the way of a row or a table of the turn for more than"
-        f" {LOCK_HELD}, or lets nobody read it.",
+        proves=f"Another session has blocked a row or table of the turn for more than {LOCK_HELD},"
+        " or prevents everyone from reading it.",
         rank=100,
         holds=_database_lock,
         actor="the owner of database process {pids}: end its transaction",
     ),
     DiagnosisRule(
         name="database-read-only",
-        proves="The database takes no writes, its transactions are read-only by default, and no live worker"
-        " has the turn or serves its target.",
+        proves="Transactions in the database are read-only by default, and no live worker has the turn"
+        " or serves its target.",
         rank=98,
         holds=_read_only,
-        actor="the owner of the database: set default_transaction_read_only to off, and start workers anew",
+        actor="the owner of the database: set default_transaction_read_only to off, and restart the workers",
     ),
 )

@@ -1,4 +1,4 @@
-"""Rules about turns that are over, and about ends that were to be reported and were not."""
+"""Rules about turns that have ended, and about ends that were not reported."""
 
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import REAPER, RECORDS, DiagnosisRule, Evidence, Proof
@@ -8,7 +8,7 @@ from cardbox_cli.model.execution.turns import ERROR, SKIPPED, WAITING
 
 
 def _not_reported(s: Snapshot) -> Proof:
-    """This turn is over, and the call that waits for it has no report."""
+    """Prove that this turn has ended and that the call that waits for it has no report."""
     call = s.call
     if not s.ended or call is None or call.wait_status != WAITING or call.report_status is not None:
         return None
@@ -17,7 +17,7 @@ def _not_reported(s: Snapshot) -> Proof:
 
 
 def _child_not_reported(s: Snapshot) -> Proof:
-    """A turn that this one waits for is over, and there is no report of it."""
+    """Prove that an awaited turn has ended and that no report of its end exists."""
     if not s.suspended:
         return None
     proof = tuple(
@@ -33,8 +33,8 @@ def _child_not_reported(s: Snapshot) -> Proof:
     return (show.head(s), *proof) if proof else None
 
 
-def _head_stays(s: Snapshot) -> Proof:
-    """The turn's end is recorded, its agent is at it still, and nothing would run it again."""
+def _head_not_freed(s: Snapshot) -> Proof:
+    """Prove that the turn has a recorded end, is still active, and has no row that would run it again."""
     record = s.record
     if record is None or record.end_status is None or s.at_head is None or s.promoted:
         return None
@@ -44,20 +44,20 @@ def _head_stays(s: Snapshot) -> Proof:
 
 
 def _ran_again(s: Snapshot) -> Proof:
-    """Rows and deliverables of more than one run of the turn."""
+    """Return the rows and deliverables of all runs, if the turn has more than one run."""
     rows = tuple(row for row in s.turn_rows if row.status not in (SKIPPED, ERROR))
     runs = {each.step_id for each in s.delivered}
     if len(rows) < 2 and len(runs) < 2:
         return None
-    wrote = (Evidence("public.cards", each.card_id, _written(each.step_id)) for each in s.delivered)
+    wrote = (Evidence("public.cards", each.card_id, _deliverable_note(each.step_id)) for each in s.delivered)
     return (*(show.row(s, row) for row in rows), *(wrote if len(runs) > 1 else ()))
 
 
-def _written(step_id: str | None) -> str:
+def _deliverable_note(step_id: str | None) -> str:
     return "a task.deliverable of the turn" + (f", written in {step_id}" if step_id else "")
 
 
-def _ended(s: Snapshot) -> Proof:
+def _end_evidence(s: Snapshot) -> Proof:
     if not s.ended:
         return None
     if s.record is not None and s.record.end_status is not None:
@@ -70,18 +70,18 @@ def _ended(s: Snapshot) -> Proof:
 RULES = (
     DiagnosisRule(
         name="ended",
-        proves="The turn is over.",
+        proves="The turn has ended.",
         verdict="ended",
         severity="ok",
         rank=10,
-        holds=_ended,
+        holds=_end_evidence,
         needs=(RECORDS,),
         actor="{after_failure}",
         after_end=True,
     ),
     DiagnosisRule(
         name="being-ended",
-        proves="Its agent has just left it; another system writes the end in a transaction of its own.",
+        proves="Another system has just freed the agent, and records the turn's end in a second transaction.",
         verdict="waiting",
         severity="ok",
         rank=30,
@@ -90,25 +90,25 @@ RULES = (
     ),
     DiagnosisRule(
         name="head-at-ended-turn",
-        proves="The turn has ended, and its agent is still at it: nothing behind it will begin.",
+        proves="The turn has ended, but is still its agent's active turn: no queued turn can begin.",
         rank=93,
-        holds=_head_stays,
-        fix=fenced("fail", "it has ended, and its agent stays at it"),
+        holds=_head_not_freed,
+        fix=fenced("fail", "it has ended but is still active"),
         after_end=True,
     ),
     DiagnosisRule(
         name="ran-more-than-once",
-        proves="The turn ran more than once, or will: another system enqueued it again under its own id.",
+        proves="The turn ran more than once, or will: another system enqueued it again under the same id.",
         verdict="seen",
         severity="warning",
         rank=5,
         holds=_ran_again,
-        actor="whoever reads its output, which may hold several answers",
+        actor="readers of its output, which may hold several deliverables",
         after_end=True,
     ),
     DiagnosisRule(
         name="not-reported",
-        proves="The turn has ended, and the tool call that waits for its end was never answered.",
+        proves="The turn has ended, but the tool call that waits for its end has no result.",
         rank=40,
         holds=_not_reported,
         actor=REAPER,
@@ -117,7 +117,7 @@ RULES = (
     ),
     DiagnosisRule(
         name="answer-not-reported",
-        proves="A turn that was to answer a call of this one has ended, and its end was never reported.",
+        proves="A turn that answers a call of this one has ended, but its end was not reported.",
         rank=67,
         holds=_child_not_reported,
         actor=REAPER,

@@ -1,6 +1,6 @@
-"""Rules about what other systems wrote and cbx does not know: types of messages, states of rows and heads.
+"""Rules about message types and states of rows and heads that other systems wrote and cbx does not know.
 
-What such rows mean their owner knows; none of these rules has a fix that would change them.
+Only the system that wrote such rows knows what they mean, so no rule has a fix that would change them.
 """
 
 from cardbox_cli.diagnosis import evidence as show
@@ -21,23 +21,23 @@ def _head_without_turn(s: Snapshot) -> Proof:
 
 def _not_understood(s: Snapshot) -> Proof:
     rows = tuple(show.row(s, row) for row in s.rows if _is_strange(row))
-    strange = s.head is not None and s.head.status not in (IDLE, *ACTIVE) and _is_at(s)
+    strange = s.head is not None and s.head.status not in (IDLE, *ACTIVE) and _blocks_turn(s)
     return ((show.head(s),) if strange else ()) + rows or None
 
 
-def _is_at(s: Snapshot) -> bool:
-    """Whether the agent is at the turn, or its head keeps it from the turn without naming another."""
+def _blocks_turn(s: Snapshot) -> bool:
+    """Return True if the head names this turn as active, or no turn."""
     assert s.head is not None
     return s.head.active_agent_turn_id in (s.agent_turn_id, None, "")
 
 
 def _is_strange(row: InboxRow) -> bool:
-    """A status that nobody knows, or a queue that nobody promotes from."""
+    """Return True for an unknown status, or for a queued row of a type that cbx does not promote."""
     return row.status not in INBOX_STATUSES or (row.status == QUEUED and not is_turn(row))
 
 
-def _elsewhere(s: Snapshot) -> Proof:
-    """An open row of another system's type is all that the turn goes on by."""
+def _foreign_carrier(s: Snapshot) -> Proof:
+    """Return the rows of another system's types, if only such rows carry the turn."""
     if not s.is_foreign or s.running or s.suspended:
         return None
     rows = tuple(show.row(s, row) for row in s.foreign_rows if row.status in OPEN or s.dispatched)
@@ -55,28 +55,28 @@ RULES = (
     ),
     DiagnosisRule(
         name="head-without-turn",
-        proves="The agent is not idle, and its head names no turn: nobody can go on, or take it back.",
+        proves="The agent is not idle, but its head names no turn: no worker can continue or reclaim it.",
         rank=93,
         holds=_head_without_turn,
         fix=REBUILD,
     ),
     DiagnosisRule(
         name="silent-elsewhere",
-        proves="Only rows of a type that another system knows carry the turn, and nothing of it was written"
-        f" for {FOREIGN_SILENCE}.",
+        proves="Only rows of a type that another system handles carry the turn, and none of it was written"
+        f" in the last {FOREIGN_SILENCE}.",
         verdict="unknown",
         severity="warning",
         rank=24,
-        holds=lambda s: _elsewhere(s) if s.silent else None,
+        holds=lambda s: _foreign_carrier(s) if s.silent else None,
         actor="the system that handles rows of that type",
     ),
     DiagnosisRule(
         name="handled-elsewhere",
-        proves="Rows of a type that another system knows carry the turn: it is that system's to act.",
+        proves="Only rows of a type that another system handles carry the turn: that system must act.",
         verdict="waiting",
         severity="ok",
         rank=24,
-        holds=lambda s: None if s.silent else _elsewhere(s),
+        holds=lambda s: None if s.silent else _foreign_carrier(s),
         actor="the system that handles rows of that type",
     ),
 )

@@ -1,4 +1,4 @@
-"""Rules about who works on a turn: claims whose worker is gone, silence while running, leases of nothing."""
+"""Rules about the worker of a turn: crashed claims, silence while running, orphan leases."""
 
 from datetime import datetime
 
@@ -10,27 +10,27 @@ from cardbox_cli.limits import FOREIGN_SILENCE
 from cardbox_cli.model.execution.turns import PROCESSING, InboxRow, Lease
 
 
-def _expired(s: Snapshot, row: InboxRow) -> bool:
+def _is_expired(s: Snapshot, row: InboxRow) -> bool:
     lease = s.lease_of(row)
     return lease is not None and not s.lives(lease)
 
 
-def _abandoned(s: Snapshot, row: InboxRow) -> bool:
-    """Claimed by nobody whom cbx knows of, and longer ago than other systems allow, or nobody knows when."""
+def _is_abandoned(s: Snapshot, row: InboxRow) -> bool:
+    """Return True if a row has no lease, and was claimed too long ago or at an unknown time."""
     if s.lease_of(row) is not None or s.being_ended:
         return False
     return row.processed_at is None or s.age(row.processed_at) > FOREIGN_SILENCE.time
 
 
-def _crashed(s: Snapshot) -> tuple[InboxRow, ...]:
-    """Claimed rows that nobody works on, other than the one that carries a running turn."""
+def _crashed_rows(s: Snapshot) -> tuple[InboxRow, ...]:
+    """Return the claimed rows without a live worker, except the row that carries a running turn."""
     claimed = (row for row in s.rows if row.status == PROCESSING and not (s.running and row is s.carrier))
-    return tuple(row for row in claimed if _expired(s, row) or _abandoned(s, row))
+    return tuple(row for row in claimed if _is_expired(s, row) or _is_abandoned(s, row))
 
 
 def _crashed_claim(s: Snapshot) -> Proof:
     proof: list[Evidence] = []
-    for row in (rows := _crashed(s)):
+    for row in (rows := _crashed_rows(s)):
         proof += (show.row(s, row, f", claimed {show.instant(s, row.processed_at)}"), show.lease(s, row))
     return (show.head(s), *proof, *_owner(s, rows[0])) if rows else None
 
@@ -47,15 +47,15 @@ def _owner(s: Snapshot, row: InboxRow) -> tuple[Evidence, ...]:
     return (Evidence("cbx.workers", lease.owner, shows),)
 
 
-def _dead(s: Snapshot) -> Proof:
-    """The worker's lease on the running turn is over: certainly lost."""
-    if not s.running or s.carrier is None or not _expired(s, s.carrier):
+def _worker_is_dead(s: Snapshot) -> Proof:
+    """Prove that the worker's lease on the running turn has expired: it has certainly lost the turn."""
+    if not s.running or s.carrier is None or not _is_expired(s, s.carrier):
         return None
     return (show.head(s), show.lease(s, s.carrier), *_owner(s, s.carrier))
 
 
-def _suspect(s: Snapshot) -> Proof:
-    """A run without a lease has been silent: other systems would take it for dead, nobody can know."""
+def _worker_is_silent(s: Snapshot) -> Proof:
+    """Prove that a run without a lease wrote nothing for so long that other systems consider it dead."""
     if not s.running or s.lease_of(s.carrier) is not None or not s.silent:
         return None
     row = show.row(s, s.carrier) if s.carrier is not None else show.absent_row(s)
@@ -66,7 +66,7 @@ def _last_step(s: Snapshot) -> tuple[Evidence, ...]:
     if not s.steps:
         return ()
     step = s.steps[-1]
-    shows = f"{step.status}, begun {show.instant(s, step.started_at)}"
+    shows = f"{step.status}, started {show.instant(s, step.started_at)}"
     return (Evidence("state.agent_steps", step.step_id, shows),)
 
 
@@ -103,54 +103,54 @@ def _orphan_lease(s: Snapshot) -> Proof:
     return (*(show.orphan_lease(s, lease) for lease in orphans), *named)
 
 
-def _reclaim(reason: str) -> Remedy:
+def _reclaim_remedy(reason: str) -> Remedy:
     def build(s: Snapshot) -> Command | None:
         row = s.carrier
         carries = (s.dispatched or s.running) and row is not None and row.turn_epoch == s.epoch
-        stuck = _crashed(s)
-        if s.keeps_turns and not carries and stuck and all(_expired(s, row) for row in stuck):
+        stuck = _crashed_rows(s)
+        if s.keeps_turns and not carries and stuck and all(_is_expired(s, row) for row in stuck):
             return REAP.build(s)
         return fenced_command("reclaim" if carries else "requeue", s, reason)
 
-    shown = "`cbx turn reclaim`; `cbx turn requeue` where no row carries it, `cbx reap` for a claimed report"
+    shown = "`cbx turn reclaim`; `cbx turn requeue` if no row carries it, `cbx reap` for a claimed report"
     return Remedy(shown, build)
 
 
 RULES = (
     DiagnosisRule(
         name="crashed-claim",
-        proves="A row is claimed and its lease ended more than {poll} ago; or it has no lease, and was"
-        f" claimed more than {FOREIGN_SILENCE} ago or at no known time.",
+        proves="A row is claimed, but its lease ended more than {poll} ago; or it has no lease, and was"
+        f" claimed more than {FOREIGN_SILENCE} ago or at an unknown time.",
         rank=70,
         holds=_crashed_claim,
         needs=(LEASES,),
         actor=f"{REAPER}, or the operator",
-        fix=_reclaim("its claim has crashed"),
+        fix=_reclaim_remedy("its claim has crashed"),
         aside=lambda s: s.running and s.worked_on,
     ),
     DiagnosisRule(
         name="dead-while-running",
-        proves="A worker entered the turn and its lease ended more than {poll} ago: no heartbeats.",
+        proves="The turn is running, but its worker's lease ended more than {poll} ago: the worker is dead.",
         rank=69,
-        holds=_dead,
+        holds=_worker_is_dead,
         actor=f"{REAPER}, or the operator",
-        fix=_reclaim("its worker is dead"),
+        fix=_reclaim_remedy("its worker is dead"),
     ),
     DiagnosisRule(
         name="suspect-while-running",
-        proves=f"The turn runs without a lease of cbx and nothing of it was written for {FOREIGN_SILENCE}:"
-        " its worker may be dead.",
+        proves="The turn is running without a lease of cbx, and nothing was written for it in"
+        f" {FOREIGN_SILENCE}: its worker may be dead.",
         severity="warning",
         rank=68,
-        holds=_suspect,
+        holds=_worker_is_silent,
         needs=(LEASES,),
         actor="the system that runs it, whose worker cbx does not fence, or the operator",
-        fix=_reclaim("its worker is silent"),
+        fix=_reclaim_remedy("its worker is silent"),
     ),
     DiagnosisRule(
         name="running",
-        proves="A worker is at it: its lease holds, or ended less than {poll} ago; or one of another system,"
-        " which cbx does not fence, wrote lately.",
+        proves="A worker runs the turn: its lease is valid or ended less than {poll} ago, or it is a worker"
+        " of another system, which cbx does not fence, and wrote recently.",
         verdict="healthy",
         severity="ok",
         rank=20,
@@ -161,7 +161,7 @@ RULES = (
     ),
     DiagnosisRule(
         name="orphan-lease",
-        proves="There is a lease on a row that nobody has claimed.",
+        proves="A lease exists on a row that is not claimed.",
         severity="warning",
         rank=25,
         holds=_orphan_lease,

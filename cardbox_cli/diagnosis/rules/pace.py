@@ -1,4 +1,4 @@
-"""Rules about what takes much longer than it used to, though nothing says yet that it is stuck."""
+"""Rules about steps and calls that take much longer than usual, without proof that they are stuck."""
 
 from datetime import datetime
 
@@ -7,18 +7,18 @@ from cardbox_cli.diagnosis.registry import DiagnosisRule, Evidence, Proof
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.situations import Pace
 
-# How many must have ended, else nothing is said; how many times their p95 is long; seconds that never are.
-ENOUGH, TIMES, SHORT = 20, 10, 1
+# A duration is long if it exceeds this multiple of the p95 of enough ended steps or calls, and these seconds.
+_FACTOR, _MIN_ENDED, _MIN_SECONDS = 10, 20, 1
 
 
 def _is_long(s: Snapshot, begun: datetime | None, pace: Pace | None) -> bool:
-    if begun is None or pace is None or pace.ended < ENOUGH:
+    if begun is None or pace is None or pace.ended < _MIN_ENDED:
         return False
-    return s.age(begun).total_seconds() > max(TIMES * pace.p95_seconds, SHORT)
+    return s.age(begun).total_seconds() > max(_FACTOR * pace.p95_seconds, _MIN_SECONDS)
 
 
-def _usual(pace: Pace) -> str:
-    return f"95 of 100 took {pace.p95_seconds:.3g} s at most, by the last {pace.ended} that ended"
+def _format_pace(pace: Pace) -> str:
+    return f"95 % of the last {pace.ended} that ended took at most {pace.p95_seconds:.3g} s"
 
 
 def _long_step(s: Snapshot) -> Proof:
@@ -27,8 +27,8 @@ def _long_step(s: Snapshot) -> Proof:
         return None
     if not _is_long(s, step.started_at, s.step_pace):
         return None
-    begun = f"{step.status}, begun {show.instant(s, step.started_at)}"
-    shows = f"{begun}; of the steps of its profile {_usual(s.step_pace)}"
+    started = f"{step.status}, started {show.instant(s, step.started_at)}"
+    shows = f"{started}; steps of its profile: {_format_pace(s.step_pace)}"
     return (Evidence("state.agent_steps", step.step_id, shows),)
 
 
@@ -39,15 +39,16 @@ def _long_call(s: Snapshot) -> Proof:
     for call in s.open_calls:
         pace = s.call_paces.get(call.tool_name)
         if pace is not None and _is_long(s, call.created_at, pace):
-            waits = f"{call.tool_name}, since {show.instant(s, call.created_at)}; of its calls {_usual(pace)}"
-            proof.append(Evidence("state.turn_waiting_tools", call.tool_call_id, waits))
+            since = f"{call.tool_name}, since {show.instant(s, call.created_at)}"
+            shows = f"{since}; calls of this tool: {_format_pace(pace)}"
+            proof.append(Evidence("state.turn_waiting_tools", call.tool_call_id, shows))
     return tuple(proof) or None
 
 
 RULES = (
     DiagnosisRule(
         name="long-step",
-        proves=f"The step runs more than {TIMES} times as long as 95 of 100 steps of its profile did lately.",
+        proves=f"The step has run more than {_FACTOR} times as long as 95 % of recent steps of its profile.",
         verdict="seen",
         severity="warning",
         rank=7,
@@ -56,11 +57,11 @@ RULES = (
     ),
     DiagnosisRule(
         name="long-call",
-        proves=f"A call waits more than {TIMES} times as long as 95 of 100 calls of its tool did lately.",
+        proves=f"A call has waited more than {_FACTOR} times as long as 95 % of recent calls of its tool.",
         verdict="seen",
         severity="warning",
         rank=6,
         holds=_long_call,
-        actor="whoever answers {calls}",
+        actor="the program or person that answers {calls}",
     ),
 )

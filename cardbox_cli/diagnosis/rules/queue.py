@@ -12,7 +12,7 @@ from cardbox_cli.model.execution.turns import DUE, HEAD_MOVES, IDLE, PROCESSING,
 # --- queued
 
 
-def _behind(s: Snapshot) -> bool:
+def _is_behind(s: Snapshot) -> bool:
     return s.queued and s.blocker is not None
 
 
@@ -20,16 +20,16 @@ def _blocker_is_stuck(s: Snapshot) -> bool:
     return s.blocker is not None and judge(s.blocker).verdict in ("stuck", "unknown")
 
 
-def _behind_evidence(s: Snapshot) -> tuple[Evidence, ...]:
+def _queue_evidence(s: Snapshot) -> tuple[Evidence, ...]:
     assert s.turn_row is not None
     queue = f", one of {s.queue_length} in the queue of agent {s.agent_id}"
     return (show.row(s, s.turn_row, queue), show.head(s))
 
 
 def _queued_behind_stuck(s: Snapshot) -> Proof:
-    if not _behind(s) or not _blocker_is_stuck(s) or s.blocker is None or s.cycle:
+    if not _is_behind(s) or not _blocker_is_stuck(s) or s.blocker is None or s.cycle:
         return None
-    return (*_behind_evidence(s), *cause(s.blocker))
+    return (*_queue_evidence(s), *cause(s.blocker))
 
 
 def _blockers_due(s: Snapshot) -> datetime | None:
@@ -41,20 +41,20 @@ def _agent_is_idle(s: Snapshot) -> bool:
 
 
 def _queued_on_idle(s: Snapshot) -> Proof:
-    if not s.queued or s.turn_row is None or not _agent_is_idle(s) or _settling(s):
+    if not s.queued or s.turn_row is None or not _agent_is_idle(s) or _promotion_follows(s):
         return None
     return (show.head(s), show.row(s, s.turn_row))
 
 
-def _settling(s: Snapshot) -> bool:
-    """Other systems end a turn and promote the next one in two transactions."""
+def _promotion_follows(s: Snapshot) -> bool:
+    """Return True if another system has just ended a turn, and has yet to promote the next one."""
     if s.keeps_turns or s.head is None:
         return False
     return s.age(s.head.updated_at) <= timedelta(seconds=s.settings.poll)
 
 
 def _promotion(s: Snapshot) -> Proof:
-    return (show.head(s),) if s.queued and _agent_is_idle(s) and _settling(s) else None
+    return (show.head(s),) if s.queued and _agent_is_idle(s) and _promotion_follows(s) else None
 
 
 # --- promoted
@@ -63,22 +63,22 @@ def _promotion(s: Snapshot) -> Proof:
 def _no_live_worker(s: Snapshot) -> Proof:
     if not s.unclaimed or not s.unserved or s.running:
         return None
-    return (*_late(s), *show.workers(s))
+    return (*_due_rows(s), *show.workers(s))
 
 
 def _cannot_work(s: Snapshot) -> Proof:
-    """The worker that claimed the turn, or every live one that could, says why it cannot."""
+    """Prove that the worker that claimed the turn, or every live one, reports that it cannot work."""
     if s.dispatched and s.unable_owner:
         return (show.head(s), show.lease(s, s.carrier), *show.workers(s))
     if not s.unclaimed or s.running or not s.workers_are_unable:
         return None
-    return (*_late(s), *show.workers(s))
+    return (*_due_rows(s), *show.workers(s))
 
 
 def _lost_wakeup(s: Snapshot) -> Proof:
     if not s.unclaimed or s.unserved or s.workers_are_busy or s.workers_are_unable or not s.dispatched:
         return None
-    return (show.head(s), *_late(s), *show.workers(s))
+    return (show.head(s), *_due_rows(s), *show.workers(s))
 
 
 def _workers_busy(s: Snapshot) -> Proof:
@@ -88,19 +88,19 @@ def _workers_busy(s: Snapshot) -> Proof:
         Evidence(
             "cbx.leases",
             worker.worker_id,
-            f"{s.loads.get(worker.worker_id, 0)} claimed, takes {worker.concurrency}",
+            f"{s.loads.get(worker.worker_id, 0)} claimed, concurrency {worker.concurrency}",
         )
         for worker in s.live_workers[-3:]
     )
-    return (*_late(s), *loads)
+    return (*_due_rows(s), *loads)
 
 
-def _late(s: Snapshot) -> tuple[Evidence, ...]:
+def _due_rows(s: Snapshot) -> tuple[Evidence, ...]:
     return tuple(show.due_row(s, row) for row in s.unclaimed)
 
 
 def _never_entered(s: Snapshot) -> Proof:
-    """A worker holds the row and lives, but has not begun."""
+    """Prove that a live worker claimed the row, but has not begun the turn."""
     lease = s.lease_of(s.carrier)
     if not s.dispatched or lease is None or lease.expires_at <= s.now or s.unable_owner:
         return None
@@ -130,7 +130,7 @@ def _first_retry(s: Snapshot) -> datetime | None:
 
 
 def _dispatched(s: Snapshot) -> Proof:
-    """Promoted a moment ago, or claimed a moment ago."""
+    """Prove that the turn was promoted or claimed a moment ago."""
     if not s.dispatched or s.carrier is None:
         return None
     if s.carrier.status == PROCESSING:
@@ -143,7 +143,7 @@ def _dispatched(s: Snapshot) -> Proof:
     return tuple(show.due_row(s, row) for row in s.due_rows)
 
 
-def _claim_is_late(s: Snapshot) -> datetime | None:
+def _claim_limit(s: Snapshot) -> datetime | None:
     if not s.due_rows:
         return None
     return min(s.due_since(row) for row in s.due_rows) + s.settings.unclaimed_time
@@ -152,7 +152,7 @@ def _claim_is_late(s: Snapshot) -> datetime | None:
 RULES = (
     DiagnosisRule(
         name="queued-behind-stuck",
-        proves="The agent is at another turn, and that one is stuck.",
+        proves="The turn is queued behind its agent's active turn, which is stuck.",
         rank=35,
         holds=_queued_behind_stuck,
         actor="{blocker_actor}",
@@ -162,30 +162,30 @@ RULES = (
     ),
     DiagnosisRule(
         name="queued-behind",
-        proves="The agent is at another turn, which goes on; this one is next or behind others.",
+        proves="The turn is queued behind its agent's active turn, which is not stuck.",
         verdict="waiting",
         severity="ok",
         rank=35,
-        holds=lambda s: _behind_evidence(s) if _behind(s) and not _blocker_is_stuck(s) else None,
+        holds=lambda s: _queue_evidence(s) if _is_behind(s) and not _blocker_is_stuck(s) else None,
         actor="{blocker_actor}, for turn {blocker}",
         due=_blockers_due,
     ),
     DiagnosisRule(
         name="queued-on-idle",
-        proves="The turn is queued although its agent is at none: nobody promoted it.",
+        proves="The turn is queued although its agent has no active turn: it was not promoted.",
         rank=48,
         holds=_queued_on_idle,
-        actor="whoever promotes: a worker's next look, `cbx reap`, or the operator",
+        actor="the next poll of any worker, `cbx reap`, or the operator",
         fix=NUDGE_OR_REBUILD,
     ),
     DiagnosisRule(
         name="being-promoted",
-        proves="Its agent has just become idle; another system promotes in a transaction of its own.",
+        proves="Another system has just freed the agent, and promotes the turn in a second transaction.",
         verdict="waiting",
         severity="ok",
         rank=30,
         holds=_promotion,
-        actor="the system that ran the turn before",
+        actor="the system that ran the previous turn",
     ),
     DiagnosisRule(
         name="no-live-worker",
@@ -193,48 +193,48 @@ RULES = (
         rank=55,
         holds=_no_live_worker,
         needs=(WORKERS,),
-        actor="the operator: start a worker, `cbx worker run --target {target} --exec CMD`",
+        actor="the operator: start a worker with `cbx worker run --target {target} --exec CMD`",
     ),
     DiagnosisRule(
         name="worker-cannot-work",
-        proves="The worker that claimed the turn says why it cannot work; or work is due for longer than"
-        " {unclaimed}, and every live worker of its target says that.",
+        proves="The worker that claimed the turn reports that it cannot work; or work has been due for more"
+        " than {unclaimed}, and every live worker of its target reports that.",
         rank=56,
         holds=_cannot_work,
-        actor="the operator: mend what the worker says, it goes on by itself",
+        actor="the operator: fix what the worker reports; it then continues automatically",
         needs=(WORKERS,),
     ),
     DiagnosisRule(
         name="lost-doorbell",
-        proves="The turn is due for longer than {unclaimed}, and no worker has claimed it.",
+        proves="The turn has been due for more than {unclaimed}, and no worker has claimed it.",
         rank=50,
         holds=_lost_wakeup,
         needs=(LEASES, WORKERS),
-        actor="a worker of target {target}, once it looks or is notified",
+        actor="a worker of target {target}, at its next poll or notification",
         fix=NUDGE,
     ),
     DiagnosisRule(
         name="workers-busy",
-        proves="Work has been due for more than {unclaimed}, and every live worker of its target has as many"
-        " rows as it takes.",
+        proves="Work has been due for more than {unclaimed}, and every live worker of its target is at its"
+        " concurrency limit.",
         verdict="waiting",
         severity="ok",
         rank=20,
         holds=_workers_busy,
         needs=(LEASES, WORKERS),
-        actor="a worker of target {target}, when one of its turns is done",
+        actor="a worker of target {target}, when one of its turns ends",
     ),
     DiagnosisRule(
         name="never-entered",
-        proves="A live worker claimed the turn longer ago than {lease} and has not begun its first step.",
+        proves="A live worker claimed the turn more than {lease} ago and has not begun its first step.",
         rank=58,
         holds=_never_entered,
-        actor="worker {owner}, or the operator, who takes the claim away",
-        fix=fenced("reclaim", "claimed and never entered"),
+        actor="worker {owner}, or the operator, who reclaims the turn",
+        fix=fenced("reclaim", "claimed, but never begun"),
     ),
     DiagnosisRule(
         name="retry-far-ahead",
-        proves="The next try is further away than twice {backoff_cap}.",
+        proves="The next try is further in the future than twice {backoff_cap}.",
         rank=46,
         holds=_retry_far,
         due=_first_retry,
@@ -258,6 +258,6 @@ RULES = (
         rank=20,
         holds=_dispatched,
         actor="a worker of target {target}",
-        due=_claim_is_late,
+        due=_claim_limit,
     ),
 )

@@ -1,4 +1,4 @@
-"""Rules about suspended turns: what they wait for, until when, and results that nobody applied."""
+"""Rules about suspended turns: their calls, their deadline, and results that were not applied."""
 
 from datetime import datetime
 
@@ -45,7 +45,7 @@ def _waiting_in_time(s: Snapshot) -> Proof:
 
 
 def _answering(s: Snapshot) -> tuple[Evidence, ...]:
-    """The turns that will answer."""
+    """Return the turns that will answer the open calls."""
     return tuple(
         Evidence(
             "state.execution_edges",
@@ -58,7 +58,7 @@ def _answering(s: Snapshot) -> tuple[Evidence, ...]:
 
 
 def _report(s: Snapshot) -> Command | None:
-    """`cbx turn report` of the call that waits longest for somebody to answer it."""
+    """Return `cbx turn report` for the oldest call that no turn or batch answers."""
     call = next(iter(s.unattended), None)
     if call is None:
         return None
@@ -80,14 +80,14 @@ def _no_deadline(s: Snapshot) -> Proof:
 
 
 def _report_waits(s: Snapshot) -> Proof:
-    """A report lies there longer than its claim may take."""
+    """Prove that a report was not claimed in time."""
     if not s.suspended or not s.unclaimed or s.unserved or s.workers_are_busy or s.workers_are_unable:
         return None
     return (_suspension(s), *(show.due_row(s, row) for row in s.unclaimed))
 
 
 def _result_is_unreported(s: Snapshot) -> Proof:
-    """A result is stored, or noted as received, and no report of it is on its way."""
+    """Prove that a result is stored or marked as received, but has no report."""
     if not s.suspended:
         return None
     proof = tuple(each for call in s.open_calls if not s.reports_of(call) for each in _result_of(s, call))
@@ -106,7 +106,7 @@ def _result_of(s: Snapshot, call: WaitingTool) -> tuple[Evidence, ...]:
 
 
 def _report_or_requeue(s: Snapshot) -> Command | None:
-    return (REAP if s.results else fenced("requeue", "a result was received and is gone")).build(s)
+    return (REAP if s.results else fenced("requeue", "a received result is missing")).build(s)
 
 
 def _report_arrives(s: Snapshot) -> Proof:
@@ -119,7 +119,7 @@ def _report_arrives(s: Snapshot) -> Proof:
 
 
 def _consumed_report(s: Snapshot) -> Proof:
-    """A report is done with, and its call still waits."""
+    """Prove that a report is consumed, but its call still waits."""
     if not s.suspended:
         return None
     proof = tuple(
@@ -155,18 +155,18 @@ def _stale_calls(s: Snapshot) -> Proof:
 RULES = (
     DiagnosisRule(
         name="waiting-for-tool",
-        proves="The turn waits for tool calls, and its deadline is ahead, or passed less than {poll} ago.",
+        proves="The turn waits for tool calls. Their deadline is ahead, or passed less than {poll} ago.",
         verdict="waiting",
         severity="ok",
         rank=15,
         holds=_waiting_in_time,
-        actor="whoever answers {calls}",
+        actor="the program or person that answers {calls}",
         due=_deadline,
         fix=Remedy("`cbx turn report` with the result", _report),
     ),
     DiagnosisRule(
         name="result-arriving",
-        proves="A report of a result is due or claimed since a moment ago.",
+        proves="A report of a result became due or was claimed a moment ago.",
         verdict="waiting",
         severity="ok",
         rank=20,
@@ -175,7 +175,7 @@ RULES = (
     ),
     DiagnosisRule(
         name="deadline-passed",
-        proves="The deadline of the calls that it waits for passed more than {poll} ago, and nobody acted.",
+        proves="The deadline of the tool calls passed more than {poll} ago, and no timeout was reported.",
         rank=64,
         holds=_deadline_passed,
         actor=REAPER,
@@ -183,52 +183,52 @@ RULES = (
     ),
     DiagnosisRule(
         name="no-deadline",
-        proves="The turn waits for results without any deadline: nobody will wake it if they do not come.",
+        proves="The turn waits for results without a deadline: nothing resumes it if they do not arrive.",
         severity="warning",
         rank=62,
         holds=_no_deadline,
-        actor="whoever answers {calls} by `cbx turn report`, or the operator",
+        actor="the program or person that answers {calls} with `cbx turn report`, or the operator",
         fix=fenced("requeue", "it waits without a deadline"),
     ),
     DiagnosisRule(
         name="report-not-claimed",
-        proves="A report is due for longer than {unclaimed}, and no worker has claimed it.",
+        proves="A report has been due for more than {unclaimed}, and no worker has claimed it.",
         rank=66,
         holds=_report_waits,
         needs=(LEASES, WORKERS),
-        actor="a worker of target {target}, once it looks or is notified",
+        actor="a worker of target {target}, at its next poll or notification",
         fix=NUDGE,
     ),
     DiagnosisRule(
         name="result-not-applied",
-        proves="The result of a call is stored, and no report of it is on its way to the turn.",
+        proves="The result of a call is stored, but no report of it exists.",
         rank=65,
         holds=_result_is_unreported,
-        actor=f"{REAPER}; the operator where the result itself is gone",
-        fix=Remedy("`cbx reap`; `cbx turn requeue` where the result itself is gone", _report_or_requeue),
+        actor=f"{REAPER}; the operator if the result itself is missing",
+        fix=Remedy("`cbx reap`; `cbx turn requeue` if the result itself is missing", _report_or_requeue),
     ),
     DiagnosisRule(
         name="report-consumed-not-applied",
-        proves="The report of a result is consumed, and its call still waits for it.",
+        proves="The report of a result is consumed, but its call still waits for it.",
         rank=78,
         holds=_consumed_report,
         fix=Remedy("`cbx inbox retry`", _retry_report),
     ),
     DiagnosisRule(
         name="waiting-count-drift",
-        proves="The head counts other calls than wait: with none left, nobody will wake the turn.",
+        proves="The head's count of waiting calls is wrong. If no call is left, nothing resumes the turn.",
         severity="warning",
         rank=61,
         holds=_count_drift,
-        fix=fenced("requeue", "it waits for calls that are not there"),
-        # The calls that are known will wake the turn, whatever the head counts.
+        fix=fenced("requeue", "it waits for missing calls"),
+        # The known calls resume the turn even if the count is wrong.
         aside=lambda s: bool(s.open_calls),
     ),
     DiagnosisRule(
         name="stale-calls",
-        proves="The calls that the suspended turn waits for are of another epoch than its head.",
+        proves="The calls that the suspended turn waits for have a different epoch from its head.",
         rank=79,
         holds=_stale_calls,
-        fix=fenced("requeue", "its calls are of another epoch"),
+        fix=fenced("requeue", "its calls have a different epoch"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Rules about turns that wait for other turns: for one that is stuck, or in a cycle for themselves."""
+"""Rules about turns that wait for a stuck turn, or for each other in a cycle."""
 
 from datetime import datetime
 
@@ -24,30 +24,30 @@ def _cycle(s: Snapshot) -> Proof:
     return proof or None
 
 
-def _to_stop(s: Snapshot) -> Link | None:
-    """The turn without which the others go on: one that has not begun, the last that was asked for."""
+def _newest_of_cycle(s: Snapshot) -> Link | None:
+    """Return the turn to stop so that the others continue: the newest one, if possible one still queued."""
     queued = [link for link in s.cycle if link.status == QUEUED]
     return max(queued or s.cycle, key=lambda link: link.agent_turn_id, default=None)
 
 
 def _stop(s: Snapshot) -> Command | None:
-    last = _to_stop(s)
-    return None if last is None else ("turn", "stop", last.agent_turn_id)
+    newest = _newest_of_cycle(s)
+    return None if newest is None else ("turn", "stop", newest.agent_turn_id)
 
 
 def _first_of_cycle(s: Snapshot) -> str | None:
-    """The same turn for all of a cycle; one that an agent is at."""
+    """Return the first active turn of the cycle: the same one for each of its turns."""
     return min((link.agent_turn_id for link in s.cycle if link.status != QUEUED), default=None)
 
 
-def _stuck(s: Snapshot) -> Snapshot | None:
-    """The first turn that this one waits for and that is stuck."""
-    below = (each for each in s.awaited if judge(each).verdict in ("stuck", "unknown"))
-    return next(below, None)
+def _stuck_awaited(s: Snapshot) -> Snapshot | None:
+    """Return the first awaited turn that is stuck."""
+    awaited = (each for each in s.awaited if judge(each).verdict in ("stuck", "unknown"))
+    return next(awaited, None)
 
 
 def _awaited_stuck(s: Snapshot) -> Proof:
-    stuck = _stuck(s)
+    stuck = _stuck_awaited(s)
     if stuck is None or s.cycle:
         return None
     calls = tuple(
@@ -60,16 +60,16 @@ def _awaited_stuck(s: Snapshot) -> Proof:
 
 
 def cause(stuck: Snapshot) -> tuple[Evidence, ...]:
-    """A turn that is waited for and stuck, where its cause lies, and what proves that."""
+    """Return the verdict on a stuck turn that another one waits for, and its proof."""
     found = judge(stuck)
     root = found.root or stuck.agent_turn_id
-    lies = f"; its cause is turn {root}" if root != stuck.agent_turn_id else ""
-    verdict = f"{found.verdict}: {found.rule or NO_RULE}, of agent {stuck.agent_id}{lies}"
+    note = f"; its cause is turn {root}" if root != stuck.agent_turn_id else ""
+    verdict = f"{found.verdict}: {found.rule or NO_RULE}, of agent {stuck.agent_id}{note}"
     return (Evidence("cbx why", stuck.agent_turn_id, verdict), *found.evidence)
 
 
 def root_of(stuck: Snapshot | None) -> str | None:
-    """The turn in which the cause lies."""
+    """Return the id of the turn that is the cause."""
     return None if stuck is None else judge(stuck).root or stuck.agent_turn_id
 
 
@@ -78,34 +78,34 @@ def _deadline(s: Snapshot) -> datetime | None:
 
 
 def _fix_of_awaited(s: Snapshot) -> Command | None:
-    stuck = _stuck(s)
+    stuck = _stuck_awaited(s)
     return None if stuck is None else judge(stuck).fix
 
 
 def _actor_of_awaited(s: Snapshot) -> str:
-    stuck = _stuck(s)
+    stuck = _stuck_awaited(s)
     return (None if stuck is None else judge(stuck).next_actor) or "the operator"
 
 
 RULES = (
     DiagnosisRule(
         name="wait-cycle",
-        proves="Turns wait for each other: for an answer, or for the agent that another one is at.",
+        proves="Turns wait for each other: for a result, or in the queue of an agent.",
         rank=37,
         holds=_cycle,
-        actor="the operator: one of the turns must be stopped",
+        actor="the operator: stop one of the turns",
         due=_deadline,
-        fix=Remedy("`cbx turn stop` of the one that was asked for last", _stop),
+        fix=Remedy("`cbx turn stop` for the newest of them", _stop),
         root=_first_of_cycle,
     ),
     DiagnosisRule(
         name="awaited-stuck",
-        proves="A turn whose end this one waits for is stuck.",
+        proves="A turn that this one waits for is stuck.",
         rank=36,
         holds=_awaited_stuck,
         actor=_actor_of_awaited,
         due=_deadline,
-        fix=Remedy("that of the turn that it waits for", _fix_of_awaited),
-        root=lambda s: root_of(_stuck(s)),
+        fix=Remedy("the fix of the awaited turn", _fix_of_awaited),
+        root=lambda s: root_of(_stuck_awaited(s)),
     ),
 )

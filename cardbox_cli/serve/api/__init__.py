@@ -1,1 +1,1 @@
-"""The read API: a module for each kind of thing. Where a command has an answer, it is that of `-o json`."""
+"""The read API. Its JSON is that of `-o json`, if there is a command for it."""

@@ -1,7 +1,7 @@
-"""Answers of the API: how they are made, and what the OpenAPI document says of them.
+"""Responses of the API, and their description in the OpenAPI document.
 
-JSON is as the stores have it, exact to the digit, with an ETag. A list is an array as `-o json` prints it,
-and the header `Link` has its next page. The document is made of the types that answers are made of.
+JSON is as stored, exact to the digit, with an ETag. A list is an array as `-o json` prints it, and its `Link`
+header names the next page. The document is generated from the types of the responses.
 """
 
 import hashlib
@@ -27,18 +27,17 @@ from cardbox_cli.serve.options import ServeOptions
 _JSON = "application/json"
 
 MAX_IDS = 100
-"""Ids of one request."""
+"""The maximum number of ids in one request."""
 MAX_BYTES = 64 << 20
-"""Bytes of an answer, but for that of a single card."""
+"""The maximum size of a response in bytes. A single card may exceed it."""
 
-_COMMAND = "ask for less, or use the command, which has no such bound"
+_COMMAND = "request less, or use the command, which has no such limit"
 
 
 def encoded(request: Request, value: Any, *, narrower: str = _COMMAND, of_one: bool = False) -> Response:
-    """A value as JSON, or 304 where the asker has it already.
+    """Return a response with a value as JSON, or 304 if the client has it already.
 
-    Raises InvalidInput where it is too long, and says by `narrower` what to ask instead; `of_one` card it may
-    have any length.
+    Raises InvalidInput with the advice `narrower` if it is too long. `of_one`: a single card of any length.
     """
     data = exact_json.encode(value)
     if not of_one:
@@ -53,12 +52,12 @@ def encoded(request: Request, value: Any, *, narrower: str = _COMMAND, of_one: b
 
 
 def stored(text: str) -> Any:
-    """JSON that the database has written, as a part of an answer: embedded as it is, without decoding it."""
+    """Embed JSON from the database in a response without decoding it."""
     return msgspec.Raw(text)
 
 
 def given(ids: list[str]) -> Any:
-    """Ids of the request, as a part of its answer. Half a surrogate pair in one is encoded as an escape."""
+    """Embed ids of the request in its response. A lone surrogate is encoded as an escape."""
     try:
         "".join(ids).encode()
     except UnicodeEncodeError:
@@ -67,18 +66,18 @@ def given(ids: list[str]) -> Any:
 
 
 def check_size(size: int, narrower: str) -> None:
-    """Raise InvalidInput where an answer of so many bytes is too long."""
+    """Raise InvalidInput if a response of `size` bytes is too long."""
     if size > MAX_BYTES:
-        raise InvalidInput(f"the answer is longer than {MAX_BYTES >> 20} MiB: {narrower}")
+        raise InvalidInput(f"the response is longer than {MAX_BYTES >> 20} MiB: {narrower}")
 
 
 def room_beside(size: int) -> int:
-    """How many bytes may come to so many that an answer has."""
+    """Return the number of bytes that a response of `size` bytes may still grow by."""
     return MAX_BYTES - size
 
 
 def size_of(texts: Iterable[str]) -> int:
-    """How many bytes these texts are together."""
+    """Return the total length of these strings in bytes."""
     return sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
 
 
@@ -88,14 +87,14 @@ def _is_known(given: str, tag: str) -> bool:
 
 
 def at_most(ids: Iterable[str], name: str) -> list[str]:
-    """The ids, each once. Raises InvalidInput for too many."""
+    """Return the ids without duplicates. Raises InvalidInput if there are more than `MAX_IDS`."""
     wanted = unique(ids)
     if len(wanted) > MAX_IDS:
         raise InvalidInput(f"{name} exceeds limit {MAX_IDS}")
     return wanted
 
 
-# The states that can be asked for, as commands take them. Others, which foreign rows may have, cannot.
+# The states to filter by, as in the commands. Foreign rows may have others, which no filter accepts.
 if TYPE_CHECKING:
     TurnState: TypeAlias = str
     InboxState: TypeAlias = str
@@ -105,9 +104,9 @@ else:
     InboxState = Literal[INBOX_STATUSES]
     BatchState = Literal[BATCH_STATUSES]
 
-Most = Annotated[int, Query(alias="limit", ge=1, le=200, description="At most so many.")]
+Most = Annotated[int, Query(alias="limit", ge=1, le=200, description="Maximum number of items.")]
 
-_LESS = "ask for less by a lower `limit`"
+_LESS = "pass a lower `limit`"
 
 
 def paged(
@@ -118,9 +117,9 @@ def paged(
     key: str,
     time: str | None = "created_at",
 ) -> Response:
-    """A page of these, of which one more is read, by their `time`, or without one by their `key`.
+    """Return a page of at most `most` items, with a link to the next page if there is one more item.
 
-    Raises InvalidInput where they are too long for one answer.
+    The items are sorted by `time`, or by `key` if it is None. Raises InvalidInput if they are too long.
     """
     found: list[Any] = []
     texts: list[msgspec.Raw] = []
@@ -143,81 +142,81 @@ def paged(
 
 _REFERENCE = "#/components/schemas/{name}"
 _ERROR_STATUSES = {
-    400: "A value that cannot be asked for.",
-    401: "A token of the project is required.",
-    403: "The token is of another project.",
-    404: "There is no such thing in the project.",
-    408: "The request's body did not come in time.",
+    400: "A parameter has an invalid value.",
+    401: "A token for the project is required.",
+    403: "The token belongs to another project.",
+    404: "The project has no such object.",
+    408: "The request's body did not arrive in time.",
     413: "The request's body is too long.",
     422: "The request is malformed.",
     429: "Too many wrong tokens.",
-    503: "The database cannot be reached, or everything is at work.",
+    503: "The database cannot be reached, or all connections are in use.",
 }
 _known: list[Any] = []
 
 
 class ErrorDetail(msgspec.Struct):
-    """What is wrong: a stable code, and words for people."""
+    """A stable error code, and a message for people."""
 
     error_code: str
     error_message: str
 
 
 class ErrorAnswer(msgspec.Struct):
-    """The answer to what cannot be answered."""
+    """The body of every error response."""
 
     detail: ErrorDetail
 
 
-Said = dict[int | str, dict[str, Any]]
-"""What a route says of its answers, by their status."""
+ResponseDocs = dict[int | str, dict[str, Any]]
+"""The descriptions of a route's responses in the OpenAPI document, by status."""
 
 
-def answers(kind: Any, *, tagged: bool = True) -> Said:
-    """What a route says of its answers: a value of this type, or an error. `tagged`: or 304."""
+def answers(kind: Any, *, tagged: bool = True) -> ResponseDocs:
+    """Describe responses with a value of this type, or an error. `tagged`: or 304."""
     _known.append(kind)
-    same: Said = {304: {"description": "What the asker has is still so."}} if tagged else {}
-    return {200: {"description": "The answer.", "content": _json(kind)}, **errors(), **same}
+    same: ResponseDocs = {304: {"description": "The client's copy is current."}} if tagged else {}
+    return {200: {"description": "The requested value.", "content": _json(kind)}, **errors(), **same}
 
 
-def event_answers() -> Said:
-    """What a route says that answers with server-sent events, or an error."""
+def event_answers() -> ResponseDocs:
+    """Describe responses with server-sent events, or an error."""
     content = {"text/event-stream": {"schema": {"type": "string"}}}
     return {200: {"description": "Events, as they happen.", "content": content}, **errors()}
 
 
-def line_answers(kind: Any) -> Said:
-    """What a route says that answers with a value of this type on each line, or an error."""
+def line_answers(kind: Any) -> ResponseDocs:
+    """Describe responses with a value of this type on each line, or an error."""
     _known.append(kind)
     content = {"application/x-ndjson": _schema(kind)}
-    return {200: {"description": "A value on each line, as it is read.", "content": content}, **errors()}
+    return {200: {"description": "One value on each line.", "content": content}, **errors()}
 
 
-def errors(*statuses: int) -> Said:
-    """What a route says of its errors: of these, or of all that any route about a project has."""
-    wrong = _json(ErrorAnswer)
+def errors(*statuses: int) -> ResponseDocs:
+    """Describe error responses with these statuses; by default, with all that a project's routes have."""
+    content = _json(ErrorAnswer)
     return {
-        status: {"description": _ERROR_STATUSES[status], "content": wrong}
+        status: {"description": _ERROR_STATUSES[status], "content": content}
         for status in statuses or _ERROR_STATUSES
     }
 
 
 def document(app: FastAPI, options: ServeOptions) -> dict[str, Any]:
-    """The document of an app."""
+    """Return the OpenAPI document of an app."""
     if app.openapi_schema is None:
-        made = get_openapi(
+        spec = get_openapi(
             title="cbx read API",
             version=app.version,
-            description="Cards, boxes and turns of a project, to be read.",
+            description="Reads cards, boxes and turns of a project. Never writes.",
             routes=app.routes,
         )
         _, parts = msgspec.json.schema_components([ErrorAnswer, *_known], ref_template=_REFERENCE)
-        schemas = made.setdefault("components", {}).setdefault("schemas", {})
+        schemas = spec.setdefault("components", {}).setdefault("schemas", {})
         schemas.update(parts)
         if options.asks_for_tokens:
-            made["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-            made["security"] = [{"token": []}]
-        app.openapi_schema = made
+            spec["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            spec["security"] = [{"token": []}]
+        app.openapi_schema = spec
     return app.openapi_schema
 
 

@@ -1,1 +1,1 @@
-"""How HTTP comes in and how answers go out: addresses, bounds, threads, failures. Owns no answers."""
+"""The HTTP side of the server: limits, threads, errors. Knows nothing about the content of responses."""

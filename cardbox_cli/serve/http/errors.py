@@ -1,4 +1,4 @@
-"""What goes wrong, as it is told over HTTP: `{"detail": {"error_code", "error_message"}}`, never a stack."""
+"""Error responses: `{"detail": {"error_code", "error_message"}}`, never a traceback."""
 
 import logging
 import time
@@ -21,8 +21,8 @@ from cardbox_cli.text import one_line
 
 _LOG = logging.getLogger("cbx.serve")
 
-# The kinds of failure, the most special first: their status, and the code that section 8 of the facts names.
-_KINDS: tuple[tuple[type[CbxError], int, str], ...] = (
+# The status and the code of each type of error, the most specific type first. Clients rely on the codes.
+_STATUSES: tuple[tuple[type[CbxError], int, str], ...] = (
     (errors.NotFound, 404, "not_found"),
     (errors.UsageError, 400, "bad_request"),
     (errors.InvalidInput, 400, "bad_request"),
@@ -30,27 +30,26 @@ _KINDS: tuple[tuple[type[CbxError], int, str], ...] = (
     (errors.DatabaseUnavailable, 503, "upstream_unavailable"),
     (errors.ServiceUnavailable, 503, "upstream_unavailable"),
 )
-# All that is said of an outage, the most special first: its own words name hosts, roles and databases, and
-# whoever asks may have shown no token yet.
+# The messages for outages, the most specific type first. The original messages name hosts, roles and
+# databases, which clients without a token must not learn.
 _OUTAGES: tuple[tuple[type[CbxError], str], ...] = (
-    (errors.AllAtWork, "every connection to the database is at work"),
+    (errors.AllAtWork, "all connections to the database are in use"),
     (errors.SchemaMissing, "the database has no table for this; `cbx db init` shows what it would add"),
     (errors.SchemaTooNew, "a newer cbx has upgraded the database"),
-    (errors.MissingRight, "the database's role may not read this"),
+    (errors.MissingRight, "the database role lacks the right to read this"),
     (errors.DatabaseUnavailable, "the database cannot be reached"),
     (errors.ServiceUnavailable, "a service cannot be reached"),
 )
-_TOO_LONG = "reading this takes longer than a statement may"
-# Seconds without a cause of an outage, after which it is logged again; characters of a line of the log.
+_TIMED_OUT = "reading this exceeds the statement timeout"
+# An outage is logged again if it did not occur for this many seconds. The maximum length of a log line.
 _QUIET_SECONDS = 60.0
 _MAX_LINE = 1000
-# Seconds.
-_LATER = {"Retry-After": "10"}
+_RETRY_LATER = {"Retry-After": "10"}
 _CODES = {400: "bad_request", 401: "auth_required", 403: "auth_failed", 422: "invalid_request"}
 
 
 class Refused(Exception):
-    """A request that is not answered, and why."""
+    """The request is rejected with this status and message."""
 
     def __init__(self, status: int, message: str, *, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -60,18 +59,18 @@ class Refused(Exception):
 
 
 class BrokenOff(Exception):
-    """An answer that has begun and cannot go on, which was logged. The client sees no end of it."""
+    """A response that has begun cannot continue. The cause was logged; the client gets no final chunk."""
 
 
 class OutageLog:
-    """Logs what keeps the server from reading: each cause once. May be used by many threads at once."""
+    """Logs outages, each cause once. Safe for use by several threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._seen: dict[str, float] = {}
 
     def log(self, exc: CbxError) -> None:
-        """Log a cause that was not met in the last minute, and its hint."""
+        """Log a cause and its hint, unless it occurred within the last minute."""
         text = one_line(f"{exc.message}: {exc.hint}" if exc.hint else exc.message, _MAX_LINE)
         now = time.monotonic()
         with self._lock:
@@ -79,36 +78,37 @@ class OutageLog:
             is_new = text not in self._seen
             self._seen[text] = now
         if is_new:
-            _LOG.error("%s (said once, until it was well for a minute)", text)
+            _LOG.error("%s (logged once, until it does not occur for a minute)", text)
 
 
 def answer(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """An answer that says what is wrong."""
+    """Return an error response."""
     detail = {"error_code": code, "error_message": message.encode("utf-8", "replace").decode()}
     return JSONResponse({"detail": detail}, status_code=status, headers=headers)
 
 
 def told(exc: Exception) -> tuple[int, str, str]:
-    """The status, the code and the words for a failure. What nobody expected says nothing of itself, and what
-    keeps the database from answering not why."""
+    """Return the status, the code and the message for an error.
+
+    An unexpected error does not reveal its message, an outage not its cause.
+    """
     if isinstance(exc, Refused):
         return exc.status, _code(exc.status), exc.message
-    for kind, status, code in _KINDS:
+    for kind, status, code in _STATUSES:
         if isinstance(exc, kind):
             return status, code, _outage(exc) if status == 503 else exc.message
     return 500, "internal_error", "the server failed; its log says why"
 
 
 def headers_for(exc: Exception) -> Mapping[str, str] | None:
-    """The headers that belong to a failure."""
+    """Return the headers for an error response."""
     if isinstance(exc, Refused | HTTPException):
         return exc.headers
-    return _LATER if _is_outage(exc) else None
+    return _RETRY_LATER if _is_outage(exc) else None
 
 
 def logged(scope: Scope, exc: Exception) -> None:
-    """Log a failure that whoever runs the server must know of: what nobody expected each time, what keeps the
-    database from answering once."""
+    """Log an error that the operator must know: an unexpected one each time, an outage once."""
     if isinstance(exc, CbxError) and _is_outage(exc):
         outages: OutageLog = scope["app"].state.outages
         outages.log(exc)
@@ -122,12 +122,12 @@ def _is_outage(exc: Exception) -> bool:
 
 def _outage(exc: CbxError) -> str:
     if is_cancelled(exc):
-        return _TOO_LONG
-    return next(words for kind, words in _OUTAGES if isinstance(exc, kind))
+        return _TIMED_OUT
+    return next(message for kind, message in _OUTAGES if isinstance(exc, kind))
 
 
 def answer_errors(app: FastAPI) -> None:
-    """Have an app answer failures so. Those that nobody expected are `bounds.py`'s."""
+    """Add the error handlers. The middleware `Bounds` handles unexpected errors."""
 
     async def failed(request: Request, exc: Exception) -> JSONResponse:
         logged(request.scope, exc)
@@ -135,7 +135,7 @@ def answer_errors(app: FastAPI) -> None:
 
     async def invalid(_: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, RequestValidationError)
-        return answer(422, _CODES[422], "; ".join(map(_place, exc.errors()[:3])))
+        return answer(422, _CODES[422], "; ".join(map(_format_problem, exc.errors()[:3])))
 
     async def http(_: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, HTTPException)
@@ -151,6 +151,6 @@ def _code(status: int) -> str:
     return _CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_").replace("-", "_")
 
 
-def _place(problem: dict[str, Any]) -> str:
+def _format_problem(problem: dict[str, Any]) -> str:
     where = ".".join(map(str, problem["loc"]))
     return f"{where}: {problem['msg']}"

@@ -1,4 +1,4 @@
-"""Middleware around the app: bounds of a request, headers of every answer, and the access log."""
+"""Middleware around the app: limits of a request, headers of every response, and the access log."""
 
 import re
 from collections.abc import Callable
@@ -12,13 +12,13 @@ from cardbox_cli.serve.addresses import logged_path
 from cardbox_cli.serve.http.errors import BrokenOff, answer, headers_for, logged, told
 
 MAX_BODY = 1 << 20
-"""Bytes of a request's body."""
+"""The maximum number of bytes of a request's body."""
 BODY_SECONDS = 30.0
-"""Seconds in which it has to come."""
+"""The maximum number of seconds in which it must arrive."""
 
-_SAID = (
+_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
-    # With less, browsers would not say of our own forms where they come from.
+    # With a stricter policy, browsers send no origin with the server's own forms.
     (b"referrer-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -26,42 +26,42 @@ _SAID = (
 
 
 class Bounds:
-    """Refuses bodies that are too long, and marks answers."""
+    """Rejects bodies that are too long or too slow, and adds headers to responses."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand a request on."""
+        """Pass a request on, or answer 408 or 413."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
 
         has_begun = False
 
-        async def marked(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal has_begun
             if message["type"] == "http.response.start":
                 has_begun = True
-                message["headers"] = [*message.get("headers", []), *_SAID]
+                message["headers"] = [*message.get("headers", []), *_HEADERS]
             await send(message)
 
         try:
             with anyio.fail_after(BODY_SECONDS):
-                body = await _body(receive)
+                body = await _read_body(receive)
         except TimeoutError:
-            refusal = answer(408, "bad_request", "the request's body did not come in time")
-            await refusal(scope, receive, marked)
+            refusal = answer(408, "bad_request", "the request's body did not arrive in time")
+            await refusal(scope, receive, send_with_headers)
             return
         if body is None:
             return
         if len(body) > MAX_BODY:
             refusal = answer(413, "bad_request", f"the request's body is longer than {MAX_BODY} bytes")
-            await refusal(scope, receive, marked)
+            await refusal(scope, receive, send_with_headers)
             return
         is_read = False
 
-        async def held() -> Message:
+        async def receive_again() -> Message:
             nonlocal is_read
             if is_read:
                 return await receive()
@@ -69,18 +69,18 @@ class Bounds:
             return {"type": "http.request", "body": body, "more_body": False}
 
         try:
-            await self._app(scope, held, marked)
+            await self._app(scope, receive_again, send_with_headers)
         except BrokenOff:
-            # The server closes the connection of an answer without its end.
+            # The server closes the connection of an incomplete response.
             return
         except Exception as exc:
             logged(scope, exc)
             if not has_begun:
-                await answer(*told(exc), headers_for(exc))(scope, receive, marked)
+                await answer(*told(exc), headers_for(exc))(scope, receive, send_with_headers)
 
 
-async def _body(receive: Receive) -> bytes | None:
-    """A request's body, or as much of it as is too long; None of an asker who has gone away."""
+async def _read_body(receive: Receive) -> bytes | None:
+    """Read a request's body, at most one chunk beyond `MAX_BODY`; return None if the client disconnects."""
     body = bytearray()
     while True:
         message = await receive()
@@ -91,30 +91,30 @@ async def _body(receive: Receive) -> bytes | None:
             return bytes(body)
 
 
-# --- the access log: the Common Log Format, and the seconds that a request took. It has no query, which
-# holds what people search for, and no token. A path is quoted, and a client is what may be an address, so
-# that nothing in either ends a line or passes for another part of it.
+# --- the access log: the Common Log Format, and the seconds that a request took. It contains no tokens and no
+# queries, because those hold search terms. Paths are quoted and client addresses checked: they cannot forge a
+# line or a field.
 
-# Behind a proxy it is the word of a header. Of IPv6 an address may name its interface, after a %.
+# Behind a proxy, the address comes from a header. An IPv6 address may name its interface after a %.
 _ADDRESS = re.compile(r"[\w.:%-]{1,64}", re.ASCII)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 
 
 class AccessLog:
-    """Writes a line when an answer has been sent, or whoever asked has gone away."""
+    """Writes a line when a response has been sent or the client has disconnected."""
 
     def __init__(self, app: ASGIApp, write: Callable[[str], None]) -> None:
         self._app = app
         self._write = write
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand a request on."""
+        """Pass a request on, and log it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         began, status, size = monotonic(), 0, 0
 
-        async def noted(message: Message) -> None:
+        async def send_and_count(message: Message) -> None:
             nonlocal status, size
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -123,7 +123,7 @@ class AccessLog:
             await send(message)
 
         try:
-            await self._app(scope, receive, noted)
+            await self._app(scope, receive, send_and_count)
         finally:
             self._write(_line(scope, status or "-", size, monotonic() - began))
 
@@ -133,5 +133,5 @@ def _line(scope: Scope, status: int | str, size: int, took: float) -> str:
     client = client if _ADDRESS.fullmatch(client) else "-"
     at = datetime.now(UTC).strftime("%d/%b/%Y:%H:%M:%S %z")
     method = scope["method"] if scope["method"] in _METHODS else "-"
-    asked = f"{method} {logged_path(scope)} HTTP/{scope.get('http_version', '1.1')}"
-    return f'{client} - - [{at}] "{asked}" {status} {size} {took:.3f}'
+    request = f"{method} {logged_path(scope)} HTTP/{scope.get('http_version', '1.1')}"
+    return f'{client} - - [{at}] "{request}" {status} {size} {took:.3f}'

@@ -1,4 +1,4 @@
-"""What an answer is read from: one project, by one request that may read it, in one snapshot."""
+"""Access to one project for one authenticated request, in one snapshot."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ class Asker:
         self._doorkeeper: Doorkeeper = request.app.state.doorkeeper
 
     async def admitted(self) -> None:
-        """Raise Refused where the request may not read the project, NotFound for what no name can be."""
+        """Raise Refused if the request may not read the project, NotFound for an impossible name."""
         if self._doorkeeper.asks_for_tokens:
             await to_thread.run_sync(self._check)
         else:
@@ -35,15 +35,15 @@ class Asker:
 
     @contextmanager
     def look(self) -> Iterator[Project]:
-        """One snapshot of the project, for who has been admitted. In a thread that may wait."""
+        """Open a snapshot of the project, after `admitted`. May block the thread."""
         with self._lending.snapshot() as database:
             yield self._project(database)
 
     @contextmanager
     def glance(self) -> Iterator[Project]:
-        """The project, for one statement; for more, open a snapshot of its database.
+        """Open the project for one statement; for more, open a snapshot of its database.
 
-        Raises Refused where the request may not read it, NotFound for what no name can be.
+        Raises Refused if the request may not read it, NotFound for an impossible name.
         """
         at_the_door = self._doorkeeper.at_the_door(self.request, self.project_id)
         with at_the_door, self._lending.glance() as database:
@@ -70,11 +70,11 @@ class Asker:
 def _check_names(request: Request) -> None:
     for name in request.path_params.values():
         if not is_storable_text(str(name)):
-            raise NotFound(f"nothing is called {name!r}")
+            raise NotFound(f"{name!r} cannot be a name")
 
 
 async def admitted(request: Request, project: str) -> Asker:
-    """Return the asker for the project that an address names, before the rest of the request is read."""
+    """Return the asker for the project in the path, before the rest of the request is read."""
     asker = Asker(request, project)
     await asker.admitted()
     return asker
@@ -84,12 +84,12 @@ async def admitted_to_page(request: Request, project: str) -> Asker:
     """Return the asker as `admitted` does. Raises InvalidInput for an address with a NUL character."""
     asker = await admitted(request, project)
     if "%00" in request.url.query:
-        raise InvalidInput("the address asks for a NUL character, and no name and no text here has one")
+        raise InvalidInput("the address contains a NUL character")
     return asker
 
 
 Read = Annotated[Project, Depends(admitted)]
-"""What a route of `routing.py` reads from: one snapshot, which is over before the answer is sent."""
+"""The parameter type of a route that reads one snapshot, which closes before the response is sent."""
 
 Looking = Annotated[Project, Depends(admitted_to_page)]
 """`Read`, for a page."""

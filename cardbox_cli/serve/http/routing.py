@@ -1,7 +1,7 @@
-"""How routes are asked: by one thread for each request, which opens the snapshot, answers and closes it.
+"""Routes that run in one thread for each request: it opens the snapshot, runs the handler and closes it.
 
-FastAPI reads a request's address; a body is read here, after the token, by the same thread. Answers that are
-sent in chunks, for as long as the client reads them, are N at a time.
+FastAPI parses a request's address. The same thread reads a body after it has checked the token. The number of
+responses that are streamed at the same time is limited.
 """
 
 import functools
@@ -29,18 +29,18 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 class ReadingRoute(APIRoute):
     """A route whose function takes a `Read` as `read` or a `Looking` as `look`.
 
-    Where it takes a body as `asked`, it takes nothing else but the request, and opens a snapshot by itself if
-    it sends more than one statement.
+    A function that takes a body as `asked` takes only the request in addition, and must open a snapshot if it
+    sends more than one statement.
     """
 
-    def __init__(self, path: str, endpoint: Callable[..., Any], **told: Any) -> None:
-        super().__init__(path, _in_one_look(endpoint), **told)
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, _open_snapshot(endpoint), **options)
 
     def get_route_handler(self) -> Handler:
-        """FastAPI's; a body is read without it, whose way takes longer than a hundred cards."""
+        """Return FastAPI's handler, or a much faster one for requests with a body."""
         endpoint = inspect.unwrap(self.endpoint)
         asked = inspect.signature(endpoint).parameters.get("asked")
-        answer = super().get_route_handler() if asked is None else _with_body(endpoint, asked.annotation)
+        answer = super().get_route_handler() if asked is None else _body_handler(endpoint, asked.annotation)
 
         async def handle(request: Request) -> Response:
             request.scope["path_params"] = named(request.path_params)
@@ -49,10 +49,10 @@ class ReadingRoute(APIRoute):
         return handle
 
 
-def _with_body(endpoint: Callable[..., Response], kind: type[BaseModel]) -> Handler:
+def _body_handler(endpoint: Callable[..., Response], kind: type[BaseModel]) -> Handler:
     def answer(request: Request, body: bytes) -> Response:
         with Asker(request, request.path_params["project"]).glance() as reading:
-            return endpoint(request=request, read=reading, asked=_read(request, body, kind))
+            return endpoint(request=request, read=reading, asked=_parse_body(request, body, kind))
 
     async def handle(request: Request) -> Response:
         return await to_thread.run_sync(answer, request, await request.body())
@@ -60,8 +60,8 @@ def _with_body(endpoint: Callable[..., Response], kind: type[BaseModel]) -> Hand
     return handle
 
 
-def _in_one_look(endpoint: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with a snapshot for each asker that it is called with."""
+def _open_snapshot(endpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function so that it gets an open snapshot instead of an asker."""
     if not {"read", "look"} & set(inspect.signature(endpoint).parameters) or hasattr(endpoint, "__wrapped__"):
         return endpoint
 
@@ -77,8 +77,8 @@ def _in_one_look(endpoint: Callable[..., Any]) -> Callable[..., Any]:
     return answer
 
 
-def _read(request: Request, body: bytes, kind: type[BaseModel]) -> BaseModel:
-    """A request's body. Raises Refused for what is no JSON, RequestValidationError for what it may not be."""
+def _parse_body(request: Request, body: bytes, kind: type[BaseModel]) -> BaseModel:
+    """Parse a request's body. Raises Refused for invalid JSON, RequestValidationError for invalid values."""
     if not _is_json(request.headers.get("content-type", "")):
         raise Refused(422, "body: Content-Type must be application/json")
     try:
@@ -87,7 +87,7 @@ def _read(request: Request, body: bytes, kind: type[BaseModel]) -> BaseModel:
         errors = [{**each, "loc": ("body", *each["loc"])} for each in exc.errors()]
         raise RequestValidationError(errors) from None
     except (RecursionError, ValueError) as exc:
-        # No UTF-8, no JSON, too deep, or a number of more digits than are read.
+        # Invalid UTF-8, invalid JSON, too deeply nested, or a number with too many digits.
         raise Refused(422, f"body: JSON decode error: {exc}") from None
 
 
@@ -97,33 +97,33 @@ def _is_json(kind: str) -> bool:
 
 
 class Streams:
-    """The places for streams of one app. Belongs to its event loop."""
+    """The limit of concurrent streams of one app. Belongs to its event loop."""
 
     def __init__(self, size: int) -> None:
         self._free = size
 
     def take(self) -> None:
-        """Take a place. Raises Refused if none is free."""
+        """Start a stream. Raises Refused if the limit is reached."""
         if self._free < 1:
-            raise Refused(503, "too many streams are being sent already", headers={"Retry-After": "30"})
+            raise Refused(503, "too many streams are open", headers={"Retry-After": "30"})
         self._free -= 1
 
     def release(self) -> None:
-        """Give a place back."""
+        """End a stream."""
         self._free += 1
 
 
 class StreamAnswer(StreamingResponse):
-    """An answer in chunks, which has its place from before its first byte to its end."""
+    """A streamed response, which counts towards the limit from its creation to its end."""
 
     def __init__(self, request: Request, chunks: AsyncIterator[str], **options: Any) -> None:
-        """Raises Refused if no place is free."""
+        """Raises Refused if the limit is reached."""
         super().__init__(chunks, **options)
         self._streams: Streams = request.app.state.streams
         self._streams.take()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the response."""
         try:
             await super().__call__(scope, receive, send)
         finally:

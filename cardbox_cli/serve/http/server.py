@@ -1,4 +1,4 @@
-"""The server around the app: it listens, and ends when it is told to."""
+"""The uvicorn server around the app: it listens, and stops on SIGINT or SIGTERM."""
 
 import errno
 import logging
@@ -11,20 +11,20 @@ from cardbox_cli.errors import UsageError
 from cardbox_cli.serve.options import ServeOptions
 
 MAX_CONNECTIONS = 512
-"""Connections, and requests, at one time. uvicorn answers a request beyond them with 503, before the app."""
+"""The maximum number of concurrent connections and requests. uvicorn answers 503 to requests above it."""
 MAX_HEAD = 1 << 16
-"""Bytes of a request besides its body: the address, headers, trailers."""
+"""The maximum number of bytes of a request's address, headers and trailers."""
 KEEP_ALIVE_SECONDS = 30
-"""Seconds from the end of an answer to the next request on its connection."""
+"""The maximum number of seconds from the end of a response to the next request on its connection."""
 
-# What it says of an answer that was broken off: why that was, has been logged.
+# uvicorn's message for a response that broke off. Its cause has been logged already.
 _BROKEN_OFF = "ASGI callable returned without completing response."
-# Seconds that answers which are being sent have once the server shall end.
-_GRACE = 3
+# The number of seconds in which open responses may finish when the server stops.
+_SHUTDOWN_SECONDS = 3
 
 
 def listen(options: ServeOptions) -> socket.socket:
-    """A socket at the address that is asked for. Raises UsageError where none can be had."""
+    """Return a socket that listens on the address of the options. Raises UsageError if that fails."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -36,26 +36,26 @@ def listen(options: ServeOptions) -> socket.socket:
         is_elsewhere = exc.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
         raise UsageError(
             f"cannot listen on {options.host}:{options.port}: {exc.strerror}",
-            hint="--host takes an address of this machine, 0.0.0.0 all of them"
+            hint="pass an address of this machine with --host, for example 127.0.0.1"
             if is_elsewhere
-            else "--port takes another, 0 any that is free",
+            else "pass another port with --port, or 0 for any free port",
         ) from exc
     return listening
 
 
 def serve(app: FastAPI, listening: socket.socket, options: ServeOptions) -> None:
-    """Answer requests until SIGINT or SIGTERM. No address with its query is ever logged."""
+    """Answer requests until SIGINT or SIGTERM. Queries of addresses are never logged."""
     server_of(app, options).run(sockets=[listening])
 
 
 def server_of(app: FastAPI, options: ServeOptions) -> uvicorn.Server:
-    """A server that answers for an app, and ends quickly and quietly."""
-    configured = _configured(app, options)
-    logging.getLogger("uvicorn.error").addFilter(_is_news)
-    return _Server(configured, app)
+    """Return a uvicorn server for an app. It stops quickly and logs no errors while stopping."""
+    config = _make_config(app, options)
+    logging.getLogger("uvicorn.error").addFilter(_is_unlogged)
+    return _Server(config, app)
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def _is_unlogged(record: logging.LogRecord) -> bool:
     return record.msg != _BROKEN_OFF
 
 
@@ -65,27 +65,27 @@ class _Server(uvicorn.Server):
         self._app = app
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End streams at once, and what else is being sent after its grace."""
+        """End streams at once, and other responses after `_SHUTDOWN_SECONDS`."""
         self._app.state.following.end()
-        # What is cut off then is no error: whoever ended the server did it.
+        # Responses that are cut off now are not errors: the operator stopped the server.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         await super().shutdown(sockets)
 
 
-def _configured(app: FastAPI, options: ServeOptions) -> uvicorn.Config:
+def _make_config(app: FastAPI, options: ServeOptions) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        # Unlike httptools it bounds heads.
+        # Unlike httptools, h11 limits the size of headers.
         http="h11",
         h11_max_incomplete_event_size=MAX_HEAD,
         ws="none",
-        # Its warnings are about what is asked, a line for each request: whoever asks would fill the log.
+        # uvicorn logs a warning for each malformed request, so clients could fill the log.
         log_level="error",
         access_log=False,
         server_header=False,
         date_header=True,
         proxy_headers=options.behind_tls,
-        timeout_graceful_shutdown=_GRACE,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         limit_concurrency=MAX_CONNECTIONS,
     )

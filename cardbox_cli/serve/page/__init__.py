@@ -1,1 +1,1 @@
-"""The inspector: pages about one project, rendered here, that change nothing and ask nothing of elsewhere."""
+"""The inspector: read-only, server-rendered pages about one project, without resources from other hosts."""

@@ -57,11 +57,11 @@ def test_everything_says_why_a_turn_failed(cbx: Cbx, failed: str, shown: Callabl
     assert (why["verdict"], why["rule"], why["fix"]) == ("ended", "ended", None)
     assert [evidence["shows"].partition(", ended ")[0] for evidence in why["evidence"]] == [
         "failed",
-        "step 1, the last: failed: the command ended with exit code 3",
+        "last step (1): failed: the command ended with exit code 3",
         "the command of the model ended with exit code 3; its stderr ends: begun / \x1b[2Jkey [redacted] is refused",
     ]
     assert why["next_actor"] == (
-        f"whoever asked: `cbx turn logs {failed}` says what went wrong, `cbx turn retry {failed}` asks anew"
+        f"the requester: `cbx turn logs {failed}` shows the reason, `cbx turn retry {failed}` retries the turn"
     )
     card = cbx("card", "show", shown(failed)["deliverable_card_id"]).out
     assert SECRET not in card
@@ -125,7 +125,7 @@ def test_a_database_without_the_table_says_that_it_keeps_none(
         f"hint: `cbx turn show {turn}` tells the story\n"
     )
     assert (
-        f"`cbx turn show {turn}` says what went wrong" in cbx("why", turn, "-o", "json").json()["next_actor"]
+        f"`cbx turn show {turn}` shows the reason" in cbx("why", turn, "-o", "json").json()["next_actor"]
     )
     assert succeed(cbx("db", "gc", "--dry-run")) == "nothing to purge\n"
 

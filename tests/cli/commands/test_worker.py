@@ -160,7 +160,7 @@ def test_a_stored_command_waits_for_a_report_unless_it_is_trusted(cbx: Cbx, disp
     why = cbx("why", turn, "-o", "json").json()
     [stored] = [each for each in why["evidence"] if each["table"] == "resource.tools"]
     assert (why["rule"], stored["row"]) == ("waiting-for-tool", "lookup")
-    assert "is stored with a command, which no worker obeyed" in stored["shows"]
+    assert "has a stored command that no worker ran" in stored["shows"]
 
 
 def test_the_workers_own_commands_are_of_a_file(

@@ -430,7 +430,7 @@ def test_whoever_waits_for_a_partial_turn_gets_it_as_partial(
     found = Diagnoser(runtime.database, PROJECT, runtime.settings, HANDLERS).turn(turn.agent_turn_id or "")
     assert found.verdict == "ended"
     assert found.evidence[0].shows.endswith("the deliverable lacks the field 'total'")
-    assert "asks anew" in (found.next_actor or "")
+    assert "retries the turn" in (found.next_actor or "")
     assert (
         retry_turn(runtime, turn.agent_turn_id or "", source_agent_id="sys.operator").result.status
         == "accepted"
