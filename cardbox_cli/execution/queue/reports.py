@@ -139,10 +139,8 @@ def reported_card(runtime: Runtime, row: InboxRow) -> Card | None:
 
 def result_among(cards: Sequence[Card], row: InboxRow) -> Card | None:
     """Return the reported card if it is among these cards and is the call's result."""
-    pointed_cards = [card for card in cards if card.card_id == row.pointer("tool_result_card_id")]
-    results = (
-        card for card in pointed_cards if card.type == TOOL_RESULT and card.tool_call_id == row.correlation_id
-    )
+    found = [card for card in cards if card.card_id == row.pointer("tool_result_card_id")]
+    results = (card for card in found if card.type == TOOL_RESULT and card.tool_call_id == row.correlation_id)
     return next(results, None)
 
 
@@ -342,7 +340,7 @@ def _send(
     if row is None:
         raise Conflict(
             f"the call {found.waiting.tool_call_id!r} already has a report",
-            hint=f"nothing was written; `cbx turn show {argument(found.waiting.agent_turn_id)}` lists its row",
+            hint=f"nothing was written; see `cbx turn show {argument(found.waiting.agent_turn_id)}`",
         )
     runtime.notify_target(row, found.worker_target, "report")
     return _reported(found.waiting, card_id, row.inbox_id)
