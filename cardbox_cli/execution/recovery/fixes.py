@@ -165,7 +165,7 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _OldRun(NamedTuple):
-    """The work that a worker may still run after it lost its turn. Only other systems claim without a lease."""
+    """The work that a worker may still run after it lost its turn. Other systems claim without a lease."""
 
     running: list[str]
     fenced: bool
