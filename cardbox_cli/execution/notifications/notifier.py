@@ -43,7 +43,7 @@ Publish = Callable[[TurnEvent], None]
 def end_event(
     turn: TurnAddress, status: EndStatus, output_box_id: str | None, card_id: str, **error: str | None
 ) -> TurnEvent:
-    """Return the event of a turn's end with the deliverable `card_id`, and an `error` with its `error_code`."""
+    """Return the event of a turn's end with the deliverable `card_id`, and an `error` and `error_code`."""
     body = {
         "agent_turn_id": turn.agent_turn_id,
         "status": status,
