@@ -1,6 +1,7 @@
-"""Admission: whether a request for a turn is accepted, and on what terms. Each check has its error code.
+"""The decision about a request for a turn: refuse it, repeat an earlier result, or accept it on terms.
 
-Pure: decides by the situation that `store/execution/dispatch_store.py` read. Every function raises Refusal.
+The checks decide from the rows that `store/execution/dispatch_store.py` read, and raise Refusal with an error
+code each. This module also makes repeated requests idempotent. It writes only packed contexts.
 """
 
 import hashlib
@@ -21,15 +22,12 @@ from cardbox_cli.packing.pack import Packed, pack
 from cardbox_cli.packing.plan import target_profile_name
 from cardbox_cli.text import argument
 
-# The code of a request for an agent that there is not.
+# The error code for an unknown agent.
 NO_AGENT = "agent_not_found"
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """On what terms a request is accepted, whatever the turn will read and write.
-
-    `report_to` is the call that waits for its end.
-    """
+    """The terms of an accepted request, without its boxes. The call `report_to` waits for the turn's end."""
 
     profile_box_id: str
     lineage: Lineage
@@ -39,18 +37,18 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 def admit(
     request: DispatchRequest, found: DispatchSituation | None, *, project_id: str, trace_id: str
 ) -> Terms:
-    """The terms of a request. `trace_id` is for a turn that is in no trace yet."""
+    """Return the terms of a request. `trace_id` is for a turn that does not belong to a trace yet."""
     found = _target(request, found, project_id)
     profile_box_id = _profile_box(request, found)
     lineage = _lineage(request, found, trace_id)
     source = request.source_agent_id
     if not source.startswith(PLATFORM) and not found.is_source_known:
-        refuse("invalid_source_actor", f"the source {source!r} is no agent of project {project_id!r}")
+        refuse("invalid_source_actor", f"the source {source!r} is not an agent of project {project_id!r}")
     return Terms(profile_box_id=profile_box_id, lineage=lineage, report_to=_report_to(request, found))
 
 
 def refuse_headless(request: DispatchRequest) -> NoReturn:
-    """The agent has its head, or is given its first one."""
+    """Refuse an agent whose head is lost."""
     agent_id = request.target_agent_id
     refuse(
         "head_missing",
@@ -60,29 +58,29 @@ def refuse_headless(request: DispatchRequest) -> NoReturn:
 
 
 def refuse_archived(found: DispatchSituation, project_id: str) -> None:
-    """The project is not archived."""
+    """Refuse an archived project."""
     if found.project_status == ARCHIVED:
         refuse("project_archived", f"project {project_id!r} is archived")
 
 
 def refuse_busy(request: DispatchRequest, found: DispatchSituation) -> None:
-    """The agent is idle, and nothing is queued for it."""
+    """Refuse an agent that has an active or a queued turn."""
     if not is_free(found):
         active = found.head.active_agent_turn_id if found.head else None
         turn = active or found.queued_turn_id or ""
-        refuse("agent_busy", f"agent {request.target_agent_id!r} is at turn {turn}", "busy")
+        refuse("agent_busy", f"agent {request.target_agent_id!r} is busy with turn {turn}", "busy")
 
 
 def is_free(found: DispatchSituation) -> bool:
-    """Whether the agent can be assigned to a turn at once: it is idle, and nothing is queued for it."""
+    """True if a new turn can start at once: the agent is idle and has no queued turn."""
     return (found.head is None or found.head.status == IDLE) and found.queued_turn_id is None
 
 
 def context_box(request: DispatchRequest, found: DispatchSituation, project_id: str) -> str:
-    """The box that the turn reads."""
+    """Return the id of the context box."""
     given = request.context_box_id
     if not given:
-        refuse("missing_context_box_id", "no context box is named")
+        refuse("missing_context_box_id", "the context box is missing")
     box_id = as_box_id(given)
     if box_id is None or not found.has_context_box:
         refuse("context_box_not_found", f"no box {given!r} in project {project_id!r}")
@@ -90,25 +88,26 @@ def context_box(request: DispatchRequest, found: DispatchSituation, project_id: 
 
 
 def output_box(request: DispatchRequest, found: DispatchSituation) -> str | None:
-    """The box that the turn writes, be it there or not, and that no other agent's turn writes; None: any."""
+    """Return the id of the requested output box, which may not exist yet; None for a new box.
+
+    Refuses a box that another agent's turn writes.
+    """
     given = request.output_box_id
     if given is None:
         return None
     box_id = as_box_id(given)
     if box_id is None:
-        refuse("output_box_not_found", f"the output box {given!r} is no box id")
+        refuse("output_box_not_found", f"invalid output box id {given!r}")
     if found.output_user is not None:
         turn_id, agent_id = found.output_user
-        refuse(
-            "output_box_in_use", f"the output box {box_id} is that of turn {turn_id} of agent {agent_id!r}"
-        )
+        refuse("output_box_in_use", f"turn {turn_id} of agent {agent_id!r} writes the output box {box_id}")
     return box_id
 
 
 def _target(request: DispatchRequest, found: DispatchSituation | None, project_id: str) -> DispatchSituation:
     agent_id = request.target_agent_id
     if not agent_id.strip():
-        refuse("missing_agent_id", "no agent is named")
+        refuse("missing_agent_id", "the agent is missing")
     if found is None:
         refuse(NO_AGENT, f"no agent {agent_id!r} in project {project_id!r}")
     if not found.worker_target.strip():
@@ -117,14 +116,14 @@ def _target(request: DispatchRequest, found: DispatchSituation | None, project_i
 
 
 def _profile_box(request: DispatchRequest, found: DispatchSituation) -> str:
-    """The box of the profile that the turn runs with: the agent's, and the recipe's."""
+    """Return the profile box of the turn. Refuses a profile other than the recipe's."""
     agent_id, named = request.target_agent_id, request.profile_box_id or found.own_profile_box_id
     if found.profile_box_id is None:
-        refuse("profile_not_found", f"the profile box {named!r} of agent {agent_id!r} is not there")
+        refuse("profile_not_found", f"the profile box {named!r} of agent {agent_id!r} does not exist")
     cards = found.profile_cards or ()
     present = [card for card in cards if card.expires_at is None or card.expires_at > found.now]
     if not present:
-        refuse("profile_not_found", f"the box {named!r} holds no sys.profile card")
+        refuse("profile_not_found", f"the profile box {named!r} has no sys.profile card")
     handover = request.handover
     if handover is not None:
         wanted = target_profile_name(handover.recipe, handover.recipe.bind(handover.arguments))
@@ -132,13 +131,13 @@ def _profile_box(request: DispatchRequest, found: DispatchSituation) -> str:
         if not isinstance(name, str) or name.lower() != wanted.lower():
             refuse(
                 "profile_mismatch",
-                f"the recipe packs for profile {wanted!r}, agent {agent_id!r} has profile {name!r}",
+                f"the recipe packs for profile {wanted!r}, but agent {agent_id!r} has profile {name!r}",
             )
     return found.profile_box_id
 
 
 def _lineage(request: DispatchRequest, found: DispatchSituation, trace_id: str) -> Lineage:
-    """Where the turn stands below its parent; a root has none, even one that somebody asked for."""
+    """Return the depth, trace and parent of the turn. A root has no parent, even if a turn requested it."""
     parent, row = request.parent, found.parent
     if parent is not None and row is None:
         refuse("parent_turn_not_found", f"no turn {parent.agent_turn_id!r}")
@@ -150,7 +149,7 @@ def _lineage(request: DispatchRequest, found: DispatchSituation, trace_id: str) 
     if depth >= MAX_DEPTH:
         refuse(
             "recursion_depth_exceeded",
-            f"the turn would be {depth} descents deep; the limit is {MAX_DEPTH - 1}",
+            f"delegation depth {depth} exceeds the limit of {MAX_DEPTH - 1}",
         )
     known = as_trace_id(request.trace_id or "") or (above.trace_id if above else None)
     lineage = Lineage(depth=depth, trace_id=known or trace_id)
@@ -175,21 +174,15 @@ def _report_to(request: DispatchRequest, found: DispatchSituation) -> dict[str, 
     }
 
 
-# A request for a turn on its way to an answer: what is decided of it, whether rows follow or not.
-#
-# Owns the idempotency of requests. Whether one is accepted is `admission.py`'s. Writes nothing but what is
-# packed.
-
-
-# A box that cannot exist, for ids that are none.
+# A box that cannot exist; queries get it for invalid ids.
 _NO_BOX = "00000000-0000-0000-0000-000000000000"
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that is accepted as a new turn.
+    """The decision to accept a request as a new turn.
 
-    `context_box_id` is None for a context that is not packed yet, `output_box_id` for a new box.
-    `request_sha256` is of what makes two requests the same.
+    `context_box_id` is None if the context is only planned, `output_box_id` is None for a new box. Equal
+    requests have equal `request_sha256`.
     """
 
     found: DispatchSituation
@@ -200,7 +193,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asked:
-    """A request, and what was found out about it. Without `packs` a recipe is planned and nothing written."""
+    """One request and the state of its decision. Without `packs`, a recipe is only planned."""
 
     def __init__(self, runtime: Runtime, request: DispatchRequest, *, queue: bool, packs: bool) -> None:
         self.runtime = runtime
@@ -210,14 +203,14 @@ class Asked:
             correlation_id=request.correlation_id or None,
         )
         self.packed: Packed | None = None
-        # Another transaction had the id when this request was to be written.
+        # True once the write found that another transaction has taken the id.
         self.is_taken = False
         self._queue = queue
         self._packs = packs
         self._new_trace_id = new_trace_id()
 
     def read(self, *, hold: bool) -> DispatchSituation | None:
-        """All that decides; with `hold` its locks are had."""
+        """Read all rows that decide; with `hold`, lock them."""
         request = self.request
         return self.runtime.dispatches.situation(
             request.target_agent_id,
@@ -231,7 +224,7 @@ class Asked:
         )
 
     def decide(self, found: DispatchSituation | None) -> Decided | Dispatched:
-        """The terms of a new turn, or the answer to a request that was made before.
+        """Return the decision about a new turn, or the result of the same request made before.
 
         Raises Refusal, CorrelationConflict, and what packing raises.
         """
@@ -261,15 +254,15 @@ class Asked:
     # --- idempotency
 
     def _digest(self, terms: Terms) -> str:
-        """SHA-256 of what makes two requests the same."""
+        """Return a SHA-256 that equal requests share."""
         given = self.request.context_box_id or ""
         seen = as_box_id(given) or given
         if self.request.handover is not None and self.request.correlation_id is not None:
             planned = self._pack(dry_run=True)
             seen = f"plan {planned.digest if planned else None}"
         request, depth = self.request, terms.lineage.depth
-        asked = [request.target_agent_id, terms.profile_box_id, request.channel_id, depth, seen]
-        return hashlib.sha256(exact_json.encode(asked)).hexdigest()
+        request_parts = [request.target_agent_id, terms.profile_box_id, request.channel_id, depth, seen]
+        return hashlib.sha256(exact_json.encode(request_parts)).hexdigest()
 
     def _replay(self, inbox_id: str, digest: str) -> Dispatched:
         row = self.runtime.inbox.get(inbox_id)
@@ -279,21 +272,20 @@ class Asked:
             self._refuse_taken(digest)
         if row.agent_id != self.request.target_agent_id or known != digest:
             raise CorrelationConflict(
-                f"the correlation id {self.request.correlation_id!r} stands for another request: "
-                f"turn {row.turn_id} of agent {row.agent_id!r}",
+                f"correlation id {self.request.correlation_id!r} was already used for a different request "
+                f"(turn {row.turn_id} of agent {row.agent_id!r})",
                 hint="use another correlation id, or repeat that request exactly",
                 details={"agent_turn_id": row.turn_id, "agent_id": row.agent_id},
             )
         return Dispatched(result_of(self.runtime, row, created=False))
 
     def _refuse_taken(self, digest: str) -> NoReturn:
-        """Another transaction took the id meanwhile."""
         taken = f"correlation id {self.request.correlation_id!r}"
         if self.request.correlation_id is None:
             taken = f"turn id {self.request.agent_turn_id!r}"
         raise CorrelationConflict(
-            f"the {taken} was taken at the same moment",
-            hint="run the command again: it answers with that turn if the request is the same",
+            f"another dispatch has just used the {taken}",
+            hint="run the command again: if the request is the same, it returns that turn",
             details={"request_sha256": digest},
         )
 
@@ -316,17 +308,13 @@ class Asked:
 
 
 def _box(box_id: str | None) -> str | None:
-    """A box id for a query."""
     return None if not box_id else as_box_id(box_id) or _NO_BOX
 
 
 def result_of(
     runtime: Runtime, row: InboxRow, *, created: bool, position: int | None = None
 ) -> DispatchResult:
-    """What is answered for a turn that was asked for, by its row as it is now.
-
-    `position` is its place in the queue, where that is known.
-    """
+    """Return the result for a turn from its row as it is now; `position` is its queue position, if known."""
     queued, lineage = row.status == QUEUED, row.lineage
     return DispatchResult(
         status="accepted",

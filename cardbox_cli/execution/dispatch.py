@@ -1,3 +1,9 @@
+"""Dispatch a turn in one transaction: accept the request and write every row, or write none.
+
+A dispatch reads once, decides, and writes once. A dry run only reads. `admission.py` decides,
+`queue/messages.py` makes the row and its edge, `queue/promotion.py` promotes older turns of an idle agent.
+"""
+
 import msgspec
 
 from cardbox_cli.errors import BoxConflict, Conflict
@@ -22,17 +28,10 @@ from cardbox_cli.packing.pack import Check, planned_slots
 from cardbox_cli.store.execution.dispatch_store import NewTurn, Written
 from cardbox_cli.store.projects import ensure_project
 
-# Dispatch: a turn is asked for. One transaction: it is accepted whole, or leaves no row.
-#
-# One read of all that decides, the decision, one write of every row; a dry run only reads. Owns the order of
-# these. What is decided is `asked.py`'s, the row and edge `queue/messages.py`'s, the promotion of older turns
-# that an idle agent has queued `queue/promotion.py`'s.
-
-
 _TABLES = ("resource.project_agents", "state.agent_state_head", "state.agent_inbox", "state.execution_edges")
 
-# The first read may have waited for the head, and so have seen what is old; the second has not waited for it.
-_READS = 5
+# A read that waited for the lock of the head may have seen old rows; the next read does not wait.
+_MAX_READS = 5
 
 
 def dispatch(
@@ -43,17 +42,17 @@ def dispatch(
     dry_run: bool = False,
     check: Check | None = None,
 ) -> Dispatched:
-    """Ask for a turn. Without `queue` a busy agent is an answer of its own, and nothing is written.
+    """Dispatch a turn. Without `queue`, the result for a busy agent has the status busy.
 
-    A dry run answers what would come of it now, without the ids of what it does not make: it locks and writes
-    nothing, so that a replica can be asked. `check` gets what the rules of the turn's model find in its first
-    request, unless that turn is there already; what it raises leaves no row. Raises CorrelationConflict where
-    the correlation id stands for another request, and what packing raises. Joins the caller's transaction if
-    there is one.
+    A refused dispatch writes nothing, and its result has an error code. A dry run returns the result that a
+    dispatch would have now, without new ids; it locks nothing, so it works on a replica. `check` gets the
+    lint findings of a new turn's first request; if it raises, no row is written. Raises CorrelationConflict
+    if the correlation id belongs to a different request, and what packing raises. Joins the caller's
+    transaction.
     """
     for table in _TABLES:
         runtime.database.require(table)
-    # Nothing is written before the decision, but what the decision is about.
+    # Only these can write rows before the decision, which a refusal must take back.
     writes_first = request.handover is not None or request.output_box_id is not None or check is not None
     try:
         if dry_run:
@@ -68,24 +67,22 @@ def dispatch(
             agent_id=request.target_agent_id,
             context_box_id=request.context_box_id,
         )
-        return Dispatched(refused, _explained(runtime, request, refusal))
+        return Dispatched(refused, _refusal_message(runtime, request, refusal))
 
 
-def _explained(runtime: Runtime, request: DispatchRequest, refusal: Refusal) -> str:
-    """Why a request is not accepted. What is read besides for that, the decision need not know."""
+def _refusal_message(runtime: Runtime, request: DispatchRequest, refusal: Refusal) -> str:
+    """Return the message of a refusal; for an unknown agent it suggests a similar one."""
     if refusal.error_code == admission.NO_AGENT:
         return runtime.roster.absent(request.target_agent_id).message
     return refusal.message
 
 
 def _rehearse(runtime: Runtime, request: DispatchRequest, *, queue: bool, check: Check | None) -> Dispatched:
-    # Nearly all dispatches are meant.
-
     return rehearse(Asked(runtime, request, queue=queue, packs=False), check)
 
 
 class _Dispatch:
-    """One request on its way through its transaction."""
+    """The dispatch of one request within its transaction."""
 
     def __init__(
         self, runtime: Runtime, request: DispatchRequest, *, queue: bool, check: Check | None
@@ -99,18 +96,18 @@ class _Dispatch:
 
     def carry_out(self) -> Dispatched:
         if self.asked.request.handover is not None:
-            # What is packed cannot be taken back alone: nothing that the next read sees may be old.
+            # Packing cannot be undone alone, so the heads are locked first: no later read can see old rows.
             self.asked.read(hold=True)
-        for _ in range(_READS):
+        for _ in range(_MAX_READS):
             if (answer := self._try()) is not None:
                 return answer
         raise Conflict(
-            f"what turns agent {self.asked.request.target_agent_id!r} has changes all the time",
-            hint="run the command again",
+            f"could not dispatch: the queue of agent {self.asked.request.target_agent_id!r} kept changing",
+            hint="try again",
         )
 
     def _try(self) -> Dispatched | None:
-        """The answer to the request; None where what it was decided on does not hold any more: read again."""
+        """Return the outcome of the request; None if the rows changed since they were read."""
         decided = self.asked.decide(self.asked.read(hold=True))
         if isinstance(decided, Dispatched):
             return decided
@@ -124,8 +121,6 @@ class _Dispatch:
         return self._answer(decided.found, turn, written) if written.written else None
 
     def _check(self, check: Check, decided: Decided) -> None:
-        # Most dispatches are not checked, and the rules take a while to load.
-
         request, boxes = self.asked.request, self.runtime.boxes
         head = self.runtime.heads.get(request.target_agent_id)
         assert head is not None
@@ -133,7 +128,7 @@ class _Dispatch:
         assert decided.output_box_id is not None
         context = read_source(boxes, decided.context_box_id)
         if request.handover is not None:
-            # It is packed in this transaction, and has an id for nobody else.
+            # This transaction packs the box: nobody else can see its id.
             context = msgspec.structs.replace(context, box_id="")
         check(
             lint_turn_to_be(
@@ -149,7 +144,7 @@ class _Dispatch:
     # --- writing
 
     def _is_prepared(self, decided: Decided) -> bool:
-        """Write what few requests need before their rows: False where they must be looked at again then."""
+        """Write what must exist before the rows of the turn; False if the dispatch must read again."""
         runtime, request, found = self.runtime, self.asked.request, decided.found
         if found.project_status is None:
             ensure_project(runtime.database, runtime.project_id, request.source_agent_id)
@@ -170,7 +165,7 @@ class _Dispatch:
         return found.head is not None
 
     def _turn(self, decided: Decided) -> NewTurn:
-        """The rows that make the turn."""
+        """Return the rows of the new turn."""
         request, found, terms = self.asked.request, decided.found, decided.terms
         parent = request.parent
         assigns = admission.is_free(found)
@@ -203,7 +198,6 @@ class _Dispatch:
         )
 
     def _boxes(self, decided: Decided) -> dict[str, str | None]:
-        """What the turn reads and writes."""
         return {
             "profile_box_id": decided.terms.profile_box_id,
             "context_box_id": decided.context_box_id,
@@ -211,7 +205,7 @@ class _Dispatch:
         }
 
     def _answer(self, found: DispatchSituation, turn: NewTurn, written: Written) -> Dispatched:
-        """What is answered for the turn that was written; the agent, if it is idle, gets its oldest one."""
+        """Return the outcome for the written turn, after promoting an idle agent's oldest queued turn."""
         runtime, row = self.runtime, turn.row
         promoted: InboxRow | None = None
         position: int | None = written.queue_position
@@ -227,11 +221,11 @@ class _Dispatch:
         return Dispatched(result_of(runtime, row, created=True, position=position), packed=self.asked.packed)
 
 
-# What a dispatch would answer now: everything is looked at, nothing is locked or written.
-
-
 def rehearse(asked: Asked, check: Check | None) -> Dispatched:
-    """The answer to a request, in the caller's snapshot. Raises as `dispatch` does, and Refusal."""
+    """Return the outcome that a dispatch would have now, and write nothing; in the caller's snapshot.
+
+    Raises what `dispatch` raises, and Refusal.
+    """
     decided = asked.decide(asked.read(hold=False))
     if isinstance(decided, Dispatched):
         return decided
@@ -274,7 +268,7 @@ def _result(asked: Asked, decided: Decided) -> DispatchResult:
     is_free = admission.is_free(found)
     ahead = 0 if is_free else asked.runtime.inbox.count_queued(asked.request.target_agent_id)
     if found.head is None or found.head.status == IDLE:
-        # The first of the queue is next, be it this one.
+        # The agent is idle, so the first turn of the queue starts at once.
         ahead = max(ahead - 1, 0)
     epoch = found.head.turn_epoch if found.head else 0
     return DispatchResult(

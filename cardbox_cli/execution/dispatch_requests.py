@@ -1,4 +1,4 @@
-"""What a dispatch is asked, and what it answers: values, and the refusal that ends its transaction."""
+"""The request for a turn, its caller, its result, and the refusal that ends its transaction."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -23,7 +23,7 @@ DepthPolicy = Literal["descend", "peer", "root"]
 
 
 class Parent(msgspec.Struct, frozen=True, kw_only=True):
-    """The turn on whose behalf another runs; `tool_call_id` names the call of it that waits for the end."""
+    """The turn on whose behalf another turn runs. Its call `tool_call_id` waits for the end of that turn."""
 
     agent_turn_id: str
     step_id: str | None = None
@@ -31,9 +31,9 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Handover(msgspec.Struct, frozen=True, kw_only=True):
-    """A recipe and its arguments, from which the context box is packed in the same transaction.
+    """A recipe and its arguments; the dispatch packs the context box from them in its transaction.
 
-    `turn` is the metadata that names the turn whose words the arguments are, if one packs.
+    If a turn packs, `turn` is the metadata that names it as the author of the arguments.
     """
 
     recipe: "Recipe"
@@ -43,12 +43,11 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for: exactly one of `context_box_id` and `handover` says what the turn will see.
+    """A request for a turn. Exactly one of `context_box_id` and `handover` defines what the turn sees.
 
-    `profile_box_id` defaults to the agent's, `output_box_id` to a new box, `correlation_id` to the turn's id,
-    `agent_turn_id`, the id of the turn to be made, to a new one, and `request_sha256`, of what makes two
-    requests the same, to that of what the turn will see. `batch` says of which batch the turn is a child,
-    and is kept with the edge.
+    Defaults: the agent's profile box, a new output box, a new turn id, and the turn id as `correlation_id`.
+    Equal requests have equal `request_sha256`; by default, cbx computes it from what the turn will see.
+    `batch` identifies the batch whose child the turn is, and is stored with the edge.
     """
 
     target_agent_id: str
@@ -72,10 +71,10 @@ class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DispatchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it. `turn_epoch` is None while the turn is queued, at `queue_position` from 1.
+    """The result of a dispatch. `turn_epoch` is None while the turn is queued at `queue_position`, from 1.
 
-    `status` is accepted, busy, rejected or error; for the last three `error_code` says why and `message` in
-    words, and no row was written. `created` is False for the answer to a request that had been made before.
+    `status` is accepted, busy, rejected or error. The last three write no row and have an `error_code`.
+    `created` is False if the same request was accepted before.
     """
 
     status: str
@@ -93,7 +92,7 @@ class DispatchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dispatched(msgspec.Struct, frozen=True):
-    """A result, what it means in words where it was not accepted, and what was packed for it."""
+    """The outcome of a dispatch: its result, the message of a refusal, and the packed context."""
 
     result: DispatchResult
     message: str | None = None
@@ -101,29 +100,23 @@ class Dispatched(msgspec.Struct, frozen=True):
 
 
 class Refusal(Exception):
-    """The answer to a request that is not accepted. Leaves the transaction, so that nothing of it stays."""
+    """A refused request. The exception leaves the transaction, so no row of the request stays."""
 
     def __init__(self, error_code: str, message: str, status: str) -> None:
         self.error_code, self.message, self.status = error_code, message, status
 
 
 def refuse(error_code: str, message: str, status: str = "rejected") -> NoReturn:
-    """Do not accept the request. Raises Refusal."""
+    """Raise Refusal."""
     raise Refusal(error_code, message, status)
 
 
-# On whose behalf turns are asked for: an agent at a call of a turn of its, an agent that a person names, or
-# a person alone.
-#
-# Owns what is known of the caller before anything is asked: its profile, and the boxes that it sees.
-
-
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks; by default a person at a terminal.
+    """The requester of a turn: a person at a terminal (the default), an agent by name, or a running turn.
 
-    `parent` is the turn, step and call in which an agent asks, `profile` what its profile says (None where it
-    has none), `output_box_id` the box that it writes, or wrote last. `is_model`: nobody else decided it, so
-    what its profile does not allow, and what is not among `visible_box_ids`, is refused.
+    `parent` is the turn, step and call of a running turn. `profile` is the content of the agent's profile,
+    `output_box_id` the box that it writes or wrote last. If `is_model`, a model alone decided on the request:
+    cbx refuses what its profile does not allow, and boxes outside `visible_box_ids`.
     """
 
     agent_id: str = OPERATOR
@@ -136,14 +129,14 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_agent(self) -> bool:
-        """Whether it is an agent, and no person or platform."""
+        """True for an agent; False for a person or platform."""
         return not self.agent_id.startswith(PLATFORM)
 
 
 def calling_turn(
     runtime: Runtime, agent_turn_id: str, *, step_id: str | None = None, tool_call_id: str | None = None
 ) -> Caller:
-    """The agent of an active turn, which asks at this step and call of it.
+    """Return the agent of an active turn as the caller, at this step and tool call.
 
     Raises NotFound for an unknown turn, Conflict for one that is not active.
     """
@@ -151,7 +144,7 @@ def calling_turn(
     if head is None:
         if runtime.inbox.turn_row(agent_turn_id) is None:
             raise NotFound(f"no turn {agent_turn_id!r}", hint="`cbx turn list` shows the turns")
-        hint = f"`cbx turn show {argument(agent_turn_id)}` tells where it is; only an active turn calls"
+        hint = f"run `cbx turn show {argument(agent_turn_id)}` for its state; only active turns can call"
         raise Conflict(f"turn {agent_turn_id} is not active", hint=hint)
     parent = Parent(agent_turn_id=agent_turn_id, step_id=step_id, tool_call_id=tool_call_id)
     asking = _agent(runtime, head.agent_id)
@@ -160,7 +153,7 @@ def calling_turn(
 
 
 def named_caller(runtime: Runtime, agent_id: str) -> Caller:
-    """Whom a person names at a terminal. Raises NotFound for an unknown agent."""
+    """Return the caller that a person names at a terminal. Raises NotFound for an unknown agent."""
     return Caller(agent_id=agent_id) if agent_id.startswith(PLATFORM) else _agent(runtime, agent_id)
 
 

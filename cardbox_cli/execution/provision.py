@@ -1,7 +1,6 @@
-"""Provisioning: an agent on the roster, its idle head and the edge that says who made it, in one transaction.
+"""Provision an agent in one transaction: its roster entry, its idle head, and the edge naming its creator.
 
-Says what an agent that exists may become, and refuses to change one that nobody asked to change. Does not
-dispatch: a turn that runs keeps the profile that it was dispatched with.
+An existing agent changes only on request. A running turn retains the profile that it was dispatched with.
 """
 
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from cardbox_cli.store.roster import RosterStore
 
 
 class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent shall be. None is what is not named: in a new agent the profile's, else what it has."""
+    """The requested state of an agent. None means the profile's value, and no change in an existing agent."""
 
     agent_id: str
     profile_name: str
@@ -31,7 +30,7 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def named(self) -> dict[str, Any]:
-        """Those fields of the agent that are not None, but the profile."""
+        """The requested fields of the agent, without the profile."""
         values = {name: getattr(self, name) for name in _LABELS}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -45,9 +44,9 @@ _LABELS = {
 
 
 class Provisioned(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent as it is now, and what that took.
+    """A provisioned agent and the action that was needed.
 
-    `outdated`: it keeps an older version of its profile than the one that the name points to.
+    `outdated`: the agent has an older version of its profile than the current one of that name.
     """
 
     agent: Agent
@@ -63,10 +62,10 @@ def provision(
     update: bool = False,
     source_agent_id: str = OPERATOR,
 ) -> Provisioned:
-    """See to it that the agent is there as requested; one that is there already changes only with `update`.
+    """Make sure that the agent exists as requested; an existing agent changes only with `update`.
 
-    Raises NotFound for an unknown profile or owner, InvalidInput for names that cannot be, Conflict where
-    the agent is another; no row is written then. Joins the caller's transaction if there is one.
+    Raises NotFound for an unknown profile or owner, InvalidInput for invalid names, Conflict if the agent
+    exists with other settings; then no row is written. Joins the caller's transaction.
     """
     _check(request)
     roster, profiles = RosterStore(database, project_id), ProfileStore(database, project_id)
@@ -76,20 +75,20 @@ def provision(
         profiles.refuse_lost_box(profile)
         if request.owner_agent_id is not None and not request.owner_agent_id.startswith(PLATFORM):
             roster.get(request.owner_agent_id)
-        agent = enrol(roster, _new(request, profile), source_agent_id=source_agent_id)
+        agent = enrol(roster, _new_agent(request, profile), source_agent_id=source_agent_id)
         if agent is not None:
             return Provisioned(agent=agent, action="provision")
         known = roster.lock(request.agent_id)
         if known is None:
-            raise Conflict(f"agent {request.agent_id!r} was removed meanwhile", hint="provision it again")
+            raise Conflict(f"agent {request.agent_id!r} has just been removed", hint="provision it again")
         roster.begin_head(known)
         if not update:
-            _refuse_another(known, request, profile)
+            _refuse_differences(known, request, profile)
             outdated = known.profile_box_id != profile.profile_box_id
             return Provisioned(agent=known, action="unchanged", outdated=outdated)
         own_version = profiles.card(known.profile_box_id)
         defaults = {} if own_version is None else own_version.metadata
-        changed = _changed(known, request, profile, defaults)
+        changed = _apply_request(known, request, profile, defaults)
         if changed == known:
             return Provisioned(agent=known, action="unchanged")
         agent = roster.change(changed)
@@ -98,9 +97,9 @@ def provision(
 
 
 def enrol(roster: RosterStore, agent: Agent, *, source_agent_id: str) -> Agent | None:
-    """Write a new agent, its idle head and its edge; as it is stored, or None where its id is taken.
+    """Write a new agent, its idle head and its edge. Return the stored agent, or None if its id is taken.
 
-    Takes part in the caller's transaction.
+    Runs in the caller's transaction.
     """
     added = roster.add(agent)
     if added is not None:
@@ -119,8 +118,8 @@ def _check(request: AgentRequest) -> None:
         check_label(tag, "tag")
 
 
-def _new(request: AgentRequest, profile: ProfileEntry) -> Agent:
-    # A profile of another program may bring a worker target that no subject can hold.
+def _new_agent(request: AgentRequest, profile: ProfileEntry) -> Agent:
+    # A profile of another program may have a worker target that is invalid in a NATS subject.
     worker_target = profile.worker_target if request.worker_target is None else request.worker_target
     check_worker_target(worker_target)
     return Agent(
@@ -136,7 +135,7 @@ def _new(request: AgentRequest, profile: ProfileEntry) -> Agent:
     )
 
 
-def _refuse_another(known: Agent, request: AgentRequest, profile: ProfileEntry) -> None:
+def _refuse_differences(known: Agent, request: AgentRequest, profile: ProfileEntry) -> None:
     differing = [
         f"{_LABELS[name]} {getattr(known, name)!r}"
         for name, value in request.named.items()
@@ -153,16 +152,16 @@ def _refuse_another(known: Agent, request: AgentRequest, profile: ProfileEntry) 
 
 
 def _has_profile(known: Agent, profile: ProfileEntry) -> bool:
-    """Whether the agent has this profile, be it an older version."""
+    """Return whether the agent has this profile, in any version."""
     if known.profile_box_id == profile.profile_box_id:
         return True
     return known.profile_name is not None and known.profile_name.lower() == profile.name.lower()
 
 
-def _changed(
+def _apply_request(
     known: Agent, request: AgentRequest, profile: ProfileEntry, defaults: Mapping[str, Any]
 ) -> Agent:
-    """The agent as requested. What it took over from its profile, its `defaults`, the new one gives."""
+    """Return the agent as requested. Values that it took from its profile (`defaults`) follow the new one."""
     inherited = {
         name: getattr(profile, name)
         for name in ("worker_target", "tags")

@@ -1,7 +1,7 @@
-"""What every use case of execution stands on: a project's stores, the settings, and what follows a commit.
+"""The runtime that every use case of execution shares: stores, settings, and actions after a commit.
 
-Workers are notified, and events published, when the outermost transaction has committed, and never otherwise.
-A caller whose own transaction a use case joins does that himself, with `run_deferred`.
+It notifies workers and publishes events only after the outermost transaction has committed. A caller that
+opened this transaction on the database itself must call `run_deferred`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +45,7 @@ _S = TypeVar("_S", bound=ProjectStore)
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a turn. `error_code` and `message` say why it is no success."""
+    """The end of a turn. `error_code` and `message` explain an end other than success."""
 
     agent_turn_id: str
     agent_id: str
@@ -56,9 +56,9 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Caught(msgspec.Struct, frozen=True, kw_only=True):
-    """What a follower did that was due: `dispatched` and `stopped` are turn ids, `ended` what ended by it.
+    """The due work that a follower did: `dispatched` and `stopped` are turn ids, `ended` batch ids.
 
-    `troubles` says what could not be done, and why.
+    `troubles` are messages about work that failed.
     """
 
     dispatched: list[str] = []
@@ -68,31 +68,31 @@ class Caught(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Follower(Protocol):
-    """A use case of a package above that follows turns. It keeps no state: that is in the rows.
+    """An observer of turns in a package above. It has no state of its own; its state is in the rows.
 
-    A runtime reports each end and each suspension to it, and asks it at each pass over what is due.
+    A runtime calls it for each end and each suspension of a turn, and `reap` calls it for due work.
     """
 
     def turn_ended(self, runtime: "Runtime", ended: Ended) -> None:
-        """A turn has ended. In the transaction of the end, which holds the head of its agent."""
+        """React to the end of a turn, in the transaction of the end, which has the agent's head locked."""
 
     def turn_suspended(self, runtime: "Runtime", fence: Fence) -> None:
-        """A turn waits now. In the transaction of that, which holds the head of its agent."""
+        """React to a suspension, in its transaction, which has the agent's head locked."""
 
     def catch_up(self, runtime: "Runtime") -> Caught:
-        """Do what is due in the project, each thing in a transaction of its own."""
+        """Run the project's due work, each item in its own transaction."""
 
 
 def _store(kind: type[_S]) -> cached_property[_S]:
-    """A store of a runtime's project, made when it is first used."""
+    """Return a property that makes a store of the runtime's project at its first use."""
     return cached_property(lambda runtime: kind(runtime.database, runtime.project_id))
 
 
 class Runtime:
-    """One project on one database. `notify` and `publish` are called after commits; by default nothing is.
+    """One project on one database. It calls `notify` and `publish` after commits.
 
-    `followers` act on the ends and suspensions of turns in their transactions. `handlers` answer the calls of
-    models; by default only those of installed packages do, not those of cbx.
+    `followers` act on ends and suspensions of turns within their transactions. `handlers` answer models' tool
+    calls; the default has only the handlers of installed packages, not those of cbx.
     """
 
     cards = _store(CardStore)
@@ -131,10 +131,10 @@ class Runtime:
 
     @contextmanager
     def transaction(self, *, savepoint: bool = True) -> Iterator[None]:
-        """A transaction, or a part of the caller's; after the outermost commit what was put off is done.
+        """Open a transaction, or join the caller's; run deferred actions after the outermost commit.
 
-        Without `savepoint` what was written in a part is not taken back alone: who raises has written
-        nothing, or the caller's transaction ends by it.
+        Without `savepoint`, an exception does not roll back a joined part alone: code that raises must have
+        written nothing, or the caller's transaction must end.
         """
         outermost = self.database.idle
         known = len(self._deferred)
@@ -149,9 +149,9 @@ class Runtime:
 
     @contextmanager
     def statement(self) -> Iterator[None]:
-        """One statement, which is a transaction of its own unless the caller has one; as `transaction` else.
+        """Run one statement as its own transaction, or within the caller's; otherwise like `transaction`.
 
-        What it writes it must decide on by itself.
+        The statement itself must check the conditions of its writes.
         """
         alone = self.database.commits_itself
         known = len(self._deferred)
@@ -165,7 +165,7 @@ class Runtime:
 
     @contextmanager
     def rehearsal(self) -> Iterator[None]:
-        """A transaction that is taken back in the end, and notifies nobody."""
+        """Open a transaction that is always rolled back, and discard its deferred actions."""
         known = len(self._deferred)
         try:
             with self.database.aside():
@@ -174,51 +174,51 @@ class Runtime:
             del self._deferred[known:]
 
     def run_deferred(self) -> None:
-        """Do what was put off until the commit."""
+        """Run the actions that were deferred until the commit."""
         deferred, self._deferred = self._deferred, []
         for action in deferred:
             action()
 
     def notify(self, row: InboxRow, reason: str) -> None:
-        """Wake, after the commit, the workers of this row's agent; nobody if it is on no roster."""
+        """Notify the workers of the row's agent after the commit, if the agent is on the roster."""
         agent = self.roster.find(row.agent_id)
         self.notify_target(row, None if agent is None else agent.worker_target, reason)
 
     def notify_target(self, row: InboxRow, worker_target: str | None, reason: str) -> None:
-        """`notify` the workers of this target; nobody for None."""
+        """Notify the workers of a target after the commit; do nothing for None."""
         if worker_target is not None:
             wakeup = wakeup_for(row, worker_target, reason)
             self.after_commit(lambda: self._notify(wakeup))
 
     def after_commit(self, action: Callable[[], None]) -> None:
-        """Do this when the outermost transaction has committed."""
+        """Defer an action until the outermost transaction has committed."""
         self._deferred.append(action)
 
     def follow_end(self, ended: Ended) -> None:
-        """Tell all followers that a turn has ended, in the transaction of that."""
+        """Call all followers about the end of a turn, in its transaction."""
         for follower in self.followers:
             follower.turn_ended(self, ended)
 
     def follow_suspension(self, fence: Fence) -> None:
-        """Tell all followers that a turn waits now, in the transaction of that."""
+        """Call all followers about the suspension of a turn, in its transaction."""
         for follower in self.followers:
             follower.turn_suspended(self, fence)
 
     def publish_state(self, head: Head, status: str, turn_epoch: int, **metadata: Any) -> None:
-        """Publish, after the commit, that the turn of this head is in this state now."""
+        """Publish the state of the head's turn after the commit."""
         if self._publish is not None:
             turn, now = self._address(head, turn_epoch), self.database.now()
             self._publish_later(state_event(turn, status, now, head.output_box_id, **metadata))
 
     def publish_step(self, head: Head, step_id: str, phase: Phase, new_card_ids: Sequence[str] = ()) -> None:
-        """Publish, after the commit, that a step has come to this phase."""
+        """Publish the phase of a step after the commit."""
         turn = self._address(head, head.turn_epoch)
         self._publish_later(step_event(turn, step_id, phase, new_card_ids))
 
     def publish_end(
         self, head: Head, end_status: EndStatus, deliverable_card_id: str, **error: str | None
     ) -> None:
-        """Publish, after the commit, that the turn of this head has ended."""
+        """Publish the end of the head's turn after the commit."""
         turn, box_id = self._address(head, head.turn_epoch), head.output_box_id
         self._publish_later(end_event(turn, end_status, box_id, deliverable_card_id, **error))
 

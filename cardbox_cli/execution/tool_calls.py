@@ -1,7 +1,6 @@
-"""The tool calls of a turn: as its thoughts have them, as the card that schedules each, and as the card that
-answers it.
+"""The tool calls of a turn: in its thoughts, as `tool.call` cards, and with their `tool.result` cards.
 
-Pure. Owns the ids of calls, unique in a project, the shape of results, and which of them end a turn.
+Pure. Makes call ids unique in a project, shapes results, and decides which results end a turn.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -18,16 +17,16 @@ from cardbox_cli.model.content import ToolCallContent, ToolResultContent
 from cardbox_cli.model.execution.turns import END_STATUSES, EndStatus, new_id
 from cardbox_cli.model.ids import fault_of_new_id
 
-# Which of some tool-call ids the project holds already.
+# Returns those of the given tool call ids that the project already has.
 Held = Callable[[Sequence[str]], Collection[str]]
 
-_LONGEST = 255
-# How much of arguments that are no object is shown, in characters.
-_SHOWN = 1000
+_MAX_ID_LENGTH = 255
+# Characters of invalid arguments that a message shows.
+_MAX_QUOTE_LENGTH = 1000
 
 
 class Author(msgspec.Struct, frozen=True, kw_only=True):
-    """On whose behalf the cards of a step are written."""
+    """The author of the cards of a step: its agent, turn and step."""
 
     agent_id: str
     agent_turn_id: str
@@ -37,7 +36,7 @@ class Author(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What every card of the step says of where it comes from, but who wrote it."""
+        """The origin of a card of the step, without the agent's id."""
         values = {
             "agent_turn_id": self.agent_turn_id,
             "step_id": self.step_id,
@@ -48,7 +47,7 @@ class Author(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool call. `arguments` are as the model wrote them, text that may be no JSON."""
+    """One tool call. `arguments` are the model's text, which may not be valid JSON."""
 
     tool_call_id: str
     tool_name: str
@@ -56,35 +55,35 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def input(self) -> dict[str, Any] | None:
-        """The arguments as an object; None where they are none."""
+        """The arguments as an object; None if they are not a JSON object."""
         return arguments_of(self.arguments)
 
 
 def calls_of(card: Card | CardDraft) -> list[ToolCall]:
-    """The calls that a thought makes; what is no call of a function in a foreign row is skipped."""
+    """Return the calls of a thought. Entries of other programs that are not function calls are skipped."""
     calls = card.tool_calls if isinstance(card.tool_calls, list) else []
     return [_call(call) for call in calls if _is_call(call)]
 
 
 def pending_calls(own: Sequence[Card | CardDraft]) -> list[ToolCall]:
-    """The calls of a turn's own cards that none of them answers, in order."""
+    """Return the calls of a turn's own cards without a result among these cards, in order."""
     answered = {card.tool_call_id for card in own if card.type == TOOL_RESULT}
     return [call for card in own for call in calls_of(card) if call.tool_call_id not in answered]
 
 
 def last_calls(own: Sequence[Card | CardDraft]) -> list[ToolCall]:
-    """The calls of the last of a turn's own cards that makes any."""
+    """Return the calls of the last of a turn's own cards that has any."""
     return next((calls for card in reversed(own) if (calls := calls_of(card))), [])
 
 
 def ended_by_last_calls(own: Sequence[Card]) -> EndStatus | None:
-    """How a turn of these cards ends where a result of its last thought's calls says that it does."""
+    """Return the end status of a turn if a result of its last calls ends it; None otherwise."""
     asked = {call.tool_call_id for call in last_calls(own)}
     return ended_by(card for card in own if card.type == TOOL_RESULT and card.tool_call_id in asked)
 
 
 def ended_by(results: Iterable[Card]) -> EndStatus | None:
-    """How a turn ends where one of these results says that it does: the first status that is no success."""
+    """Return the end status if one of these results ends the turn: the first status other than success."""
     contents = [card.content for card in results if isinstance(card.content, ToolResultContent)]
     if not any(content.after_execution == "terminate" for content in contents):
         return None
@@ -93,26 +92,30 @@ def ended_by(results: Iterable[Card]) -> EndStatus | None:
 
 
 def own_ids(given: Sequence[str], held: Held) -> list[str]:
-    """The ids of calls as they are stored: new ones for those that no new id may be, or that are overlong,
-    held, or repeated. People type them, and print a line for each."""
-    fit = {call_id for call_id in given if len(call_id) <= _LONGEST and fault_of_new_id(call_id) is None}
-    taken = set(held(list(fit))) if fit else set()
+    """Return the ids under which calls are stored: new ones for invalid, too long, held or repeated ids.
+
+    People type these ids, and lists print one per line.
+    """
+    valid = {
+        call_id for call_id in given if len(call_id) <= _MAX_ID_LENGTH and fault_of_new_id(call_id) is None
+    }
+    taken = set(held(list(valid))) if valid else set()
     ids = []
     for call_id in given:
-        ids.append(call_id if call_id in fit and call_id not in taken else new_id("tc"))
+        ids.append(call_id if call_id in valid and call_id not in taken else new_id("tc"))
         taken.add(call_id)
     return ids
 
 
 def fault_of_size(call: ToolCall) -> str | None:
-    """Why cbx itself does not look at the arguments of a call; None where they are of a size that it does."""
+    """Return why the arguments of a call are too large for cbx to process; None if they are not."""
     if len(call.arguments) <= CALL_SIZE.value << 20:
         return None
-    return f"the arguments are larger than {CALL_SIZE}: write less of it, or several calls"
+    return f"the arguments are larger than {CALL_SIZE}: shorten them, or make several calls"
 
 
 def fault_of_arguments(call: ToolCall) -> str | None:
-    """Why a call cannot be answered for its arguments; None where they are an object that can be stored."""
+    """Return why the arguments of a call are invalid; None if they are an object that can be stored."""
     if call.input is not None:
         return None
     try:
@@ -121,11 +124,11 @@ def fault_of_arguments(call: ToolCall) -> str | None:
         return f"{exc}, and cannot be stored"
     except ValueError:
         pass
-    return f"the arguments are no JSON object: {call.arguments[:_SHOWN]!r}"
+    return f"the arguments are not a JSON object: {call.arguments[:_MAX_QUOTE_LENGTH]!r}"
 
 
 def call_card(call: ToolCall, author: Author) -> CardDraft:
-    """The card that schedules a call."""
+    """Return the `tool.call` card of a call."""
     return draft_card(
         TOOL_CALL,
         ToolCallContent(call.tool_name, input_of(call.arguments), "called"),
@@ -144,7 +147,7 @@ def result_card(
     failure: tuple[str, str] | None = None,
     status: str = "failed",
 ) -> CardDraft:
-    """The card that answers a call: with `result`, or as `status` with the code and message of `failure`."""
+    """Return the `tool.result` card of a call, with `result`, or with the code and message of a `failure`."""
     ending: Literal["suspend", "terminate"] = "terminate" if after_execution == "terminate" else "suspend"
     if failure is None:
         content = ToolResultContent("success", ending, result=result)

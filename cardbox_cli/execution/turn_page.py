@@ -1,6 +1,7 @@
-"""What became of a turn, and all of it on one page: composed from its rows. Does no I/O.
+"""The summary and the full view of a turn, made from its rows, and waiting for its end.
 
-The end of a turn is what cbx kept of it; where another program ran the turn, it is read from what that left.
+cbx takes the end of a turn from its own record. If another program ran the turn, cbx derives the end from the
+rows that the program left. Only `wait_for_end` reads the database.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +33,7 @@ from cardbox_cli.store.views.turn_views import Remains, StoredTurn, TurnRow, Tur
 from cardbox_cli.text import argument
 
 
-class _Standing(msgspec.Struct, frozen=True, kw_only=True):
+class _TurnFields(msgspec.Struct, frozen=True, kw_only=True):
     agent_turn_id: str
     agent_id: str
     status: str
@@ -40,14 +41,14 @@ class _Standing(msgspec.Struct, frozen=True, kw_only=True):
     turn_epoch: int
 
 
-class _Result(_Standing, frozen=True, kw_only=True):
+class _BoxFields(_TurnFields, frozen=True, kw_only=True):
     context_box_id: str | None
     output_box_id: str | None
     deliverable_card_id: str | None
 
 
-class TurnSummary(_Result, frozen=True, kw_only=True):
-    """A turn as a list shows it. `end_status`, the deliverable and `ended_at` are None before the end."""
+class TurnSummary(_BoxFields, frozen=True, kw_only=True):
+    """A turn in a list. `end_status`, the deliverable and `ended_at` are None before the end."""
 
     trace_id: str | None
     recursion_depth: int | None
@@ -59,14 +60,14 @@ class TurnSummary(_Result, frozen=True, kw_only=True):
 
 
 class TurnFinding(msgspec.Struct, frozen=True):
-    """Something to be looked at in what a turn left: which rule finds it, and what it says."""
+    """A problem in the result of a turn: the rule that found it, and a message."""
 
     rule: str
     message: str
 
 
-class TurnView(_Result, frozen=True, kw_only=True):
-    """Everything of one turn. Fields as in `TurnSummary`; the lists are in the order of their dates."""
+class TurnView(_BoxFields, frozen=True, kw_only=True):
+    """The full view of one turn. Fields as in `TurnSummary`; the lists are ordered by date."""
 
     inbox: list[InboxRow]
     steps: list[Step]
@@ -78,10 +79,10 @@ class TurnView(_Result, frozen=True, kw_only=True):
     findings: list[TurnFinding]
 
 
-class Branch(_Standing, frozen=True, kw_only=True):
-    """A turn of a trace, with the turns that it gave to others, whose traces may be others.
+class Branch(_TurnFields, frozen=True, kw_only=True):
+    """A turn of a trace and its child turns, which may belong to other traces.
 
-    `batch_id` and `task_index` say of which batch it is a child, if of one.
+    `batch_id` and `task_index` are set for a child of a batch.
     """
 
     batch_id: str | None
@@ -95,16 +96,16 @@ class Branch(_Standing, frozen=True, kw_only=True):
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
-def _made_of(kind: type[_Struct], source: msgspec.Struct, **given: Any) -> _Struct:
-    """A value whose other fields are those of the same names of `source`."""
+def _copy_fields(kind: type[_Struct], source: msgspec.Struct, **given: Any) -> _Struct:
+    """Return a `kind` with the fields `given`, and its other fields copied from `source`."""
     names = [name for name in kind.__struct_fields__ if name not in given]
     return kind(**{name: getattr(source, name) for name in names}, **given)
 
 
 def summary(turn: TurnRow) -> TurnSummary:
-    """What became of a turn."""
+    """Return the summary of a turn."""
     end_status, card_id, ended_at = _end(turn)
-    return _made_of(
+    return _copy_fields(
         TurnSummary,
         turn,
         end_status=end_status,
@@ -115,24 +116,24 @@ def summary(turn: TurnRow) -> TurnSummary:
 
 
 def view(stored: StoredTurn) -> TurnView:
-    """All of a turn."""
-    short = summary(stored.turn)
-    return _made_of(
+    """Return the full view of a turn."""
+    turn_summary = summary(stored.turn)
+    return _copy_fields(
         TurnView,
-        short,
+        turn_summary,
         inbox=stored.inbox,
         steps=stored.steps,
         waiting_tools=stored.waiting_tools,
         edges=stored.edges,
         children=[summary(child) for child in stored.children],
-        timeline=timeline(stored, end_status=short.end_status, ended_at=short.ended_at),
+        timeline=timeline(stored, end_status=turn_summary.end_status, ended_at=turn_summary.ended_at),
         logs=stored.logs,
-        findings=_findings(stored, short.end_status),
+        findings=_findings(stored, turn_summary.end_status),
     )
 
 
 def _findings(stored: StoredTurn, end_status: EndStatus | None) -> list[TurnFinding]:
-    """What the deliverable lacks of a turn that says it has done its work, or a part of it."""
+    """Return the result fields that the deliverable of a successful or partial turn lacks."""
     if end_status not in ("success", "partial"):
         return []
     content = stored.deliverable.content if stored.deliverable else None
@@ -141,9 +142,9 @@ def _findings(stored: StoredTurn, end_status: EndStatus | None) -> list[TurnFind
 
 
 def tree(turns: list[TurnSummary], members: Mapping[str, Member] = {}) -> list[Branch]:
-    """The turns of a trace, each under its parent; on top those whose parents are not among them.
+    """Return the turns of a trace as trees: a turn is a root if its parent is not among them.
 
-    `members` are those that are children of batches.
+    `members` maps children of batches to their batch and task.
     """
     known = {turn.agent_turn_id for turn in turns}
     children: dict[str | None, list[TurnSummary]] = {}
@@ -154,20 +155,19 @@ def tree(turns: list[TurnSummary], members: Mapping[str, Member] = {}) -> list[B
 
     def branch(turn: TurnSummary) -> Branch:
         reached.add(turn.agent_turn_id)
-        below = [each for each in children.get(turn.agent_turn_id, ()) if each.agent_turn_id not in reached]
+        child_turns = [
+            each for each in children.get(turn.agent_turn_id, ()) if each.agent_turn_id not in reached
+        ]
         member = members.get(turn.agent_turn_id, Member(None, None))
-        joined = {"batch_id": member.batch_id, "task_index": member.task_index}
-        return _made_of(Branch, turn, **joined, children=[branch(child) for child in below])
+        membership = {"batch_id": member.batch_id, "task_index": member.task_index}
+        return _copy_fields(Branch, turn, **membership, children=[branch(child) for child in child_turns])
 
-    tops = [branch(turn) for turn in children.get(None, ())]
-    # Rows that name each other as parents have no top.
+    roots = [branch(turn) for turn in children.get(None, ())]
+    # Turns that name each other as parents have no root.
     for turn in turns:
         if turn.agent_turn_id not in reached:
-            tops.append(branch(turn))
-    return tops
-
-
-# --- how
+            roots.append(branch(turn))
+    return roots
 
 
 def _epoch(turn: TurnRow) -> int:
@@ -176,7 +176,7 @@ def _epoch(turn: TurnRow) -> int:
 
 
 def _end(turn: TurnRow) -> tuple[EndStatus | None, str | None, datetime | None]:
-    """How the turn ended, with which deliverable, and when."""
+    """Return the end status, the deliverable's card id, and the time of the end; None before the end."""
     if turn.status != ENDED:
         return None, None, None
     if turn.record is not None:
@@ -184,12 +184,16 @@ def _end(turn: TurnRow) -> tuple[EndStatus | None, str | None, datetime | None]:
         return cast(EndStatus, end.end_status), end.deliverable_card_id, end.ended_at
     left = turn.remains
     if left is None:
-        return _derived(turn, None), None, turn.left_at
-    return _derived(turn, left), left.card_id, left.step_ended_at or left.card_created_at or turn.left_at
+        return _derive_end_status(turn, None), None, turn.left_at
+    return (
+        _derive_end_status(turn, left),
+        left.card_id,
+        left.step_ended_at or left.card_created_at or turn.left_at,
+    )
 
 
-def _derived(turn: TurnRow, left: Remains | None) -> EndStatus:
-    """How a turn ended whose end nobody recorded."""
+def _derive_end_status(turn: TurnRow, left: Remains | None) -> EndStatus:
+    """Derive the end status of a turn without a record from the rows that its program left."""
     if turn.row_status == SKIPPED and not (left is not None and left.finished):
         return "canceled"
     if turn.row_status == ERROR or left is None:
@@ -197,16 +201,16 @@ def _derived(turn: TurnRow, left: Remains | None) -> EndStatus:
     metadata = left.card_metadata if isinstance(left.card_metadata, dict) else {}
     if _UNCLAIMED in (metadata.get("stop_reason"), metadata.get("terminal_reason")):
         return "timeout"
-    data = _fallback(left.card_content)
+    data = _fallback_data(left.card_content)
     diagnostics = data.get("diagnostics")
     return (
-        _stated(diagnostics if isinstance(diagnostics, dict) else {}, "terminal_status")
-        or ("canceled" if _was_stopped(metadata, left) else _stated(data, "status"))
-        or _by_step(metadata, left)
+        _end_status_in(diagnostics if isinstance(diagnostics, dict) else {}, "terminal_status")
+        or ("canceled" if _was_stopped(metadata, left) else _end_status_in(data, "status"))
+        or _step_end_status(metadata, left)
     )
 
 
-# What the watchdog of other systems notes of a turn that nobody claimed, and of one that ran in silence.
+# The reasons that the watchdogs of other systems write for an unclaimed turn and for a silent one.
 _UNCLAIMED, _SILENT = "dispatch_timeout", "timeout_reaped_by_watchdog"
 
 
@@ -215,50 +219,47 @@ def _was_stopped(metadata: dict[str, Any], left: Remains) -> bool:
     return is_stop or metadata.get("stop_reason", _SILENT) != _SILENT
 
 
-def _by_step(metadata: dict[str, Any], left: Remains) -> EndStatus:
+def _step_end_status(metadata: dict[str, Any], left: Remains) -> EndStatus:
     if left.step_status == FAILED or left.card_id is None:
         return "failed"
     return "partial" if metadata.get("partial") else "success"
 
 
-def _fallback(content: Any) -> dict[str, Any]:
-    """What a fallback deliverable says; {} of any other content."""
+def _fallback_data(content: Any) -> dict[str, Any]:
+    """Return the data of a fallback deliverable; {} for any other content."""
     data = content.get("data") if isinstance(content, dict) else None
     return data if isinstance(data, dict) and data.get("kind") == FALLBACK else {}
 
 
-def _stated(data: dict[str, Any], key: str) -> EndStatus | None:
+def _end_status_in(data: dict[str, Any], key: str) -> EndStatus | None:
     status = data.get(key)
     return cast(EndStatus, status) if status in END_STATUSES else None
 
 
-# Waiting for the end of a turn, by short looks at its rows.
-
-
-# Seconds between two looks: at first, and at most.
-_SOON, _LATE = 0.05, 1.0
+# Seconds between two polls: at first, and at most.
+_MIN_POLL_INTERVAL, _MAX_POLL_INTERVAL = 0.05, 1.0
 
 
 def wait_for_end(
     turns: TurnViews, turn_id: str, *, timeout: float | None, pause: Callable[[float], object] = sleep
 ) -> TurnRow:
-    """The turn when it has ended. Raises NotFound, and WaitedTooLong after `timeout` seconds (None: never).
+    """Poll until the turn ends, and return it. Raises WaitedTooLong after `timeout` seconds (None: never).
 
-    No transaction is open between two looks. `pause` waits for so many seconds, or less.
+    Also raises NotFound. No transaction is open between two polls. `pause` sleeps for the seconds or less.
     """
-    give_up = None if timeout is None else monotonic() + timeout
-    interval = _SOON
+    deadline = None if timeout is None else monotonic() + timeout
+    interval = _MIN_POLL_INTERVAL
     while True:
         with turns.database.snapshot():
             turn = turns.get(turn_id)
         if turn.status == ENDED:
             return turn
-        left = _LATE if give_up is None else give_up - monotonic()
+        left = _MAX_POLL_INTERVAL if deadline is None else deadline - monotonic()
         if left <= 0:
             raise WaitedTooLong(
-                f"turn {turn_id} has not ended within {timeout:g} s: it is {turn.status}",
-                hint=f"it goes on; `cbx why {argument(turn_id)}` says what it waits for",
+                f"turn {turn_id} did not end within {timeout:g} s: it is {turn.status}",
+                hint=f"it continues; run `cbx why {argument(turn_id)}` to see what it waits for",
                 details={"agent_turn_id": turn_id, "status": turn.status},
             )
         pause(min(interval, left))
-        interval = min(interval * 1.5, _LATE)
+        interval = min(interval * 1.5, _MAX_POLL_INTERVAL)

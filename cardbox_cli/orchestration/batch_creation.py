@@ -1,5 +1,6 @@
-"""A batch is asked for: its contexts, agents, tasks and edge are written in one transaction, whole or not at
-all; then its children are dispatched, each in a transaction of its own.
+"""Create a batch: write its contexts, agents, tasks and edge in one transaction, then dispatch its children.
+
+Each child is dispatched in its own transaction.
 """
 
 from collections.abc import Sequence
@@ -29,8 +30,10 @@ NAME = "fork_join"
 
 
 class Created(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch that was asked for; `created` is False where it had been before. `notes`, by task, are told to
-    a person whose profile would have been refused as a model."""
+    """A batch; `created` is False if it existed before.
+
+    `notes`, by task, warn a person about tasks that the policy would refuse to a model.
+    """
 
     batch: Batch
     created: bool
@@ -38,11 +41,11 @@ class Created(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> Created:
-    """Ask for a batch on behalf of `caller`, whose call, if it is at one, its end answers.
+    """Create a batch on behalf of `caller`; the end of the batch answers the caller's tool call, if any.
 
-    The same call asks once: a second time it gets the same batch. Joins the caller's transaction; the
-    children are dispatched after the commit. Raises BadRequest for what cannot be a batch, what `prepare`
-    raises for its tasks, CorrelationConflict where the call asked for another batch.
+    A call that is repeated gets the same batch. Joins the caller's transaction; the children are dispatched
+    after the commit. Raises BadRequest for an invalid batch, what `prepare` raises for its tasks, and
+    CorrelationConflict if the call has created a different batch.
     """
     runtime.database.require_execution()
     runtime.batches.require()
@@ -51,7 +54,7 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> Created
         batch_id, digest = _id_of(runtime, caller), digest_of(caller, asked.model_dump(mode="json"))
         known = runtime.batches.find(batch_id)
         if known is not None:
-            return Created(batch=_same(known, digest), created=False)
+            return Created(batch=_require_same(known, digest), created=False)
         lineage = _lineage(runtime, caller)
         delegations = prepare(runtime, caller, asked.tasks, tool_suffix=NAME, within=("tasks",))
         seconds = asked.deadline_seconds or runtime.settings.batch_deadline
@@ -80,8 +83,8 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> Created
         )
         if batch is None:
             raise CorrelationConflict(
-                f"the batch {batch_id} was asked for at the same moment",
-                hint="ask again: the answer is that batch if the request is the same",
+                f"another process has just created batch {batch_id}",
+                hint="try again: if the request is the same, it returns that batch",
             )
         runtime.turns.insert_edge(join_edge(batch, "request"))
         runtime.after_commit(partial(dispatch_quietly, runtime, batch_id))
@@ -90,29 +93,29 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> Created
 
 
 def check_tasks(tasks: "Sequence[Task]", *, limit: int) -> None:
-    """Raise BadRequest for more tasks than may be, and for an agent that shall do several at once."""
+    """Raise BadRequest for too many tasks, and for an agent that would have to do several at once."""
     refuse_too_many(len(tasks), limit)
     reused: dict[str, int] = {}
     for index, task in enumerate(tasks):
         if task.target_strategy == "reuse" and reused.setdefault(task.target_ref, index) != index:
             raise BadRequest(
                 f"{NAME}: tasks[{index}].target_ref: duplicate reuse target agent_id in batch:"
-                f" {task.target_ref!r} does tasks[{reused[task.target_ref]}] already",
-                hint="an agent has one turn at a time; the strategy clone makes another agent of it",
+                f" {task.target_ref!r} already does tasks[{reused[task.target_ref]}]",
+                hint="an agent runs one turn at a time; use the strategy clone to copy the agent",
             )
 
 
 def refuse_too_many(count: int, limit: int) -> None:
-    """Raise BadRequest for more tasks than may be."""
+    """Raise BadRequest for too many tasks."""
     if count > limit:
         raise BadRequest(
             f"{NAME}: tasks fanout exceeds max limit (got={count}, max={limit})",
-            hint=f"ask for several batches, or set {MAX_TASKS.name} to a higher limit",
+            hint=f"make several batches, or raise {MAX_TASKS.name}",
         )
 
 
 def _id_of(runtime: Runtime, caller: Caller) -> str:
-    """The id of the batch: that of the call that asks for it, else a new one."""
+    """Return the id of the batch, derived from the tool call that creates it, or a new one."""
     parent = caller.parent
     if parent is None or parent.tool_call_id is None:
         return new_batch_id()
@@ -120,25 +123,28 @@ def _id_of(runtime: Runtime, caller: Caller) -> str:
     return f"batch_{derived_id('batch', *call).hex}"
 
 
-def _same(known: Batch, digest: str) -> Batch:
+def _require_same(known: Batch, digest: str) -> Batch:
     if known.request_sha256 != digest:
         raise CorrelationConflict(
-            f"the call {known.parent_tool_call_id!r} asked for another batch: {known.batch_id}",
-            hint="`cbx batch show` shows it; a call asks once",
+            f"the call {known.parent_tool_call_id!r} has already created a different batch: {known.batch_id}",
+            hint=f"run `cbx batch show {known.batch_id}` to see it; a call can create one batch",
             details={"batch_id": known.batch_id},
         )
     return known
 
 
 def _lineage(runtime: Runtime, caller: Caller) -> Lineage:
-    """Where the batch stands: with its parent. Raises BadRequest where its children would be too deep."""
+    """Return the depth and trace of the batch, which are its parent's.
+
+    Raises BadRequest if its children would exceed the depth limit.
+    """
     row = runtime.inbox.turn_row(caller.parent.agent_turn_id) if caller.parent else None
     if row is None:
         return Lineage(depth=0, trace_id=None)
     if row.lineage.depth + 1 >= MAX_DEPTH:
         raise BadRequest(
-            f"{NAME}: recursion_depth_exceeded: the children would be {row.lineage.depth + 1} descents deep;"
-            f" the limit is {MAX_DEPTH - 1}",
+            f"{NAME}: recursion_depth_exceeded: delegation depth {row.lineage.depth + 1} exceeds the limit"
+            f" of {MAX_DEPTH - 1}",
             hint="do the rest of the work in this turn",
         )
     return row.lineage

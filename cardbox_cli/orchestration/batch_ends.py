@@ -1,7 +1,8 @@
-"""What becomes of a batch: decided from values alone, without a database.
+"""The end of a batch: decide it from the ends of the children, write it once, and report it to the parent.
 
-How a batch ends from the ends of its children, whether a refused dispatch is tried again, and what is told of
-it: to the call of its parent, to people and scripts.
+One transaction with a compare-and-set ends a batch. It also writes the edge and the result for which the
+parent waits. The caller has locked the batch and no head; children that still run are stopped after the
+commit, by `batch_manager.py`. This module also decides whether a refused dispatch is tried again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,16 +22,16 @@ from cardbox_cli.model.execution.turns import WAITING, WATCHDOG, Edge, Fence, ne
 from cardbox_cli.text import shortened
 
 BATCHES = "sys.cbx.batches"
-"""Who answers the calls of parents, and stops children."""
+"""The author of results for parents, and of stops of children."""
 
 DISPATCHES = 5
-"""How often a child is asked for that is refused for a while."""
+"""The limit of dispatches of a child that is refused for a while."""
 
 FAILING = ("failed", "canceled", "timeout")
-"""The ends of a child that end a batch which fails fast."""
+"""The end statuses of a child that end a batch with `fail_fast`."""
 
-_LONGEST_DELAY = 30
-# What may pass by itself: the agent, or what it writes to, is in other hands for now.
+_MAX_DELAY_SECONDS = 30
+# Refusals that may go away: another process uses the agent or its output box for now.
 _PASSING = frozenset({"agent_busy", "head_missing", "internal_error", "output_box_in_use"})
 
 FAILED_FAST = "batch_failed_fast"
@@ -40,7 +41,7 @@ EXHAUSTED = "dispatch_retry_exhausted"
 
 
 def batch_end(counts: Mapping[str, int], *, fail_fast: bool) -> BatchEndStatus | None:
-    """How a batch ends whose tasks are in these states; None while it goes on."""
+    """Return the end status of a batch whose tasks have these states; None while it continues."""
     found = {status for status, count in counts.items() if count}
     if fail_fast and found & set(FAILING):
         return "failed"
@@ -55,17 +56,17 @@ def batch_end(counts: Mapping[str, int], *, fail_fast: bool) -> BatchEndStatus |
 
 
 def is_passing(error_code: str | None, status: str) -> bool:
-    """Whether a dispatch that was refused for this may be accepted later."""
+    """Return whether a dispatch that was refused for this reason may be accepted later."""
     return status == "busy" or error_code in _PASSING
 
 
 def retry_delay(attempts: int) -> timedelta:
-    """How long to wait after so many refusals, from 1 on: 2, 4, 8, 16, and then always 30 seconds."""
-    return timedelta(seconds=min(2.0 ** min(attempts, 10), _LONGEST_DELAY))
+    """Return the wait after a number of refusals, from 1: 2, 4, 8, 16, and then always 30 seconds."""
+    return timedelta(seconds=min(2.0 ** min(attempts, 10), _MAX_DELAY_SECONDS))
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a parent reads of a child: no ids of agents or turns."""
+    """A child's result for the parent, without ids of agents or turns."""
 
     task_index: int
     status: str
@@ -75,7 +76,7 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def result_of(task: BatchTask, summary: str | None) -> TaskResult:
-    """What a parent reads of a child that delivered this."""
+    """Return the result of a child for the parent."""
     return TaskResult(
         task_index=task.task_index,
         status=task.status,
@@ -86,7 +87,7 @@ def result_of(task: BatchTask, summary: str | None) -> TaskResult:
 
 
 def error_of(task: BatchTask) -> dict[str, str] | None:
-    """Why a child is no success; None of one that is, or that goes on untroubled."""
+    """Return the error of a child; None for a success and for a running child without trouble."""
     if task.status == "success" or (task.is_open and task.error_code is None):
         return None
     code = task.error_code or f"turn_{task.status}"
@@ -94,35 +95,36 @@ def error_of(task: BatchTask) -> dict[str, str] | None:
 
 
 def joined(batch: Batch, results: Sequence[TaskResult]) -> ToolResultContent:
-    """What answers the call of the parent: the results in task order, in the error too where it failed.
+    """Return the tool result for the parent: the results in task order, also in the error if the batch
+    failed.
 
-    What all summaries quote together is bounded; the boxes have the whole.
+    The total length of the summaries is limited; the boxes have the full texts.
     """
     share = JOINED_SIZE.value // max(len(results), 1)
     ordered = sorted(results, key=lambda each: each.task_index)
-    told = [msgspec.to_builtins(_shortened(each, share)) for each in ordered]
-    result = {"status": batch.status, "results": told}
+    quoted = [msgspec.to_builtins(_shortened(each, share)) for each in ordered]
+    result = {"status": batch.status, "results": quoted}
     if batch.status == "success":
         return ToolResultContent("success", "suspend", result=result)
-    detail = {"batch_id": batch.batch_id, "status": batch.status, "results": told}
+    detail = {"batch_id": batch.batch_id, "status": batch.status, "results": quoted}
     message = batch.error or in_words(batch, [each.status for each in results])
     error = {"code": batch.error_code or "batch_failed", "message": message, "detail": detail}
     return ToolResultContent(batch.status, "suspend", result=result, error=error)
 
 
-def _shortened(result: TaskResult, most: int) -> TaskResult:
-    summary = None if result.summary is None else shortened(result.summary, most)
+def _shortened(result: TaskResult, limit: int) -> TaskResult:
+    summary = None if result.summary is None else shortened(result.summary, limit)
     return msgspec.structs.replace(result, summary=summary)
 
 
 def in_words(batch: Batch, statuses: Sequence[str]) -> str:
-    """How a batch ended, as a sentence."""
+    """Return a sentence about the end of a batch."""
     succeeded = sum(status == "success" for status in statuses)
     return f"the batch ended: {batch.status}; {succeeded} of {len(statuses)} children succeeded"
 
 
 def summary_of(content: StoredContent) -> str:
-    """What a deliverable says in short: its field `summary`, else all its text."""
+    """Return the field `summary` of a deliverable, or else its whole text."""
     data: Any = content.data if isinstance(content, JsonContent) else None
     fields = data.get("fields") if isinstance(data, dict) else None
     for field in fields if isinstance(fields, list) else ():
@@ -131,18 +133,11 @@ def summary_of(content: StoredContent) -> str:
     return card_text(content)
 
 
-# How a batch ends: once, by one compare-and-set, with the edge and the one result that its parent waits for
-# in the same transaction.
-#
-# Whoever ends it holds it, and no head: children that still run are stopped after the commit, by
-# `children.py`.
-
-
 JOIN = "join"
 
 
 def settle(runtime: Runtime, batch: Batch) -> bool:
-    """End a batch, which is held, if the states of its tasks say so; whether they did."""
+    """End a locked batch if the states of its tasks decide its end; return whether it ended."""
     if not batch.is_running:
         return False
     status = batch_end(runtime.batches.counts(batch.batch_id), fail_fast=batch.fail_fast)
@@ -163,9 +158,9 @@ def end_batch(
     error_code: str | None = None,
     error: str | None = None,
 ) -> bool:
-    """End a batch, which is held, and cancel its open tasks for `open_code`; False where it had ended.
+    """End a locked batch and cancel its open tasks with `open_code`; return False if it had already ended.
 
-    `error_code` is what ended it, if that is not its children's doing.
+    `error_code` is set if something other than its children ended it.
     """
     store = runtime.batches
     ended = store.end(
@@ -184,9 +179,9 @@ def end_batch(
 
 
 def report(runtime: Runtime, batch: Batch) -> None:
-    """Answer the call of the parent that waits for the end of a batch, which is held.
+    """Report the end of a locked batch to the parent's tool call.
 
-    A turn that has not suspended yet is told when it does; one that waits no more is told nothing.
+    A parent that has not suspended yet gets the report then; one that no longer waits gets none.
     """
     turn_id, call_id = batch.parent_turn_id, batch.parent_tool_call_id
     if batch.is_running or turn_id is None or call_id is None:
@@ -199,19 +194,19 @@ def report(runtime: Runtime, batch: Batch) -> None:
         if isinstance(exc, NotFound) and runtime.turns.head_of(turn_id) is not None:
             return
         if call_id in waited_for(runtime, turn_id):
-            # Another turn's call of this id has the one report that may be: `why` tells of it.
+            # A call of another turn with this id has the only possible report; `cbx why` explains that.
             return
-        _drop(runtime, batch, exc.message)
+        _audit_drop(runtime, batch, exc.message)
     runtime.batches.reported(batch.batch_id)
 
 
 def waited_for(runtime: Runtime, agent_turn_id: str) -> set[str]:
-    """The calls that a turn waits for, and that nothing has answered."""
+    """Return the ids of a turn's calls that wait for a result."""
     tools = runtime.turns.waiting_tools(agent_turn_id)
     return {tool.tool_call_id for tool in tools if tool.wait_status == WAITING}
 
 
-def _drop(runtime: Runtime, batch: Batch, why: str) -> None:
+def _audit_drop(runtime: Runtime, batch: Batch, why: str) -> None:
     row = runtime.inbox.turn_row(batch.parent_turn_id or "")
     agent_id = batch.source_agent_id if row is None else row.agent_id
     runtime.audit.write_of_turn(
@@ -225,22 +220,24 @@ def _drop(runtime: Runtime, batch: Batch, why: str) -> None:
 
 
 def results_of(runtime: Runtime, tasks: Sequence[BatchTask]) -> list[TaskResult]:
-    """What the children of a batch delivered, in order."""
+    """Return the results of a batch's children, in order."""
     summaries = summaries_of(runtime, tasks)
     return [result_of(task, summaries.get(task.task_index)) for task in tasks]
 
 
 def summaries_of(runtime: Runtime, tasks: Sequence[BatchTask]) -> dict[int, str]:
-    """The summary of each child's deliverable that can be seen, by its index."""
-    wanted = {task.deliverable_card_id: task.task_index for task in tasks if task.deliverable_card_id}
-    cards = runtime.cards.get_many(list(wanted)).cards if wanted else []
-    return {wanted[card.card_id]: summary_of(card.content) for card in cards}
+    """Return the summaries of the visible deliverables, by task index."""
+    task_indexes = {task.deliverable_card_id: task.task_index for task in tasks if task.deliverable_card_id}
+    cards = runtime.cards.get_many(list(task_indexes)).cards if task_indexes else []
+    return {task_indexes[card.card_id]: summary_of(card.content) for card in cards}
 
 
 def join_edge(batch: Batch, phase: str) -> Edge:
-    """The edge that says who waits for the batch, or that it has ended."""
-    asked = (batch.source_agent_id, batch.parent_turn_id, batch.parent_step_id)
-    source, target = (asked, (BATCHES, None, None)) if phase == "request" else ((BATCHES, None, None), asked)
+    """Return the edge that records who waits for the batch (request), or its end (response)."""
+    parent = (batch.source_agent_id, batch.parent_turn_id, batch.parent_step_id)
+    source, target = (
+        (parent, (BATCHES, None, None)) if phase == "request" else ((BATCHES, None, None), parent)
+    )
     return Edge(
         edge_id=new_id("edge"),
         channel_id=batch.channel_id,

@@ -1,5 +1,9 @@
-"""The ends of a batch's children: applied once each, whoever tells of them, and brought about where the batch
-has ended before.
+"""The progress of batches without a daemon: dispatch children, apply their ends, end and stop what is due.
+
+The end of a turn is applied to its batch at once. Workers, `reap` and commands that wait for a batch do the
+remaining work. Each action is one transaction that may be repeated. A dispatch that is refused for a while is
+tried again with a backoff; a dispatch that is refused permanently fails the child. Children that another
+process has locked are skipped.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,10 +34,10 @@ from cardbox_cli.orchestration.batch_ends import (
 
 
 def apply_end(runtime: Runtime, ended: Ended) -> str | None:
-    """Apply the end of a turn to the batch whose child it is; the batch, if that ended by it.
+    """Apply the end of a turn to its batch; return the batch's id if this ended the batch.
 
-    In the caller's transaction, who holds the head of the turn's agent. A turn that is no child, or whose end
-    is known, changes nothing.
+    Runs in the caller's transaction, which has locked the head of the turn's agent. A turn without a batch,
+    or whose end is already applied, changes nothing.
     """
     store = runtime.batches
     batch = store.lock_of_child(ended.agent_turn_id)
@@ -51,7 +55,7 @@ def apply_end(runtime: Runtime, ended: Ended) -> str | None:
 
 
 def learn(runtime: Runtime, task: BatchTask) -> str | None:
-    """Apply the end of a child that nobody told of, as its rows show it; the batch, if that ended by it."""
+    """Apply the end of a child that another program ended; return the batch's id if this ended the batch."""
     turn_id = task.agent_turn_id or ""
     with runtime.transaction():
         head = runtime.heads.try_lock(task.agent_id)
@@ -72,9 +76,9 @@ def learn(runtime: Runtime, task: BatchTask) -> str | None:
 
 
 def stop_child(runtime: Runtime, task: BatchTask) -> bool:
-    """Stop the turn of a child whose batch has ended: its epoch moves on, so what it writes is refused.
+    """Stop the turn of a child whose batch has ended, incrementing its epoch, so that its writes are refused.
 
-    False where another process is at it, or it had ended.
+    Return False if another process is stopping it, or it had already ended.
     """
     turn_id, reason = task.agent_turn_id or "", f"its batch {task.batch_id} has ended: {task.error}"
     with runtime.transaction():
@@ -100,44 +104,37 @@ def stop_child(runtime: Runtime, task: BatchTask) -> bool:
         return end is not None and end.created
 
 
-# The dispatch of a batch's children: one transaction each, in which the turn is asked for and noted.
-#
-# What is refused for a while is tried again by the backoff, what is refused for good has failed. Children
-# that
-# another process is dispatching are passed over.
-
-
 class _Overtaken(Exception):
-    """The task is not pending any more: whatever was written for it is taken back."""
+    """The task is no longer pending; the exception rolls back its dispatch."""
 
 
-class _Failed(Exception):
-    """The dispatch failed otherwise than by a refusal."""
+class _DispatchFailed(Exception):
+    """The failure of a dispatch that is not a refusal."""
 
 
 def dispatch_child(runtime: Runtime, batch: Batch, task: BatchTask) -> str | None:
-    """Ask for the turn of a task that is due; the turn, None where none was asked for now."""
+    """Dispatch the turn of a due task; return its id, or None if it was not dispatched."""
     try:
         with runtime.transaction():
             now = runtime.batches.hold_due(task)
             if now is None:
                 return None
-            answer = _asked(runtime, batch, task)
-            if answer.result.status == "accepted":
-                return _note(runtime, task, answer.result, now)
-            _refused(runtime, task, answer.result, answer.message or "")
+            outcome = _dispatch_task(runtime, batch, task)
+            if outcome.result.status == "accepted":
+                return _mark_dispatched(runtime, task, outcome.result, now)
+            _handle_refusal(runtime, task, outcome.result, outcome.message or "")
     except _Overtaken:
         return None
-    except _Failed as exc:
+    except _DispatchFailed as exc:
         failed = DispatchResult(status="error", error_code="internal_error", agent_id=task.agent_id)
         with runtime.transaction():
             if runtime.batches.hold_due(task) is not None:
-                _refused(runtime, task, failed, str(exc))
+                _handle_refusal(runtime, task, failed, str(exc))
     return None
 
 
-def _asked(runtime: Runtime, batch: Batch, task: BatchTask) -> Dispatched:
-    """The answer to the request for the child's turn; nothing is written where it is not accepted."""
+def _dispatch_task(runtime: Runtime, batch: Batch, task: BatchTask) -> Dispatched:
+    """Dispatch the child's turn; a refused dispatch writes nothing."""
     parent = None
     if batch.parent_turn_id is not None:
         parent = Parent(agent_turn_id=batch.parent_turn_id, step_id=batch.parent_step_id)
@@ -158,16 +155,16 @@ def _asked(runtime: Runtime, batch: Batch, task: BatchTask) -> Dispatched:
     except DatabaseUnavailable:
         raise
     except CbxError as exc:
-        raise _Failed(exc.message) from exc
+        raise _DispatchFailed(exc.message) from exc
 
 
 def _membership(batch: Batch, task: BatchTask) -> dict[str, object]:
-    """Which child of what the turn is, and the call that waits for all of them."""
+    """Return the batch and index of the child, and the tool call that waits for the batch."""
     of = {"batch_id": batch.batch_id, "task_index": task.task_index}
     return of if batch.parent_tool_call_id is None else {**of, "tool_call_id": batch.parent_tool_call_id}
 
 
-def _note(runtime: Runtime, task: BatchTask, result: DispatchResult, now: datetime) -> str:
+def _mark_dispatched(runtime: Runtime, task: BatchTask, result: DispatchResult, now: datetime) -> str:
     turn_id = result.agent_turn_id or ""
     known = runtime.batches.dispatched(
         task,
@@ -181,43 +178,39 @@ def _note(runtime: Runtime, task: BatchTask, result: DispatchResult, now: dateti
     return turn_id
 
 
-def _refused(runtime: Runtime, task: BatchTask, result: DispatchResult, message: str) -> None:
+def _handle_refusal(runtime: Runtime, task: BatchTask, result: DispatchResult, message: str) -> None:
     store, code = runtime.batches, f"dispatch_{result.status}:{result.error_code}"
-    passing = is_passing(result.error_code, result.status)
-    if passing and task.attempts + 1 < DISPATCHES:
+    may_pass = is_passing(result.error_code, result.status)
+    if may_pass and task.attempts + 1 < DISPATCHES:
         at = runtime.database.now() + retry_delay(task.attempts + 1)
         store.put_off(task, at, error_code=code, error=message)
         return
     batch = store.lock(task.batch_id)
     if batch is None or not batch.is_running:
         return
-    tried = f"{message} (refused {DISPATCHES} times)"
-    store.fail(task, error_code=EXHAUSTED if passing else code, error=tried if passing else message)
+    message_with_tries = f"{message} (refused {DISPATCHES} times)"
+    store.fail(
+        task, error_code=EXHAUSTED if may_pass else code, error=message_with_tries if may_pass else message
+    )
     settle(runtime, batch)
 
 
-# What keeps batches going without a daemon: whoever ends a turn applies that to its batch at once, and
-# whoever looks at what is due does what was left: in workers, in `reap`, while somebody waits for a batch.
-#
-# Stateless; every step is a transaction of its own that may happen twice.
-
-
 class BatchManager:
-    """The follower of turns that sees to batches."""
+    """The follower of turns that manages batches."""
 
     def turn_ended(self, runtime: Runtime, ended: Ended) -> None:
-        """The end of a child goes to its batch; the batches of a parent that has ended are nobody's."""
+        """Apply the end of a child to its batch; cancel the batches of a parent that did not succeed."""
         if not runtime.database.keeps_batches:
             return
         batch_id = apply_end(runtime, ended)
         if batch_id is not None:
             runtime.after_commit(partial(_quietly, partial(_stop_children, runtime, batch_id, Caught())))
         if ended.end_status != "success":
-            desert = partial(_desert, runtime, ended.agent_turn_id, Caught())
-            runtime.after_commit(partial(_quietly, desert))
+            cancel_batches = partial(_cancel_deserted, runtime, ended.agent_turn_id, Caught())
+            runtime.after_commit(partial(_quietly, cancel_batches))
 
     def turn_suspended(self, runtime: Runtime, fence: Fence) -> None:
-        """A parent waits as long as its batches may run, and is told of those that have ended already."""
+        """Extend the parent's deadline to those of its batches; report batches that have already ended."""
         store = runtime.batches
         if not runtime.database.keeps_batches:
             return
@@ -229,43 +222,43 @@ class BatchManager:
                 report(runtime, batch)
 
     def catch_up(self, runtime: Runtime) -> Caught:
-        """Do what is due of all batches of the project."""
+        """Run the due work of all batches of the project."""
         return catch_up(runtime)
 
 
 def catch_up(runtime: Runtime, batch_id: str | None = None) -> Caught:
-    """Do what is due of this batch (None: of any): ends that nobody told of, deadlines, dispatches, stops.
+    """Run the due work of this batch (None: all): missed ends, deadlines, dispatches, stops and reports.
 
-    What cannot be done keeps nothing else up.
+    Work that fails does not stop the rest.
     """
     caught, store = Caught(), runtime.batches
     if not runtime.database.keeps_batches:
         return caught
     for task in store.silent(batch_id):
-        with _trouble(caught, f"the child {task.task_index} of {task.batch_id}"):
+        with _record_trouble(caught, f"the child {task.task_index} of {task.batch_id}"):
             _add(caught.ended, learn(runtime, task))
     for each in store.settled(batch_id):
-        with _trouble(caught, f"the end of {each}"):
-            _add(caught.ended, _settled(runtime, each))
+        with _record_trouble(caught, f"the end of {each}"):
+            _add(caught.ended, _settle_batch(runtime, each))
     for batch in store.overdue(batch_id):
-        with _trouble(caught, f"the deadline of {batch.batch_id}"):
+        with _record_trouble(caught, f"the deadline of {batch.batch_id}"):
             _add(caught.ended, time_out(runtime, batch.batch_id))
-    _desert(runtime, None, caught)
+    _cancel_deserted(runtime, None, caught)
     _dispatch_children(runtime, batch_id, caught)
     _stop_children(runtime, batch_id, caught)
     for batch in store.to_report(None):
-        with _trouble(caught, f"the report of {batch.batch_id}"):
+        with _record_trouble(caught, f"the report of {batch.batch_id}"):
             _report(runtime, batch.batch_id)
     return caught
 
 
 def cancel(runtime: Runtime, batch_id: str, *, reason: str, actor: str | None = None) -> bool:
-    """End a batch as failed for this reason, and stop its children; False where it had ended.
+    """End a batch as failed for this reason, and stop its children; return False if it had already ended.
 
-    The audit says so of an `actor` who is a person.
+    If a person cancels it, the audit names the `actor`.
     """
     with runtime.transaction():
-        ended = _ended_early(runtime, batch_id, "failed", code=CANCELED, why=reason)
+        ended = _end_early(runtime, batch_id, "failed", code=CANCELED, why=reason)
         if ended is not None and actor is not None:
             detail = {"batch_id": batch_id, "reason": reason}
             runtime.audit.write("batch cancel", actor=actor, detail=detail)
@@ -274,18 +267,16 @@ def cancel(runtime: Runtime, batch_id: str, *, reason: str, actor: str | None = 
 
 
 def time_out(runtime: Runtime, batch_id: str) -> str | None:
-    """End a batch whose deadline has passed; its id, None where it had ended."""
-    return _ended_early(runtime, batch_id, "timeout", code=TIMED_OUT, why="its deadline passed")
+    """End a batch whose deadline has passed; return its id, or None if it had already ended."""
+    return _end_early(runtime, batch_id, "timeout", code=TIMED_OUT, why="its deadline passed")
 
 
 def dispatch_quietly(runtime: Runtime, batch_id: str) -> None:
-    """Dispatch the children of a batch that has just been written; what fails is left to the next pass."""
+    """Dispatch the children of a new batch; the next pass repeats what fails."""
     _quietly(partial(_dispatch_children, runtime, batch_id, Caught()))
 
 
-def _ended_early(
-    runtime: Runtime, batch_id: str, status: BatchEndStatus, *, code: str, why: str
-) -> str | None:
+def _end_early(runtime: Runtime, batch_id: str, status: BatchEndStatus, *, code: str, why: str) -> str | None:
     with runtime.transaction():
         batch = runtime.batches.lock(batch_id)
         if batch is None or not batch.is_running:
@@ -294,7 +285,7 @@ def _ended_early(
     return batch_id
 
 
-def _settled(runtime: Runtime, batch_id: str) -> str | None:
+def _settle_batch(runtime: Runtime, batch_id: str) -> str | None:
     with runtime.transaction():
         batch = runtime.batches.lock(batch_id)
         return batch_id if batch is not None and settle(runtime, batch) else None
@@ -312,21 +303,21 @@ def _dispatch_children(runtime: Runtime, batch_id: str | None, caught: Caught) -
     for task in runtime.batches.due(batch_id):
         batch = known.get(task.batch_id) or runtime.batches.get(task.batch_id)
         known[task.batch_id] = batch
-        with _trouble(caught, f"the dispatch of child {task.task_index} of {task.batch_id}"):
+        with _record_trouble(caught, f"the dispatch of child {task.task_index} of {task.batch_id}"):
             _add(caught.dispatched, dispatch_child(runtime, batch, task))
 
 
 def _stop_children(runtime: Runtime, batch_id: str | None, caught: Caught) -> None:
     for task in runtime.batches.to_stop(batch_id):
-        with _trouble(caught, f"the stop of turn {task.agent_turn_id}"):
+        with _record_trouble(caught, f"the stop of turn {task.agent_turn_id}"):
             if stop_child(runtime, task):
                 _add(caught.stopped, task.agent_turn_id)
 
 
-def _desert(runtime: Runtime, agent_turn_id: str | None, caught: Caught) -> None:
-    """End the batches of parents that have ended: nobody waits for them."""
+def _cancel_deserted(runtime: Runtime, agent_turn_id: str | None, caught: Caught) -> None:
+    """Cancel the batches of parents that have ended, because no call waits for them."""
     for batch in runtime.batches.deserted(agent_turn_id):
-        with _trouble(caught, f"the batch {batch.batch_id}"):
+        with _record_trouble(caught, f"the batch {batch.batch_id}"):
             why = f"turn {batch.parent_turn_id}, which waited for it, has ended"
             if cancel(runtime, batch.batch_id, reason=why):
                 caught.ended.append(batch.batch_id)
@@ -338,7 +329,7 @@ def _add(found: list[str], item: str | None) -> None:
 
 
 @contextmanager
-def _trouble(caught: Caught, what: str) -> Iterator[None]:
+def _record_trouble(caught: Caught, what: str) -> Iterator[None]:
     try:
         yield
     except DatabaseUnavailable:
@@ -348,7 +339,7 @@ def _trouble(caught: Caught, what: str) -> Iterator[None]:
 
 
 def _quietly(action: Callable[[], None]) -> None:
-    """Do what the next pass does as well: the end that it follows has been committed."""
+    """Run an action and ignore its errors: the next pass repeats it."""
     try:
         action()
     except CbxError:

@@ -1,4 +1,4 @@
-"""A batch as people and scripts see it: its JSON, and how far it is."""
+"""The view and progress of a batch for people and scripts, its join box, and waiting for its end."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -18,7 +18,7 @@ from cardbox_cli.text import argument
 
 
 class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child delivered; `error` is {code, message}, None of a success and of what goes on."""
+    """The result of a child; `error` is {code, message}, or None for a success or a running child."""
 
     task_index: int
     status: str
@@ -29,7 +29,7 @@ class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchView(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch and the results of its children, in order. `error` says what ended it before they did."""
+    """A batch and the results of its children, in order. `error` says what ended it before its children."""
 
     batch_id: str
     status: str
@@ -45,7 +45,7 @@ class BatchView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a child is. `state` is where its turn stands, or how it ended; `since` is when that began."""
+    """The progress of a child. `state` is the state or end status of its turn, since the time `since`."""
 
     task_index: int
     status: str
@@ -59,7 +59,7 @@ class TaskProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a batch is, at this time."""
+    """The progress of a batch at the time `now`."""
 
     batch: Batch
     tasks: list[TaskProgress]
@@ -67,7 +67,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def batch_view(runtime: Runtime, batch: Batch) -> BatchView:
-    """The whole of a batch. Reads within the caller's snapshot."""
+    """Return the view of a batch, within the caller's snapshot."""
     tasks = runtime.batches.tasks(batch.batch_id)
     summaries = summaries_of(runtime, tasks)
     error = None
@@ -89,14 +89,14 @@ def batch_view(runtime: Runtime, batch: Batch) -> BatchView:
 
 
 def foreign_view(views: BatchViews, batch: ForeignBatch) -> BatchView:
-    """The whole of a batch of another system's manager, as far as its rows tell."""
+    """Return the view of a batch of another system's manager, as far as its rows show."""
     tasks = views.foreign_tasks([batch.batch_id])
     return BatchView(
         batch_id=batch.batch_id,
         status=batch.status,
         task_count=batch.task_count,
         deadline_at=batch.deadline_at,
-        results=[_foreign_result(place, task) for place, task in enumerate(tasks)],
+        results=[_foreign_result(position, task) for position, task in enumerate(tasks)],
         error=None,
         fail_fast=batch.fail_fast,
         parent_turn_id=batch.parent_turn_id,
@@ -106,12 +106,12 @@ def foreign_view(views: BatchViews, batch: ForeignBatch) -> BatchView:
     )
 
 
-def _foreign_result(place: int, task: ForeignTask) -> BatchResult:
+def _foreign_result(position: int, task: ForeignTask) -> BatchResult:
     index = index_of(task.task_index)
     failed = task.status not in (*TASK_OPEN, "success") or task.error_detail is not None
     said = task.error_detail or f"the child ended: {task.status}"
     return BatchResult(
-        task_index=place if index is None else index,
+        task_index=position if index is None else index,
         status=task.status,
         summary=task.digest if isinstance(task.digest, str) else None,
         output_box_id=task.output_box_id,
@@ -121,7 +121,7 @@ def _foreign_result(place: int, task: ForeignTask) -> BatchResult:
 
 
 def progress_of(runtime: Runtime, batch_id: str) -> Progress:
-    """How far a batch is: one snapshot. Raises NotFound."""
+    """Return the progress of a batch in one snapshot. Raises NotFound."""
     with runtime.database.snapshot():
         batch = runtime.batches.get(batch_id)
         known = runtime.batches.progress(batch_id)
@@ -155,17 +155,15 @@ def _progress(task: BatchTask, state: Any, steps: int) -> TaskProgress:
     )
 
 
-# The box that joins what the children of a batch delivered, in task order: what a reducer reads.
-
-
 def join_box(runtime: Runtime, batch: Batch) -> str:
-    """The box of the deliverables of a batch that has ended, made if there is none yet.
+    """Return the box with the deliverables of an ended batch in task order, for a reducer; create it if
+    missing.
 
-    A child that delivered nothing has no card in it. Raises Conflict for a batch that goes on.
+    A child without a deliverable has no card in it. Raises Conflict for a running batch.
     """
     if batch.is_running:
         raise Conflict(
-            f"batch {batch.batch_id} has not ended: what its children deliver is not all there",
+            f"batch {batch.batch_id} has not ended, so its deliverables are incomplete",
             hint="wait for it with --wait, or with `cbx batch watch`",
         )
     if batch.join_box_id is not None:
@@ -180,35 +178,32 @@ def join_box(runtime: Runtime, batch: Batch) -> str:
         return runtime.batches.point(batch.batch_id, box.box_id)
 
 
-# Waiting for the end of a batch, by looks at its rows, each of which does what is due of it.
-
-
-# Seconds between two looks: at first, and at most.
-_SOON, _LATE = 0.05, 1.0
+# Seconds between two polls: at first, and at most.
+_MIN_POLL_INTERVAL, _MAX_POLL_INTERVAL = 0.05, 1.0
 
 
 def looks_at(
     runtime: Runtime, batch_id: str, *, timeout: float | None, pause: Callable[[float], object] = sleep
 ) -> Iterator[Progress]:
-    """How far a batch is, look by look, the last when it has ended; before each one, what is due is done.
+    """Yield the batch's progress after each poll until it ends, doing its due work before each.
 
     Raises NotFound, and WaitedTooLong after `timeout` seconds (None: never). No transaction is open between
-    two looks. `pause` waits for so many seconds, or less.
+    two polls. `pause` sleeps for the given seconds or less.
     """
-    give_up = None if timeout is None else monotonic() + timeout
-    interval = _SOON
+    deadline = None if timeout is None else monotonic() + timeout
+    interval = _MIN_POLL_INTERVAL
     while True:
         catch_up(runtime, batch_id)
-        seen = progress_of(runtime, batch_id)
-        yield seen
-        if not seen.batch.is_running:
+        progress = progress_of(runtime, batch_id)
+        yield progress
+        if not progress.batch.is_running:
             return
-        left = _LATE if give_up is None else give_up - monotonic()
+        left = _MAX_POLL_INTERVAL if deadline is None else deadline - monotonic()
         if left <= 0:
             raise WaitedTooLong(
-                f"batch {batch_id} has not ended within {timeout:g} s",
-                hint=f"it goes on; `cbx batch watch {argument(batch_id)}` watches it",
-                details={"batch_id": batch_id, "status": seen.batch.status},
+                f"batch {batch_id} did not end within {timeout:g} s",
+                hint=f"it continues; watch it with `cbx batch watch {argument(batch_id)}`",
+                details={"batch_id": batch_id, "status": progress.batch.status},
             )
         pause(min(interval, left))
-        interval = min(interval * 1.3, _LATE)
+        interval = min(interval * 1.3, _MAX_POLL_INTERVAL)

@@ -1,7 +1,8 @@
-"""Delegations: tasks are checked, their agents made and their contexts packed, and then they are dispatched.
+"""Delegations: check tasks, create their agents, pack their contexts, and dispatch them.
 
-Two steps, each within the caller's transaction, so that whoever asks for one turn does both at once, and
-whoever asks for many may dispatch them later. Nothing is written before everything is known to be good.
+`prepare` and `dispatch_delegation` run in the caller's transaction: a single task does both at once, a batch
+dispatches later. Nothing is written before all tasks are known to be valid. `delegate` is idempotent by the
+turn's id; launching a principal and asking an expert are delegations, too.
 """
 
 import hashlib
@@ -39,15 +40,13 @@ if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import Recipe
 
 
-# The context of a delegated task: what is inherited, the instruction, and the pointer to who asked.
-
-
 _RECIPE = "delegate"
 
 
 @cache
 def _recipe() -> "Recipe":
-    # The recipe that ships, whatever folder somebody works in: what a model's call packs is fixed.
+    # Always the recipe of the package, never one of the working directory: a model's call packs a fixed
+    # context.
     return read_recipe(_RECIPE, folders=()).recipe
 
 
@@ -60,9 +59,9 @@ def pack_context_with_instruction(
     source_agent_id: str,
     tool_suffix: str,
 ) -> str:
-    """Pack the cards of these boxes in order, then the instruction; the id of the new context box.
+    """Pack the cards of these boxes in order, then the instruction; return the id of the new context box.
 
-    The boxes are those that the caller may hand on. Takes part in the caller's transaction.
+    The caller must be allowed to pass on these boxes. Runs in the caller's transaction.
     """
     arguments = {"profile_name": profile.name, "instruction": instruction, "input_box_ids": list(box_ids)}
     packed = pack(
@@ -79,44 +78,36 @@ def pack_context_with_instruction(
     return packed.context_box_id
 
 
-# Which boxes a caller may hand on: a box id is an address, and no permission.
-
-
 def validate_box_ids_exist(runtime: Runtime, caller: Caller, box_ids: Sequence[str]) -> list[str]:
-    """The canonical ids of these boxes in order, each once.
+    """Return the canonical ids of these boxes in order, without duplicates; in the caller's transaction.
 
-    A model may name only boxes that it sees: NotAllowed for another, whether or not there is one. Raises
-    NotFound for a box that is not there. Reads in the caller's transaction.
+    A box id is an address, not a permission: a model may only pass on boxes that it sees. Raises NotAllowed
+    for any other id, whether or not the box exists, and NotFound for a missing box.
     """
     wanted = unique(as_box_id(box_id) or box_id for box_id in box_ids)
     if caller.is_model:
         for box_id in wanted:
             if box_id not in caller.visible_box_ids:
                 raise NotAllowed(
-                    f"unauthorized box_id: {box_id!r} is no box that agent {caller.agent_id!r} sees",
-                    hint="its own boxes are its context, output, memory and profile box",
+                    f"unauthorized box_id: agent {caller.agent_id!r} does not see the box {box_id!r}",
+                    hint="it sees its context, output, memory and profile box",
                 )
     found = runtime.boxes.existing(wanted) if wanted else set()
     for box_id in wanted:
         if box_id not in found:
-            hint = "`cbx box list` shows the newest"
+            hint = "`cbx box list` shows the boxes"
             raise NotFound(f"no box {box_id!r} in project {runtime.project_id!r}", hint=hint)
     return wanted
 
 
-# The delegation policy of a caller's profile: which profiles its agent may ask. Pure.
-#
-# Nothing that is not said is allowed: a profile without a policy asks nobody.
-
-
 def refusal_of(profile: Mapping[str, Any] | None, name: str, tags: Collection[str]) -> str | None:
-    """Say in a sentence why an agent of `profile` may not ask one of the profile `name`; None if it may.
+    """Return why an agent of `profile` may not delegate to the profile `name`; None if it may.
 
-    Other programs store what they like: a policy that cannot be read allows nothing.
+    A profile without a policy, or with an invalid one of another program, allows nothing.
     """
     policy = (profile or {}).get("delegation_policy")
     if not isinstance(policy, dict):
-        return "the caller's profile has no delegation_policy: it may ask nobody"
+        return "the caller's profile has no delegation_policy, so it may not delegate"
     names, wanted = policy.get("target_profiles"), policy.get("target_tags") or []
     if names is not None and (not isinstance(names, list) or name not in names):
         return f"the caller's delegation_policy has no {name!r} among its target_profiles"
@@ -126,10 +117,10 @@ def refusal_of(profile: Mapping[str, Any] | None, name: str, tags: Collection[st
 
 
 class Delegation(msgspec.Struct, frozen=True, kw_only=True):
-    """A task that is ready to be dispatched: its agent is on the roster, its context is packed.
+    """A task that is ready to dispatch: its agent is on the roster, its context is packed.
 
-    `output_box_id` is the box that the agent goes on writing (None: a new one), `notes` what the caller's
-    policy would have refused a model, and a person is only told.
+    `output_box_id` is the box that the agent continues to write (None: a new one). `notes` warn a person
+    about what the caller's policy would refuse to a model.
     """
 
     target_strategy: Strategy
@@ -151,26 +142,25 @@ class _Checked(msgspec.Struct, frozen=True):
 def prepare(
     runtime: Runtime, caller: Caller, tasks: Sequence[Task], *, tool_suffix: str, within: Where | None = None
 ) -> list[Delegation]:
-    """Check these tasks, then make their agents and pack their contexts, in order.
+    """Check these tasks, then create their agents and pack their contexts, in order.
 
-    Joins the caller's transaction. Raises what is wrong with any of them before anything is written: one
-    problem as NotFound, NotAllowed or BadRequest, several as BadRequest which names all. `within` is where
-    the list of tasks stands in what was asked, None for a single task; paths begin there. `tool_suffix` is
-    the author of the instructions, and what errors begin with.
+    Joins the caller's transaction. Raises before anything is written: NotFound, NotAllowed or BadRequest for
+    one problem, BadRequest with all problems for several. `within` is the path of the list of tasks in the
+    request, None for a single task. `tool_suffix` is the author of the instructions; errors begin with it.
     """
     with runtime.transaction(savepoint=False):
-        checked = _all_checked(runtime, caller, tasks, tool_suffix, within)
-        return [_provided(runtime, caller, each, tool_suffix) for each in checked]
+        checked = _check_all(runtime, caller, tasks, tool_suffix, within)
+        return [_create_agent_and_context(runtime, caller, each, tool_suffix) for each in checked]
 
 
 def dispatch_delegation(
     runtime: Runtime, delegation: Delegation, caller: Caller, **options: Any
 ) -> DispatchResult:
-    """Ask for the turn of a delegation, on behalf of `caller`, below its turn and on its channel.
+    """Dispatch the turn of a delegation on behalf of `caller`, below its turn and on its channel.
 
-    `options` are further fields of DispatchRequest, such as `correlation_id` and `agent_turn_id`. Joins the
-    caller's transaction, which what it raises must end: NotAccepted with the error code where the turn is
-    refused, CorrelationConflict where an id is taken.
+    `options` are further fields of DispatchRequest, for example `correlation_id`. Joins the caller's
+    transaction, which must end if this raises: NotAccepted with the error code of a refusal, NotFound for an
+    unknown agent, or CorrelationConflict if an id is taken.
     """
     request = DispatchRequest(
         **{
@@ -196,7 +186,7 @@ def dispatch_delegation(
 
 
 def digest_of(caller: Caller, parts: Any) -> str:
-    """SHA-256 of what makes two requests of a caller the same; `parts` is JSON."""
+    """Return a SHA-256 that equal requests of a caller share; `parts` is JSON."""
     turn = caller.parent.agent_turn_id if caller.parent else None
     return hashlib.sha256(exact_json.encode([caller.agent_id, turn, caller.channel_id, parts])).hexdigest()
 
@@ -204,7 +194,7 @@ def digest_of(caller: Caller, parts: Any) -> str:
 # --- checking
 
 
-def _all_checked(
+def _check_all(
     runtime: Runtime, caller: Caller, tasks: Sequence[Task], name: str, within: Where | None
 ) -> list[_Checked]:
     targets = Targets(runtime, caller)
@@ -221,7 +211,7 @@ def _all_checked(
 def _problems(
     runtime: Runtime, caller: Caller, targets: Targets, task: Task, checked: list[_Checked]
 ) -> Iterator[tuple[str, CbxError]]:
-    """What is wrong with a task, by the key that says it; a good one is added to `checked`."""
+    """Yield the problems of a task with their keys; add a valid task to `checked`."""
     given = [task.context_box_id] if task.context_box_id else []
     target, refused = None, None
     box_ids: list[str] = []
@@ -230,14 +220,14 @@ def _problems(
         asked = target.profile
         refused = refusal_of(caller.profile, asked.name, asked.tags) if caller.is_agent else None
     except CbxError as error:
-        _let_pass(error)
+        _raise_other_errors(error)
         yield "target_ref", error
     if refused is not None and caller.is_model:
         yield "target_ref", NotAllowed(refused, hint="`cbx profile show` shows its delegation_policy")
     try:
         box_ids = validate_box_ids_exist(runtime, caller, given)
     except CbxError as error:
-        _let_pass(error)
+        _raise_other_errors(error)
         yield "context_box_id", error
     if target is not None:
         inherited = [target.inherited_box_id] if target.inherited_box_id else []
@@ -245,8 +235,8 @@ def _problems(
         checked.append(_Checked(task, target, unique([*box_ids, *inherited]), notes))
 
 
-def _let_pass(error: CbxError) -> None:
-    """Raise what is no fault of the task: a database that is gone, or was in the way."""
+def _raise_other_errors(error: CbxError) -> None:
+    """Raise an error that the task did not cause, such as an unavailable database."""
     if error.exit_code not in (3, 4):
         raise error
 
@@ -266,7 +256,9 @@ def _refusal(name: str, problems: Sequence[tuple[Where, CbxError]]) -> CbxError:
 # --- writing
 
 
-def _provided(runtime: Runtime, caller: Caller, checked: _Checked, tool_suffix: str) -> Delegation:
+def _create_agent_and_context(
+    runtime: Runtime, caller: Caller, checked: _Checked, tool_suffix: str
+) -> Delegation:
     target = checked.target
     if target.is_new and enrol(runtime.roster, target.agent, source_agent_id=caller.agent_id) is None:
         raise Conflict(f"the agent id {target.agent.agent_id!r} is taken", hint="try again")
@@ -289,18 +281,11 @@ def _provided(runtime: Runtime, caller: Caller, checked: _Checked, tool_suffix: 
     )
 
 
-# Delegating: one task is prepared and dispatched at once, in one transaction. Nobody waits for its end, but
-# for a call that says so.
-#
-# Owns the idempotency by the turn's id. The other ways to ask one agent, launching a principal and asking an
-# expert, are delegations of a kind.
-
-
 DELEGATE, LAUNCH, ASK = "delegate_async", "launch_principal", "ask_expert"
 
 
 class Delegated(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a delegation. `notes` are what a person is told of the caller's policy."""
+    """The outcome of a delegation. `notes` warn a person about the caller's policy."""
 
     result: DispatchResult
     notes: list[str] = []
@@ -315,19 +300,22 @@ def delegate(
     agent_turn_id: str | None = None,
     waits: bool = False,
 ) -> Delegated:
-    """Hand a task to another agent: its agent, context and turn, all or nothing.
+    """Delegate a task to another agent: create its agent, context and turn in one transaction.
 
-    `agent_turn_id` is the id of the turn to be made: the same request again answers with that turn, another
-    raises CorrelationConflict. With `waits` the end of the turn answers the caller's tool call. Raises what
-    `prepare` and `dispatch_delegation` raise. Joins the caller's transaction if there is one.
+    `agent_turn_id` is the id of the new turn. The same request with this id returns the existing turn; a
+    different one raises CorrelationConflict. With `waits`, the end of the turn answers the caller's tool
+    call. Raises what `prepare` and `dispatch_delegation` raise. Joins the caller's transaction.
     """
     runtime.database.require_execution()
     asking = caller if waits else _not_waiting(caller)
-    digest = digest_of(asking, [tool_suffix, _meaning(task), waits])
+    digest = digest_of(asking, [tool_suffix, _canonical_task(task), waits])
     if agent_turn_id is not None:
         check_new_id(agent_turn_id, "the turn id", "such as turn_ and a UUID; leave it out for a new one")
     with runtime.transaction():
-        if agent_turn_id is not None and (earlier := _earlier(runtime, agent_turn_id, digest)) is not None:
+        if (
+            agent_turn_id is not None
+            and (earlier := _find_earlier(runtime, agent_turn_id, digest)) is not None
+        ):
             return Delegated(result=earlier)
         (prepared,) = prepare(runtime, asking, [task], tool_suffix=tool_suffix)
         result = dispatch_delegation(
@@ -339,7 +327,7 @@ def delegate(
 def launch_principal(
     runtime: Runtime, caller: Caller, profile_name: str, instruction: str, **more: Any
 ) -> Delegated:
-    """Start a fresh agent of a profile on a task of its own, with no box. `more` as `delegate`'s."""
+    """Delegate a task without a box to a new agent of a profile. `more` are options of `delegate`."""
     task = Task(target_strategy="new", target_ref=profile_name, instruction=instruction)
     return delegate(runtime, caller, task, tool_suffix=LAUNCH, **more)
 
@@ -353,13 +341,13 @@ def ask_expert(
     include_history: bool = False,
     **more: Any,
 ) -> Delegated:
-    """Ask a fresh agent of a profile one question; with history it first reads what the caller has written.
+    """Ask a new agent of a profile one question; with history, it also reads the caller's output box.
 
-    Raises BadRequest for the history of a caller that has none. `more` as `delegate`'s.
+    Raises BadRequest if the caller has no history. `more` are options of `delegate`.
     """
     if include_history and caller.output_box_id is None:
-        who = f"agent {caller.agent_id!r} has written nothing yet" if caller.is_agent else "a person has none"
-        raise BadRequest(f"{ASK}: include_history: {who}", hint="leave the history out")
+        who = f"agent {caller.agent_id!r}" if caller.is_agent else "a person"
+        raise BadRequest(f"{ASK}: include_history: {who} has no history", hint="leave the history out")
     history = caller.output_box_id if include_history else None
     task = Task(
         target_strategy="new", target_ref=expert_profile, instruction=question, context_box_id=history
@@ -368,20 +356,20 @@ def ask_expert(
 
 
 def _not_waiting(caller: Caller) -> Caller:
-    """The caller without its tool call, which is answered at once and not by the end of the turn."""
+    """Return the caller without its tool call, because the call does not wait for the end of the turn."""
     if caller.parent is None:
         return caller
     parent = msgspec.structs.replace(caller.parent, tool_call_id=None)
     return msgspec.structs.replace(caller, parent=parent)
 
 
-def _meaning(task: Task) -> dict[str, Any]:
+def _canonical_task(task: Task) -> dict[str, Any]:
     given = task.context_box_id
     return {**task.model_dump(), "context_box_id": None if given is None else as_box_id(given) or given}
 
 
-def _earlier(runtime: Runtime, agent_turn_id: str, digest: str) -> DispatchResult | None:
-    """The answer for a turn that was asked for under this id before. Raises CorrelationConflict."""
+def _find_earlier(runtime: Runtime, agent_turn_id: str, digest: str) -> DispatchResult | None:
+    """Return the result of an earlier request with this turn id, if any. Raises CorrelationConflict."""
     row = runtime.inbox.turn_row(agent_turn_id) or runtime.inbox.by_correlation(TURN.name, agent_turn_id)
     if row is None:
         return None
@@ -389,7 +377,8 @@ def _earlier(runtime: Runtime, agent_turn_id: str, digest: str) -> DispatchResul
     known = edge.metadata.get("request_sha256") if edge and isinstance(edge.metadata, dict) else None
     if known != digest:
         raise CorrelationConflict(
-            f"the turn id {agent_turn_id!r} stands for another request: a turn of agent {row.agent_id!r}",
+            f"turn id {agent_turn_id!r} was already used for a different request"
+            f" (a turn of agent {row.agent_id!r})",
             hint="use another turn id, or repeat that request exactly",
             details={"agent_turn_id": agent_turn_id, "agent_id": row.agent_id},
         )
@@ -397,7 +386,7 @@ def _earlier(runtime: Runtime, agent_turn_id: str, digest: str) -> DispatchResul
 
 
 def refuse_answered(runtime: Runtime, caller: Caller) -> None:
-    """Raise Conflict where a turn was asked for already whose end answers the caller's tool call."""
+    """Raise Conflict if the end of an existing turn will answer the caller's tool call."""
     parent = caller.parent
     if parent is None or parent.tool_call_id is None:
         return
@@ -405,6 +394,6 @@ def refuse_answered(runtime: Runtime, caller: Caller) -> None:
         to = edge.metadata.get("report_to") if isinstance(edge.metadata, dict) else None
         if isinstance(to, dict) and to.get("tool_call_id") == parent.tool_call_id:
             raise Conflict(
-                f"turn {edge.target_agent_turn_id} answers the call {parent.tool_call_id!r} already",
-                hint="nothing was written; `cbx turn show` tells where it is",
+                f"turn {edge.target_agent_turn_id} already answers the call {parent.tool_call_id!r}",
+                hint=f"nothing was written; see `cbx turn show {edge.target_agent_turn_id}`",
             )

@@ -1,4 +1,8 @@
-"""The arguments of handlers: as a schema for models, and as what a call says, with every problem told."""
+"""The internal handlers of cbx, with the arguments of each as a schema for models.
+
+Commands and servers pass `HANDLERS` to the code that runs or shows turns. Packages add handlers by entry
+points.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,16 +44,16 @@ A = TypeVar("A", bound="Arguments")
 
 
 class Arguments(Section):
-    """What a call of a handler may say. Models write null for what they leave out: only that may be."""
+    """The arguments of a handler. Models write null for optional arguments that they leave out."""
 
     @classmethod
     def parameters(cls) -> dict[str, Any]:
-        """The JSON Schema of the arguments, as tools have it."""
+        """Return the JSON Schema of the arguments for a tool definition."""
         return tool_parameters(cls)
 
 
 class OfNewTurn(Arguments):
-    """What all handlers take that ask for one turn."""
+    """The common arguments of handlers that create one turn."""
 
     agent_turn_id: StrictStr | None = Field(
         default=None,
@@ -59,19 +63,16 @@ class OfNewTurn(Arguments):
 
 
 def read_arguments(kind: type[A], name: str, arguments: Mapping[str, Any]) -> A:
-    """What a call of the handler `name` says. Raises BadRequest with every problem at its path."""
+    """Read the arguments of a call of handler `name`. Raises BadRequest with all problems."""
     optional = {key for key, field in keys_of(kind).items() if not field.is_required()}
     given = {key: value for key, value in arguments.items() if value is not None or key not in optional}
     return fit(kind, document_of(given, name), refuse_with=BadRequest)
 
 
 def answer_of(result: DispatchResult) -> dict[str, Any]:
-    """What a model is told of a turn that was asked for."""
+    """Return the result for a model that created a turn."""
     names = ("status", "agent_id", "agent_turn_id", "turn_epoch", "context_box_id", "output_box_id")
     return {name: getattr(result, name) for name in names}
-
-
-# `ask_expert`: ask a fresh agent one question, and wait for the answer if wished.
 
 
 class _AskExpertArguments(OfNewTurn):
@@ -90,7 +91,7 @@ class _AskExpertArguments(OfNewTurn):
 def _handle_ask_expert(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> Any:
     asked = read_arguments(_AskExpertArguments, ASK, arguments)
     if asked.awaits:
-        _refuse_nothing_waits(caller)
+        _require_waiting_call(caller)
         refuse_answered(runtime, caller)
     expert = ask_expert(
         runtime,
@@ -103,13 +104,13 @@ def _handle_ask_expert(runtime: "Runtime", caller: "Caller", arguments: dict[str
     )
     if not asked.awaits:
         return answer_of(expert.result)
-    # The expert's own limit ends its turn, and so the wait; this one is for an end that nobody can make.
+    # The expert's own time limit normally ends the wait; this limit applies if its turn can never end.
     return Awaiting(max(runtime.settings.tool_wait, runtime.settings.turn_time))
 
 
-def _refuse_nothing_waits(caller: "Caller") -> None:
+def _require_waiting_call(caller: "Caller") -> None:
     if caller.parent is None or caller.parent.tool_call_id is None:
-        raise BadRequest(f"{ASK}: await: no call waits for the answer", hint="name one with --tool-call-id")
+        raise BadRequest(f"{ASK}: await: no call waits for the answer", hint="pass --tool-call-id")
 
 
 ASK_EXPERT = Handler(
@@ -119,9 +120,6 @@ ASK_EXPERT = Handler(
     parameters=_AskExpertArguments.parameters(),
     function=_handle_ask_expert,
 )
-
-
-# `delegate_async`: hand a task to another agent, and go on.
 
 
 class _DelegateAsyncArguments(Task, OfNewTurn):
@@ -143,9 +141,6 @@ DELEGATE_ASYNC = Handler(
 )
 
 
-# `fork_join`: hand several tasks to other agents at once, and wait for the one result of all.
-
-
 class _ForkJoinHandlerArguments(ForkJoin, Arguments):
     pass
 
@@ -155,9 +150,9 @@ def _handle_fork_join(runtime: "Runtime", caller: "Caller", arguments: dict[str,
     refuse_too_many(len(tasks) if isinstance(tasks, list) else 0, runtime.settings.max_tasks)
     asked = read_arguments(_ForkJoinHandlerArguments, NAME, arguments)
     if caller.parent is None or caller.parent.tool_call_id is None:
-        raise BadRequest(f"{NAME}: no call waits for the results", hint="name one with --tool-call-id")
+        raise BadRequest(f"{NAME}: no call waits for the results", hint="pass --tool-call-id")
     create_batch(runtime, caller, asked)
-    # How long the batch may take is its own deadline's matter, which the turn then waits for.
+    # The suspension extends the turn's deadline to that of the batch.
     return Awaiting(0)
 
 
@@ -169,9 +164,6 @@ FORK_JOIN = Handler(
     parameters=_ForkJoinHandlerArguments.parameters(),
     function=_handle_fork_join,
 )
-
-
-# `launch_principal`: start an agent by its profile's name, with nothing but an instruction.
 
 
 class _LaunchPrincipalArguments(OfNewTurn):
@@ -194,9 +186,6 @@ LAUNCH_PRINCIPAL = Handler(
     parameters=_LaunchPrincipalArguments.parameters(),
     function=_handle_launch_principal,
 )
-
-
-# `provision_agent`: see to it that an agent is there; the same again changes nothing.
 
 
 _PROVISION_AGENT = "provision_agent"
@@ -234,9 +223,6 @@ PROVISION_AGENT = Handler(
 )
 
 
-# `submit_result`: hand in the result of the turn, field by field, which ends it.
-
-
 _SUBMIT_RESULT = "submit_result"
 
 
@@ -251,31 +237,31 @@ class _SubmitResultArguments(Arguments):
     fields: list[_Field] = Field(min_length=1, description="The fields of the result, each once.")
 
 
-def _fitted(asked: Sequence[FieldSchema]) -> dict[str, Any]:
-    """The schema of the arguments, which tells the fields that the turn is asked for."""
+def _fit_parameters(asked: Sequence[FieldSchema]) -> dict[str, Any]:
+    """Return the schema of the arguments, with the requested result fields in a description."""
     schema = _SubmitResultArguments.parameters()
     if asked:
-        told = "; ".join(f"{each.name}: {each.description}".rstrip(": ") for each in asked)
+        descriptions = "; ".join(f"{each.name}: {each.description}".rstrip(": ") for each in asked)
         schema["properties"]["fields"]["description"] = (
-            f"The fields of the result, each once. Asked for: {told}"
+            f"The fields of the result, each once. Asked for: {descriptions}"
         )
     return schema
 
 
 def _handle_submit_result(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> Ending:
-    given = read_arguments(_SubmitResultArguments, _SUBMIT_RESULT, _written_out(arguments)).fields
+    given = read_arguments(_SubmitResultArguments, _SUBMIT_RESULT, _normalize_fields(arguments)).fields
     head = runtime.heads.get(caller.agent_id)
     context = None if head is None else head.context_box_id
     asked = [each.name for each in described_fields(cards_of_type(runtime.boxes, context, RESULT_FIELDS))]
     _check_names(asked, [each.name for each in given])
-    order = {name: place for place, name in enumerate(asked)}
+    order = {name: position for position, name in enumerate(asked)}
     fields = sorted(given, key=lambda each: order.get(each.name, len(order)))
     result = {"fields": [{"name": each.name, "value": each.value} for each in fields]}
     return Ending({"status": "accepted"}, result)
 
 
-def _written_out(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with fields as name and value, where a model wrote {NAME: VALUE}."""
+def _normalize_fields(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments with fields as name and value, even if the model wrote {NAME: VALUE}."""
     given = arguments.get("fields")
     if isinstance(given, dict):
         return {**arguments, "fields": _pairs(given)}
@@ -293,12 +279,12 @@ def _pairs(given: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _check_names(asked: Sequence[str], given: Sequence[str]) -> None:
-    """Raise BadRequest for a field that is asked for and not there, and for one that is there twice."""
+    """Raise BadRequest for missing and for repeated fields."""
     missing = [name for name in asked if name not in given]
-    twice = [name for name, times in Counter(given).items() if times > 1]
+    repeated = [name for name, times in Counter(given).items() if times > 1]
     problems = [
         f"{what} {', '.join(map(repr, names))}"
-        for what, names in (("missing", missing), ("more than once", twice))
+        for what, names in (("missing", missing), ("more than once", repeated))
         if names
     ]
     if problems:
@@ -308,21 +294,15 @@ def _check_names(asked: Sequence[str], given: Sequence[str]) -> None:
 SUBMIT_RESULT = Handler(
     name=_SUBMIT_RESULT,
     description="Hand in the result of your task and finish. Call it alone, once everything is done.",
-    parameters=_fitted(()),
+    parameters=_fit_parameters(()),
     function=_handle_submit_result,
-    fitted=_fitted,
+    fitted=_fit_parameters,
     ends_turn=True,
 )
 
 
-# The internal handlers of cbx: a module for each, with its arguments and its record.
-#
-# Commands and servers pass `HANDLERS` to what runs or shows turns. Other packages add theirs by entry points.
-
-
 def own_handlers() -> tuple[Handler, ...]:
-    """Import the handlers of cbx."""
-
+    """Return the handlers of cbx."""
     return (
         DELEGATE_ASYNC,
         LAUNCH_PRINCIPAL,
@@ -334,4 +314,4 @@ def own_handlers() -> tuple[Handler, ...]:
 
 
 HANDLERS = Handlers(own_handlers)
-"""Every handler that there is, those of installed packages included."""
+"""All handlers: those of cbx and of installed packages."""

@@ -1,7 +1,8 @@
-"""The same once more: a turn is asked for again, from its beginning or from a step, by a fresh agent.
+"""Replay a turn, from its beginning or from a step, with a new agent; and compare the outcomes of turns.
 
-The turn that is repeated, its boxes and its agent stay as they are: what the new turns see is the context box
-of the old one and a copy of what its output box held. Tools that are called are called again.
+The old turn, its boxes and its agent do not change. The new turns see the old context box and a copy of the
+old output box. Tools are called again. A comparison uses the tokens that providers reported, and estimates
+the tokens of written cards.
 """
 
 from collections import Counter
@@ -36,9 +37,9 @@ from cardbox_cli.text import argument
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True):
-    """How a turn is asked for again: `times`, by another profile, or for workers of another target.
+    """The options of a replay: how many `times`, and another profile or worker target.
 
-    From the step `at` on it goes on behind what it had written by then, and behind `instruction`.
+    A replay from the step `at` begins with the cards that the turn had written by then, plus `instruction`.
     """
 
     times: int = 1
@@ -48,41 +49,41 @@ class Again(msgspec.Struct, frozen=True, kw_only=True):
     instruction: str | None = None
 
 
-class _Beginning(msgspec.Struct, frozen=True):
-    """What an output box holds when its turn begins, and how much of that is older than the turn."""
+class _ReplayStart(msgspec.Struct, frozen=True):
+    """The cards of an output box at the beginning of a turn, and how many of them are older than the turn."""
 
     card_ids: Sequence[str]
     output_start: int
 
 
 def ask_again(runtime: Runtime, agent_turn_id: str, again: Again) -> list[Dispatched]:
-    """Ask for a turn again, in one transaction; a refusal, the first of them, is the last of the answers.
+    """Dispatch a turn again, in one transaction, until the first refusal; return all outcomes.
 
-    Raises NotFound for a turn that nobody asked for, whose boxes are gone or whose step is not there, and
-    InvalidInput for a step whose beginning nobody noted, or a blank instruction.
+    Raises NotFound if the turn has no inbox row, or if its boxes or the step are missing. Raises InvalidInput
+    for a step without a snapshot and for a blank instruction.
     """
     runtime.database.require_execution()
     with runtime.transaction():
         row = runtime.inbox.turn_row(agent_turn_id)
         if row is None:
             hint = "`cbx turn list` shows the turns"
-            raise NotFound(f"no inbox row asked for turn {agent_turn_id}", hint=hint)
+            raise NotFound(f"turn {agent_turn_id} has no inbox row", hint=hint)
         turn = TurnViews(runtime.database, runtime.project_id).get(agent_turn_id)
-        beginning = _beginning(runtime, turn, again.at)
-        card_ids = [*beginning.card_ids, *_instruction(runtime, again.instruction)]
-        agent = _agent(runtime, turn, again)
+        beginning = _find_start(runtime, turn, again.at)
+        card_ids = [*beginning.card_ids, *_add_instruction(runtime, again.instruction)]
+        agent = _make_agent(runtime, turn, again)
         asked: list[Dispatched] = []
         for _ in range(again.times):
-            asked.append(_dispatched(runtime, row, agent, card_ids, beginning.output_start))
+            asked.append(_dispatch_replay(runtime, row, agent, card_ids, beginning.output_start))
             if asked[-1].result.status != "accepted":
                 break
         return asked
 
 
-def _dispatched(
+def _dispatch_replay(
     runtime: Runtime, row: InboxRow, agent: Agent, card_ids: Sequence[str], output_start: int
 ) -> Dispatched:
-    """One more turn, whose output box begins with these cards."""
+    """Dispatch one more turn, whose output box begins with these cards."""
     output = runtime.boxes.create(card_ids, title=f"replay of {row.turn_id}", allow_dangling=True)
     request = DispatchRequest(
         target_agent_id=agent.agent_id,
@@ -100,49 +101,49 @@ def _dispatched(
     return dispatched
 
 
-def _beginning(runtime: Runtime, turn: TurnRow, at: str | None) -> _Beginning:
-    """What the output box held when the turn began, or when the request of its step `at` was made."""
+def _find_start(runtime: Runtime, turn: TurnRow, at: str | None) -> _ReplayStart:
+    """Return the content of the output box when the turn began, or at the request of its step `at`."""
     if at is None:
         box = source_of(runtime.boxes, "output", turn.output_box_id)
         record = runtime.turns.record(turn.agent_turn_id)
         start = None if record is None else record.output_start
         if start is None:
             start = runtime.turns.output_start(box.box_id, turn.agent_turn_id) or 0
-        return _Beginning(_first(box, start), start)
+        return _ReplayStart(_first_card_ids(box, start), start)
     turn_id = turn.agent_turn_id
     shows = f"`cbx turn show {argument(short_id(turn_id))}`"
     step = named_step(runtime.turns.steps(turn_id), at, f"turn {turn_id!r}", shows)
     snapshot = read_snapshot(step.metadata)
     if snapshot is None:
         raise InvalidInput(
-            f"step {step.step_id!r} has no snapshot that says what the turn had written by then",
-            hint="only steps that a worker of cbx ran say it; `cbx turn replay` begins at the beginning",
+            f"step {step.step_id!r} has no snapshot, so what the turn had written by then is unknown",
+            hint="only workers of cbx store snapshots; run `cbx turn replay` without a step",
         )
     box = source_of(runtime.boxes, "output", _output_of(step, turn))
-    return _Beginning(_first(box, snapshot.output_cards), snapshot.output_start)
+    return _ReplayStart(_first_card_ids(box, snapshot.output_cards), snapshot.output_start)
 
 
 def _output_of(step: Step, turn: TurnRow) -> str | None:
     return step.output_box_id or turn.output_box_id
 
 
-def _first(box: Source, count: int) -> list[str]:
+def _first_card_ids(box: Source, count: int) -> list[str]:
     return [slot.card_id for slot in box.slots[:count]]
 
 
-def _instruction(runtime: Runtime, text: str | None) -> list[str]:
+def _add_instruction(runtime: Runtime, text: str | None) -> list[str]:
     if text is None:
         return []
     if not text.strip():
         raise InvalidInput(
-            "the instruction is blank", hint="is the shell variable set? say what to do, or leave it out"
+            "the instruction is blank", hint="is the shell variable set? pass a text, or drop the option"
         )
     draft = draft_card(INSTRUCTION, text, author_id=OPERATOR)
     return [runtime.cards.add(draft).card.card_id]
 
 
-def _agent(runtime: Runtime, turn: TurnRow, again: Again) -> Agent:
-    """An agent for the new turns alone: those of the old one's agent neither wait nor remember them."""
+def _make_agent(runtime: Runtime, turn: TurnRow, again: Again) -> Agent:
+    """Create an agent for the new turns only, so that the old agent neither runs nor remembers them."""
     profile = _profile(runtime, turn, again.profile_name)
     known = runtime.roster.find(turn.agent_id)
     target = known.worker_target if known and again.profile_name is None else profile.worker_target
@@ -167,7 +168,7 @@ def _agent(runtime: Runtime, turn: TurnRow, again: Again) -> Agent:
 
 
 def _profile(runtime: Runtime, turn: TurnRow, name: str | None) -> ProfileEntry:
-    """The profile of this name, else the one that the turn was run with, in the version that it had."""
+    """Return the profile of this name, or the version of the profile with which the turn ran."""
     profiles = ProfileStore(runtime.database, runtime.project_id)
     if name is not None:
         entry = profiles.get(name)
@@ -177,27 +178,20 @@ def _profile(runtime: Runtime, turn: TurnRow, name: str | None) -> ProfileEntry:
     if held is None:
         raise NotFound(
             f"the profile of turn {turn.agent_turn_id} is gone",
-            hint=f"--profile names another; `cbx turn show {argument(turn.agent_turn_id)}` shows its boxes",
+            hint="pass another with --profile",
         )
     return held
 
 
-# What came of turns, side by side: how each ended, in how many steps, for what, in which words.
-#
-# Reads what turns left. Tokens are those that providers reported, where they did; what was written is
-# estimated.
-
-
-# How providers name what they counted, of the request and of the answer.
+# The names of providers' counts of request and answer tokens.
 _INPUT = ("prompt_tokens", "input_tokens")
 _OUTPUT = ("completion_tokens", "output_tokens")
 
 
 class TurnOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a turn. `input_tokens` and `output_tokens` are None where no provider reported any;
-    `written_tokens`, of what the turn wrote and of the results that it got, are estimated.
+    """The outcome of a turn. `input_tokens` and `output_tokens` are None if no provider reported any.
 
-    `tools` says how often each was called.
+    `written_tokens` is an estimate for the thoughts and results of the turn. `tools` counts calls by name.
     """
 
     agent_turn_id: str
@@ -214,7 +208,7 @@ class TurnOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """An outcome beside that of the first turn: `same_text`, or so many words that are added and removed."""
+    """An outcome compared with that of the first turn, with the numbers of added and removed words."""
 
     outcome: TurnOutcome
     same_end: bool
@@ -225,7 +219,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def outcome_of(turns: TurnViews, agent_turn_id: str) -> TurnOutcome:
-    """What came of a turn so far. Raises NotFound. Takes part in the caller's snapshot."""
+    """Return the outcome of a turn so far, in the caller's snapshot. Raises NotFound."""
     found = turns.get(agent_turn_id)
     short = summary(found)
     store = TurnStore(turns.database, turns.project_id)
@@ -238,53 +232,53 @@ def outcome_of(turns: TurnViews, agent_turn_id: str) -> TurnOutcome:
         end_status=short.end_status,
         error=record.error if record else None,
         steps=len(steps),
-        input_tokens=_reported(steps, _INPUT),
-        output_tokens=_reported(steps, _OUTPUT),
+        input_tokens=_sum_counts(steps, _INPUT),
+        output_tokens=_sum_counts(steps, _OUTPUT),
         written_tokens=sum(card_tokens(card) for card in own if card.type in (THOUGHT, TOOL_RESULT)),
         tools=dict(Counter(call.tool_name for card in own for call in calls_of(card))),
-        text=_text(own, short.deliverable_card_id),
+        text=_outcome_text(own, short.deliverable_card_id),
     )
 
 
 def compare(first: TurnOutcome, others: Sequence[TurnOutcome]) -> list[Compared]:
-    """The others beside the first."""
-    return [_compared(first, each) for each in others]
+    """Compare each of the others with the first."""
+    return [_compare_with(first, each) for each in others]
 
 
-def _compared(first: TurnOutcome, other: TurnOutcome) -> Compared:
+def _compare_with(first: TurnOutcome, other: TurnOutcome) -> Compared:
     pieces = text_diff(first.text, other.text)
     return Compared(
         outcome=other,
         same_end=first.end_status == other.end_status,
         same_text=first.text == other.text,
-        words_added=_words(pieces, "added"),
-        words_removed=_words(pieces, "removed"),
+        words_added=_count_words(pieces, "added"),
+        words_removed=_count_words(pieces, "removed"),
         pieces=pieces,
     )
 
 
-def _words(pieces: Sequence[Piece], kind: str) -> int:
+def _count_words(pieces: Sequence[Piece], kind: str) -> int:
     return sum(len(piece.text.split()) for piece in pieces if piece.kind == kind)
 
 
 def _own_cards(turns: TurnViews, box_id: str | None, start: int, agent_turn_id: str) -> list[Card]:
-    """What the turn itself wrote: what goes on from a step of another begins with that one's cards."""
+    """Return the cards that the turn itself wrote; a replay from a step begins with the old turn's cards."""
     boxes = BoxStore(turns.database, turns.project_id)
     slots = boxes.slots(box_id) if box_id is not None and boxes.existing([box_id]) else []
     own = present_cards(slots[start:])
     return [card for card in own if card.metadata.get(TURN, agent_turn_id) == agent_turn_id]
 
 
-def _text(own: Sequence[Card], deliverable: str | None) -> str:
-    """What it delivered; without that, what it said last."""
+def _outcome_text(own: Sequence[Card], deliverable: str | None) -> str:
+    """Return the text of the deliverable, or else of the last thought."""
     delivered = [card for card in own if card.type == DELIVERABLE and card.card_id == deliverable]
-    said = [card for card in own if card.type == THOUGHT and card_text(card.content)]
-    last = (delivered or said)[-1:]
+    thoughts = [card for card in own if card.type == THOUGHT and card_text(card.content)]
+    last = (delivered or thoughts)[-1:]
     return card_text(last[0].content) if last else ""
 
 
-def _reported(steps: Sequence[Step], names: Sequence[str]) -> int | None:
-    """What the provider counted in all steps; None where it counted in none."""
+def _sum_counts(steps: Sequence[Step], names: Sequence[str]) -> int | None:
+    """Return the sum of the provider's counts in all steps; None if there are none."""
     usages = [step.metadata.get("llm_usage") for step in steps if isinstance(step.metadata, dict)]
     counts = [usage.get(name) for usage in usages if isinstance(usage, dict) for name in names]
     known = [count for count in counts if isinstance(count, int) and not isinstance(count, bool)]

@@ -1,6 +1,6 @@
-"""The target of a delegation: which agent gets the task, and what it brings with it.
+"""The target of a delegation: the agent that gets the task, with its profile and boxes.
 
-Reads and decides; the fresh agents are made by `delegation.py` once all targets are known to be good.
+This module reads and decides. `delegation.py` creates new agents once all targets are known to be valid.
 """
 
 import re
@@ -17,16 +17,16 @@ from cardbox_cli.model.identity import Agent, check_worker_target
 from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
 from cardbox_cli.store.roster import Places
 
-_NO_WORD = re.compile(r"[^\w-]+", re.ASCII)
-# The profile's part of the id of a fresh agent, in characters.
-_LONGEST = 100
+_INVALID_CHARACTERS = re.compile(r"[^\w-]+", re.ASCII)
+# Characters of the profile's name in the id of a new agent.
+_MAX_NAME_LENGTH = 100
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent of a task, with its profile; a fresh one `is_new` and to be made.
+    """The agent of a task, with its profile; if `is_new`, the agent must be created.
 
-    `inherited_box_id` is what it reads besides what it is given, `output_box_id` the box that it goes on
-    writing (None: a new one).
+    `inherited_box_id` is a box that it reads in addition to the task's, `output_box_id` the box that it
+    continues to write (None: a new one).
     """
 
     strategy: Strategy
@@ -38,7 +38,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Targets:
-    """The targets of tasks, within one transaction. A profile is read once, however many tasks name it."""
+    """The targets of tasks, within one transaction. Each profile is read once."""
 
     def __init__(self, runtime: Runtime, caller: Caller) -> None:
         self._runtime = runtime
@@ -47,33 +47,36 @@ class Targets:
         self._named: dict[str, ProfileEntry] = {}
 
     def of(self, task: Task) -> Target:
-        """The target of a task. Raises NotFound for one that is not there, or has nothing to be cloned, and
-        BadRequest for an agent that waits for the end of this very task."""
+        """Return the target of a task.
+
+        Raises NotFound if it does not exist or has no box to clone, and BadRequest for an agent that waits
+        for the end of this task.
+        """
         match task.target_strategy:
             case "new":
                 return self._new(task.target_ref)
             case "reuse":
-                return self._reused(self._places(task.target_ref))
+                return self._reuse(self._places(task.target_ref))
             case "clone":
-                return self._cloned(self._places(task.target_ref))
+                return self._clone(self._places(task.target_ref))
 
     def _new(self, name: str) -> Target:
         if name not in self._named:
             self._named[name] = self._profiles.get(name)
             self._profiles.refuse_lost_box(self._named[name])
         profile = self._named[name]
-        agent = _fresh(profile, owner=self._caller.agent_id)
-        # A profile of another program may bring a worker target that no subject can hold.
+        agent = _new_agent(profile, owner=self._caller.agent_id)
+        # A profile of another program may have a worker target that is invalid in a NATS subject.
         check_worker_target(agent.worker_target)
         return Target(strategy="new", agent=agent, profile=profile, is_new=True)
 
-    def _reused(self, places: Places) -> Target:
+    def _reuse(self, places: Places) -> Target:
         agent_id = places.agent.agent_id
         if agent_id in self._waiting:
             raise BadRequest(
-                f"agent {agent_id!r} would wait for itself: its turn {self._waiting[agent_id]} goes on"
-                " when this task has ended, which begins when that turn has ended",
-                hint="the strategy clone makes another agent of it",
+                f"deadlock: turn {self._waiting[agent_id]} of agent {agent_id!r} is waiting for this task,"
+                f" so {agent_id!r} cannot also run it",
+                hint="use the strategy clone to copy the agent",
             )
         return Target(
             strategy="reuse",
@@ -85,8 +88,10 @@ class Targets:
 
     @cached_property
     def _waiting(self) -> dict[str, str]:
-        """The turns that go on when the tasks have ended, by their agents: the caller's where it waits, that
-        which waits for the end of the caller's, and so on."""
+        """The turns that wait for the end of the tasks, by their agents.
+
+        These are the caller's turn, if its call waits, the turn that waits for the caller's, and so on.
+        """
         found: dict[str, str] = {}
         parent = self._caller.parent
         if parent is None or parent.tool_call_id is None:
@@ -100,16 +105,16 @@ class Targets:
             turn_id = edge.source_agent_turn_id if edge is not None and edge.awaiting_call else None
         return found
 
-    def _cloned(self, places: Places) -> Target:
+    def _clone(self, places: Places) -> Target:
         source = places.agent
         if places.output is None or not self._runtime.boxes.existing([places.output]):
             why = "it never had a turn" if places.output is None else f"the box {places.output!r} is gone"
             raise NotFound(
-                f"agent {source.agent_id!r} has no output box to be cloned from: {why}",
+                f"agent {source.agent_id!r} has no output box to clone: {why}",
                 hint="use the strategy new with its profile",
             )
         profile = self._profile(source)
-        fresh = _fresh(profile, owner=source.agent_id)
+        fresh = _new_agent(profile, owner=source.agent_id)
         agent = msgspec.structs.replace(
             fresh,
             worker_target=source.worker_target,
@@ -131,14 +136,14 @@ class Targets:
         held = self._profiles.held_by(agent.profile_box_id)
         if held is None:
             raise NotFound(
-                f"the profile box {agent.profile_box_id!r} of agent {agent.agent_id!r} holds no profile",
+                f"the profile box {agent.profile_box_id!r} of agent {agent.agent_id!r} has no profile",
                 hint="`cbx profile import` it again, then `cbx agent provision --update`",
             )
         return held
 
 
-def _fresh(profile: ProfileEntry, *, owner: str) -> Agent:
-    """An agent of a profile that is not there yet, under an id that nobody has."""
+def _new_agent(profile: ProfileEntry, *, owner: str) -> Agent:
+    """Return a new agent of a profile, with a unique id."""
     return Agent(
         agent_id=fresh_id(profile),
         profile_box_id=profile.profile_box_id,
@@ -153,6 +158,6 @@ def _fresh(profile: ProfileEntry, *, owner: str) -> Agent:
 
 
 def fresh_id(profile: ProfileEntry) -> str:
-    """An id that no agent has: the profile's name, as far as ids can hold it, and a UUIDv7."""
-    word = _NO_WORD.sub("-", profile.name).strip("-_")[:_LONGEST] or "agent"
-    return f"{word}_{uuid6.uuid7().hex}"
+    """Return a unique agent id: the valid characters of the profile's name, and a UUIDv7."""
+    prefix = _INVALID_CHARACTERS.sub("-", profile.name).strip("-_")[:_MAX_NAME_LENGTH] or "agent"
+    return f"{prefix}_{uuid6.uuid7().hex}"

@@ -1,7 +1,7 @@
-"""Files of tasks: YAML, or JSON lines with a task each, and the matrix that makes many tasks of one.
+"""Files of tasks: YAML, or JSON lines with one task each, and the matrix that makes many tasks of one.
 
-Owns the variables: `${name}` in a task stands for a value of the matrix, `${name.text}` for the text of a
-file, `${name.name}` for its name without folders, `$${` for `${` itself. What a task may say is the model's.
+In a task, `${name}` becomes a value of the matrix, `${name.text}` the text of a file, `${name.name}` its name
+without folders, and `$${` becomes `${`. `model/handwritten/tasks.py` defines the fields of a task.
 """
 
 import itertools
@@ -29,27 +29,27 @@ _HINT = "`cbx fork-join --help` has an example of a file"
 
 
 class _File(str):
-    """A path that a matrix found."""
+    """A path that a glob of the matrix matches."""
 
 
-Value = str | _File
-Values = Mapping[str, Value]
+_Value = str | _File
+_Values = Mapping[str, _Value]
 
 
 def read_tasks(text: str, source: str, *, folder: Path, limit: int, lines: bool = False) -> ForkJoin:
-    """What a file asks for, its matrix carried out; with `lines` it is JSON lines.
+    """Read the tasks of a file and expand its matrix; with `lines`, the file is JSON lines.
 
-    `folder` is where its patterns begin. Raises InvalidInput with every problem at its place, or for tasks
-    that a matrix makes larger together than INPUT_SIZE, BadRequest for more tasks than `limit`.
+    Glob patterns are relative to `folder`. Raises InvalidInput with all problems and their positions, and for
+    tasks that exceed INPUT_SIZE together. Raises BadRequest for more tasks than `limit`.
     """
-    document = _of_lines(text, source) if lines else read_yaml(text, source)
+    document = _read_lines(text, source) if lines else read_yaml(text, source)
     asked = fit(TasksFile, document, refuse_with=InvalidInput, hint=_HINT)
-    made = _Matrix(asked, document, folder, limit).tasks()
-    return ForkJoin(tasks=made, fail_fast=asked.fail_fast, deadline_seconds=asked.deadline_seconds)
+    filled = _Matrix(asked, document, folder, limit).tasks()
+    return ForkJoin(tasks=filled, fail_fast=asked.fail_fast, deadline_seconds=asked.deadline_seconds)
 
 
-def _of_lines(text: str, source: str) -> Document:
-    """The document of JSON lines: each is one of its tasks."""
+def _read_lines(text: str, source: str) -> Document:
+    """Return the document of JSON lines, one task per line."""
     tasks: list[Any] = []
     marks: dict[Where, Mark] = {("tasks",): Mark(1, 1)}
     problems: list[Problem] = []
@@ -71,7 +71,7 @@ def _of_lines(text: str, source: str) -> Document:
 
 
 class _Matrix:
-    """The tasks of one file for every combination of its variables."""
+    """The expansion of one file's tasks for every combination of its variables."""
 
     def __init__(self, asked: TasksFile, document: Document, folder: Path, limit: int) -> None:
         self._asked = asked
@@ -83,23 +83,23 @@ class _Matrix:
         self._left = INPUT_SIZE.value << 20
 
     def tasks(self) -> list[Task]:
-        """Each task for each combination, in the order of the file; the last variable changes first."""
+        """Return each task for each combination, in file order; the last variable changes first."""
         if not self._asked.matrix:
             refuse_too_many(len(self._asked.tasks), self._limit)
             return self._asked.tasks
         values = {name: self._values(name, given) for name, given in self._asked.matrix.items()}
         self._check()
-        # Before they are made: a short file may ask for more than any memory holds.
+        # Count first: a short file may define more tasks than fit into memory.
         count = math.prod(len(each) for each in values.values())
         refuse_too_many(len(self._asked.tasks) * count, self._limit)
         combinations = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
-        made = [
-            self._filled(task, ("tasks", index), each)
+        filled = [
+            self._fill(task, ("tasks", index), each)
             for index, task in enumerate(self._asked.tasks)
             for each in combinations
         ]
         self._check()
-        return made
+        return filled
 
     def _check(self) -> None:
         if self._problems:
@@ -112,14 +112,16 @@ class _Matrix:
 
     # --- values
 
-    def _values(self, name: str, given: Any) -> Sequence[Value]:
+    def _values(self, name: str, given: Any) -> Sequence[_Value]:
         where = ("matrix", name)
         if not _NAME.fullmatch(name):
-            self._problem(where, "a variable's name has letters, digits and _, and begins with no digit")
+            self._problem(
+                where, "a variable's name has letters, digits and _, and does not begin with a digit"
+            )
         if isinstance(given, dict):
-            return self._globbed(given, where)
+            return self._matching_files(given, where)
         if given == []:
-            self._problem(where, "is empty: it makes no task")
+            self._problem(where, "is empty, so there would be no task")
             return []
         if not isinstance(given, list):
             self._problem(where, f"expected a list of values or {{glob: PATTERN}}, found {found(given)}")
@@ -129,68 +131,70 @@ class _Matrix:
                 self._problem((*where, index), f"expected a string or a number, found {found(value)}")
         return [str(value) for value in given]
 
-    def _globbed(self, given: dict[str, Any], where: Where) -> Sequence[Value]:
+    def _matching_files(self, given: dict[str, Any], where: Where) -> Sequence[_Value]:
         pattern = given.get("glob")
         if set(given) != {"glob"} or not isinstance(pattern, str) or not pattern:
             self._problem(where, "expected a list of values or {glob: PATTERN}, with no other key")
             return []
         try:
-            paths = sorted(path for path in self._matching(pattern) if path.is_file())
+            paths = sorted(path for path in self._glob(pattern) if path.is_file())
         except (ValueError, NotImplementedError, OSError) as exc:
-            self._problem((*where, "glob"), f"no pattern of paths: {exc}")
+            self._problem((*where, "glob"), f"not a valid glob pattern: {exc}")
             return []
         if not paths:
-            self._problem((*where, "glob"), f"no file in {str(self._folder)!r} fits the pattern {pattern!r}")
+            self._problem(
+                (*where, "glob"), f"no file in {str(self._folder)!r} matches the pattern {pattern!r}"
+            )
         return [_File(path) for path in paths]
 
-    def _matching(self, pattern: str) -> Iterator[Path]:
+    def _glob(self, pattern: str) -> Iterator[Path]:
         if pattern.startswith("/"):
             return Path("/").glob(pattern.lstrip("/"))
         return self._folder.glob(pattern)
 
     # --- filling in
 
-    def _filled(self, task: Task, where: Where, values: Values) -> Task:
+    def _fill(self, task: Task, where: Where, values: _Values) -> Task:
         texts = {
-            key: self._replaced(text, (*where, key), values)
+            key: self._replace(text, (*where, key), values)
             for key, text in task.model_dump().items()
             if isinstance(text, str)
         }
         for key in ("target_ref", "instruction"):
             if not texts[key].strip():
                 given = ", ".join(f"{name} is {value!r}" for name, value in values.items())
-                self._problem((*where, key), f"is blank where {given}")
+                self._problem((*where, key), f"is blank if {given}")
         return task.model_copy(update=texts)
 
-    def _replaced(self, text: str, where: Where, values: Values) -> str:
+    def _replace(self, text: str, where: Where, values: _Values) -> str:
         def value(match: re.Match[str]) -> str:
             if match["escaped"]:
                 return match[0][1:]
-            return self._counted(self._value(match["name"], match["part"], where, values))
+            return self._count_text(self._value(match["name"], match["part"], where, values))
 
-        return _VARIABLE.sub(value, self._counted(text))
+        return _VARIABLE.sub(value, self._count_text(text))
 
-    def _counted(self, text: str) -> str:
-        """A text that becomes part of a task: a short file may ask for more than any memory holds."""
+    def _count_text(self, text: str) -> str:
+        """Count a text against the size limit: a short file may expand to more than fits into memory."""
         self._left -= len(text)
         if self._left < 0:
             raise InvalidInput(
-                f"the tasks of {self._document.source} are larger than {INPUT_SIZE} together",
-                hint="name files in them instead of their texts, or make several batches",
+                f"the tasks of {self._document.source} together are larger than {INPUT_SIZE}",
+                hint="put file names into them instead of texts, or make several batches",
             )
         return text
 
-    def _value(self, name: str, part: str | None, where: Where, values: Values) -> str:
+    def _value(self, name: str, part: str | None, where: Where, values: _Values) -> str:
         if name not in values:
             known = ", ".join(values)
-            meant = did_you_mean(name, values) or f"; there are {known}"
-            self._problem(where, f"no variable {name!r} in the matrix{meant}")
+            suggestion = did_you_mean(name, values) or f"; variables are {known}"
+            self._problem(where, f"unknown variable {name!r}{suggestion}")
             return ""
         value = values[name]
         if part is None:
             return value
         if part not in ("name", "text") or not isinstance(value, _File):
-            self._problem(where, f"'{name}.{part}' is nothing: files have .name and .text")
+            self._problem(where, f"unknown variable '{name}.{part}': only files have .name and .text")
             return ""
         return Path(value).name if part == "name" else self._text(value, where)
 
@@ -200,11 +204,11 @@ class _Matrix:
         return self._texts[path]
 
     def _read(self, path: str, where: Where) -> str:
-        most = INPUT_SIZE.value << 20
+        limit = INPUT_SIZE.value << 20
         try:
             with open_to_read(Path(path)) as file:
-                data = file.read(most + 1)
-            if len(data) > most:
+                data = file.read(limit + 1)
+            if len(data) > limit:
                 raise BadRequest(f"is larger than {INPUT_SIZE}")
             text = data.decode("utf-8-sig")
             exact_json.check_storable(text)

@@ -112,7 +112,9 @@ def heat(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Element:
     for index, step in enumerate(steps):
         for card in step.cards:
             seen.setdefault(card.card_id, {})[index] = card
-    dearest = sorted(seen, key=lambda card_id: -sum(card.tokens for card in seen[card_id].values()))[:_MAX_CARDS]
+    dearest = sorted(seen, key=lambda card_id: -sum(card.tokens for card in seen[card_id].values()))[
+        :_MAX_CARDS
+    ]
     shown = [card_id for card_id in seen if card_id in set(dearest)]
     wide, boxes = _STEPS_WIDTH / len(steps), []
     for row, card_id in enumerate(shown):

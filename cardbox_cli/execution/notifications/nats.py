@@ -1,7 +1,9 @@
-"""A connection to NATS, in a thread of its own. The only home of the library nats-py, which is asyncio.
+"""NATS as a notifier, as a subscription, and as a publisher of events. Only this module uses nats-py.
 
-It is made again whenever it breaks, and nobody waits long for it. Publishes messages to JetStream and calls
-its subscriptions; what messages hold, and for whom they are, others decide.
+The library is asyncio, so the connection has its own thread. It reconnects whenever it breaks, and no caller
+waits long for it. Wakeups and events go to JetStream. Workers subscribe without a consumer on the server, so
+every worker gets every wakeup. While its connection is down, a worker misses wakeups; it polls when the
+connection is back. `protocol.py` defines the messages.
 """
 
 import asyncio
@@ -33,16 +35,16 @@ except ImportError:
         hint="pip install 'cardbox-cli[nats]', or unset CBX_NATS_URL",
     ) from None
 
-# How long anybody waits for NATS; and for how long, once that was in vain, nobody waits at all.
-_PATIENCE = 2.0
-_QUIET = 30.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+_TIMEOUT_SECONDS = 2.0
+# After a timeout, publishing fails at once for this time.
+_COOLDOWN_SECONDS = 30.0
+_MIN_PAUSE, _MAX_PAUSE = 0.1, 10.0
 
 _HINT = "check CBX_NATS_URL, and that a nats-server with JetStream runs there"
 
 
 class Server(NamedTuple):
-    """A server's address and who we are to it. Only `address` may be shown."""
+    """A server's address and credentials. Only `address` may be printed."""
 
     address: str
     user: str | None
@@ -51,13 +53,13 @@ class Server(NamedTuple):
 
 
 def parse_servers(url: str) -> list[Server]:
-    """The servers of CBX_NATS_URL. Raises UsageError, which does not show it, for it may hold a password."""
+    """Parse CBX_NATS_URL. Raises UsageError, without quoting the value, which may contain a password."""
     try:
         return [_parse_server(part.strip()) for part in url.split(",")]
     except ValueError:
         raise UsageError(
             "CBX_NATS_URL is malformed",
-            hint="nats://USER:PASSWORD@HOST:4222 or tls://…, several with commas; @ in a password is %40",
+            hint="use nats://USER:PASSWORD@HOST:4222 or tls://…, comma-separated; @ in a password is %40",
         ) from None
 
 
@@ -72,7 +74,7 @@ def _parse_server(text: str) -> Server:
 
 
 class SubjectSubscription:
-    """Calls `on_notification` for each message on `subjects`, and whenever one may have been missed."""
+    """A subscription that calls `on_notification` for each message, and whenever it may have missed one."""
 
     def __init__(self, subjects: Sequence[str], on_notification: Callable[[], None]) -> None:
         self.subjects = subjects
@@ -80,18 +82,18 @@ class SubjectSubscription:
         self.subscriptions: list[Subscription] = []
 
     async def begin(self, client: Client) -> None:
-        """Subscribe on `client`. From when this is done on nothing is missed."""
+        """Subscribe on `client`. Once this returns, no message is missed."""
 
-        async def on_message(_: Msg) -> None:
+        async def handle_message(_: Msg) -> None:
             self.on_notification()
 
-        self.subscriptions = [await client.subscribe(subject, cb=on_message) for subject in self.subjects]
-        await client.flush(int(_PATIENCE))
+        self.subscriptions = [await client.subscribe(subject, cb=handle_message) for subject in self.subjects]
+        await client.flush(int(_TIMEOUT_SECONDS))
         self.on_notification()
 
 
 class NatsConnection:
-    """The connection. Its methods are called from other threads; those with `async` run in its own."""
+    """The connection. Other threads call its plain methods; the async ones run in its own thread."""
 
     def __init__(self, servers: Sequence[Server], announce: Announce) -> None:
         self._servers = servers
@@ -109,56 +111,59 @@ class NatsConnection:
         self._thread.start()
 
     def publish(self, messages: Sequence[NatsMessage]) -> None:
-        """Publish, until a stream has all of them. Raises ServiceUnavailable within some 2 seconds."""
+        """Publish the messages and wait until a stream has stored all.
+
+        Raises ServiceUnavailable after about 2 seconds.
+        """
         sending = asyncio.run_coroutine_threadsafe(self._publish(messages), self._loop)
         try:
-            sending.result(_PATIENCE + 1)
+            sending.result(_TIMEOUT_SECONDS + 1)
         except TimeoutError:
             raise self._unavailable() from None
 
     def subscribe(self, subscription: SubjectSubscription) -> None:
-        """Begin it, now or from when there is a connection on."""
-        # What goes wrong in it is not announced: polling finds the work, and the next connection begins anew.
+        """Begin a subscription now, or as soon as there is a connection."""
+        # Errors are not announced: polling finds the work, and the next connection subscribes again.
         asyncio.run_coroutine_threadsafe(self._begin(subscription), self._loop)
 
     def unsubscribe(self, subscription: SubjectSubscription) -> None:
-        """End it."""
+        """End a subscription."""
         asyncio.run_coroutine_threadsafe(self._end(subscription), self._loop)
 
     def close(self) -> None:
-        """Close the connection; within seconds, whatever becomes of it."""
+        """Close the connection within seconds, even if it does not respond."""
         self._loop.call_soon_threadsafe(self._closing.set)
-        self._thread.join(_PATIENCE)
+        self._thread.join(_TIMEOUT_SECONDS)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._live())
+            runner.run(self._run_until_closed())
 
-    async def _live(self) -> None:
-        keeping = asyncio.create_task(self._keep_connected())
+    async def _run_until_closed(self) -> None:
+        connecting = asyncio.create_task(self._keep_connected())
         await self._closing.wait()
-        keeping.cancel()
-        await asyncio.wait([keeping], timeout=_PATIENCE)
+        connecting.cancel()
+        await asyncio.wait([connecting], timeout=_TIMEOUT_SECONDS)
 
     async def _keep_connected(self) -> None:
-        pause = _FIRST_PAUSE
+        pause = _MIN_PAUSE
         while True:
             for server in self._servers:
-                if await self._stay_with(server):
-                    pause = _FIRST_PAUSE
+                if await self._connect_and_wait(server):
+                    pause = _MIN_PAUSE
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _MAX_PAUSE)
 
-    async def _stay_with(self, server: Server) -> bool:
-        """Connect to `server` and stay until the connection breaks. False where none came about."""
+    async def _connect_and_wait(self, server: Server) -> bool:
+        """Connect to `server` and wait until the connection breaks. Return False if it cannot connect."""
         client, lost = Client(), asyncio.Event()
         try:
             await self._connect(client, server, lost)
             for subscription in self._subscribed:
                 await subscription.begin(client)
-        except Exception as exc:  # whatever the library lets out: this thread must live on
+        except Exception as exc:  # the library may raise anything, and this thread must continue
             if not isinstance(exc, TimeoutError):
-                self._trouble = _words(exc)
+                self._trouble = _error_text(exc)
             self._announce_state(down=True)
             return False
         else:
@@ -178,14 +183,14 @@ class NatsConnection:
             await client.close()
 
     async def _connect(self, client: Client, server: Server, lost: asyncio.Event) -> None:
-        async def on_error(exc: Exception) -> None:
-            self._trouble = _words(exc)
+        async def handle_error(exc: Exception) -> None:
+            self._trouble = _error_text(exc)
 
-        async def on_closed() -> None:
+        async def handle_closed() -> None:
             lost.set()
 
-        async with asyncio.timeout(_PATIENCE / len(self._servers)):
-            # Connecting anew is ours, so that subscriptions learn what they missed.
+        async with asyncio.timeout(_TIMEOUT_SECONDS / len(self._servers)):
+            # cbx reconnects itself, so that subscriptions know when they may have missed messages.
             await client.connect(
                 server.address,
                 user=server.user,
@@ -196,14 +201,14 @@ class NatsConnection:
                 max_reconnect_attempts=1,
                 reconnect_time_wait=0,
                 ping_interval=20,
-                error_cb=on_error,
-                closed_cb=on_closed,
+                error_cb=handle_error,
+                closed_cb=handle_closed,
             )
             await self._make_streams(client)
 
     async def _make_streams(self, client: Client) -> None:
-        """Make the streams that are missing. Who may not do so can still listen, and perhaps publish."""
-        streams = client.jetstream(timeout=_PATIENCE)
+        """Create missing streams. Without the right to do so, a client can still listen and maybe publish."""
+        streams = client.jetstream(timeout=_TIMEOUT_SECONDS)
         self._no_streams = None
         for stream in STREAMS:
             try:
@@ -214,7 +219,7 @@ class NatsConnection:
                         name=stream.name, subjects=[stream.subject], max_age=stream.max_age
                     )
             except NatsError as exc:
-                self._no_streams = f"no stream {stream.name}: {_words(exc)}"
+                self._no_streams = f"no stream {stream.name}: {_error_text(exc)}"
 
     async def _begin(self, subscription: SubjectSubscription) -> None:
         self._subscribed.append(subscription)
@@ -224,14 +229,14 @@ class NatsConnection:
     async def _end(self, subscription: SubjectSubscription) -> None:
         self._subscribed.remove(subscription)
         if self._client is not None:
-            for of_subject in subscription.subscriptions:
-                await of_subject.unsubscribe()
+            for nats_subscription in subscription.subscriptions:
+                await nats_subscription.unsubscribe()
 
     def _announce_state(self, *, down: bool) -> None:
         if self._subscribed and down != self._is_announced_down:
             self._is_announced_down = down
             self._announce(
-                f"warning: no wakeups by NATS: {self._where()}: {self._trouble}; workers poll"
+                f"warning: no wakeups by NATS: {self._addresses()}: {self._trouble}; workers poll"
                 if down
                 else "wakeups by NATS arrive again"
             )
@@ -240,58 +245,49 @@ class NatsConnection:
         if self._loop.time() < self._quiet_until:
             raise self._unavailable()
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
                 await self._connected.wait()
                 await asyncio.gather(*map(self._send, messages))
         except TimeoutError:
-            self._quiet_until = self._loop.time() + _QUIET
+            self._quiet_until = self._loop.time() + _COOLDOWN_SECONDS
             raise self._unavailable() from None
         except (NatsError, OSError) as exc:
-            raise self._unavailable(_words(exc)) from exc
+            raise self._unavailable(_error_text(exc)) from exc
 
     async def _send(self, message: NatsMessage) -> None:
         if self._client is None:
-            raise ServiceUnavailable(f"{self._where()}: {self._trouble}", hint=_HINT)
-        await self._client.jetstream(timeout=_PATIENCE).publish(
+            raise ServiceUnavailable(f"{self._addresses()}: {self._trouble}", hint=_HINT)
+        await self._client.jetstream(timeout=_TIMEOUT_SECONDS).publish(
             message.subject, message.body, headers=dict(message.headers)
         )
 
     def _unavailable(self, trouble: str | None = None) -> ServiceUnavailable:
         why = self._no_streams or trouble or self._trouble
-        return ServiceUnavailable(f"{self._where()}: {why}", hint=_HINT)
+        return ServiceUnavailable(f"{self._addresses()}: {why}", hint=_HINT)
 
-    def _where(self) -> str:
+    def _addresses(self) -> str:
         return ", ".join(server.address for server in self._servers)
 
 
-def _words(exc: Exception) -> str:
-    """The library's message. No address with a password was ever given to it."""
+def _error_text(exc: Exception) -> str:
+    """Return the library's message. It contains no password, because the library gets none in an address."""
     return str(exc).strip().removeprefix("nats: ") or type(exc).__name__
 
 
-# NATS as a notifier, as a subscription, and as the way of events.
-#
-# Wakeups and events go into JetStream. Each worker subscribes for itself: every one gets every wakeup, and
-# none
-# leaves a consumer behind on the server. A wakeup that comes while a worker's connection is down is lost to
-# it;
-# it looks when the connection is back.
-
-
 class Nats:
-    """A notifier, and the way of events, on one connection, which is made when first wanted."""
+    """A notifier and publisher of events on one connection, which it makes at the first use."""
 
     name = "NATS"
 
     def __init__(self, url: str, announce: Announce) -> None:
         self._servers = parse_servers(url)
         self._announce = announce
-        self._made: NatsConnection | None = None
-        self._making = Lock()
+        self._made_connection: NatsConnection | None = None
+        self._lock = Lock()
         self._events_fail = False
 
     def notify(self, wakeups: Sequence[Wakeup]) -> None:
-        """Publish all of them. One whose names no subject can hold does not keep the others from it."""
+        """Publish all wakeups; raise for a name that is invalid in a subject after sending the others."""
         messages, refused = [], None
         for wakeup in wakeups:
             try:
@@ -304,7 +300,7 @@ class Nats:
             raise refused
 
     def publish(self, event: TurnEvent) -> None:
-        """Publish the event, if that can be done; a failure is announced once, and again after a success."""
+        """Publish the event if possible. A failure is announced once, and again only after a success."""
         try:
             self._connection.publish([event_message(event)])
         except CbxError as exc:
@@ -320,9 +316,9 @@ class Nats:
         worker_targets: Collection[str] | None,
         on_notification: Callable[[], None],
     ) -> Callable[[], None] | None:
-        """Call `on_notification` for each wanted wakeup, and whenever one may have been missed.
+        """Call `on_notification` for each matching wakeup, and whenever one may have been missed.
 
-        What ends that; None where no subject can name what is wanted.
+        Return the function that ends this; None if no subject can express the targets.
         """
         subjects = []
         for target in (None,) if worker_targets is None else worker_targets:
@@ -338,12 +334,12 @@ class Nats:
 
     @property
     def _connection(self) -> NatsConnection:
-        with self._making:
-            if self._made is None:
-                self._made = NatsConnection(self._servers, self._announce)
-            return self._made
+        with self._lock:
+            if self._made_connection is None:
+                self._made_connection = NatsConnection(self._servers, self._announce)
+            return self._made_connection
 
     def close(self) -> None:
         """Close the connection, if one was made."""
-        if self._made is not None:
-            self._made.close()
+        if self._made_connection is not None:
+            self._made_connection.close()

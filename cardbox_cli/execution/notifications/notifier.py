@@ -1,6 +1,7 @@
-"""Waking the workers of a target after a commit: what a wakeup holds, and every notifier that there is.
+"""The wakeups and events that cbx sends after a commit, and the notifiers that send wakeups.
 
-A wakeup may be lost, so no failure of a notifier leaves this module: it becomes one warning.
+A wakeup may be lost, so a failing notifier raises no error: it causes one warning. Events describe the ends,
+steps and states of turns for observers; nothing in cbx depends on them.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,16 +13,11 @@ import msgspec
 from cardbox_cli.errors import CbxError
 from cardbox_cli.model.execution.turns import EndStatus, InboxRow
 
-# What is published of turns, after the commit: their ends, their steps, their states.
-#
-# Observers listen to these events; nothing in cbx depends on them, and each may be lost.
-
-
 Phase = Literal["started", "planning", "executing", "completed", "failed"]
 
 
 class TurnAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """The turn that an event is about, and where it belongs."""
+    """The turn of an event, with its project, channel and agent."""
 
     project_id: str
     channel_id: str
@@ -33,21 +29,21 @@ class TurnAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnEvent(msgspec.Struct, frozen=True):
-    """Something that happened to a turn, as others read it; what is None in `body` is left out."""
+    """An event of a turn for other programs; None values of `body` are not sent."""
 
     turn: TurnAddress
     kind: Literal["task", "step", "state"]
     body: dict[str, Any]
 
 
-# Publishes an event. Never raises, nor blocks for longer than seconds.
+# Publishes an event. It never raises, and blocks for a few seconds at most.
 Publish = Callable[[TurnEvent], None]
 
 
 def end_event(
     turn: TurnAddress, status: EndStatus, output_box_id: str | None, card_id: str, **error: str | None
 ) -> TurnEvent:
-    """The turn has ended, with the deliverable `card_id`; as `error` and `error_code` say, if it failed."""
+    """Return the event of a turn's end with the deliverable `card_id`, and an `error` and `error_code`."""
     body = {
         "agent_turn_id": turn.agent_turn_id,
         "status": status,
@@ -59,7 +55,7 @@ def end_event(
 
 
 def step_event(turn: TurnAddress, step_id: str, phase: Phase, new_card_ids: Sequence[str] = ()) -> TurnEvent:
-    """A step of the turn has come to `phase`."""
+    """Return the event of a step that has reached `phase`."""
     body = {
         "agent_turn_id": turn.agent_turn_id,
         "step_id": step_id,
@@ -73,7 +69,7 @@ def step_event(turn: TurnAddress, step_id: str, phase: Phase, new_card_ids: Sequ
 def state_event(
     turn: TurnAddress, status: str, updated_at: datetime, output_box_id: str | None = None, **metadata: Any
 ) -> TurnEvent:
-    """The agent's head is now `status`. Metadata: activity, current_tool and the like."""
+    """Return the event of a head's new status. Metadata are, for example, activity and current_tool."""
     body = {
         "agent_id": turn.agent_id,
         "agent_turn_id": turn.agent_turn_id,
@@ -90,7 +86,7 @@ Announce = Callable[[str], None]
 
 
 class Wakeup(msgspec.Struct, frozen=True, kw_only=True):
-    """There is something to claim for an agent, whose workers listen for `worker_target`."""
+    """A notification that a row of an agent is due, for the workers of `worker_target`."""
 
     project_id: str
     channel_id: str
@@ -104,7 +100,7 @@ class Wakeup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wakeup_for(row: InboxRow, worker_target: str, reason: str) -> Wakeup:
-    """The wakeup for an inbox row that was committed as claimable."""
+    """Return the wakeup for an inbox row that was committed as claimable."""
     headers = row.context_headers if isinstance(row.context_headers, dict) else {}
     traceparent = headers.get("traceparent")
     return Wakeup(
@@ -121,16 +117,16 @@ def wakeup_for(row: InboxRow, worker_target: str, reason: str) -> Wakeup:
 
 
 class Notifier(Protocol):
-    """One way to reach workers. `name` says which, for warnings."""
+    """A channel to workers. Warnings quote its `name`."""
 
     name: str
 
     def notify(self, wakeups: Sequence[Wakeup]) -> None:
-        """Send all of them. Raises CbxError when that failed, within seconds."""
+        """Send all wakeups. Raises CbxError within seconds if that fails."""
 
 
 class Notifiers:
-    """All notifiers that are configured. Notify after the commit, when no transaction is open."""
+    """All configured notifiers. Call them after the commit, when no transaction is open."""
 
     def __init__(self, notifiers: Sequence[Notifier], announce: Announce) -> None:
         self._notifiers = notifiers
@@ -138,7 +134,7 @@ class Notifiers:
         self._failing: set[str] = set()
 
     def notify(self, *wakeups: Wakeup) -> None:
-        """Wake the workers. What failed is announced once, and again only after it had gone well."""
+        """Send wakeups to workers. A failure is announced once, and again only after a success."""
         if not wakeups:
             return
         failures: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """Wakeups and events as messages of the protocol v1r4: subjects, headers, bodies. Pure; sends nothing.
 
-A subject has no escaping. A name that cannot be one of its parts is refused, and its workers poll.
+NATS subjects have no escaping, so a name that is invalid in a subject is refused. Its workers poll.
 """
 
 import re
@@ -15,14 +15,14 @@ from cardbox_cli.execution.notifications.notifier import TurnAddress, TurnEvent,
 
 VERSION = "v1r4"
 _DAY = 24 * 3600
-_ANY = "*"
-# What no header holds: control characters, line breaks of any kind, and what is no text.
+_WILDCARD = "*"
+# Headers may not contain control characters, line breaks of any kind, or surrogates.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_LONGEST = 1000
+_MAX_HEADER_LENGTH = 1000
 
 
 class NatsMessage(NamedTuple):
-    """What is published."""
+    """A message to publish."""
 
     subject: str
     headers: dict[str, str]
@@ -30,7 +30,7 @@ class NatsMessage(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """A stream that keeps messages of one category for `max_age` seconds."""
+    """A stream that stores messages of one category for `max_age` seconds."""
 
     name: str
     subject: str
@@ -44,8 +44,7 @@ STREAMS = (
 
 
 def wakeup_message(wakeup: Wakeup) -> NatsMessage:
-    """A wakeup for the workers of its target. Raises InvalidInput for a name that no subject or header can
-    hold."""
+    """Return the message of a wakeup. Raises InvalidInput for a name that is invalid in subject or header."""
     subject = _subject(
         _part("project", wakeup.project_id),
         _part("channel", wakeup.channel_id),
@@ -57,7 +56,7 @@ def wakeup_message(wakeup: Wakeup) -> NatsMessage:
 
 
 def event_message(event: TurnEvent) -> NatsMessage:
-    """An event of a turn. Raises as `wakeup_message` does."""
+    """Return the message of an event. Raises what `wakeup_message` raises."""
     turn = event.turn
     subject = _subject(
         _part("project", turn.project_id),
@@ -70,10 +69,10 @@ def event_message(event: TurnEvent) -> NatsMessage:
 
 
 def wakeup_subject(project_id: str | None, worker_target: str | None) -> str:
-    """Where wakeups arrive; None stands for all. Raises as `wakeup_message` does."""
-    project = _ANY if project_id is None else _part("project", project_id)
-    target = _ANY if worker_target is None else _part("worker target", worker_target)
-    return _subject(project, _ANY, "cmd", target, "wakeup")
+    """Return the subject of wakeups; None matches any. Raises what `wakeup_message` raises."""
+    project = _WILDCARD if project_id is None else _part("project", project_id)
+    target = _WILDCARD if worker_target is None else _part("worker target", worker_target)
+    return _subject(project, _WILDCARD, "cmd", target, "wakeup")
 
 
 def _subject(project: str, channel: str, category: str, name: str, suffix: str) -> str:
@@ -84,7 +83,7 @@ def _part(what: str, text: str) -> str:
     if not text or not text.isprintable() or set(text) & set(" .*>"):
         raise InvalidInput(
             f"{what} {text!r} cannot be part of a NATS subject",
-            hint="NATS wakes by names without dots, spaces, * and >",
+            hint="use names without dots, spaces, * and > for NATS",
         )
     return text
 
@@ -92,7 +91,7 @@ def _part(what: str, text: str) -> str:
 def _message(
     subject: str, about: Wakeup | TurnAddress, body: Mapping[str, Any], more: Mapping[str, str] = {}
 ) -> NatsMessage:
-    # The last four are what the protocol's own client adds.
+    # The protocol's own client adds the last four headers.
     headers = {
         "CG-Project-Id": about.project_id,
         "CG-Agent-Id": about.agent_id,
@@ -106,20 +105,20 @@ def _message(
         "CG-Msg-Type": subject.rpartition(".")[2],
         "CG-Sender": "cbx",
     }
-    given = _without_none(headers)
-    for name, value in given.items():
+    present = _drop_none(headers)
+    for name, value in present.items():
         _check_header(name, value)
-    return NatsMessage(subject, given, msgspec.json.encode(_without_none(body)))
+    return NatsMessage(subject, present, msgspec.json.encode(_drop_none(body)))
 
 
 def _check_header(name: str, value: str) -> None:
-    """Raise InvalidInput for what would end the line of a header, and begin another."""
-    if _CONTROL.search(value) or len(value) > _LONGEST:
+    """Raise InvalidInput for a value that could end the header line and begin another."""
+    if _CONTROL.search(value) or len(value) > _MAX_HEADER_LENGTH:
         raise InvalidInput(
-            f"{name} {value[:80]!r} cannot be a header of NATS",
-            hint=f"NATS wakes for names of up to {_LONGEST} characters on one line",
+            f"{name} {value[:80]!r} cannot be a NATS header",
+            hint=f"use names of at most {_MAX_HEADER_LENGTH} characters on one line for NATS",
         )
 
 
-def _without_none(mapping: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_none(mapping: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in mapping.items() if value is not None}

@@ -1,6 +1,6 @@
-"""Notifiers, listeners and events as the environment asks for them.
+"""The notifiers, listeners and event publisher that the environment configures, one set per process.
 
-One per process; it owns the connection to NATS. Only with CBX_NATS_URL is anything of NATS imported.
+NATS is imported only if CBX_NATS_URL is set.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -18,15 +18,12 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.nats import Nats
 
 
-# Postgres as a notifier and as a subscription, on `store/connection/notifications`.
-
-
-_LONG = 3600.0
-_PATIENCE = 2.0
+_LISTEN_TIMEOUT_SECONDS = 3600.0
+_CLOSE_TIMEOUT_SECONDS = 2.0
 
 
 class PostgresNotifier:
-    """NOTIFY, in a transaction of its own on the connection that the work was committed on."""
+    """A notifier that runs NOTIFY in its own transaction, on the connection that committed the work."""
 
     name = "Postgres"
 
@@ -34,12 +31,12 @@ class PostgresNotifier:
         self._database = database
 
     def notify(self, wakeups: Sequence[Wakeup]) -> None:
-        """Wake the targets of all `wakeups` at once."""
+        """Notify the targets of all `wakeups` at once."""
         notify(self._database, *((wakeup.project_id, wakeup.worker_target) for wakeup in wakeups))
 
 
 class PostgresSubscription:
-    """A thread that calls `on_notification` for each wanted one, and whenever one may have been missed."""
+    """A thread that calls `on_notification` for each matching one, and whenever it may have missed one."""
 
     def __init__(
         self,
@@ -56,29 +53,25 @@ class PostgresSubscription:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop. A connection that is just being made is left to its thread."""
+        """Stop listening. If the thread is still connecting, it ends later."""
         self._closing = True
         self._listener.interrupt()
-        self._thread.join(_PATIENCE)
+        self._thread.join(_CLOSE_TIMEOUT_SECONDS)
 
     def _listen(self) -> None:
         try:
             while not self._closing:
-                if self._listener.wait(_LONG):
+                if self._listener.wait(_LISTEN_TIMEOUT_SECONDS):
                     self._on_notification()
         finally:
             self._listener.close()
 
 
-# What a worker blocks on between two looks at the inbox: its subscriptions, and its own patience.
-#
-# Knows neither Postgres nor NATS. Without any subscription it is plain polling.
-
-
 class WakeupListener(ExitStack):
-    """Opened before the first look at the inbox, it misses nothing: each subscription begins by waking it.
+    """The wait of a worker between two polls of the inbox, until a notification or a timeout.
 
-    What ends a subscription is called back when the listener closes.
+    Open it before the first poll: each subscription begins with a wakeup, so nothing is missed. Closing the
+    listener ends its subscriptions. Without subscriptions it only waits for the timeout.
     """
 
     def __init__(self) -> None:
@@ -87,19 +80,19 @@ class WakeupListener(ExitStack):
         self.callback(self._waker.close)
 
     def wait(self, seconds: float) -> bool:
-        """Block for at most `seconds`. True means "look now": a wakeup came, or may have been missed."""
+        """Block for at most `seconds`. Return True if a wakeup came or may have been missed: poll now."""
         return self._waker.wait(seconds)
 
     def wake(self) -> None:
-        """End the wait of now, or the next one; from any thread, and from a signal handler."""
+        """End the current wait, or the next one. Safe in any thread and in a signal handler."""
         self._waker.wake()
 
 
 class Wakeups(ExitStack):
-    """Open it before the work, so that settings that cannot be meant are refused before anything is written.
+    """The notifications of a process. Open it first: it refuses invalid settings before anything is written.
 
-    `publish` is for events of turns, where anybody wants them. `announce` may be called from other threads.
-    Raises UsageError.
+    `publish` publishes events of turns, or is None. `announce` may be called from other threads. Raises
+    UsageError.
     """
 
     def __init__(self, announce: Announce) -> None:
@@ -115,7 +108,7 @@ class Wakeups(ExitStack):
             self.publish = self._nats.publish
 
     def notifiers(self, database: Database) -> Notifiers:
-        """What to notify by after commits on `database`."""
+        """Return the notifiers for commits on `database`."""
         notifiers: list[Notifier] = [PostgresNotifier(database)]
         if self._nats is not None:
             notifiers.append(self._nats)
@@ -124,7 +117,7 @@ class Wakeups(ExitStack):
     def listener(
         self, target: Target, *, project_id: str | None, worker_targets: Collection[str] | None
     ) -> WakeupListener:
-        """What to wait on for work of these targets. None stands for all: projects, or targets."""
+        """Return a listener for work of this project and these targets; None means all."""
         target = find_listen_target(target)
         listener = WakeupListener()
         wanted = project_id, worker_targets, listener.wake

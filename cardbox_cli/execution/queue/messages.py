@@ -1,7 +1,7 @@
-"""The messages of the inbox: one entry for each type, and what is written of a message and its edge.
+"""The message types of the inbox, and the row and edge that are written for a message.
 
-Whoever decides by a row's type asks its entry. What a claim of a row does is `claims.py`'s, what a report
-brings to its turn `applying.py`'s. SQL has the fragments `known_types` and `report_types`.
+Code that depends on a row's type reads its `MessageType`. `claims.py` processes claimed rows, `reports.py`
+applies reports. The SQL fragments `known_types` and `report_types` repeat the names of the types.
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,12 @@ from cardbox_cli.store.execution.inbox_store import NewRow
 
 
 class MessageType(msgspec.Struct, frozen=True, kw_only=True):
-    """What a message is and does.
+    """A type of inbox message.
 
-    `claim` is what a claim of it does: `run` its turn (one of an agent at a time; the others are claimed
-    while a turn runs), `apply` its result to the call that waits for it, `stop` its turn; one with None is
-    never claimed. A turn that a dead row carries fails; `retry` says how an operator tries such a row again:
-    the row itself, or a new turn. `payload` are the keys that the payload must hold, `brings` is what a
-    timeline says that a report brings.
+    `claim` is the effect of a claim: `run` the turn, `apply` the result to the waiting call, `stop` the turn,
+    or None for rows that are never claimed. An agent runs one turn at a time; its other rows are claimed
+    meanwhile. `retry` says how an operator retries a dead row: the row itself, or a new turn. `payload` lists
+    the required keys. A timeline calls the content of a report `brings`.
     """
 
     name: str
@@ -62,14 +61,14 @@ TOOL_RESULT = MessageType(
 )
 TIMEOUT = msgspec.structs.replace(TOOL_RESULT, name="timeout", brings="a timeout")
 STOP = MessageType(name="stop", claim="stop", primitive="enqueue", edge_phase="request", payload=("reason",))
-# Rows of other programs, written as consumed: by it a report finds the turn that made a call.
+# Other programs write these rows as consumed; a report finds the turn of its call by them.
 ANCHOR = MessageType(
     name="command_anchor", claim=None, primitive="tool_call", edge_phase="request", payload=()
 )
 
 TYPES = {each.name: each for each in (TURN, TOOL_RESULT, TIMEOUT, STOP, ANCHOR)}
 
-# What the protocol forbids in a payload: identity is a matter of columns and headers.
+# The protocol forbids these keys in a payload: identity belongs in columns and headers.
 CONTROL_KEYS = frozenset(
     {
         "project_id",
@@ -93,17 +92,17 @@ CONTROL_KEYS = frozenset(
 
 
 def type_of(row: InboxRow) -> MessageType | None:
-    """The entry of a row's type; None for a type that other programs know alone."""
+    """Return the type of a row; None for a type that only other programs know."""
     return TYPES.get(row.message_type)
 
 
 def is_turn(row: InboxRow) -> bool:
-    """Whether the row asks for a turn."""
+    """Return whether the row requests a turn."""
     return row.message_type in _RUN
 
 
 def is_report(row: InboxRow) -> bool:
-    """Whether the row reports to a call that a turn waits for."""
+    """Return whether the row reports to a waiting tool call."""
     return row.message_type in _APPLY
 
 
@@ -112,11 +111,10 @@ _APPLY = frozenset(each.name for each in TYPES.values() if each.claim == "apply"
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be written for the turn at `fence`, which stands at `lineage`.
+    """A message to the turn at `fence`, whose depth, trace and parent are `lineage`.
 
-    `tool_call_id` and `step_id` name the call that it answers and the step that made it. The row is made with
-    the status that its type begins in, unless `status` is another, and with an id of its own, unless
-    `inbox_id` is.
+    `tool_call_id` and `step_id` name the call that it answers and the step of that call. `status` defaults to
+    the first status of the type, `inbox_id` to a new id.
     """
 
     type: MessageType
@@ -132,7 +130,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sender(msgspec.Struct, frozen=True):
-    """Who sends a message, and in which turn and step, if it is one that runs a turn."""
+    """The sender of a message: an agent, with the turn and step in which it sends, if any."""
 
     agent_id: str
     agent_turn_id: str | None = None
@@ -140,12 +138,12 @@ class Sender(msgspec.Struct, frozen=True):
 
 
 def write_row(runtime: Runtime, message: Message) -> InboxRow | None:
-    """Write the row of a message alone, as for one whose edge is there; None where it is taken."""
+    """Write the row of a message without its edge; return None if its id is taken."""
     return runtime.inbox.insert(row_of(runtime.project_id, message))
 
 
 def row_of(project_id: str, message: Message) -> NewRow:
-    """The row of a message."""
+    """Return the row of a message."""
     kind, fence = message.type, message.fence
     assert message.payload.keys() >= set(kind.payload), kind.name
     assert not message.payload.keys() & CONTROL_KEYS, kind.name
@@ -173,7 +171,7 @@ def row_of(project_id: str, message: Message) -> NewRow:
 
 
 def edge_of(message: Message, row: InboxRow, sender: Sender, details: Mapping[str, Any]) -> Edge:
-    """The edge that says who sent the message of this row, with `details` in its metadata."""
+    """Return the edge that records the sender of this row's message, with `details` in its metadata."""
     kind, lineage = message.type, message.lineage
     mode = {} if kind.enqueue_mode is None else {"enqueue_mode": kind.enqueue_mode}
     return Edge(
@@ -196,7 +194,7 @@ def edge_of(message: Message, row: InboxRow, sender: Sender, details: Mapping[st
             **mode,
             "inbox_id": row.inbox_id,
             "recursion_depth": lineage.depth,
-            # Who the row is for, as other programs read it.
+            # Other programs read the addressee of the row here.
             "cg_ctx": {
                 "project_id": row.project_id,
                 "channel_id": row.channel_id,

@@ -1,10 +1,11 @@
-"""Promotion: an idle agent is assigned to its oldest queued turn, whose row is pending from then on.
+"""Promotion: assign an idle agent to its oldest queued turn and make the row of the turn pending.
 
-One read of all that decides, the decision, one write of every row.
+A promotion reads once, decides, and writes once. The caller has locked the head.
 
-A queued row that no worker could run becomes a dead letter, its turn ends as failed, and the next one is
-looked at. One that asks again for a turn which has a row already is skipped: a turn runs once. The caller
-holds the head.
+If no worker could run a queued row, the row becomes a dead letter, its turn fails, and the next row is tried.
+A second row of the same turn is skipped, because a turn runs once.
+
+Also makes the deliverable of a turn that has none.
 """
 
 from typing import Any
@@ -22,15 +23,14 @@ from cardbox_cli.model.execution.situations import PromotionSituation
 from cardbox_cli.model.execution.turns import End, EndStatus, Fence, Head, InboxRow, TurnRecord
 from cardbox_cli.model.ids import as_box_id
 
-# The deliverable that every turn leaves: its own, or a fallback that says why there is none.
-#
-# The fallback's fields are those that workers of the card-box protocol v1r4 write.
-
 
 def fallback(
     fence: Fence, end_status: str, error_code: str | None, message: str, details: dict[str, Any] | None = None
 ) -> CardDraft:
-    """A deliverable for a turn that made none; `details` is shown to people, such as the end of stderr."""
+    """Return a deliverable for a turn that made none; `details` are for people, such as the end of stderr.
+
+    It has the fields that workers of the card-box protocol v1r4 write.
+    """
     data = {
         "schema_version": 1,
         "kind": FALLBACK,
@@ -59,15 +59,15 @@ def fallback(
 def deliver(
     runtime: Runtime, draft: CardDraft, *, output_box_id: str | None, head: Head | None = None
 ) -> str:
-    """Append `draft`, whose id this is, to the output box, or to a new one. A box that is gone is made again.
+    """Append `draft` to the output box, or to a new box, and return its id. A missing box is created again.
 
-    `head` is that of the turn, where it is active; it is held.
+    `head` is the locked head of the turn, if the turn is active.
     """
     runtime.cards.add(draft)
     try:
         box_id = runtime.boxes.ensure(output_box_id).box_id if output_box_id is not None else None
     except BoxConflict:
-        # Its id is that of another project's box.
+        # The id belongs to a box of another project.
         box_id = None
     if box_id is None:
         runtime.boxes.create([draft.card_id])
@@ -77,20 +77,20 @@ def deliver(
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """The row asks for a turn that has run, or that an older row asks for."""
+    """The decision about a row whose turn has run, or has an older row."""
 
 
 class Unfit(msgspec.Struct, frozen=True):
-    """No worker could run this row: why, as an error code and a sentence."""
+    """The decision about a row that no worker could run, with an error code and a sentence."""
 
     error_code: str
     problem: str
 
 
 def decide(found: PromotionSituation, *, is_taken: bool = False) -> Skipped | Unfit | None:
-    """What is in the way of the promotion of a row; None where nothing is.
+    """Return what prevents the promotion of a row; None if nothing does.
 
-    `is_taken`: its output box could not be made.
+    `is_taken`: its output box could not be created.
     """
     # Other programs queue a turn again while it runs.
     if found.is_repeated or found.end_status is not None:
@@ -105,43 +105,43 @@ def decide(found: PromotionSituation, *, is_taken: bool = False) -> Skipped | Un
 
 
 def promote_next(runtime: Runtime, agent_id: str, *, reason: str = "dispatch_next") -> InboxRow | None:
-    """Promote the oldest queued turn of an agent; None where it is not idle, or nothing is queued."""
-    missed: str | None = None
+    """Promote the oldest queued turn of an agent; return None if the agent is not idle or has none."""
+    taken_row_id: str | None = None
     while (found := runtime.dispatches.promotion(agent_id)) is not None:
         row = found.row
-        match decide(found, is_taken=row.inbox_id == missed):
+        match decide(found, is_taken=row.inbox_id == taken_row_id):
             case Skipped():
                 runtime.inbox.move([row.inbox_id], "skip", error="its turn has run, or has an older row")
             case Unfit(error_code, problem):
-                _refuse(runtime, row, error_code, problem)
+                _end_unfit(runtime, row, error_code, problem)
             case None:
                 promoted = runtime.dispatches.promote(found)
                 if promoted is not None:
                     runtime.notify_target(promoted, found.worker_target, reason)
                     return promoted
-                # Another transaction has the box: whose it is, the next look finds, which has waited for it.
-                missed = row.inbox_id
+                # Another transaction had the box locked; the next read, which waited for it, sees the owner.
+                taken_row_id = row.inbox_id
     return None
 
 
 def unreadable(row: InboxRow) -> tuple[str, str] | None:
-    """Why nobody can make a run of what this row says: an error code and a sentence; None where one can."""
+    """Return why the row cannot be run, as an error code and a sentence; None if it can."""
     payload = row.payload
     if not isinstance(payload, dict):
-        return "invalid_payload_type", "its payload is no object"
+        return "invalid_payload_type", "its payload is not an object"
     if control := sorted(CONTROL_KEYS & payload.keys()):
         return "invalid_payload", f"its payload holds the control key {control[0]!r}"
     for name in TURN.payload:
         if as_box_id(row.pointer(name) or "") is None:
             return "missing_required_fields", f"its payload has no {name}"
     if row.lineage.trace_id is None:
-        return "invalid_context", "its headers have no traceparent that can be read"
+        return "invalid_context", "its headers have no valid traceparent"
     if not names_depth(row.context_headers):
-        return "invalid_context", "its headers name no recursion depth"
+        return "invalid_context", "its headers have no recursion depth"
     return None
 
 
-def _refuse(runtime: Runtime, row: InboxRow, error_code: str, problem: str) -> None:
+def _end_unfit(runtime: Runtime, row: InboxRow, error_code: str, problem: str) -> None:
     runtime.inbox.move([row.inbox_id], "kill", error=f"{error_code}: {problem}")
     if runtime.database.keeps_turns:
         message = f"the turn could not be promoted: {problem}"
@@ -157,10 +157,10 @@ def end_unpromoted(
     message: str,
     report: bool = True,
 ) -> End:
-    """The end of a turn that its agent is not at. Its deliverable goes into a box of its own.
+    """End a turn that is not its agent's active turn. Its deliverable goes into a new box.
 
-    Another turn of the agent may be writing to the box that it would have written to. Without `report` the
-    call that waits for the end gets none. A turn that has ended before stays as it ended.
+    It may not use its output box, because another turn of the agent may be writing there. Without `report`,
+    the call that waits for the end gets no report. If the turn has already ended, its end does not change.
     """
     turn_id = fence.agent_turn_id
     record = runtime.turns.begun_record(turn_id, fence.agent_id)
@@ -187,7 +187,7 @@ def end_unpromoted(
 
 
 def ended_before(record: TurnRecord, promoted: InboxRow | None = None) -> End:
-    """The end that is recorded already."""
+    """Return the recorded end."""
     return End(
         agent_turn_id=record.agent_turn_id,
         end_status=record.end_status or "",

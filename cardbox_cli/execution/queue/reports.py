@@ -1,7 +1,9 @@
-"""Reports: the result of a tool call on its way to the turn that waits for it.
+"""Reports: write the result of a tool call for the turn that waits for it, and apply it to that turn.
 
-A report is a `tool.result` card and an inbox row that points to it; `claims.py` hands the row to a worker,
-and `applying.py` applies it. The card's id is derived from the call: the same result twice is a replay.
+A report is a `tool.result` card and an inbox row that points to it. The card's id is derived from the call,
+so the same result twice is a replay. `apply_report` appends the result of a claimed report to the turn's
+output box, once; if no other result is missing, the turn resumes or may end. `claims.py` moves the row if the
+report is not applied.
 """
 
 from collections.abc import Sequence
@@ -39,25 +41,18 @@ from cardbox_cli.model.execution.turns import (
 )
 from cardbox_cli.model.ids import derived_id, unique
 from cardbox_cli.store.execution.report_store import ReportSituation
-from cardbox_cli.text import shortened
+from cardbox_cli.text import argument, shortened
 
-# Applying reports: the result of a claimed report goes into the output box of its turn, once.
-#
-# One read of all that decides, which `claims.py` makes, the decision, one write of every row. When none is
-# left
-# to come the turn resumes, or may end. What happens to a row whose report is not applied is `claims.py`'s.
-
-
-# When to look again at a report that came before its turn has suspended, or its card can be seen.
+# The delay of a report that came before its turn has suspended, or before its card is visible.
 TOO_EARLY = timedelta(seconds=1)
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of a claimed report.
+    """The outcome of a claimed report.
 
-    `resumed`: the turn goes on at `fence`; `terminate`: it may end now, with `end_status`; `waiting`: for
-    other calls; `stale`: nobody waits for it; `early`, and `busy` while its turn has not suspended: to be
-    looked at again. The first three apply the card of `card_id` to `call`, and `left` others are to come.
+    `resumed`: the turn continues at `fence`; `terminate`: it may end now, with `end_status`; `waiting`: it
+    still waits for `left` other calls. These three apply the card `card_id` to `call`. `stale`: no call waits
+    for the report. `early` and `busy` (the turn has not suspended yet): defer the report.
     """
 
     outcome: Literal["resumed", "terminate", "waiting", "stale", "early", "busy"]
@@ -71,46 +66,50 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(found: ClaimedSituation) -> Applied:
-    """What becomes of a report that does not carry its turn yet; nothing is written for it."""
+    """Decide on the outcome of a report that does not carry its turn yet, and write nothing."""
     row, head, calls = found.row, found.head, found.calls or []
     if head is None or head.active_agent_turn_id != row.turn_id:
-        return Applied(outcome="stale", fence=row.fence, reason="its turn is not active any more")
+        return Applied(outcome="stale", fence=row.fence, reason="its turn is no longer active")
     call = next((each for each in reversed(calls) if each.tool_call_id == row.correlation_id), None)
     if head.status != SUSPENDED:
         if call is not None and not call.is_open:
-            why = f"its result was {call.wait_status} before"
+            why = f"its result was already {call.wait_status}"
             return Applied(outcome="stale", fence=head.fence, reason=why)
         return Applied(outcome="busy", fence=head.fence, reason=f"its turn is {head.status}")
     if call is None or not call.is_open:
         return Applied(outcome="stale", fence=head.fence, reason="its turn does not wait for that call")
     card = result_among(found.results, row)
     if card is None:
-        named = row.pointer("tool_result_card_id") or ""
-        why = f"its card {named!r} cannot be seen, or is no result of the call"
+        card_id = row.pointer("tool_result_card_id") or ""
+        why = f"its card {card_id!r} is not visible, or is not a result of the call"
         return Applied(outcome="early", fence=head.fence, reason=why)
     return _applied(found, head.fence, call, card)
 
 
 def _applied(found: ClaimedSituation, fence: Fence, call: WaitingTool, card: Card) -> Applied:
-    # Nobody else applies a result while the head is held.
+    # The head is locked, so no other transaction applies a result now.
     others = [each for each in found.calls or [] if each.tool_call_id != call.tool_call_id]
     left = sum(each.is_open for each in others)
     if left:
-        why = f"{left} more to come"
+        why = f"{left} more results are missing"
         return Applied(outcome="waiting", fence=fence, reason=why, call=call, card_id=card.card_id, left=left)
     by_id = {each.card_id: each for each in found.results}
-    named = [each.tool_result_card_id for each in others if each.step_id == call.step_id]
-    ended = ended_by([*(by_id[card_id] for card_id in unique(filter(None, named)) if card_id in by_id), card])
-    if ended is not None:
-        return Applied(outcome="terminate", fence=fence, end_status=ended, call=call, card_id=card.card_id)
+    waiting_card_ids = [each.tool_result_card_id for each in others if each.step_id == call.step_id]
+    end_status = ended_by(
+        [*(by_id[card_id] for card_id in unique(filter(None, waiting_card_ids)) if card_id in by_id), card]
+    )
+    if end_status is not None:
+        return Applied(
+            outcome="terminate", fence=fence, end_status=end_status, call=call, card_id=card.card_id
+        )
     return Applied(outcome="resumed", fence=fence, call=call, card_id=card.card_id)
 
 
 def apply_report(runtime: Runtime, found: ClaimedSituation) -> Applied:
-    """Apply a claimed report to its turn: decide, and write. The result goes into the output box, once.
+    """Apply a claimed report to its turn: append the result to the output box, once.
 
-    Takes part in the caller's transaction, who holds all that was found. Where the turn resumes or waits the
-    claimed row is as it is to be, and else for him to move.
+    Runs in the caller's transaction, which has locked the rows of `found`. If the turn resumes or waits, the
+    claimed row is already updated; otherwise the caller must move it.
     """
     applied, head = decide(found), found.head
     if applied.call is None or head is None:
@@ -134,39 +133,39 @@ def apply_report(runtime: Runtime, found: ClaimedSituation) -> Applied:
 
 
 def reported_card(runtime: Runtime, row: InboxRow) -> Card | None:
-    """The card that a report points to, where it is the result of the call: others may point anywhere."""
+    """Return the card that a report points to if it is the call's result (other programs point anywhere)."""
     return result_among(runtime.cards.get_many([row.pointer("tool_result_card_id") or ""]).cards, row)
 
 
 def result_among(cards: Sequence[Card], row: InboxRow) -> Card | None:
-    """`reported_card`, if it is one of these."""
-    named = [card for card in cards if card.card_id == row.pointer("tool_result_card_id")]
-    results = (card for card in named if card.type == TOOL_RESULT and card.tool_call_id == row.correlation_id)
+    """Return the reported card if it is among these cards and is the call's result."""
+    found = [card for card in cards if card.card_id == row.pointer("tool_result_card_id")]
+    results = (card for card in found if card.type == TOOL_RESULT and card.tool_call_id == row.correlation_id)
     return next(results, None)
 
 
-def _show(runtime: Runtime, head: Head, card_id: str) -> None:
-    """The result goes into the turn's output box, unless it is there."""
+def _append_result(runtime: Runtime, head: Head, card_id: str) -> None:
+    """Append the result to the turn's output box, unless it is there."""
     if head.output_box_id is not None:
         runtime.boxes.put(head.output_box_id, card_id)
 
 
 def keep_results(runtime: Runtime, head: Head, dropped: list[WaitingTool]) -> None:
-    """Put results that had come, and that nobody will apply, into the output box. The turn is active."""
+    """Append the received results of dropped calls to the active turn's output box."""
     card_ids = [tool.tool_result_card_id for tool in dropped if tool.tool_result_card_id is not None]
     for card in runtime.cards.get_many(card_ids).cards:
-        _show(runtime, head, card.card_id)
+        _append_result(runtime, head, card.card_id)
 
 
-# Whose cards timeouts are in the card-box protocol v1r4.
+# The author of timeouts in the card-box protocol v1r4.
 _TIMED_OUT_BY = "worker.watchdog"
 
 PLACEHOLDER = "…"
-"""What stands for a result in a command that is printed to be completed, and is none."""
+"""The placeholder of a result in a printed command that a person must complete."""
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
-    """A report that is on its way. `created` is False for one that had been made before."""
+    """A written report. `created` is False if it was written before."""
 
     agent_turn_id: str
     tool_call_id: str
@@ -187,8 +186,8 @@ def report_result(
 ) -> Reported:
     """Report the result of a call that a suspended turn waits for.
 
-    `actor` is the person who does, for the audit. The same result again is harmless. Raises NotFound for a
-    call that the turn never waited for, Conflict for a second result, and for a turn that has ended.
+    A person who reports is the `actor` in the audit. The same result again is harmless. Raises NotFound for a
+    call that the turn never waited for, Conflict for a different result or a turn that has ended.
     """
     runtime.database.require_execution()
     with runtime.transaction():
@@ -213,25 +212,27 @@ def _audit(
 
 
 def report_stored(runtime: Runtime, agent_turn_id: str, tool_call_id: str, card_id: str) -> Reported:
-    """Report a result whose card is stored already, and whose report is lost.
+    """Report a result whose card is stored but whose report is lost.
 
-    Raises NotFound for a call that the turn never waited for and for a card that is no result, Conflict where
-    there is a report.
+    Raises NotFound for a call that the turn never waited for and for a card that is not a result, Conflict
+    if the call has a report.
     """
     with runtime.transaction():
         found = _hold_waiting(runtime, agent_turn_id, tool_call_id)
         cards = runtime.cards.get_many([card_id]).cards
         content = cards[0].content if cards else None
         if not isinstance(content, ToolResultContent):
-            raise NotFound(f"the card {card_id!r} is no tool result", hint="`cbx card show` shows it")
+            hint = f"run `cbx card show {argument(card_id)}` to see it"
+            raise NotFound(f"card {card_id!r} is not a tool result", hint=hint)
         source = cards[0].author_id or WATCHDOG
         return _send(runtime, found, card_id, content, source, TOOL_RESULT_MESSAGE)
 
 
 def _hold_waiting(runtime: Runtime, agent_turn_id: str, tool_call_id: str) -> ReportSituation:
-    """What waits for the call, held. Its turn's head is not: a report changes no state of the turn.
+    """Return the rows that wait for the call, locked, without locking the turn's head.
 
-    Who ends a turn reports it to another agent's while he holds a head; two heads could wait for each other.
+    The end of a turn is reported to another agent's turn while the first agent's head is locked. Locking the
+    second head, too, could deadlock, and a report changes no state of the turn.
     """
     found = runtime.reports.situation(agent_turn_id, tool_call_id)
     if found is not None:
@@ -240,7 +241,9 @@ def _hold_waiting(runtime: Runtime, agent_turn_id: str, tool_call_id: str) -> Re
     calls = ", ".join(tool.tool_call_id for tool in known if tool.wait_status == WAITING)
     raise NotFound(
         f"turn {agent_turn_id} does not wait for a call {tool_call_id!r}",
-        hint=f"it waits for {calls}" if calls else "it waits for none: `cbx turn show` tells its story",
+        hint=f"it waits for {calls}"
+        if calls
+        else f"run `cbx turn show {argument(agent_turn_id)}` for details",
     )
 
 
@@ -261,25 +264,25 @@ def _card(runtime: Runtime, tool: WaitingTool, content: ToolResultContent, sourc
 
 
 def is_replay(call: WaitingTool, card_id: str) -> bool:
-    """Whether this card was reported to the call before; False where the call waits for a result.
+    """Return True if this card was already reported to the call, False if the call waits for a result.
 
-    Raises Conflict where it has another, and where nobody waits for it any more.
+    Raises Conflict if the call has another result, or the turn no longer waits for it.
     """
     if call.wait_status == WAITING:
         return False
     if call.wait_status not in (RECEIVED, APPLIED):
         raise Conflict(
-            f"turn {call.agent_turn_id} does not wait for the call {call.tool_call_id!r} any more",
-            hint="`cbx turn show` tells why; nothing was written",
+            f"turn {call.agent_turn_id} no longer waits for the call {call.tool_call_id!r}",
+            hint=f"nothing was written; run `cbx turn show {argument(call.agent_turn_id)}` for details",
         )
     if call.tool_result_card_id != card_id:
-        raise _has_another(call)
+        raise _different_result(call)
     return True
 
 
-def _has_another(call: WaitingTool) -> Conflict:
+def _different_result(call: WaitingTool) -> Conflict:
     return Conflict(
-        f"the call {call.tool_call_id!r} of turn {call.agent_turn_id} has another result already: "
+        f"the call {call.tool_call_id!r} of turn {call.agent_turn_id} already has a different result: "
         f"card {call.tool_result_card_id}",
         hint="nothing was written; a call has one result",
     )
@@ -289,19 +292,22 @@ def _replayed(runtime: Runtime, call: WaitingTool, draft: CardDraft) -> Reported
     try:
         runtime.cards.add(draft)
     except CardConflict:
-        raise _has_another(call) from None
+        raise _different_result(call) from None
     return _reported(call, draft.card_id, None)
 
 
 def message_of(
     found: ReportSituation, card_id: str, content: ToolResultContent, kind: MessageType = TOOL_RESULT_MESSAGE
 ) -> Message:
-    """The report that this card is the result of the call. Raises Conflict where its turn's row is lost."""
+    """Return the message that reports this card as the call's result.
+
+    Raises Conflict if the inbox row of the turn is lost.
+    """
     call, asked = found.waiting, found.asked
     if asked is None:
         raise Conflict(
-            f"turn {call.agent_turn_id} has lost its inbox row: its headers are unknown",
-            hint="`cbx turn requeue` makes the row anew",
+            f"turn {call.agent_turn_id} has lost its inbox row, so its headers are unknown",
+            hint="`cbx turn requeue` creates the row again",
         )
     return Message(
         type=kind,
@@ -328,13 +334,13 @@ def _send(
     kind: MessageType,
     cards: Sequence[CardDraft] = (),
 ) -> Reported:
-    """Report the card of this id, one of `cards` unless it is stored already."""
+    """Report the card of this id, which is one of `cards` or already stored."""
     report = message_of(found, card_id, content, kind)
-    row = _write(runtime, found, report, source_agent_id, cards, card_id) or _mend(runtime, report)
+    row = _write(runtime, found, report, source_agent_id, cards, card_id) or _repoint_report(runtime, report)
     if row is None:
         raise Conflict(
-            f"the call {found.waiting.tool_call_id!r} has a report already",
-            hint="nothing was written; `cbx turn show` names its row, `cbx inbox show` shows it",
+            f"the call {found.waiting.tool_call_id!r} already has a report",
+            hint=f"nothing was written; see `cbx turn show {argument(found.waiting.agent_turn_id)}`",
         )
     runtime.notify_target(row, found.worker_target, "report")
     return _reported(found.waiting, card_id, row.inbox_id)
@@ -348,24 +354,24 @@ def _write(
     cards: Sequence[CardDraft],
     card_id: str,
 ) -> InboxRow | None:
-    """Write the rows of a report; None where the call has one. Raises CardConflict."""
+    """Write the rows of a report; return None if the call has one. Raises CardConflict."""
     row = row_of(runtime.project_id, report).written(runtime.project_id, found.now)
     edge = edge_of(report, row, Sender(source_agent_id), {})
     while True:
-        done = runtime.reports.write(row, edge, cards, card_id)
-        if done.stored:
-            return row if done.written else None
+        written = runtime.reports.write(row, edge, cards, card_id)
+        if written.stored:
+            return row if written.written else None
         for card in cards:
-            # Unless somebody else has written it just now, which is seen then.
-            if card.card_id not in done.stored_ids:
+            # If another transaction has just written the card, the next try sees it.
+            if card.card_id not in written.stored_ids:
                 runtime.cards.add(card)
 
 
-def _mend(runtime: Runtime, report: Message) -> InboxRow | None:
-    """The row that reports this call already, led to the present card where its own is no result of the call.
+def _repoint_report(runtime: Runtime, report: Message) -> InboxRow | None:
+    """Point the existing report of the call to this card if its own card is not a result of the call.
 
-    Other programs report before they store, store nothing, or point elsewhere. None where the row is claimed
-    or has a result: a call has one.
+    Other programs report before they store, store nothing, or point elsewhere. Return None if the row is
+    claimed or already has a result.
     """
     row = runtime.inbox.by_correlation(report.type.name, report.correlation_id or "")
     if row is None or row.turn_id != report.fence.agent_turn_id or row.status not in (*DUE, ERROR, CONSUMED):
@@ -374,11 +380,11 @@ def _mend(runtime: Runtime, report: Message) -> InboxRow | None:
         return None
     if row.status not in DUE:
         runtime.inbox.move([row.inbox_id], "retry", attempts=-row.retry_count, delay=timedelta(0))
-    pointed = runtime.inbox.point_report(row.inbox_id, report.payload)
-    if pointed is not None:
+    row_with_card = runtime.inbox.point_report(row.inbox_id, report.payload)
+    if row_with_card is not None:
         card_id = report.payload["tool_result_card_id"]
         runtime.turns.receive(report.fence.agent_turn_id, report.correlation_id or "", card_id)
-    return pointed
+    return row_with_card
 
 
 def _reported(tool: WaitingTool, card_id: str, inbox_id: str | None) -> Reported:
@@ -394,9 +400,9 @@ def _reported(tool: WaitingTool, card_id: str, inbox_id: str | None) -> Reported
 def report_end(
     runtime: Runtime, record: TurnRecord, end_status: str, deliverable_card_id: str, message: str | None
 ) -> None:
-    """Report the end of a turn to the call that waits for it, if one does. That it waits no more is no error.
+    """Report the end of a turn to the call that waits for it, if one still does.
 
-    A turn that does not wait yet gets it when it suspends: `recovery/lost_reports.py`.
+    If the other turn has not suspended yet, it gets the report then (`recovery/reaping.py`).
     """
     to = record.report_to
     if to is None:
@@ -423,7 +429,7 @@ def report_end(
 def result_of_end(
     runtime: Runtime, agent_turn_id: str, end_status: str, deliverable_card_id: str, message: str | None
 ) -> ToolResultContent:
-    """The end of a turn, as the result of the call that waits for it."""
+    """Return the end of a turn as a tool result for the call that waits for it."""
     found = runtime.cards.get_many([deliverable_card_id]).cards
     result = {
         "agent_turn_id": agent_turn_id,
@@ -440,7 +446,7 @@ def result_of_end(
 
 
 def report_timeouts(runtime: Runtime, calls: Sequence[WaitingTool]) -> list[Reported]:
-    """Report a timeout for each of these calls of an overdue turn that has no result on its way."""
+    """Report a timeout for each of these calls of an overdue turn that has no report yet."""
     waiting = [call for call in calls if call.wait_status == WAITING]
     return [report for tool in waiting if (report := _report_timeout(runtime, tool)) is not None]
 
@@ -460,5 +466,5 @@ def _report_timeout(runtime: Runtime, tool: WaitingTool) -> Reported | None:
     except CardConflict:
         raise
     except Conflict:
-        # Another program wrote a report that is not noted beside the call.
+        # Another program wrote a report that the waiting call does not reference.
         return None

@@ -1,9 +1,8 @@
-"""Taking a turn away from whoever has it, from outside its run: it is ended, put back into its agent's queue,
-or made to wait for another claim.
+"""Take a turn away from its worker from outside its run: end it, requeue it, or let another worker claim it.
 
-Every such path goes through here: an operator's, a stop in the inbox, a lease or a deadline that is over.
-Each adds to the epoch of an active turn, so that the old worker's writes fail. The caller has opened the
-transaction and holds the head; who decided so, and why, is for the caller to audit.
+Operators, stops in the inbox, expired leases and passed deadlines all use this module. It increments the
+epoch of an active turn, so the old worker's writes fail. The caller opens the transaction, locks the head,
+and writes the audit.
 """
 
 from collections.abc import Sequence
@@ -29,6 +28,7 @@ from cardbox_cli.model.execution.turns import (
     InboxRow,
     WaitingTool,
 )
+from cardbox_cli.text import argument
 
 
 def stop_turn(
@@ -41,10 +41,10 @@ def stop_turn(
     message: str,
     report: bool = True,
 ) -> End:
-    """End the turn of `fence`, whether its agent, whose head is held, is at it, or it is queued, or orphaned.
+    """End the turn of `fence`, which may be active, queued or orphaned; `head` is its agent's locked head.
 
-    The epoch of `fence` counts only where the agent is not at the turn. Without `report` the call that waits
-    for the end of such a turn gets none. Raises Conflict where another program promotes it meanwhile.
+    The epoch of `fence` matters only for a turn that is not active. Without `report`, the call that waits for
+    the end of such a turn gets no report. Raises Conflict if another program promotes it at the same time.
     """
     turn_id = fence.agent_turn_id
     if head is not None and head.active_agent_turn_id == turn_id:
@@ -52,23 +52,24 @@ def stop_turn(
     rows = runtime.inbox.of_turn(turn_id)
     queued = [row.inbox_id for row in rows if is_turn(row) and row.status == QUEUED]
     if len(runtime.inbox.move(queued, "skip", error=message)) < len(queued):
-        raise Conflict(f"turn {turn_id} is not queued any more", hint="`cbx turn show` shows its rows")
+        hint = f"run `cbx turn show {argument(turn_id)}` to see its rows"
+        raise Conflict(f"turn {turn_id} is no longer queued", hint=hint)
     runtime.inbox.close(turn_id)
     return end_unpromoted(runtime, fence, end_status, error_code=error_code, message=message, report=report)
 
 
 def cancel_turn(runtime: Runtime, head: Head | None, fence: Fence, *, message: str) -> End:
-    """`stop_turn` because somebody asked for that, by a command or by a stop in the inbox."""
+    """End the turn as canceled, on request of a command or a stop in the inbox; see `stop_turn`."""
     return stop_turn(runtime, head, fence, "canceled", error_code="stopped", message=message)
 
 
 def put_back(
     runtime: Runtime, head: Head, row: InboxRow, *, reason: str
 ) -> tuple[int | None, InboxRow | None]:
-    """Put the turn of `row` back into its agent's queue, to begin anew, with as many tries as a new one.
+    """Put the turn of `row` back into its agent's queue with its tries reset; it begins again.
 
-    What it wrote stays in its output box, where results go that had come and were not applied yet. The epoch
-    after it, None where the agent was at another turn, and the row that was promoted then.
+    Its cards stay in its output box, and received results that were not applied are appended there. Return
+    the new epoch (None if another turn was active) and the row that was promoted.
     """
     epoch = None
     rows = runtime.inbox.of_turn(row.turn_id)
@@ -87,7 +88,7 @@ def put_back(
 
 
 def _leave_agent(runtime: Runtime, head: Head, reason: str) -> int:
-    """Free the agent of its turn, which has no open step then; the epoch after it."""
+    """Make the agent idle and close the turn's open steps; return the new epoch."""
     after = runtime.heads.free(head.fence, "stop")
     runtime.turns.close_steps(head.fence.agent_turn_id, "failed", reason)
     runtime.publish_state(head, "idle", after)
@@ -98,9 +99,9 @@ def _leave_agent(runtime: Runtime, head: Head, reason: str) -> int:
 
 
 def carries(row: InboxRow, head: Head, calls: Sequence[WaitingTool]) -> bool:
-    """Whether the turn of the head goes on by this row: its own row, or the report that resumed it.
+    """Return whether the row carries the head's turn: as the turn's own row, or the report that resumed it.
 
-    `calls` are those that the turn waits or waited for; a row that is no report is carried without them.
+    `calls` are the calls that the turn waits or waited for; they matter only for a report.
     """
     if head.fence != row.fence or head.status not in (DISPATCHED, RUNNING):
         return False
@@ -110,7 +111,7 @@ def carries(row: InboxRow, head: Head, calls: Sequence[WaitingTool]) -> bool:
 
 
 def carried(found: ClaimedSituation) -> Head | None:
-    """The head whose turn the claimed row carries; None where it carries none."""
+    """Return the head if the claimed row carries its turn; otherwise None."""
     head = found.head
     return head if head is not None and carries(found.row, head, found.calls or ()) else None
 
@@ -125,9 +126,9 @@ def give_back(
     error: str | None,
     delay: timedelta = timedelta(0),
 ) -> int | None:
-    """Give a claimed row back to be claimed anew, and the turn of the head that it carries, None for none.
+    """Make a claimed row due again, with the turn of `head` if the row carries one.
 
-    The new epoch of that turn. Who may claim what is released is notified. Raises StaleEpoch.
+    Return the turn's new epoch. A release notifies the workers. Raises StaleEpoch.
     """
     fence = None if head is None else head.fence
     given = runtime.inbox.give_back(row, fence, move, attempts=attempts, delay=delay, error=error)
@@ -139,7 +140,7 @@ def give_back(
 
 
 def kill(runtime: Runtime, found: ClaimedSituation, *, error: str, error_code: str) -> None:
-    """Make the row a dead letter, and a turn that it carries failed, whoever has it."""
+    """Make the row a dead letter, and end the turn that it carries as failed."""
     head, row = carried(found), found.row
     runtime.inbox.move([row.inbox_id], "kill", attempts=1, error=error)
     runtime.inbox.drop_leases([row.inbox_id])

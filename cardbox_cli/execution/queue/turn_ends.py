@@ -1,7 +1,8 @@
-"""Whether a turn may end: a profile may name tools, by a call of one of which the turns of its agents end.
+"""The end of an active turn, and the rule of a profile that a turn must end with a call of certain tools.
 
-Pure. Owns what counts as such a call, what a model that ends without one is told, and what is left of the
-answer by which it would have ended.
+All ends of active turns go through `end_held`. Its transaction makes the deliverable, frees the agent and
+closes open rows. Then it promotes the next turn, reports to the waiting call and calls the followers.
+`stopping.py` ends turns from outside their run.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -30,50 +31,50 @@ from cardbox_cli.model.execution.turns import End, EndStatus, Fence, Head
 from cardbox_cli.model.ids import derived_id
 from cardbox_cli.store.boxes import cards_of_type
 
-# The key of a profile, and the code of a turn that no call could end.
+# The profile's key of the rule, and the error code of a turn that no offered tool could end.
 KEY = "must_end_with"
 NOT_OFFERED = "must_end_with_not_offered"
 
 
 class EndRule(msgspec.Struct, frozen=True):
-    """By a call of which tools a turn ends; of none, by whatever the model answers.
+    """The rule how a turn may end: with a call of one of the tools `named`, or if empty, with any answer.
 
-    `named` are those of the profile, `offered` those among them that the model is offered.
+    `named` are the tools in the profile; `offered` are those among them that the model gets.
     """
 
     named: tuple[str, ...]
     offered: tuple[str, ...]
 
     def allows_end(self, own: Sequence[Card | CardDraft]) -> bool:
-        """Whether a turn of these own cards may end with an answer that calls nothing.
+        """Return whether a turn with these own cards may end with an answer without tool calls.
 
-        It may once a call of one of the tools, among the last that the turn made, was answered with success.
+        With a rule, one of the turn's last calls must be a successful call of a named tool.
         """
         return not self.named or self.ending_call(own) is not None
 
     def ending_call(self, own: Sequence[Card | CardDraft]) -> ToolCall | None:
-        """The one of the last calls by which a turn of these own cards may end."""
+        """Return the successful call of a named tool among the turn's last calls, if there is one."""
         good = {card.tool_call_id for card in own if _is_success(card)}
         calls = (call for call in last_calls(own) if call.tool_name in self.named)
         return next((call for call in calls if call.tool_call_id in good), None)
 
     def fault(self, own: Sequence[Card | CardDraft]) -> str | None:
-        """Why no call that the model is offered could end the turn; None where one can, or has."""
+        """Return why no offered tool could end the turn; None if one could, or has."""
         if self.offered or self.allows_end(own):
             return None
         return (
-            f"its profile says that a turn ends with a call of {_one_of(self.named)} ({KEY}), which is not "
-            "offered to the agent: register the tool with `cbx tool add`, and name it in allowed_tools; "
-            "a handler is named in allowed_internal_tools"
+            f"its profile requires a turn to end with a call of {_one_of(self.named)} ({KEY}), but the agent "
+            "is not offered that tool: register it with `cbx tool add` and list it in allowed_tools, or list "
+            "a handler in allowed_internal_tools"
         )
 
     @property
     def unfinished(self) -> str:
-        """What a turn lacks that has taken all its steps, to be read after that; "" where it is free."""
+        """The missing call, as the end of a message about a turn without steps left; "" without a rule."""
         return f": no call of {_one_of(self.named)} has succeeded ({KEY})" if self.named else ""
 
     def reminder(self, project_id: str, author: Author) -> CardDraft:
-        """What the model of a step is told that answered without such a call; of one step the same card."""
+        """Return the card that asks the model for the missing call. Its id is derived from the step."""
         text = f"The task is not finished by this answer. Finish it with a call of {_one_of(self.offered)}."
         return draft_card(
             MUST_END_WITH,
@@ -84,7 +85,10 @@ class EndRule(msgspec.Struct, frozen=True):
         )
 
     def handed_in(self, project_id: str, fence: Fence, own: Sequence[Card | CardDraft]) -> CardDraft | None:
-        """The deliverable that the arguments of the ending call are, where it has any; of a call the same."""
+        """Return the arguments of the ending call as the deliverable, if it has any.
+
+        The id of the card is derived from the call.
+        """
         call = self.ending_call(own)
         if call is None or not call.input:
             return None
@@ -102,9 +106,9 @@ class EndRule(msgspec.Struct, frozen=True):
 
 
 def end_rule(profile: Mapping[str, Any], tools: Iterable[Mapping[str, Any]] = ()) -> EndRule:
-    """The rule of a profile, for a model that is offered tools of these definitions.
+    """Return the rule of a profile, for a model that is offered these tool definitions.
 
-    Profiles of other programs may hold anything there: what is no list of names asks for nothing.
+    A profile of another program may have any value there; anything but a list of names means no rule.
     """
     given = profile.get(KEY)
     named = [name for name in given if isinstance(name, str) and name] if isinstance(given, list) else []
@@ -113,13 +117,13 @@ def end_rule(profile: Mapping[str, Any], tools: Iterable[Mapping[str, Any]] = ()
 
 
 def without_end(cards: Sequence[CardDraft]) -> list[CardDraft]:
-    """The cards of an answer that does not end its turn: what it would have delivered is a thought."""
+    """Return the cards of an answer that does not end its turn: its deliverable becomes a thought."""
     thoughts = {card_text(card.content) for card in cards if card.type == THOUGHT}
     kept = (card for card in cards if card.type != DELIVERABLE or card_text(card.content) not in thoughts)
-    return [_as_thought(card) if card.type == DELIVERABLE else card for card in kept]
+    return [_make_thought(card) if card.type == DELIVERABLE else card for card in kept]
 
 
-def _as_thought(card: CardDraft) -> CardDraft:
+def _make_thought(card: CardDraft) -> CardDraft:
     return msgspec.structs.replace(card, metadata={**card.metadata, "type": THOUGHT})
 
 
@@ -133,14 +137,6 @@ def _one_of(names: Collection[str]) -> str:
     return " or ".join(map(repr, names))
 
 
-# The end of an active turn: one transaction that every way to end it goes through, and that can happen once.
-#
-# Makes sure of the deliverable, frees the agent, closes what is open of the turn, promotes the next, reports
-# to
-# the call that waits for it, and tells the followers. A turn that is ended from outside its run ends by
-# `stopping.py`.
-
-
 def end_turn(
     runtime: Runtime,
     fence: Fence,
@@ -151,11 +147,11 @@ def end_turn(
     message: str | None = None,
     details: dict[str, Any] | None = None,
 ) -> End:
-    """End the active turn at `fence`, by the head's move `end`, or `stop` which adds to the epoch.
+    """End the active turn at `fence`. The move `stop` increments the epoch, `end` does not.
 
-    `message` and `details` go into the fallback deliverable of a turn that has none of its own. A turn that
-    has ended before, and that another program ran once more, leaves its agent, and its end stays as it was.
-    Raises StaleEpoch where the turn is not at that epoch any more; nothing is written then.
+    `message` and `details` go into the fallback deliverable of a turn without its own. If another program ran
+    a turn again that had already ended, the agent becomes idle and the recorded end does not change. Raises
+    StaleEpoch if the turn is not at that epoch; then nothing is written.
     """
     with runtime.transaction(savepoint=False):
         head = runtime.heads.hold(fence)
@@ -174,7 +170,7 @@ def end_held(
     message: str | None = None,
     details: dict[str, Any] | None = None,
 ) -> End:
-    """`end_turn` for a head that the caller holds, in his transaction: read, decide, write."""
+    """End the turn of a locked head in the caller's transaction, as `end_turn` does."""
     runtime.database.require_execution()
     fence = head.fence
     found = runtime.ends.situation(fence)
@@ -188,8 +184,8 @@ def end_held(
     )
     deliverable = found.deliverable
     if plan.needs_deliverable:
-        words = message or "the turn ended without a deliverable of its own"
-        draft = fallback(fence, end_status, error_code, words, details)
+        text = message or "the turn ended without a deliverable of its own"
+        draft = fallback(fence, end_status, error_code, text, details)
         deliverable = deliver(runtime, draft, output_box_id=head.output_box_id, head=head)
     after = runtime.ends.write(fence, plan, deliverable, found.now)
     if after is None:
@@ -223,24 +219,16 @@ def end_held(
     )
 
 
-# The end of a turn that has done its work: in success, or as partial where its profile asks for more.
-#
-# Whoever ends a turn in success does it here: a worker, a report whose result ends the turn, a script. What
-# may
-# end a turn is for them to know.
-
-
 BY_RESULT = "a tool's result ended the turn"
 
 
 def finish(
     runtime: Runtime, fence: Fence, *, profile: dict[str, Any] | None = None, message: str | None = None
 ) -> End:
-    """End the active turn at `fence`, which has done its work, as `end_turn` does. `profile`: if at hand.
+    """End the active turn at `fence` in success, or as partial if the deliverable lacks a required field.
 
-    What it handed in by the call that a profile's must_end_with names is its deliverable, unless it has
-    written another. Where the profile requires result fields, a deliverable that lacks one makes the end
-    partial. Raises StaleEpoch.
+    A turn that has no deliverable delivers the arguments of the call that its profile requires
+    (`must_end_with`). `profile` saves a read if it is available. Raises StaleEpoch.
     """
     with runtime.transaction(savepoint=False):
         return finish_held(runtime, runtime.heads.hold(fence), profile=profile, message=message)
@@ -249,20 +237,20 @@ def finish(
 def finish_held(
     runtime: Runtime, head: Head, *, profile: dict[str, Any] | None = None, message: str | None = None
 ) -> End:
-    """`finish` for a head that the caller holds, in his transaction."""
+    """Finish the turn of a locked head in the caller's transaction, as `finish` does."""
     if profile is None:
         profile = profile_of(cards_of_type(runtime.boxes, head.profile_box_id, PROFILE))
     rule = end_rule(profile)
     if rule.named:
-        _hand_in(runtime, head, rule)
-    missing = _missing(runtime, head) if profile.get(REQUIRED) is True else []
+        _deliver_arguments(runtime, head, rule)
+    missing = _missing_fields(runtime, head) if profile.get(REQUIRED) is True else []
     if not missing:
         return end_held(runtime, head, "success", message=message)
     return end_held(runtime, head, "partial", error_code=MISSING, message=lacking(missing))
 
 
-def _hand_in(runtime: Runtime, head: Head, rule: EndRule) -> None:
-    """Store what the turn handed in, where it has delivered nothing else."""
+def _deliver_arguments(runtime: Runtime, head: Head, rule: EndRule) -> None:
+    """Store the arguments of the ending call as the deliverable, unless the turn has one."""
     own = _own_cards(runtime, head)
     draft = rule.handed_in(runtime.project_id, head.fence, own)
     if draft is None or head.output_box_id is None or delivered(head, own):
@@ -271,21 +259,21 @@ def _hand_in(runtime: Runtime, head: Head, rule: EndRule) -> None:
     runtime.boxes.append(head.output_box_id, [draft.card_id], held=head)
 
 
-def _missing(runtime: Runtime, head: Head) -> list[str]:
-    """The fields that the turn was asked for, and that its deliverable lacks."""
+def _missing_fields(runtime: Runtime, head: Head) -> list[str]:
+    """Return the requested result fields that the deliverable lacks."""
     asked = asked_fields(cards_of_type(runtime.boxes, head.context_box_id, RESULT_FIELDS))
     results = delivered(head, _own_cards(runtime, head)) if asked else []
     return missing_fields(asked, results[-1].content if results else None)
 
 
 def delivered(head: Head, own: Sequence[Card]) -> list[Card]:
-    """The deliverables among its own cards that are no other turn's."""
+    """Return the deliverables among these cards that belong to the head's turn."""
     turn_id = head.fence.agent_turn_id
     return [card for card in own if card.type == DELIVERABLE and card.metadata.get(TURN, turn_id) == turn_id]
 
 
 def _own_cards(runtime: Runtime, head: Head) -> list[Card]:
-    """What the turn has written, in order."""
+    """Return the cards that the turn has written, in order."""
     record = runtime.turns.record(head.fence.agent_turn_id)
     start = 0 if record is None else record.output_start or 0
     slots = [] if head.output_box_id is None else runtime.boxes.slots(head.output_box_id)

@@ -1,8 +1,8 @@
-"""Recovery by hand: nudging, stopping, and taking a turn away from whoever has it.
+"""The fixes that an operator applies to a turn: nudge, stop, fail, reclaim, requeue and rebox.
 
-Every fix but `nudge` names the epoch that it was decided at and a reason; it is a compare-and-set, adds to
-the epoch (so that the old worker's writes fail), and writes the audit. What the fixes do to the states is
-`model/execution/turns.py`'s.
+All fixes except `nudge` and `stop` expect an epoch: a compare-and-set refuses them at any other epoch. They
+increment the epoch, so the old worker's writes fail, and write the audit. `model/execution/turns.py` defines
+the state transitions.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -37,11 +37,12 @@ from cardbox_cli.model.execution.turns import (
 )
 from cardbox_cli.store.views.turn_views import TurnViews
 
-# Turns that have not ended although their agent is not at them: what other programs leave behind.
-
 
 class Orphan(msgspec.Struct, frozen=True, kw_only=True):
-    """Such a turn, and the head of its agent, which is held. `row` is None where the turn's is lost."""
+    """A turn that another program left neither active nor ended; `head` is its agent's locked head.
+
+    `row` is None if the inbox row of the turn is lost.
+    """
 
     agent_turn_id: str
     head: Head
@@ -49,21 +50,25 @@ class Orphan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fence(self) -> Fence:
-        """The turn at the epoch of its agent, which is what a fix compares and the audit names."""
+        """The turn at the epoch of its agent, for the comparison of a fix and for the audit."""
         return Fence(self.head.agent_id, self.agent_turn_id, self.head.turn_epoch)
 
 
 def find_orphan(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Orphan | None:
-    """The turn as an orphan; None for one that is active, queued or over, or unknown.
+    """Return the turn as an orphan; None for an active, queued, ended or unknown turn.
 
-    Raises StaleEpoch where its agent is not at that epoch any more.
+    Raises StaleEpoch if its agent is not at that epoch.
     """
     agent_id = _agent_of(runtime, agent_turn_id)
     if agent_id is None or not runtime.database.keeps_turns:
         return None
     head = runtime.heads.lock(agent_id)
     row = runtime.inbox.turn_row(agent_turn_id)
-    if head is None or head.active_agent_turn_id == agent_turn_id or _over(runtime, agent_turn_id):
+    if (
+        head is None
+        or head.active_agent_turn_id == agent_turn_id
+        or _is_queued_or_ended(runtime, agent_turn_id)
+    ):
         return None
     if head.turn_epoch != expect_epoch:
         raise runtime.heads.stale(Fence(agent_id, agent_turn_id, expect_epoch), head)
@@ -78,25 +83,20 @@ def _agent_of(runtime: Runtime, agent_turn_id: str) -> str | None:
     return None if edge is None else edge.target_agent_id
 
 
-def _over(runtime: Runtime, agent_turn_id: str) -> bool:
-    """Whether the turn has ended, or is still to begin."""
+def _is_queued_or_ended(runtime: Runtime, agent_turn_id: str) -> bool:
+    """Return whether the turn has ended, or has not begun."""
     turns = TurnViews(runtime.database, runtime.project_id).get_many([agent_turn_id])
     return any(turn.status in (ENDED, QUEUED) for turn in turns)
 
 
-# Where a turn's own cards begin in a box that replaces its output box, and whether that box keeps its calls.
-#
-# Reads, and refuses what the turn could not go on with; the replacing is `fixes.py`'s.
-
-
 def own_start(runtime: Runtime, head: Head, output_box_id: str) -> int:
-    """At which place of the box the cards of the turn that `head` is at begin: at the first of them.
+    """Return the position in a new output box at which the cards of the head's turn begin.
 
-    Behind all that it holds, where none of them is in it. Raises Conflict where the box lacks an open call of
-    the turn, or the answer to one that is answered.
+    This is the position of the first such card, or the length of the box if it has none. Raises Conflict if
+    the box lacks an open call of the turn, or the result of an answered one.
     """
     turn_id = head.fence.agent_turn_id
-    own = _own(runtime, head)
+    own = _own_slots(runtime, head)
     slots = runtime.boxes.slots(output_box_id)
     known = {slot.card_id for slot in own or ()}
     start = next((slot.position for slot in slots if _is_own(slot, turn_id, known)), len(slots))
@@ -104,8 +104,8 @@ def own_start(runtime: Runtime, head: Head, output_box_id: str) -> int:
     return start
 
 
-def _own(runtime: Runtime, head: Head) -> list[Slot] | None:
-    """The places that the turn has written in its present output box; None where that is gone."""
+def _own_slots(runtime: Runtime, head: Head) -> list[Slot] | None:
+    """Return the slots that the turn has written in its present output box; None if the box is gone."""
     if head.output_box_id is None or not runtime.boxes.existing([head.output_box_id]):
         return None
     slots = runtime.boxes.slots(head.output_box_id)
@@ -124,9 +124,9 @@ def _is_own(slot: Slot, turn_id: str, known: Collection[str]) -> bool:
 def _refuse_loss(
     runtime: Runtime, turn_id: str, own: Sequence[Slot] | None, new: Sequence[Slot], box_id: str
 ) -> None:
-    waits = [tool.tool_call_id for tool in runtime.turns.waiting_tools(turn_id) if tool.is_open]
-    before = [*waits, *_pending(own or ())]
-    after = _pending(new)
+    open_call_ids = [tool.tool_call_id for tool in runtime.turns.waiting_tools(turn_id) if tool.is_open]
+    before = [*open_call_ids, *_pending_call_ids(own or ())]
+    after = _pending_call_ids(new)
     lost = [call_id for call_id in before if call_id not in after]
     reopened = [call_id for call_id in after if own is not None and call_id not in before]
     if not lost and not reopened:
@@ -138,19 +138,19 @@ def _refuse_loss(
     )
     raise Conflict(
         f"box {box_id} {what} of turn {turn_id}, behind the turn's first card",
-        hint="a copy of the turn's output box holds its calls: `cbx box fork`; change that, and name it",
+        hint="copy the turn's output box with `cbx box fork`, change the copy, and pass it",
         details={"lost_tool_call_ids": lost, "reopened_tool_call_ids": reopened},
     )
 
 
-def _pending(slots: Sequence[Slot]) -> list[str]:
+def _pending_call_ids(slots: Sequence[Slot]) -> list[str]:
     return [call.tool_call_id for call in pending_calls(present_cards(slots))]
 
 
 class Fixed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fix did. `turn_epoch` is that after it; `may_start_twice`: what an old worker may still run.
+    """The outcome of a fix, with the new epoch. `may_start_twice` lists what an old worker may still run.
 
-    `fenced`: whether whatever that writes is refused. cbx fences no worker of another system.
+    `fenced`: cbx refuses all writes of that worker. It cannot fence workers of another system.
     """
 
     agent_turn_id: str
@@ -165,17 +165,17 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _OldRun(NamedTuple):
-    """What a worker that lost its turn may still be running, in words. Claims without a lease are others'."""
+    """The work that a worker may still run after it lost its turn. Other systems claim without a lease."""
 
     running: list[str]
     fenced: bool
 
 
-_NOBODY = _OldRun([], fenced=True)
+_NO_WORKER = _OldRun([], fenced=True)
 
 
 def nudge(runtime: Runtime, agent_turn_id: str) -> Fixed:
-    """Notify of what is due of a turn, and promote what lies queued while its agent is idle."""
+    """Notify workers of a turn's due rows, and promote the next queued turn if its agent is idle."""
     runtime.database.require_execution()
     with runtime.transaction():
         row = _turn_row(runtime, agent_turn_id)
@@ -184,7 +184,7 @@ def nudge(runtime: Runtime, agent_turn_id: str) -> Fixed:
         for each in runtime.inbox.of_turn(agent_turn_id):
             if each.status in DUE:
                 runtime.notify(each, "nudge")
-        active = _active(runtime, row.agent_id, agent_turn_id)
+        active = _active_head(runtime, row.agent_id, agent_turn_id)
     return Fixed(
         agent_turn_id=agent_turn_id,
         agent_id=row.agent_id,
@@ -197,7 +197,7 @@ def nudge(runtime: Runtime, agent_turn_id: str) -> Fixed:
 
 
 def stop(runtime: Runtime, agent_turn_id: str, *, actor: str, reason: str | None) -> Fixed:
-    """End a turn at once as canceled, in whatever state it is. Raises Conflict where it has ended."""
+    """End a turn as canceled, in any state. Raises Conflict if it has already ended."""
     runtime.database.require_execution()
     with runtime.transaction():
         row = _turn_row(runtime, agent_turn_id)
@@ -207,65 +207,65 @@ def stop(runtime: Runtime, agent_turn_id: str, *, actor: str, reason: str | None
             fence, epoch = head.fence, head.turn_epoch + 1
         elif row.status != QUEUED:
             _refuse_inactive(runtime, agent_turn_id)
-        twice = _may_start_twice(runtime, fence)
+        old_run = _may_start_twice(runtime, fence)
         message = reason or f"canceled by {actor}"
         end = cancel_turn(runtime, head, fence, message=message)
-        return _fixed(runtime, fence, "stop", epoch, actor=actor, reason=reason, twice=twice, end=end)
+        return _audit_fix(runtime, fence, "stop", epoch, actor=actor, reason=reason, old_run=old_run, end=end)
 
 
 def fail(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> Fixed:
-    """End a turn as failed. Raises StaleEpoch where its agent is not at that epoch any more."""
+    """End a turn as failed. Raises StaleEpoch if its agent is not at that epoch."""
     with runtime.transaction():
-        head, orphan = _expect_any(runtime, agent_turn_id, expect_epoch)
+        head, orphan = _hold_active_or_orphan(runtime, agent_turn_id, expect_epoch)
         fence = head.fence if orphan is None else orphan.fence
         epoch = head.turn_epoch + 1 if orphan is None else None
         # An orphan ends at the epoch that it was promoted with.
         promoted_at = fence if orphan is None or orphan.row is None else orphan.row.fence
-        twice = _may_start_twice(runtime, fence)
+        old_run = _may_start_twice(runtime, fence)
         end = stop_turn(runtime, head, promoted_at, "failed", error_code="failed_by_operator", message=reason)
-        return _fixed(runtime, fence, "fail", epoch, actor=actor, reason=reason, twice=twice, end=end)
+        return _audit_fix(runtime, fence, "fail", epoch, actor=actor, reason=reason, old_run=old_run, end=end)
 
 
 def reclaim(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> Fixed:
-    """Take a dispatched or running turn away from whoever has it, to be claimed anew.
+    """Take a dispatched or running turn away from its worker, so that it can be claimed again.
 
-    Raises StaleEpoch as `fail` does, Conflict for a suspended turn, and for one whose row cannot carry it.
+    Raises StaleEpoch as `fail` does, Conflict for a suspended turn and for one without a row to claim.
     """
     with runtime.transaction():
-        head = _expect(runtime, agent_turn_id, expect_epoch)
+        head = _hold_active(runtime, agent_turn_id, expect_epoch)
         if head.status == SUSPENDED:
             raise Conflict(
-                f"turn {agent_turn_id} is suspended: nobody has it",
+                f"cannot reclaim turn {agent_turn_id}: it is suspended, so no worker holds it",
                 hint="report the results that it waits for, or `cbx turn requeue` it",
             )
         row = _carrier(runtime, head)
         if row is None:
             raise Conflict(
-                f"turn {agent_turn_id} has no inbox row that could be claimed",
-                hint="`cbx turn requeue` makes it a row anew",
+                f"cannot reclaim turn {agent_turn_id}: it has no inbox row to claim",
+                hint="`cbx turn requeue` creates the row again",
             )
-        twice = _may_start_twice(runtime, head.fence)
+        old_run = _may_start_twice(runtime, head.fence)
         if row.status == PROCESSING:
             epoch = give_back(runtime, row, head, "release", attempts=0, error=reason)
         else:
             epoch = runtime.heads.move(head.fence, "reclaim")
             runtime.notify(runtime.inbox.carry(row.inbox_id, epoch), "reclaim")
-        return _fixed(runtime, head.fence, "reclaim", epoch, actor=actor, reason=reason, twice=twice)
+        return _audit_fix(runtime, head.fence, "reclaim", epoch, actor=actor, reason=reason, old_run=old_run)
 
 
 def requeue(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> Fixed:
-    """Put a turn back into its agent's queue, to begin anew, with as many tries as a new one.
+    """Put a turn back into its agent's queue with its tries reset; it begins again.
 
-    Its row is made anew if it is lost. Raises StaleEpoch as `fail` does.
+    If its inbox row is lost, a new one is written. Raises StaleEpoch as `fail` does.
     """
     with runtime.transaction():
-        head, orphan = _expect_any(runtime, agent_turn_id, expect_epoch, with_row=True)
+        head, orphan = _hold_active_or_orphan(runtime, agent_turn_id, expect_epoch, with_row=True)
         fence = head.fence if orphan is None else orphan.fence
-        twice = _may_start_twice(runtime, fence)
+        old_run = _may_start_twice(runtime, fence)
         row = runtime.inbox.turn_row(agent_turn_id) or _write_again(runtime, head)
         epoch, promoted = put_back(runtime, head, row, reason=reason)
-        return _fixed(
-            runtime, fence, "requeue", epoch, actor=actor, reason=reason, twice=twice, promoted=promoted
+        return _audit_fix(
+            runtime, fence, "requeue", epoch, actor=actor, reason=reason, old_run=old_run, promoted=promoted
         )
 
 
@@ -279,21 +279,21 @@ def rebox(
     context_box_id: str | None = None,
     output_box_id: str | None = None,
 ) -> Fixed:
-    """Replace the context or output box of a turn that waits: suspended, or dispatched and not claimed.
+    """Replace the context or output box of a waiting turn: a suspended one, or a dispatched, unclaimed one.
 
-    Its own cards begin at the first of them that the new output box holds. Raises StaleEpoch as `fail` does,
-    NotFound for a box that is not there, Conflict for a turn that runs, for an output box that another
-    agent's turn writes to, and for one that would lose an open call of the turn.
+    In the new output box, the turn's own cards begin at the first card that the turn wrote. Raises StaleEpoch
+    as `fail` does, and NotFound for a missing box. Raises Conflict for a running turn, for an output box that
+    another agent's turn writes, and for one that lacks an open call of the turn.
     """
     if context_box_id is None and output_box_id is None:
-        raise InvalidInput("no box is named", hint="name --context-box or --output-box")
+        raise InvalidInput("a box is required", hint="pass --context-box or --output-box")
     with runtime.transaction():
-        head = _expect(runtime, agent_turn_id, expect_epoch)
+        head = _hold_active(runtime, agent_turn_id, expect_epoch)
         row = _carrier(runtime, head)
         if head.status not in (DISPATCHED, SUSPENDED) or (row is not None and row.status == PROCESSING):
             raise Conflict(
-                f"turn {agent_turn_id} is being run: its boxes cannot change under it",
-                hint="`cbx turn reclaim` takes it back first",
+                f"turn {agent_turn_id} is running, so its boxes cannot change",
+                hint="take it back with `cbx turn reclaim` first",
             )
         _check_boxes(runtime, head, context_box_id, output_box_id)
         start = None if output_box_id is None else own_start(runtime, head, output_box_id)
@@ -304,32 +304,29 @@ def rebox(
             deadline=head.resume_deadline,
         )
         boxes = {"context_box_id": context_box_id, "output_box_id": output_box_id}
-        _point(runtime, head, row, epoch, boxes)
+        _set_boxes(runtime, head, row, epoch, boxes)
         if start is not None:
             runtime.turns.begin_record(agent_turn_id, head.agent_id, output_start=start, report_to=None)
             runtime.turns.reset_output_start(agent_turn_id, start)
-        return _fixed(runtime, head.fence, "rebox", epoch, actor=actor, reason=reason, detail=boxes)
-
-
-# --- how
+        return _audit_fix(runtime, head.fence, "rebox", epoch, actor=actor, reason=reason, detail=boxes)
 
 
 def _turn_row(runtime: Runtime, agent_turn_id: str) -> InboxRow:
     row = runtime.inbox.turn_row(agent_turn_id)
     if row is None:
         what = f"no turn {agent_turn_id!r} in project {runtime.project_id!r}"
-        raise NotFound(what, hint="`cbx turn list` shows them")
+        raise NotFound(what, hint="`cbx turn list` shows the turns")
     return row
 
 
-def _active(runtime: Runtime, agent_id: str, agent_turn_id: str) -> Head | None:
-    """The agent's head, if it is at this turn."""
+def _active_head(runtime: Runtime, agent_id: str, agent_turn_id: str) -> Head | None:
+    """Return the agent's head if this turn is its active one."""
     head = runtime.heads.get(agent_id)
     return head if head is not None and head.active_agent_turn_id == agent_turn_id else None
 
 
-def _expect(runtime: Runtime, agent_turn_id: str, epoch: int) -> Head:
-    """The locked head of an active turn that is at this epoch."""
+def _hold_active(runtime: Runtime, agent_turn_id: str, epoch: int) -> Head:
+    """Return the locked head of a turn that is active at this epoch. Raises StaleEpoch and Conflict."""
     runtime.database.require_execution()
     found = runtime.turns.head_of(agent_turn_id)
     if found is None:
@@ -337,14 +334,14 @@ def _expect(runtime: Runtime, agent_turn_id: str, epoch: int) -> Head:
     return runtime.heads.hold(Fence(found.agent_id, agent_turn_id, epoch))
 
 
-def _expect_any(
+def _hold_active_or_orphan(
     runtime: Runtime, agent_turn_id: str, epoch: int, *, with_row: bool = False
 ) -> tuple[Head, Orphan | None]:
-    """`_expect`; of an orphan its agent's head, and the orphan, unless it must be one that has its row."""
+    """Return the locked head of a turn at this epoch, active or orphaned (`with_row`: only with its row)."""
     orphan = find_orphan(runtime, agent_turn_id, epoch)
     if orphan is not None and (orphan.row is not None or not with_row):
         return orphan.head, orphan
-    return _expect(runtime, agent_turn_id, epoch), None
+    return _hold_active(runtime, agent_turn_id, epoch), None
 
 
 def _refuse_inactive(runtime: Runtime, agent_turn_id: str) -> NoReturn:
@@ -359,15 +356,15 @@ def _refuse_inactive(runtime: Runtime, agent_turn_id: str) -> NoReturn:
 
 
 def _carrier(runtime: Runtime, head: Head) -> InboxRow | None:
-    """The row that the turn goes on by: the claimed one, else the one that waits to be claimed."""
+    """Return the inbox row that carries the turn, whether it is claimed or waits for a claim."""
     rows = runtime.inbox.of_turn(head.fence.agent_turn_id)
     rows = [row for row in rows if row.status in (*DUE, PROCESSING)]
     calls = runtime.turns.waiting_tools(head.fence.agent_turn_id)
     at_epoch = [row for row in rows if carries(row, head, calls)]
-    asking = [row for row in rows if is_turn(row)]
-    # Workers of other systems leave the epoch of the report that they resumed a turn with as it was.
+    turn_rows = [row for row in rows if is_turn(row)]
+    # Workers of other systems do not update the epoch of the report that resumed a turn.
     resuming = [row for row in rows if head.status == RUNNING and row.status == PROCESSING and is_report(row)]
-    return next(iter(at_epoch or asking or resuming), None)
+    return next(iter(at_epoch or turn_rows or resuming), None)
 
 
 def _may_start_twice(runtime: Runtime, fence: Fence) -> _OldRun:
@@ -383,7 +380,7 @@ def _may_start_twice(runtime: Runtime, fence: Fence) -> _OldRun:
 
 
 def _write_again(runtime: Runtime, head: Head) -> InboxRow:
-    """The lost row of an active turn, as one that was promoted; its edge is there."""
+    """Write the lost row of an active turn again, as a promoted one; its edge still exists."""
     turn_id = head.fence.agent_turn_id
     message = Message(
         type=TURN,
@@ -400,8 +397,8 @@ def _write_again(runtime: Runtime, head: Head) -> InboxRow:
     row = write_row(runtime, message)
     if row is None:
         raise Conflict(
-            f"turn {turn_id} has lost its inbox row, and its id is taken by another",
-            hint="`cbx turn fail` ends the turn",
+            f"turn {turn_id} has lost its inbox row, and another row has taken its id",
+            hint="end the turn with `cbx turn fail`",
         )
     return row
 
@@ -415,11 +412,11 @@ def _check_boxes(runtime: Runtime, head: Head, context_box_id: str | None, outpu
         if user is not None:
             raise BoxConflict(
                 f"box {output_box_id} is the output box of turn {user[0]} of agent {user[1]!r}",
-                hint="name another, or wait for that turn's end",
+                hint="pass another box, or wait for that turn's end",
             )
 
 
-def _point(
+def _set_boxes(
     runtime: Runtime, head: Head, row: InboxRow | None, epoch: int, boxes: Mapping[str, str | None]
 ) -> None:
     turn_id = head.fence.agent_turn_id
@@ -430,7 +427,7 @@ def _point(
     runtime.turns.move_waiting(Fence(head.agent_id, turn_id, epoch))
 
 
-def _fixed(
+def _audit_fix(
     runtime: Runtime,
     fence: Fence,
     action: str,
@@ -438,16 +435,16 @@ def _fixed(
     *,
     actor: str,
     reason: str | None,
-    twice: _OldRun = _NOBODY,
+    old_run: _OldRun = _NO_WORKER,
     promoted: InboxRow | None = None,
     end: End | None = None,
     detail: dict[str, Any] | None = None,
 ) -> Fixed:
-    """Write the audit of a fix of the turn that was at `fence`, and after it is at `epoch`; what it did."""
+    """Write the audit of a fix that moved the turn from `fence` to `epoch`; return the outcome."""
     runtime.audit.write_of_turn(
         fence, action=action, actor=actor, reason=reason, epoch_after=epoch, detail=detail
     )
-    active = _active(runtime, fence.agent_id, fence.agent_turn_id)
+    active = _active_head(runtime, fence.agent_id, fence.agent_turn_id)
     promoted_turn_id = end.promoted_turn_id if end else promoted.turn_id if promoted else None
     return Fixed(
         agent_turn_id=fence.agent_turn_id,
@@ -455,8 +452,8 @@ def _fixed(
         action=action,
         turn_epoch=active.turn_epoch if active else epoch,
         status="ended" if end else active.status if active else QUEUED,
-        may_start_twice=twice.running,
-        fenced=twice.fenced,
+        may_start_twice=old_run.running,
+        fenced=old_run.fenced,
         promoted_turn_id=promoted_turn_id,
         end=end,
     )

@@ -1,8 +1,8 @@
-"""Reaping: one pass over everything of a project that is overdue, safe from many places at once.
+"""Reaping: one pass over all overdue work of a project; many processes may run it at once.
 
-Leases that have expired, what followers have to catch up with, results whose report was lost, deadlines that
-have passed, turns queued on idle agents, promoted turns that nobody came for. Each thing is a transaction of
-its own; what another one holds is passed over.
+A pass handles expired leases, due work of followers, lost reports, passed deadlines, queued turns of idle
+agents, and promoted turns that no worker claims. Each item has its own transaction. Items that another
+transaction has locked are skipped.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,14 +39,13 @@ from cardbox_cli.store.execution import worker_store
 from cardbox_cli.store.views.inbox_views import LostReport, LostReportStore
 from cardbox_cli.store.views.turn_views import TurnViews
 
-# Results that were not reported: stored, or the end of a turn, while a suspended turn still waits.
-#
-# A turn may end before the one that will wait for it has suspended, and other programs lose reports. Both are
-# reported here: of one turn where it suspends, in the same transaction, and of all by `reap`.
-
 
 def report_lost(runtime: Runtime, agent_turn_id: str | None = None) -> list[str]:
-    """Report to this suspended turn (None: any) what was not; the ids of the calls that are answered now."""
+    """Report stored results and ended turns that this suspended turn (None: any) still waits for.
+
+    A turn may end before its caller suspends, and other programs lose reports. A suspension calls this for
+    its own turn, `reap` for all. Return the ids of the calls that have a report now.
+    """
     lost = LostReportStore(runtime.database, runtime.project_id).find(
         agent_turn_id, age=runtime.settings.unclaimed_time
     )
@@ -70,7 +69,7 @@ def _report(runtime: Runtime, lost: LostReport) -> bool:
                 return report_stored(runtime, lost.agent_turn_id, lost.tool_call_id, lost.card_id).created
             return lost.child_turn_id is not None and _report_child(runtime, lost, lost.child_turn_id)
         except (NotFound, Conflict):
-            # Somebody reported meanwhile, or it cannot be reported; the deadline and `cbx why` see to that.
+            # Someone has just reported it, or it cannot be reported; then the deadline ends the wait.
             return False
 
 
@@ -87,7 +86,7 @@ def _report_child(runtime: Runtime, lost: LostReport, child_turn_id: str) -> boo
 
 
 def ended_record(runtime: Runtime, agent_turn_id: str) -> TurnRecord | None:
-    """The record of a turn; the end that another program gave it is written into it."""
+    """Return the record of a turn, after writing into it an end that another program gave the turn."""
     record = runtime.turns.record(agent_turn_id)
     if record is None or record.end_status is not None:
         return record
@@ -104,15 +103,15 @@ def ended_record(runtime: Runtime, agent_turn_id: str) -> TurnRecord | None:
     return runtime.turns.record(agent_turn_id)
 
 
-_AT_ONCE = 500
+_BATCH_SIZE = 500
 
 
 class Reaped(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass did: `released` and `dead` are inbox ids; `failed`, `promoted` and `notified` turn ids.
+    """The outcome of a pass: inbox ids (`released`, `dead`), turn ids (`failed`, `promoted`, `notified`).
 
-    `timed_out` and `reported`, whose reports were lost, are ids of tool calls. `dispatched` and `stopped` are
-    turns of the children of batches, `batches` those that ended. `troubles` says what could not be done, and
-    why.
+    `timed_out` and `reported` (whose reports were lost) are ids of tool calls. `dispatched` and `stopped` are
+    turns of children of batches, `batches` the batches that ended. `troubles` are messages about work that
+    failed.
     """
 
     released: list[str] = []
@@ -129,26 +128,26 @@ class Reaped(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        """Everything together."""
+        """The number of all ids and messages."""
         return sum(len(getattr(self, name)) for name in self.__struct_fields__)
 
 
 def reap(runtime: Runtime) -> Reaped:
-    """Do what is overdue in the project; what was done. What cannot be done keeps nothing else up."""
+    """Run one pass over the project's overdue work; an item that fails does not stop the others."""
     runtime.database.require_execution()
     reaped = Reaped()
-    for lease in runtime.inbox.expired(limit=_AT_ONCE):
-        with _trouble(reaped, f"the lease of {lease.inbox_id}"):
-            _take_back(runtime, lease, reaped)
+    for lease in runtime.inbox.expired(limit=_BATCH_SIZE):
+        with _record_trouble(reaped, f"the lease of {lease.inbox_id}"):
+            _release_expired(runtime, lease, reaped)
     for follower in runtime.followers:
         _catch_up(runtime, follower, reaped)
-    with _trouble(reaped, "the reports that were lost"):
+    with _record_trouble(reaped, "the reports that were lost"):
         reaped.reported.extend(report_lost(runtime))
     for head in runtime.turns.overdue():
-        with _trouble(reaped, f"the deadline of turn {head.active_agent_turn_id}"):
+        with _record_trouble(reaped, f"the deadline of turn {head.active_agent_turn_id}"):
             _time_out(runtime, head, reaped)
     for agent_id in runtime.inbox.idle_with_queued():
-        with _trouble(reaped, f"the queue of agent {agent_id!r}"):
+        with _record_trouble(reaped, f"the queue of agent {agent_id!r}"):
             reaped.promoted.extend(_promote(runtime, agent_id))
     reaped.notified.extend(_notify(runtime))
     worker_store.forget_dead(runtime.database)
@@ -164,14 +163,14 @@ def _catch_up(runtime: Runtime, follower: Follower, reaped: Reaped) -> None:
 
 
 @contextmanager
-def _trouble(reaped: Reaped, what: str) -> Iterator[None]:
+def _record_trouble(reaped: Reaped, what: str) -> Iterator[None]:
     try:
         yield
     except (NotFound, InvalidInput, Conflict) as exc:
         reaped.troubles.append(f"{what}: {exc.message}")
 
 
-def _take_back(runtime: Runtime, known: Lease, reaped: Reaped) -> None:
+def _release_expired(runtime: Runtime, known: Lease, reaped: Reaped) -> None:
     with runtime.transaction():
         head = runtime.heads.try_lock(known.agent_id)
         if head is None and runtime.heads.get(known.agent_id) is not None:
@@ -204,9 +203,9 @@ def _take_back(runtime: Runtime, known: Lease, reaped: Reaped) -> None:
 def decide_expiry(
     found: ClaimedSituation, known: Lease, *, max_attempts: int
 ) -> Literal["kept", "over", "dead", "released"]:
-    """What becomes of a row whose lease was found to be over, as `known`.
+    """Decide what to do with a row whose lease, read as `known`, had expired.
 
-    `kept`: somebody else has it by now, or its owner lived; `over`: it is not claimed any more.
+    `kept`: its owner extended the lease, or another worker claimed the row; `over`: it is no longer claimed.
     """
     if found.lease != known:
         return "kept"
@@ -228,29 +227,29 @@ def _time_out(runtime: Runtime, known: Head, reaped: Reaped) -> None:
                 with runtime.transaction():
                     reports = report_timeouts(runtime, calls)
             except CardConflict as exc:
-                # A database may allow one result per call id, and another turn's call of this id has it.
-                why = f"no result came before the deadline, and none can be reported: {exc.message}"
+                # A database may allow one result per call id, and a call of another turn may have the id.
+                why = f"no result came before the deadline, and a timeout cannot be reported: {exc.message}"
                 _fail(runtime, head, reaped, "timeout", "tool_timeout", why)
                 return
             reaped.timed_out.extend(report.tool_call_id for report in reports)
-            # Another program may have reported each of them, and not noted that beside the call.
+            # Another program may have reported each call without a reference in the waiting call.
             due = "wait" if reports else decide_deadline(known, head, (), rows)
         if due == "lost":
-            why = "its deadline passed, and no result that it waits for is on its way"
+            why = "its deadline passed, and no report is pending for the calls that it waits for"
             _fail(runtime, head, reaped, "failed", "result_lost", why)
             return
-        # Once more, should these reports not be applied either.
+        # If these reports are not applied either, the new deadline catches that.
         runtime.heads.extend_deadline(head.fence, timedelta(seconds=runtime.settings.tool_wait))
 
 
 def decide_deadline(
     known: Head, head: Head | None, calls: Sequence[WaitingTool], rows: Sequence[InboxRow]
 ) -> Literal["kept", "report", "wait", "lost"]:
-    """What becomes of a turn that was found to be overdue, as `known`. `head` is None where it is not held.
+    """Decide what to do with a turn whose head, read as `known`, was overdue. `head` is None if not locked.
 
-    `calls` are those that it waits for, `rows` those of its inbox. `report`: some calls have no result on its
-    way; `wait`: one is, and has time again; `lost`: none will come. `kept`: the turn goes on, or somebody has
-    given it time by now.
+    `calls` are the calls that it waits for, `rows` its inbox rows. `report`: some calls have no report yet;
+    `wait`: a report is pending and gets more time; `lost`: no report is pending; `kept`: the turn continues,
+    or has a new deadline.
     """
     if head is None or head.status != SUSPENDED:
         return "kept"

@@ -1,7 +1,7 @@
-"""Rebuilding a head that is lost, or is not idle and names no turn, from what else is written of its agent.
+"""Rebuild a head that is lost, or is neither idle nor has a turn, from the other rows of its agent.
 
-The epoch goes above every one that is written down, so that whoever still works for the agent is fenced off.
-Says what is certain and what is guessed.
+The new epoch is higher than every recorded one, which fences off all old workers of the agent. The outcome
+lists what is certain and what is guessed.
 """
 
 from datetime import timedelta
@@ -22,10 +22,11 @@ from cardbox_cli.model.execution.turns import (
     InboxRow,
     WaitingTool,
 )
+from cardbox_cli.text import argument
 
 
 class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
-    """The head as it was rebuilt, and how far it can be trusted."""
+    """The rebuilt head, with what is certain and what is guessed about it."""
 
     agent_id: str
     status: str
@@ -37,33 +38,36 @@ class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rebuild(runtime: Runtime, agent_id: str, *, actor: str, reason: str | None) -> Rebuilt:
-    """Make the head of an agent anew. Raises NotFound for an unknown agent, Conflict for one that has it."""
+    """Rebuild the head of an agent. Raises NotFound for an unknown agent, Conflict if the head is intact."""
     runtime.database.require_execution()
     with runtime.transaction():
         agent = runtime.roster.get(agent_id)
         if not (runtime.heads.ensure(agent_id) or runtime.heads.free_turnless(agent_id)):
-            raise Conflict(f"agent {agent_id!r} has its head", hint="`cbx agent show` tells its state")
+            raise Conflict(
+                f"agent {agent_id!r} does not need rebuilding: its state row exists",
+                hint=f"run `cbx agent show {argument(agent_id)}` to see its state",
+            )
         epoch = runtime.heads.highest_epoch(agent_id) + 1
         rows = runtime.inbox.open_of_agent(agent_id)
         waiting = runtime.turns.open_waiting_of(agent_id)
-        certain, guessed = [f"no epoch above {epoch - 1} is written down"], []
+        certain, guessed = [f"the highest recorded epoch is {epoch - 1}"], []
         row = next((each for each in rows if is_turn(each) and each.status != QUEUED), None)
-        carrier = row or _resumed_by(runtime, rows, waiting)
+        carrier = row or _resuming_report(runtime, rows, waiting)
         if carrier is not None:
             status = DISPATCHED
-            row = _dispatched(runtime, carrier, epoch)
+            row = _dispatch_again(runtime, carrier, epoch)
             what = "row" if is_turn(carrier) else f"report of call {carrier.correlation_id}, now applied,"
             certain.append(f"the {what} of turn {row.turn_id} was {carrier.status}")
-            guessed.append("the turn had not suspended since; it is claimed anew")
+            guessed.append("the turn has not suspended since; it can be claimed again")
         elif waiting:
             status = SUSPENDED
-            row = _suspended(runtime, waiting, epoch)
+            row = _suspend(runtime, waiting, epoch)
             certain.append(f"turn {waiting[0].agent_turn_id} waits for {len(waiting)} tool calls")
             guessed.append(f"its deadline: {runtime.settings.tool_wait:g} s from now")
         else:
             status = IDLE
             runtime.heads.set_epoch(agent_id, epoch, agent.profile_box_id)
-            guessed.append("no turn was active: no row is claimed or due, and no call is waited for")
+            guessed.append("no turn was active: no row is claimed or due, and no call waits for a result")
         turn_id = row.turn_id if row is not None else None
         runtime.audit.write_of_turn(
             Fence(agent_id, turn_id or "", epoch - 1),
@@ -85,8 +89,8 @@ def rebuild(runtime: Runtime, agent_id: str, *, actor: str, reason: str | None) 
     )
 
 
-def _resumed_by(runtime: Runtime, rows: list[InboxRow], waiting: list[WaitingTool]) -> InboxRow | None:
-    """The report that a turn goes on by: open, though its result was applied and nothing is awaited since."""
+def _resuming_report(runtime: Runtime, rows: list[InboxRow], waiting: list[WaitingTool]) -> InboxRow | None:
+    """Return the open report whose applied result resumed a turn, if the turn has not suspended since."""
     since = max((tool.turn_epoch for tool in waiting), default=-1)
     later = [row for row in rows if is_report(row) and row.turn_epoch > since]
     reports = [row for row in later if _was_applied(runtime, row)]
@@ -99,9 +103,9 @@ def _was_applied(runtime: Runtime, report: InboxRow) -> bool:
     return known and not any(tool.is_open for tool in tools)
 
 
-def _dispatched(runtime: Runtime, carrier: InboxRow, epoch: int) -> InboxRow:
-    """Let the turn be claimed anew by the row that carried it; the row that asked for the turn."""
-    row = carrier if is_turn(carrier) else _asking(runtime, carrier.turn_id, "was resumed")
+def _dispatch_again(runtime: Runtime, carrier: InboxRow, epoch: int) -> InboxRow:
+    """Make the row that carried the turn claimable again; return the turn's own row."""
+    row = carrier if is_turn(carrier) else _turn_row(runtime, carrier.turn_id, "was resumed")
     _assign(runtime, row, epoch)
     carrier = runtime.inbox.carry(carrier.inbox_id, epoch)
     if carrier.status == PROCESSING:
@@ -111,19 +115,19 @@ def _dispatched(runtime: Runtime, carrier: InboxRow, epoch: int) -> InboxRow:
     return row
 
 
-def _asking(runtime: Runtime, turn_id: str, stands: str) -> InboxRow:
-    """The row that asked for a turn. Raises Conflict where it is lost."""
+def _turn_row(runtime: Runtime, turn_id: str, state: str) -> InboxRow:
+    """Return the row that requested a turn. Raises Conflict if it is lost."""
     row = runtime.inbox.turn_row(turn_id)
     if row is None:
         raise Conflict(
-            f"turn {turn_id} {stands}, but its inbox row is lost: its boxes are unknown",
+            f"turn {turn_id} {state}, but its inbox row is lost, so its boxes are unknown",
             hint="restore the row, or delete its waiting tools",
         )
     return row
 
 
-def _suspended(runtime: Runtime, waiting: list[WaitingTool], epoch: int) -> InboxRow:
-    row = _asking(runtime, waiting[0].agent_turn_id, "waits for tools")
+def _suspend(runtime: Runtime, waiting: list[WaitingTool], epoch: int) -> InboxRow:
+    row = _turn_row(runtime, waiting[0].agent_turn_id, "waits for tools")
     fence = _assign(runtime, row, epoch)
     runtime.heads.move(fence, "enter")
     deadline = runtime.database.now() + timedelta(seconds=runtime.settings.tool_wait)

@@ -1,4 +1,4 @@
-"""Another try for what is dead: a report or a stop becomes due again, a turn is asked for anew."""
+"""Retry dead work: make a dead report or stop due again, or dispatch a failed turn as a new turn."""
 
 from datetime import timedelta
 
@@ -21,17 +21,16 @@ from cardbox_cli.text import argument, quoted
 
 
 class Retried(msgspec.Struct, frozen=True, kw_only=True):
-    """The row that is due again, or the new turn that a dead one was asked for as."""
+    """The outcome of a retry: the row that is due again, or the outcome of the new dispatch."""
 
     row: InboxRow
     dispatched: Dispatched | None = None
 
 
 def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> Retried:
-    """Try a dead row again. Raises NotFound for an unknown one, Conflict for one that is not dead, or
-    whose boxes lack cards.
+    """Retry a dead row. A turn ends only once, so the row of a turn is dispatched as a new turn.
 
-    A turn ends once: its pointers are dispatched as a new turn.
+    Raises NotFound for an unknown row, Conflict for one that is not dead or whose boxes lack cards.
     """
     runtime.database.require_execution()
     with runtime.transaction():
@@ -40,7 +39,7 @@ def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> Retried:
         row = runtime.inbox.lock(inbox_id) or row
         kind = type_of(row)
         if kind is not None and kind.retry == "new turn":
-            return _ask_again(runtime, row, source_agent_id)
+            return _retry_turn_row(runtime, row, source_agent_id)
         if row.status != ERROR and not _was_never_applied(runtime, row):
             raise _not_dead(row)
         moved = runtime.inbox.move([inbox_id], "retry", attempts=-row.retry_count, delay=timedelta(0))
@@ -49,52 +48,52 @@ def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> Retried:
 
 
 def retry_turn(runtime: Runtime, agent_turn_id: str, *, source_agent_id: str) -> Dispatched:
-    """Ask anew, as another turn with the same pointers, for one that ended otherwise than in success.
+    """Dispatch a new turn with the boxes of a turn that did not succeed.
 
-    Raises NotFound where nothing says what was asked, Conflict for a turn that goes on, or has succeeded,
-    or whose boxes lack cards.
+    Raises NotFound if the turn has no inbox row, Conflict for a turn that has not ended, has succeeded, or
+    whose boxes lack cards.
     """
     runtime.database.require_execution()
     with runtime.transaction():
         row = runtime.inbox.turn_row(agent_turn_id)
         if row is None:
-            hint = "`cbx dispatch` asks for another turn, with the boxes that `cbx turn show` tells"
-            raise NotFound(f"no inbox row asked for turn {agent_turn_id}", hint=hint)
+            hint = "`cbx turn show` lists its boxes; dispatch a turn with them with `cbx dispatch`"
+            raise NotFound(f"turn {agent_turn_id} has no inbox row", hint=hint)
         runtime.heads.lock(row.agent_id)
         row = runtime.inbox.lock(row.inbox_id) or row
         turn = summary(TurnViews(runtime.database, runtime.project_id).get(agent_turn_id))
         if row.status != ERROR and turn.end_status in (None, "success"):
             raise _not_failed(turn)
-        return _dispatched_anew(runtime, row, source_agent_id)
+        return _dispatch_again(runtime, row, source_agent_id)
 
 
-def _ask_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Retried:
+def _retry_turn_row(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Retried:
     record = runtime.turns.record(row.turn_id)
     ended = record is not None and record.end_status not in (None, "success")
     if row.status != ERROR and not (row.status in (CONSUMED, SKIPPED) and ended):
         raise _not_dead(row)
-    return Retried(row=row, dispatched=_dispatched_anew(runtime, row, source_agent_id))
+    return Retried(row=row, dispatched=_dispatch_again(runtime, row, source_agent_id))
 
 
 def _check_complete(runtime: Runtime, row: InboxRow) -> None:
-    """Raise Conflict where no worker would run another turn with these boxes either."""
+    """Raise Conflict if no worker would run another turn with these boxes."""
     if ProjectsStore(runtime.database).settings(runtime.project_id).allow_incomplete_context:
         return
     rows = DiagnosisStore(runtime.database, runtime.project_id)
     boxes = {name: box_id for name in READ if (box_id := row.pointer(f"{name}_box_id")) is not None}
-    there, lost = rows.existing_boxes(boxes.values()), rows.lost_cards(boxes.values())
-    lacking = lacks(
-        BoxFacts(pointer=name, box_id=box_id, exists=box_id in there, lost=tuple(lost.get(box_id, ())))
+    existing, lost = rows.existing_boxes(boxes.values()), rows.lost_cards(boxes.values())
+    missing = lacks(
+        BoxFacts(pointer=name, box_id=box_id, exists=box_id in existing, lost=tuple(lost.get(box_id, ())))
         for name, box_id in boxes.items()
     )
-    if lacking:
+    if missing:
         raise Conflict(
-            f"asked anew, turn {row.turn_id} would not be run: {lacking[0].words}",
-            hint="`cbx pack` makes its context again, and `cbx dispatch` asks with that",
+            f"cannot retry turn {row.turn_id}: its context is incomplete ({missing[0].words})",
+            hint="pack its context again with `cbx pack`, and pass the new box to `cbx dispatch`",
         )
 
 
-def _dispatched_anew(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Dispatched:
+def _dispatch_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Dispatched:
     _check_complete(runtime, row)
     record = runtime.turns.record(row.turn_id)
     above = row.lineage
@@ -118,22 +117,22 @@ def _dispatched_anew(runtime: Runtime, row: InboxRow, source_agent_id: str) -> D
     dispatched = dispatch(runtime, request)
     unended = row.status == ERROR and (record is None or record.end_status is None)
     if dispatched.result.agent_turn_id is not None and unended:
-        _replaced(runtime, row, dispatched.result.agent_turn_id)
+        _end_retried(runtime, row, dispatched.result.agent_turn_id)
     return dispatched
 
 
-def _replaced(runtime: Runtime, row: InboxRow, by: str) -> None:
-    """The end of a turn whose dead row nobody ended it with. The new turn reports, if anybody waits."""
+def _end_retried(runtime: Runtime, row: InboxRow, by: str) -> None:
+    """End a turn whose row died without an end of the turn. A waiting call gets the new turn's report."""
     head = runtime.heads.get(row.agent_id)
     active = head is not None and head.active_agent_turn_id == row.turn_id
     if active or not runtime.database.keeps_turns:
         return
-    message = f"its row was dead; it was asked for anew as {by}"
+    message = f"its row was dead; it was retried as {by}"
     stop_turn(runtime, head, row.fence, "failed", error_code="retried", message=message, report=False)
 
 
 def _was_never_applied(runtime: Runtime, row: InboxRow) -> bool:
-    """Whether a report is consumed although its call still waits, which other programs leave behind."""
+    """Return whether a report was consumed while its call still waits; other programs leave such rows."""
     if row.status != CONSUMED or not is_report(row):
         return False
     tools = runtime.turns.waiting_tools(row.turn_id)
@@ -145,17 +144,17 @@ def _not_failed(turn: TurnSummary) -> Conflict:
     if turn.end_status is None:
         return Conflict(
             f"turn {turn_id} has not ended: it is {turn.status}",
-            hint=f"`cbx why {argument(turn_id)}` says what it waits for",
+            hint=f"run `cbx why {argument(turn_id)}` to see what it waits for",
         )
     again = f"cbx dispatch --agent {quoted(turn.agent_id)} --context-box {turn.context_box_id}"
     return Conflict(
         f"turn {turn_id} ended in success",
-        hint=f"`{again}` asks once more",
+        hint=f"run it again with `{again}`",
     )
 
 
 def _not_dead(row: InboxRow) -> Conflict:
     return Conflict(
-        f"the inbox row {row.inbox_id} is {row.status}, not dead",
-        hint="`cbx inbox list --dead` shows what can be tried again; `cbx why` explains a turn that hangs",
+        f"inbox row {row.inbox_id} is {row.status}, not dead",
+        hint="`cbx inbox list --dead` lists the rows that can be retried",
     )

@@ -1,7 +1,7 @@
-"""The requests of recorded steps as they were sent, by the step's name: the same for turns and for chats.
+"""The requests of recorded steps of a turn or a chat, as they were sent, and the next request of a turn.
 
-Reads for whoever shows or proves requests; what they are made of is `step_snapshots.py`'s. What would be sent
-next is the affair of whose steps these are. Never writes; methods take part in the caller's snapshot.
+`step_snapshots.py` restores and verifies a request. Nothing here writes; methods read in the caller's
+snapshot.
 """
 
 from abc import ABC, abstractmethod
@@ -44,14 +44,13 @@ from cardbox_cli.store.execution.inbox_store import InboxStore
 from cardbox_cli.store.execution.turn_store import TurnStore
 from cardbox_cli.store.roster import RosterStore
 from cardbox_cli.store.views.turn_views import TurnFilter, TurnRow, TurnViews
-from cardbox_cli.text import argument
+from cardbox_cli.text import ambiguous_message, argument
 
 
 class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The request of a step as its box has it, or where `step` is None as cbx would compose the next one.
+    """The request of a step from its box, or if `step` is None, the next request as cbx would compose it.
 
-    `entries` are what it is made of, `awaited` the calls whose results are to come yet, `notes` say in words
-    how far it is what was sent.
+    `awaited` are calls whose results are missing; `notes` explain how the request differs from the sent one.
     """
 
     step: Step | None
@@ -63,8 +62,11 @@ class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordedRequests(ABC):
-    """The requests of the steps of one turn, or one chat. `name` is its id, `noun` what it is, and `shows`
-    the command that lists its steps; `is_over` says that it will send none by itself."""
+    """The requests of the steps of one turn or chat.
+
+    `name` is its id, `noun` its type, `shows` the command that lists its steps. If `is_over`, it will send no
+    more requests.
+    """
 
     noun: str
     name: str
@@ -80,34 +82,33 @@ class RecordedRequests(ABC):
     @property
     @abstractmethod
     def context_box_ids(self) -> list[str]:
-        """The context boxes that the next request is made of."""
+        """The context boxes of the next request."""
 
     @abstractmethod
     def boxes_of(self, step: Step) -> TurnBoxes:
-        """The boxes that a step was made of, as they are now. Raises NotFound."""
+        """Return the boxes of a step in their present state. Raises NotFound."""
 
     @abstractmethod
     def _box_ids_of(self, step: Step) -> tuple[str | None, str | None, str | None]:
-        """The ids of the profile's, the context and the output box of a step."""
+        """Return the ids of a step's profile, context and output box."""
 
     def _output_start(self) -> int:
-        """Where in its output box begins what a step's own are that kept nothing of it."""
+        """Return where the own cards begin in the output box of a step without a snapshot."""
         return 0
 
     @abstractmethod
     def _composed(
         self, options: ComposeOptions, format: str | None, collector: ContextCollector
     ) -> StepRequest:
-        """The next request as cbx would compose it."""
+        """Compose the next request."""
 
     def request(
         self, at: str | None, options: ComposeOptions, format: str | None, collector: ContextCollector
     ) -> StepRequest:
-        """The request of the step that `at` names: an id or a piece of one, a number from 1, or `next`.
+        """Return the request of the step `at`: an id or its beginning, a number from 1, or `next`.
 
-        None is the next one, of what is over its last snapshot. `format` is any format; None is the one that
-        the step was sent in, or the last step, or else that of the model's provider. Raises NotFound, and
-        AmbiguousId.
+        None means the next request, or the last snapshot if there will be none. `format` None means the
+        format of the step, of the last step, or of the model's provider. Raises NotFound and AmbiguousId.
         """
         step = self._step(at)
         if step is None:
@@ -121,21 +122,21 @@ class RecordedRequests(ABC):
         )
         notes = [f"the layer {left.layer} is left out: {left.reason}" for left in found.lost]
         if profile is None:
-            notes.append("the profile's box is gone: the parameters of the request are not known")
+            notes.append("the profile box is gone, so the parameters of the request are unknown")
         return StepRequest(
             step=step, format=format, entries=found.entries, request=found.request, awaited=[], notes=notes
         )
 
     def sent_before(self, step_id: str | None) -> list[str]:
-        """The steps with a snapshot of their request up to this one, it included; None: all."""
+        """Return the ids of the steps with a request box up to and including this one; None: all."""
         ids = [step.step_id for step in self._steps if step.request_box_id is not None]
         return ids[: ids.index(step_id) + 1] if step_id in ids else ids
 
     def verified(self, at: str | None, options: ComposeOptions, format: str | None) -> tuple[Step, Verified]:
-        """A step that has a snapshot, the last without `at`, and whether the cards still make its request.
+        """Verify the request of a step, by default the last with a request box; return step and outcome.
 
-        `format` is for steps without a snapshot; of `options` the texts of layers count. Raises as
-        `request` does, also where no step has a snapshot.
+        `format` is for steps without a snapshot; only the layer texts of `options` matter. Raises what
+        `request` raises, and NotFound if no step has a request box.
         """
         step = self._step(at) if at is not None else self._last_with_snapshot()
         if step is None:
@@ -150,11 +151,11 @@ class RecordedRequests(ABC):
 
     def _why_nothing(self) -> str:
         if self.is_over:
-            return f"it has ended, and will send none: {self.shows} tells how"
-        return f"{self.shows} lists its steps; one is verified once it has begun"
+            return f"it has ended and will send none; run {self.shows} for details"
+        return f"{self.shows} lists its steps; a step can be verified once it has begun"
 
     def _last_format(self, options: ComposeOptions, entries: Sequence[RequestEntry]) -> str:
-        """The format that the last step was sent in, else that of the model's provider."""
+        """Return the format of the last step with a snapshot, otherwise that of the model's provider."""
         snapshots = (read_snapshot(step.metadata) for step in reversed(self._steps))
         return format_of(next(filter(None, snapshots), None), entries, options)
 
@@ -170,7 +171,7 @@ class RecordedRequests(ABC):
         if step.request_box_id is None:
             raise NotFound(
                 f"step {step.step_id!r} has no snapshot of a request",
-                hint=f"--at {NEXT} composes the next one",
+                hint=f"compose the next one with --at {NEXT}",
             )
         return step
 
@@ -187,14 +188,14 @@ class RecordedRequests(ABC):
         return source_of(self._boxes, "profile", box_id)
 
     def _own(self, step: Step, snapshot: StepSnapshot | None) -> frozenset[str]:
-        """What was written in the course of it, as far as its output box is there."""
+        """Return the ids of the cards that the turn or chat wrote, if its output box exists."""
         output_id = self._box_ids_of(step)[2] or ""
         written = self._boxes.id_lists([output_id]).get(output_id, [])
         start = self._output_start() if snapshot is None else snapshot.output_start
         return frozenset(written[start:])
 
     def _rules(self, step: Step) -> dict[str, str | None]:
-        """What brought the cards of a step's request, as far as its boxes are there."""
+        """Return the rule that brought each card of a step's request, as far as its boxes exist."""
         _, context, output = self._box_ids_of(step)
         context_id, output_id = context or "", output or ""
         lists = self._boxes.id_lists([context_id, output_id])
@@ -206,39 +207,31 @@ class RecordedRequests(ABC):
 
 
 def format_of(snapshot: StepSnapshot | None, entries: Sequence[RequestEntry], options: ComposeOptions) -> str:
-    """The format that a step was sent in; where none has one, that of the model's provider."""
+    """Return the format of a snapshot; without one, that of the model's provider."""
     return provider_for(entries, options.model) if snapshot is None else snapshot.format
 
 
 def named_step(steps: Sequence[Step], at: str, whose: str, shows: str) -> Step:
-    """The step that `at` names: by its number, its id, or 4 or more characters of one.
-
-    Raises NotFound, AmbiguousId.
-    """
+    """Return the step `at`: a number, an id, or 4 or more characters of it. Raises NotFound, AmbiguousId."""
     ids = [step.step_id for step in steps]
     numbers = [str(number) for number in range(1, len(ids) + 1)]
     if at in numbers:
         return steps[numbers.index(at)]
-    alike = [each for each in ids if fits(at, each) or fits(at, each.removeprefix("step_"))]
-    fitting = [at] if at in ids else alike
-    if len(fitting) > 1:
+    partial_matches = [each for each in ids if fits(at, each) or fits(at, each.removeprefix("step_"))]
+    matches = [at] if at in ids else partial_matches
+    if len(matches) > 1:
         raise AmbiguousId(
-            f"{at!r} fits several steps: {', '.join(fitting[:5])}",
-            hint="type more characters of the id, or its number",
-            details={"candidates": fitting[:5]},
+            ambiguous_message(at, "step", matches[:5], more=len(matches) > 5),
+            hint="type more characters of the id, or the number of the step",
+            details={"candidates": matches[:5]},
         )
-    if not fitting:
+    if not matches:
         raise NotFound(f"{whose} has no step {at!r}", hint=f"{shows} lists its steps")
-    return steps[ids.index(fitting[0])]
-
-
-# The requests of a turn's steps, and the next one as it would be, with the results that are reported.
-#
-# What they are made of is `source.py`'s. Never writes; methods take part in the caller's snapshot.
+    return steps[ids.index(matches[0])]
 
 
 def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
-    """The turn that an agent is at, else its oldest queued one, else its last. Raises NotFound."""
+    """Return the active turn of an agent, otherwise its oldest queued one or its last. Raises NotFound."""
     head = HeadStore(turns.database, turns.project_id).get(agent_id)
     if head is not None and head.active_agent_turn_id is not None:
         return turns.get(head.active_agent_turn_id)
@@ -250,8 +243,7 @@ def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
 
 
 def no_turn(turns: TurnViews, agent_id: str, when: str = "") -> NotFound:
-    """That an agent has no turn, or none at some time; or, where the roster may be read, that there is no
-    such agent."""
+    """Return the error for an agent without a turn (`when`: at that time), or for an unknown agent."""
     roster = RosterStore(turns.database, turns.project_id)
     if roster.is_absent(agent_id):
         return roster.absent(agent_id)
@@ -262,7 +254,7 @@ def no_turn(turns: TurnViews, agent_id: str, when: str = "") -> NotFound:
 
 
 class TurnRequests(RecordedRequests):
-    """The requests of one turn: those of its steps by their snapshots, and the next as it would be."""
+    """The requests of one turn: those of its steps, and the next one with the reported results."""
 
     noun = "turn"
 
@@ -281,7 +273,7 @@ class TurnRequests(RecordedRequests):
         return [self.turn.context_box_id or ""]
 
     def boxes_of(self, step: Step) -> TurnBoxes:
-        """The boxes of a step, or else of its turn."""
+        """Return the boxes of a step; the turn's box for those that the step does not name."""
         turn = self.turn
         return self._context(step, turn).boxes
 
@@ -311,7 +303,7 @@ class TurnRequests(RecordedRequests):
     ) -> StepRequest:
         turn = self.turn
         context = self._context(turn)
-        boxes, awaited = self._with_reports(context.boxes)
+        boxes, awaited = self._apply_reports(context.boxes)
         model = context.config.get("model")
         options = msgspec.structs.replace(
             options, model=options.model or (model if isinstance(model, str) else None)
@@ -328,13 +320,13 @@ class TurnRequests(RecordedRequests):
             awaited=awaited,
             notes=[
                 "as cbx would compose it",
-                *(f"waits for {call_id}: its result is not in it yet" for call_id in awaited),
-                *([f"a result ends the turn ({end}): no worker will send it"] if end else []),
+                *(f"waits for {call_id}: its result is missing" for call_id in awaited),
+                *([f"a result ends the turn ({end}), so no worker will send it"] if end else []),
             ],
         )
 
-    def _with_reports(self, boxes: TurnBoxes) -> tuple[TurnBoxes, list[str]]:
-        """The boxes of an active turn once what is reported is applied, and the calls that wait even then."""
+    def _apply_reports(self, boxes: TurnBoxes) -> tuple[TurnBoxes, list[str]]:
+        """Return the boxes of an active turn with all reports applied, and the calls that still wait."""
         if self.turn.status not in ACTIVE:
             return boxes, []
         turn_id = self.turn.agent_turn_id
@@ -350,7 +342,7 @@ class TurnRequests(RecordedRequests):
         return boxes, unique([*pending, *(call_id for call_id in waiting if call_id not in reports)])
 
     def _reported(self, waiting: Container[str]) -> dict[str, Card]:
-        """The results that reports bring for these calls, in the order in which they are to be applied."""
+        """Return the reported results of these calls, in the order in which they will be applied."""
         rows = [
             row
             for row in InboxStore(self._database, self._project_id).of_turn(self.turn.agent_turn_id)

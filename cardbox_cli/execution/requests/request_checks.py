@@ -1,6 +1,6 @@
-"""Whether what a turn reads is whole: the one judgement of workers, which run nothing less, and of `why`.
+"""Check that the context and profile of a turn are complete, and lint its next request.
 
-Pure. What a turn reads are its context and its profile; what it writes is its own.
+Workers run only complete turns; `cbx why` applies the same check.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,21 +31,21 @@ from cardbox_cli.store.projects import ProjectsStore
 CONTEXT, PROFILE_BOX = "context", "profile"
 READ = (PROFILE_BOX, CONTEXT)
 
-# How a turn ends that lacks something.
+# The error code of a turn whose context or profile is incomplete.
 INCOMPLETE = "context_incomplete"
 
-# What has become of a card, as it is said of it.
+# The state of a lost card, in a message.
 LOSSES: dict[LossKind, str] = {
     "dangling": "does not exist",
     "deleted": "was deleted",
     "expired": "has expired",
 }
-# How many of them a message names.
-_NAMED = 5
+# Missing things that a message lists.
+_MAX_LISTED = 5
 
 
 class Lack(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a turn should read and cannot: a card, the box (`missing`), or the profile in it."""
+    """Something that a turn should read and cannot: a card, the box (`missing`), or its profile."""
 
     kind: LossKind | Literal["missing", "no-profile"]
     pointer: str
@@ -54,21 +54,21 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """What is lacking, in words."""
+        """A clause that says what is lacking."""
         box = f"the {self.pointer} box {self.box_id}"
         if self.kind == "missing":
             return f"{box} does not exist"
         if self.kind == "no-profile":
-            return f"{box} holds no profile"
+            return f"{box} has no profile"
         return f"card {self.card_id} of {box} {LOSSES[self.kind]}"
 
 
 def lacks(boxes: Iterable[BoxFacts]) -> list[Lack]:
-    """What is lacking of the boxes that a turn reads, in their order."""
-    return [lack for box in boxes if box.pointer in READ for lack in _of_box(box)]
+    """Return what the boxes that a turn reads lack, in their order."""
+    return [lack for box in boxes if box.pointer in READ for lack in _box_lacks(box)]
 
 
-def _of_box(box: BoxFacts) -> list[Lack]:
+def _box_lacks(box: BoxFacts) -> list[Lack]:
     if not box.exists:
         return [Lack(kind="missing", pointer=box.pointer, box_id=box.box_id)]
     lost = [
@@ -81,7 +81,7 @@ def _of_box(box: BoxFacts) -> list[Lack]:
 
 
 def lacks_of(boxes: TurnBoxes) -> list[Lack]:
-    """What is lacking of the boxes of a turn as they were read."""
+    """Return what the boxes of a turn lack, as they were read."""
     return lacks((_facts(PROFILE_BOX, boxes.profile), _facts(CONTEXT, boxes.context)))
 
 
@@ -102,15 +102,10 @@ def _facts(pointer: str, box: Source) -> BoxFacts:
 
 
 def in_words(lacking: Sequence[Lack]) -> str:
-    """Why a turn is not run that lacks something."""
-    named = "; ".join(lack.words for lack in lacking[:_NAMED])
-    more = f"; and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
-    return f"its context is incomplete, and no model was asked: {named}{more}"
-
-
-# The lint on what the model of a turn is asked in its next step, before anybody asks.
-#
-# Owns how the boxes of a turn that is not run yet are read for it. Decides nothing about the turn.
+    """Return the message of a turn that is not run because something is missing."""
+    listed = "; ".join(lack.words for lack in lacking[:_MAX_LISTED])
+    more = f"; and {len(lacking) - _MAX_LISTED} more" if len(lacking) > _MAX_LISTED else ""
+    return f"its context is incomplete, so the model was not called: {listed}{more}"
 
 
 def lint_turn(
@@ -120,13 +115,13 @@ def lint_turn(
     runtime_config: Mapping[str, Any],
     handlers: Handlers,
 ) -> list[LintFinding]:
-    """What the provider of the turn's model would refuse, or a model stumble on, in its next request.
+    """Return the lint findings of the turn's next request.
 
-    The model is that of the `runtime_config`, else the profile's. Reads the project's tools and settings, and
-    what the profile's layers are made of.
+    The model is that of `runtime_config`, otherwise the profile's. Reads the project's tools and settings,
+    and the sources of the profile's layers.
     """
-    wanted = runtime_config.get("model")
-    model = wanted if isinstance(wanted, str) else None
+    model_name = runtime_config.get("model")
+    model = model_name if isinstance(model_name, str) else None
     provider = provider_for(boxes.entries, model)
     profile = profile_of(present_cards(boxes.profile.slots))
     tools = known_tools(database, project_id, profile, present_cards(boxes.context.slots), handlers)
@@ -146,9 +141,9 @@ def lint_turn_to_be(
     context: Source,
     output: Source,
 ) -> list[LintFinding]:
-    """`lint_turn` of the first request of a turn that is asked for, of the agent with this head.
+    """Return the lint findings of a requested turn's first request, for the agent with this head.
 
-    A context box that is only planned, or packed in this transaction, has no id yet.
+    A context that is only planned, or packed in this transaction, has an empty box id.
     """
     written = output.slots[: _output_start(runtime, head, output.box_id)]
     boxes = TurnBoxes(
@@ -161,7 +156,7 @@ def lint_turn_to_be(
 
 
 def _output_start(runtime: Runtime, head: Head | None, output_box_id: str) -> int | None:
-    """How many cards the output box held before the turn that writes to it now; None where none does."""
+    """Return the length of the output box before the turn that writes it now; None if no turn does."""
     if head is None or head.active_agent_turn_id is None or head.output_box_id != output_box_id:
         return None
     record = runtime.turns.record(head.active_agent_turn_id)

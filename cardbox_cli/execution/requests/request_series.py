@@ -1,8 +1,8 @@
-"""The requests of steps, a turn's or a chat's, as a series: all that they sent, read and made once.
+"""The sent requests of all steps of a turn or chat, read and composed incrementally.
 
-Each step stores its request as a box of its own, and nearly all of it is what the step before had. So id
-lists are read, each card once, and of a request only what is new is composed. Never writes; takes part in the
-caller's snapshot.
+Each step stores its request as its own box, which mostly repeats the box of the step before. This module
+reads the id lists and each card once, and composes only what is new in a request. It never writes, and reads
+in the caller's snapshot.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,14 +27,14 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.execution.turn_store import TurnStore
 from cardbox_cli.store.views.turn_views import TurnRow
 
-# Steps whose id lists are held at once.
-_AT_ONCE = 50
+# The number of steps whose id lists are in memory at once.
+_BATCH_SIZE = 50
 
 
-class _Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of a step's request: its ids as JSON, and what stands beside them.
+class _StoredRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored request of a step: its ids as JSON, its profile, snapshot and format.
 
-    `added` are the ids behind those of the request before; None where it does not go on from that.
+    `added` are the ids that follow those of the request before; None if it does not continue that.
     """
 
     step: Step
@@ -46,7 +46,7 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sent_by_turn(database: Database, project_id: str, turn: TurnRow) -> list[Sent]:
-    """The requests of the turn's steps that are stored, in their order; [] where none is."""
+    """Return the stored requests of the turn's steps, in order."""
     homes = [each for each in (turn.output_box_id, turn.context_box_id) if each]
     steps = [
         step if step.profile_box_id else msgspec.structs.replace(step, profile_box_id=turn.profile_box_id)
@@ -58,16 +58,16 @@ def sent_by_turn(database: Database, project_id: str, turn: TurnRow) -> list[Sen
 def sent_by_steps(
     database: Database, project_id: str, steps: Sequence[Step], homes: Sequence[str]
 ) -> list[Sent]:
-    """The requests of these steps that are stored, in their order; [] where none is.
+    """Return the stored requests of these steps, in order.
 
-    `homes` are the boxes that their cards are looked for in, the first that has one before the others: a
-    request's own box is only a record of it.
+    `homes` are the boxes to which cards are attributed, because a request box is only a record. The first box
+    that has a card wins.
     """
-    return list(_Reading(database, project_id, steps, homes).requests())
+    return list(_SeriesReader(database, project_id, steps, homes).requests())
 
 
-class _Reading:
-    """Reads the requests of steps; what is known of one serves the next."""
+class _SeriesReader:
+    """A reader of the requests of steps; it reuses what it has read for the next step."""
 
     def __init__(
         self, database: Database, project_id: str, steps: Sequence[Step], homes: Sequence[str]
@@ -78,15 +78,15 @@ class _Reading:
         self._cards: dict[str, Card] = {}
         self._before = ""
         self._profiles: dict[str | None, Source | None] = {None: None}
-        self._homes = self._found_homes(homes)
+        self._homes = self._find_homes(homes)
 
     def requests(self) -> Iterator[Sent]:
-        """The request of each step that has one stored."""
-        before: tuple[_Stored, Request] | None = None
-        for stored in self._stored():
-            request = None if before is None else self._continued(stored, *before)
+        """Yield the request of each step that has a stored one."""
+        before: tuple[_StoredRequest, Request] | None = None
+        for stored in self._stored_requests():
+            request = None if before is None else self._continue_request(stored, *before)
             if request is None:
-                request = self._restored(stored)
+                request = self._restore(stored)
             before = stored, request
             yield Sent(
                 provider=provider_of(stored.format),
@@ -95,8 +95,8 @@ class _Reading:
                 request=request,
             )
 
-    def _found_homes(self, homes: Sequence[str]) -> dict[str, tuple[str, int]]:
-        """In which of these boxes each card stands, and where."""
+    def _find_homes(self, homes: Sequence[str]) -> dict[str, tuple[str, int]]:
+        """Return the first of these boxes that has each card, and the position in it."""
         lists = self._boxes.id_lists(homes)
         found: dict[str, tuple[str, int]] = {}
         for box_id in homes:
@@ -104,24 +104,26 @@ class _Reading:
                 found.setdefault(card_id, (box_id, position))
         return found
 
-    def _stored(self) -> Iterator[_Stored]:
+    def _stored_requests(self) -> Iterator[_StoredRequest]:
         with_box = [step for step in self._steps if step.request_box_id is not None]
-        for start in range(0, len(with_box), _AT_ONCE):
-            steps = with_box[start : start + _AT_ONCE]
+        for start in range(0, len(with_box), _BATCH_SIZE):
+            steps = with_box[start : start + _BATCH_SIZE]
             texts = self._boxes.id_texts([step.request_box_id or "" for step in steps])
             found = [
-                self._of_step(step, ids) for step in steps if (ids := texts.get(step.request_box_id or ""))
+                self._read_step(step, ids) for step in steps if (ids := texts.get(step.request_box_id or ""))
             ]
             self._read_cards([card_id for stored in found for card_id in stored.added or ()])
             yield from found
 
-    def _of_step(self, step: Step, ids: str) -> _Stored:
-        added, self._before = _added(self._before, ids), ids
+    def _read_step(self, step: Step, ids: str) -> _StoredRequest:
+        added, self._before = _added_ids(self._before, ids), ids
         profile = self._profile(step.profile_box_id)
         snapshot = read_snapshot(step.metadata)
         entries: Sequence[RequestEntry] = [] if profile is None else profile.seen
         format = provider_for(entries) if snapshot is None else snapshot.format
-        return _Stored(step=step, ids=ids, added=added, profile=profile, snapshot=snapshot, format=format)
+        return _StoredRequest(
+            step=step, ids=ids, added=added, profile=profile, snapshot=snapshot, format=format
+        )
 
     def _profile(self, box_id: str | None) -> Source | None:
         if box_id not in self._profiles:
@@ -130,14 +132,14 @@ class _Reading:
         return self._profiles[box_id]
 
     def _read_cards(self, card_ids: Sequence[str]) -> None:
-        """Read those of the cards that are not known yet."""
+        """Read the cards that are not cached."""
         unknown = [card_id for card_id in card_ids if card_id not in self._cards]
         if unknown:
             found = self._card_store.get_many(unknown).cards
             self._cards.update((card.card_id, card) for card in found)
 
     def _slots(self, card_ids: Sequence[str]) -> list[Slot]:
-        """The places of a request, or of what is new in one."""
+        """Return the slots of these cards."""
         self._read_cards(card_ids)
         return [
             Slot(place, card_id, card, "dangling" if card is None else "present")
@@ -145,16 +147,16 @@ class _Reading:
             for card in [self._cards.get(card_id)]
         ]
 
-    def _restored(self, stored: _Stored) -> Request:
-        """The whole request, as `render` shows it; cards stand where their homes have them."""
+    def _restore(self, stored: _StoredRequest) -> Request:
+        """Return the whole request, as `render` shows it, with the positions of cards in their home boxes."""
         source = Source(stored.step.request_box_id or "", self._slots(decode_ids(stored.ids)))
         request = restored_request(
             source, stored.profile, stored.snapshot, stored.format, ComposeOptions()
         ).request
-        places = {card_id: self._at_home(card_id, entry) for card_id, entry in request.places.items()}
+        places = {card_id: self._home_entry(card_id, entry) for card_id, entry in request.places.items()}
         return msgspec.structs.replace(request, places=places)
 
-    def _at_home(self, card_id: str, entry: RequestEntry) -> RequestEntry:
+    def _home_entry(self, card_id: str, entry: RequestEntry) -> RequestEntry:
         home = self._homes.get(card_id)
         if home is None:
             return entry
@@ -162,8 +164,10 @@ class _Reading:
         slot = msgspec.structs.replace(entry.slot, position=position)
         return msgspec.structs.replace(entry, box_id=box_id, slot=slot)
 
-    def _continued(self, stored: _Stored, before: _Stored, request: Request) -> Request | None:
-        """The request before with the history's new messages; None where it must be made as a whole."""
+    def _continue_request(
+        self, stored: _StoredRequest, before: _StoredRequest, request: Request
+    ) -> Request | None:
+        """Return the request before plus the new messages of the history; None if it must be restored."""
         _, end = history_of(request.messages)
         if not end or stored.added is None or not _is_alike(stored, before):
             return None
@@ -180,15 +184,15 @@ class _Reading:
         return msgspec.structs.replace(
             request,
             messages=[*request.messages[:end], *added.messages, *request.messages[end:]],
-            # One table for all of the series: a copy for each would be as long as the history.
-            places=_joined(
-                request.places, {each: self._at_home(each, entry) for each, entry in added.places.items()}
+            # All requests of the series share one table, because each copy would be as long as the history.
+            places=_update(
+                request.places, {each: self._home_entry(each, entry) for each, entry in added.places.items()}
             ),
             lost_layers={name: sha256 for name, sha256 in layers.items() if name not in there},
         )
 
-    def _messages(self, slots: Sequence[Slot], stored: _Stored, request: Request) -> Request:
-        """What these places bring to the history of a request."""
+    def _messages(self, slots: Sequence[Slot], stored: _StoredRequest, request: Request) -> Request:
+        """Return a request with the history messages of these slots."""
         entries = [
             RequestEntry(slot=slot, box_id=stored.step.request_box_id or "")
             for slot in slots
@@ -200,23 +204,23 @@ class _Reading:
         return msgspec.structs.replace(made, messages=history)
 
 
-def _added(before: str, ids: str) -> list[str] | None:
-    """The ids by which a list goes on where the one before ends, both as JSON; None where it does not.
+def _added_ids(before: str, ids: str) -> list[str] | None:
+    """Return the ids that a JSON list adds to the end of the list before; None if it does not continue that.
 
-    Postgres prints equal lists alike, so that long ones need not be read to be compared.
+    Postgres prints equal lists in the same way, so the texts can be compared without decoding.
     """
     if len(before) > 2 and ids.startswith(f"{before[:-1]}, "):
         return decode_ids(f"[{ids[len(before) + 1 :]}")
     return [] if len(before) > 2 and ids == before else None
 
 
-def _joined(places: dict[str, RequestEntry], added: dict[str, RequestEntry]) -> dict[str, RequestEntry]:
+def _update(places: dict[str, RequestEntry], added: dict[str, RequestEntry]) -> dict[str, RequestEntry]:
     places.update(added)
     return places
 
 
-def _is_alike(one: _Stored, other: _Stored) -> bool:
-    """Whether two requests were made in the same way, but for their histories and what lived for a call."""
+def _is_alike(one: _StoredRequest, other: _StoredRequest) -> bool:
+    """Return whether two requests have the same format, profile, model, process and layout."""
     if one.format != other.format or one.profile is not other.profile:
         return False
     if one.snapshot is None or other.snapshot is None:
@@ -229,7 +233,7 @@ def _is_alike(one: _Stored, other: _Stored) -> bool:
 
 
 def _is_plain(card: Card) -> bool:
-    """Whether all that a card brings to a request is a message of its history, if anything."""
+    """Return whether a card can add nothing but a message of the history to a request."""
     known = card_type(card.type)
     is_apart = known.is_snapshot or known.layer is not None or card.type == PROFILE
     return not is_apart and not isinstance(card.content, ToolContent)

@@ -1,8 +1,8 @@
-"""What a step keeps of its request: the request that its box holds, and whether the cards still make it.
+"""Restore the request of a step from its request box, and verify that the cards still produce it. Pure.
 
-Pure. A request box holds the rendered system prompt first, then the tools, the layers that are kept and the
-history in its order, with other systems too. cbx keeps hashes beside it, in the step's metadata; texts that
-lived for the call alone are known by them only.
+A request box has the rendered system prompt first, then the tools, the stored layers and the history in
+order. Other systems write it in the same way. cbx also stores hashes in the step's metadata. Layers that
+existed only for the call are known only by their hashes.
 """
 
 import hashlib
@@ -29,25 +29,25 @@ from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.layers import SYSTEM_PROMPT, Asked, Layout, ProcessName
 from cardbox_cli.providers.formats import encoder_of, format_names, provider_of, sent, sent_by_any
 
-# The key of a step's metadata.
+# The key of the snapshot in a step's metadata.
 REQUEST = "request"
 
-# Why a layer cannot be shown or compared.
-LOST = "it lived for the call: of its text only the hash is kept"
-# Why the rest of such a request cannot be proved where a step keeps no hash of it.
+# The reason why a layer cannot be shown or compared.
+LOST = "it existed only for the call, and only the hash of its text is stored"
+# The limit of a comparison if the step has no hash of the request without its layers.
 UNPROVED = (
-    "the history, the tools, the model and its parameters were compared with what they say now: the step "
-    "kept no hash of them, and what was overwritten since does not show"
+    "the history, the tools, the model and its parameters were compared with their present state: the step "
+    "has no hash of them, so later changes of them do not show"
 )
-# Why a layer is not shown whose text somebody gives.
-_OTHER = "the text given for it is not the one that was sent"
+# The reason why a layer is not shown although its text was passed.
+_DIFFERENT_TEXT = "the text passed for it is not the one that was sent"
 
 
 class StepSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step's metadata say of its request: `layers` have the hashes of their texts, `sha256` is that of
-    all that was sent, `rest_sha256` that of the same without its layers; None where an older cbx kept none.
+    """The snapshot of a request in a step's metadata. `layers` maps names to hashes of texts.
 
-    The output box held `output_cards` cards then, `output_start` of them when the turn was promoted.
+    `sha256` is the hash of the sent body, `rest_sha256` of the body without its layers; an older cbx did not
+    store that. The output box had `output_cards` cards at the step and `output_start` at the promotion.
     """
 
     format: str
@@ -62,7 +62,7 @@ class StepSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RestoredRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as its box has it: what it is made of, and `lost`, the layers whose texts cannot be had."""
+    """A request restored from its box, with its entries, and the `lost` layers whose texts are unknown."""
 
     entries: list[RequestEntry]
     request: Request
@@ -70,11 +70,11 @@ class RestoredRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the cards still make the request of a step: as a whole, by its hash; without its layers, by the
-    hash of that; or message by message, which proves nothing: both sides are made of the same cards.
+    """The outcome of a verification: whether the cards still produce the request of a step.
 
-    `lost` are the layers that lived for the call and are not compared, `reasons` say in words what is known
-    of a difference.
+    It is compared by the hash of the whole request, by the hash without its layers, or message by message.
+    The last proves nothing, because both sides come from the same cards. `lost` are layers that could not be
+    compared, `reasons` explain a difference.
     """
 
     equal: bool
@@ -85,7 +85,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def snapshot_of(request: Request, body: bytes, boxes: TurnBoxes, format: str) -> StepSnapshot:
-    """What a step keeps of the request that it sends as `body`."""
+    """Return the snapshot of a request that is sent as `body`."""
     sha256 = _hash(body)
     return StepSnapshot(
         format=format,
@@ -101,7 +101,7 @@ def snapshot_of(request: Request, body: bytes, boxes: TurnBoxes, format: str) ->
 
 
 def read_snapshot(metadata: Any) -> StepSnapshot | None:
-    """What the metadata of a step say; None for a step of another system, or of another cbx."""
+    """Read the snapshot in a step's metadata; None for a step of another system or another version of cbx."""
     try:
         snapshot = msgspec.convert(metadata[REQUEST], StepSnapshot)
     except (KeyError, TypeError, msgspec.ValidationError):
@@ -118,22 +118,22 @@ def restored_request(
     rules: Mapping[str, str | None] | None = None,
     own: Container[str] = (),
 ) -> RestoredRequest:
-    """The request that a request box holds, with the parameters of the profile that it was made for.
+    """Restore the request of a request box, with the parameters of its profile.
 
-    `options` name another model, and give texts for layers that are not kept. `rules` say what brought the
-    cards, by their ids; `own` are those that the turn has written.
+    `options` may name another model, and may have texts of layers that are not stored. `rules` maps card ids
+    to recipe rules; `own` has the ids of cards that the turn has written.
     """
-    prompt, history = _parted(box, rules or {})
+    prompt, history = _split_prompt(box, rules or {})
     of_profile = [] if profile is None else profile.seen
     made = request_of(
         [*of_profile, *history],
         _options(options, snapshot, box),
         encode=encoder_of(format),
         own=own,
-        # The box holds what was sent and no more, whatever kind of process that was for.
+        # The box has exactly what was sent, for every type of process.
         takes_all=True,
     )
-    request, lost = _with_layers_of_step(made, snapshot, options.asked.texts)
+    request, lost = _restrict_layers(made, snapshot, options.asked.texts)
     return RestoredRequest(
         entries=[*of_profile, *prompt, *history],
         request=msgspec.structs.replace(
@@ -148,8 +148,10 @@ def restored_request(
     )
 
 
-def _parted(box: Source, rules: Mapping[str, str | None]) -> tuple[list[RequestEntry], list[RequestEntry]]:
-    """The rendered system prompt of a request box, if it begins with one, and the rest of it."""
+def _split_prompt(
+    box: Source, rules: Mapping[str, str | None]
+) -> tuple[list[RequestEntry], list[RequestEntry]]:
+    """Return the rendered system prompt at the beginning of a request box, if any, and the other entries."""
     entries = [RequestEntry(slot=slot, box_id=box.box_id, rule=rules.get(slot.card_id)) for slot in box.slots]
     first = box.slots[0] if box.slots else None
     card = first.card if first is not None and first.state == "present" else None
@@ -164,14 +166,14 @@ def _prompt_message(entry: RequestEntry) -> Message:
 
 
 def _options(options: ComposeOptions, snapshot: StepSnapshot | None, box: Source) -> ComposeOptions:
-    """What makes the request of a step again: its model, process, layout, and every layer that can be had."""
+    """Return the options that produce a step's request: its model, process, layout and available layers."""
     stored = {
         name: card_text(slot.card.content)
         for slot in box.slots
         if slot.card is not None and (name := kept_layer(slot.card)) is not None
     }
-    lived = {} if snapshot is None else snapshot.layers
-    given = {name: text for name, text in options.asked.texts.items() if name in lived}
+    snapshot_layers = {} if snapshot is None else snapshot.layers
+    given = {name: text for name, text in options.asked.texts.items() if name in snapshot_layers}
     return ComposeOptions(
         model=options.model or (snapshot.model if snapshot is not None else None),
         process="react" if snapshot is None else snapshot.process,
@@ -181,16 +183,18 @@ def _options(options: ComposeOptions, snapshot: StepSnapshot | None, box: Source
     )
 
 
-def _with_layers_of_step(
+def _restrict_layers(
     request: Request, snapshot: StepSnapshot | None, given: Mapping[str, str]
 ) -> tuple[Request, list[LayerLeftOut]]:
-    """The request with those layers alone that were sent, and those whose texts are missing: not `given`
-    either, or otherwise."""
+    """Return the request with only the layers that were sent, and the sent layers whose texts are missing.
+
+    A text in `given` that differs from the sent one counts as missing.
+    """
     if snapshot is None:
         return request, []
     there = {layer.name for layer in request.layers if layer.sha256 == snapshot.layers.get(layer.name)}
     lost = [
-        LayerLeftOut(layer=name, reason=_OTHER if name in given else LOST)
+        LayerLeftOut(layer=name, reason=_DIFFERENT_TEXT if name in given else LOST)
         for name in snapshot.layers
         if name not in there
     ]
@@ -207,9 +211,6 @@ def _with_layers_of_step(
     )
 
 
-# --- verifying
-
-
 def verify(
     box: Source,
     boxes: TurnBoxes,
@@ -217,9 +218,9 @@ def verify(
     format: str,
     options: ComposeOptions = DEFAULT_OPTIONS,
 ) -> Verified:
-    """Compose the request of a step again from the boxes of its turn, and compare it with what was stored.
+    """Compose the request of a step again from the boxes of its turn, and compare it with the stored one.
 
-    Tools and layers are those that were stored; of another system's step nothing is known beside its box.
+    Tools and layers are the stored ones. A step of another system has nothing but its request box.
     """
     format = format if snapshot is None else snapshot.format
     then = boxes.at(*_output_of(box, boxes, snapshot))
@@ -227,35 +228,35 @@ def verify(
     stored = restored_request(box, boxes.profile, snapshot, format, options, own=own)
     asked = request_with_tools(then, stored.request.tools, _options(options, snapshot, box), format=format)
     given = options.asked.texts
-    composed, left_out = _with_layers_of_step(asked.request, snapshot, given)
+    composed, left_out = _restrict_layers(asked.request, snapshot, given)
     lost = [left.layer for left in left_out]
     compared_by = _comparison(snapshot, lost)
     is_proven = _is_proven(snapshot, compared_by, composed, format)
-    # What is proven needs no snapshot, which may have been deleted.
-    known = _known(composed)
-    found = diff(known if is_proven else _known(stored.request), known, provider_of(format))
+    # A proven request does not need the cards of its box, which may have been deleted.
+    known = _drop_lost(composed)
+    found = diff(known if is_proven else _drop_lost(stored.request), known, provider_of(format))
     changed = [layer.name for layer in asked.request.layers if layer.name in lost]
-    gone = [] if is_proven else [slot for slot in box.slots if slot.state != "present"]
-    is_same = found.equal and not gone if compared_by == "messages" else is_proven
+    missing_slots = [] if is_proven else [slot for slot in box.slots if slot.state != "present"]
+    is_same = found.equal and not missing_slots if compared_by == "messages" else is_proven
     equal = is_same and not changed
     return Verified(
         equal=equal,
         compared_by=compared_by,
         lost=[name for name in lost if name not in changed],
-        reasons=[] if equal else _reasons(gone, found, changed, given, is_same=is_same),
+        reasons=[] if equal else _reasons(missing_slots, found, changed, given, is_same=is_same),
         difference=found,
     )
 
 
-def _known(request: Request) -> Request:
-    """What is there of a request: a layer that the cards do not hold is no part of what they make."""
+def _drop_lost(request: Request) -> Request:
+    """Return the request without its lost layers, which the cards cannot produce."""
     return msgspec.structs.replace(request, lost_layers={})
 
 
 def _comparison(
     snapshot: StepSnapshot | None, lost: Collection[str]
 ) -> Literal["sha256", "rest_sha256", "messages"]:
-    """What a request without its `lost` layers can be compared by."""
+    """Return how a request without its `lost` layers can be compared."""
     if snapshot is None:
         return "messages"
     if not lost:
@@ -264,22 +265,22 @@ def _comparison(
 
 
 def _is_proven(snapshot: StepSnapshot | None, compared_by: str, composed: Request, format: str) -> bool:
-    """Whether what was composed has the hash that the step kept of what it is compared with."""
+    """Return whether the composed request has the hash that the step stored."""
     if snapshot is None or compared_by == "messages":
         return False
     if compared_by == "rest_sha256":
-        kept, bodies = snapshot.rest_sha256, sent_by_any(_rest(composed), format)
+        kept, bodies = snapshot.rest_sha256, sent_by_any(_drop_layers(composed), format)
     else:
         kept, bodies = snapshot.sha256, sent_by_any(composed, format)
     return any(_hash(body) == kept for body in bodies)
 
 
 def _rest_hash(request: Request, format: str) -> str:
-    """The hash of what is sent of a request beside its layers, whose texts have hashes of their own."""
-    return _hash(sent(_rest(request), format))
+    """Return the hash of the sent body without its layers, whose texts have their own hashes."""
+    return _hash(sent(_drop_layers(request), format))
 
 
-def _rest(request: Request) -> Request:
+def _drop_layers(request: Request) -> Request:
     layers = {layer.name for layer in request.layers}
     messages = [message for message in request.messages if message.layer not in layers]
     return msgspec.structs.replace(request, messages=messages)
@@ -290,7 +291,10 @@ def _hash(body: bytes) -> str:
 
 
 def _output_of(box: Source, boxes: TurnBoxes, snapshot: StepSnapshot | None) -> tuple[int, int]:
-    """How many cards the output box held at the step, and at the lease of its turn; else as the box tells."""
+    """Return the lengths of the output box at the step and at the promotion of its turn.
+
+    Without a snapshot, the first is derived from the request box.
+    """
     if snapshot is not None:
         return snapshot.output_cards, snapshot.output_start
     seen = {slot.card_id for slot in box.slots}
@@ -300,29 +304,34 @@ def _output_of(box: Source, boxes: TurnBoxes, snapshot: StepSnapshot | None) -> 
 
 
 def _reasons(
-    gone: Iterable[Slot], found: RequestDiff, changed: Iterable[str], given: Container[str], *, is_same: bool
+    missing_slots: Iterable[Slot],
+    found: RequestDiff,
+    changed: Iterable[str],
+    given: Container[str],
+    *,
+    is_same: bool,
 ) -> list[str]:
-    """What is known of a difference; `is_same` says that nothing but the `changed` layers differs."""
+    """Return what explains a difference; `is_same`: only the `changed` layers differ."""
     reasons = [
-        f"the text given for the layer {name} is not the one that was sent"
+        f"the text passed for the layer {name} is not the one that was sent"
         if name in given
-        else f"the layer {name} says something else now"
+        else f"the layer {name} has another text now"
         for name in changed
     ]
     missing = [
         f"card {short_id(slot.card_id)} at position {slot.position} of the request box is {slot.state}"
-        for slot in gone
+        for slot in missing_slots
     ]
     reasons += missing
     difference = found.difference
     if difference is None:
         if not is_same and not missing:
             reasons.append(
-                "the messages are those of the request box, and not what was sent: a card was overwritten, "
+                "the messages match the request box but not the sent request: a card was overwritten, "
                 "or the profile changed"
             )
         return reasons
     sides = (difference.a, difference.b)
     if any(side is not None and side.layer == SYSTEM_PROMPT for side in sides):
-        reasons.append("the profile says another system prompt now, or another program rendered it")
+        reasons.append("the profile has another system prompt now, or another program rendered it")
     return reasons

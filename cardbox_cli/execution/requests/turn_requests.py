@@ -1,8 +1,9 @@
-"""What the model of a turn's next step is asked, from the turn's boxes, its profile and the project's tools.
+"""Compose the request of a turn's next step from its boxes, its profile and the project's tools.
 
-Pure. The history is what the output box held when the turn was promoted, the context box, and what the turn
-has written since. Tools come from the project alone, by the profile's leave: snapshots of earlier requests
-never count.
+The history is the content of the output box at the promotion, the context box, and the cards that the turn
+has written since. Tools come only from the project, as far as the profile allows; tools in earlier requests
+do not matter. Workers and commands that show or verify requests use the same functions. Nothing here writes;
+functions read in the caller's snapshot.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,12 +42,12 @@ from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.store.views.turn_contexts import ContextStore, ExperienceStore, StoredContext
 from cardbox_cli.store.views.turn_views import TurnRow
 
-# What the step is called that has not begun.
+# The name of the step that has not begun.
 NEXT = "next"
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A box and its places in order. `provenance` says which rule brought which card, where that is known."""
+    """A box and its slots in order. `provenance` maps cards to recipe rules, if known."""
 
     box_id: str
     slots: Sequence[Slot]
@@ -54,12 +55,12 @@ class Source(msgspec.Struct, frozen=True):
 
     @property
     def entries(self) -> list[RequestEntry]:
-        """All its places."""
+        """The entries of all slots."""
         return list(entries_of(self.slots, self.box_id, self.provenance))
 
     @property
     def seen(self) -> list[RequestEntry]:
-        """Its places without snapshots of requests: what a turn sees of it."""
+        """The entries without snapshots of requests, which a turn does not see."""
         return [
             entry
             for entry in self.entries
@@ -68,13 +69,13 @@ class Source(msgspec.Struct, frozen=True):
 
 
 def entries_of(slots: Iterable[Slot], box_id: str, provenance: Provenance | None) -> Iterator[RequestEntry]:
-    """The places of a box, each with the rule that brought it, as far as that is known."""
+    """Return the entries of a box, each with the rule that brought the card, if known."""
     rule_of = provenance.rule_of if provenance is not None else lambda _: None
     return (RequestEntry(slot=slot, box_id=box_id, rule=rule_of(slot.position)) for slot in slots)
 
 
 class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
-    """The boxes of a turn. `output_start`: how many cards the output box held when the turn was promoted."""
+    """The boxes of a turn. `output_start` is the length of the output box at the promotion."""
 
     profile: Source
     context: Source
@@ -83,18 +84,18 @@ class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def history(self) -> list[RequestEntry]:
-        """What the turn sees in order; an id may stand in it twice."""
+        """The entries that the turn sees, in order; a card id may appear twice."""
         output = [msgspec.structs.replace(entry, rule=OUTPUT) for entry in self.output.seen]
         before = [entry for entry in output if entry.slot.position < self.output_start]
         return [*before, *self.context.seen, *output[len(before) :]]
 
     @property
     def entries(self) -> list[RequestEntry]:
-        """All that a request of the turn is made of: the profile's box, then what the turn sees."""
+        """All entries of a request: the profile box, then the history."""
         return [*self.profile.seen, *self.history]
 
     def at(self, output_cards: int, output_start: int) -> "TurnBoxes":
-        """The boxes when the output box held so many cards."""
+        """Return the boxes at the time when the output box had `output_cards` cards."""
         output = msgspec.structs.replace(self.output, slots=self.output.slots[:output_cards])
         return msgspec.structs.replace(self, output=output, output_start=output_start)
 
@@ -105,8 +106,7 @@ class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The request of a step: all that it was made of and what of that is history, as it is composed, and as
-    it is sent."""
+    """The request of a step: all entries, those of the history, the composed request and the sent body."""
 
     entries: list[RequestEntry]
     history: list[RequestEntry]
@@ -122,7 +122,7 @@ def turn_request(
     format: str = DEFAULT,
     collector: ContextCollector = WITHOUT_PROVIDERS,
 ) -> TurnRequest:
-    """The request for the turn's next step in a format. Raises what `request_of` raises."""
+    """Compose the request of the turn's next step in a format. Raises what `request_of` raises."""
     definitions = tool_definitions(present_cards(boxes.profile.slots), tools)
     return request_with_tools(boxes, definitions, options, format=format, collector=collector)
 
@@ -135,7 +135,7 @@ def request_with_tools(
     format: str,
     collector: ContextCollector = WITHOUT_PROVIDERS,
 ) -> TurnRequest:
-    """`turn_request` with the definitions of tools, such as those that an earlier request had."""
+    """Compose the request with these tool definitions, for example those of an earlier request."""
     own, entries = frozenset(card.card_id for card in boxes.own), boxes.entries
     composed = request_of(entries, options, encode=encoder_of(format), collector=collector, own=own)
     request = msgspec.structs.replace(composed, tools=tools)
@@ -151,15 +151,15 @@ def request_with_tools(
 
 
 def tool_definitions(profile: Iterable[Card], tools: Iterable[Tool]) -> list[dict[str, Any]]:
-    """The tools that the cards of a profile's box allow, as they are sent."""
+    """Return the definitions of the tools that the cards of a profile box allow."""
     return [function_tool(tool) for tool in offered_tools(profile_of(profile), tools)]
 
 
 def offered_tools(profile: Mapping[str, Any], tools: Iterable[Tool]) -> list[Tool]:
-    """The tools that a profile allows: none where it says nothing, all registered ones where it says null.
+    """Return the tools that a profile allows: none if `allowed_tools` is missing, all if it is null.
 
-    A handler is offered only where `allowed_internal_tools` names it, and then hides a tool of its name. Rows
-    that other programs register for the handlers are no tools.
+    A handler is offered only if `allowed_internal_tools` names it; it hides a registered tool of the same
+    name. Rows that other programs register for the handlers are not offered.
     """
     known, allowed = list(tools), profile.get("allowed_tools", [])
     internal = allowed_handlers(profile)
@@ -176,10 +176,10 @@ def offered_tools(profile: Mapping[str, Any], tools: Iterable[Tool]) -> list[Too
 
 
 def function_tool(tool: Tool) -> dict[str, Any]:
-    """The definition of a tool, as a function.
+    """Return the definition of a tool as a function.
 
-    The keys stand in the order of jsonb, shorter ones first, so that what is stored of a request is what was
-    sent, to the byte.
+    The keys are in the order of jsonb, shorter ones first, so the stored request is byte for byte the sent
+    one.
     """
     parameters = tool.parameters or {"type": "object", "properties": {}}
     described = {} if tool.description is None else {"description": tool.description}
@@ -187,22 +187,16 @@ def function_tool(tool: Tool) -> dict[str, Any]:
 
 
 def present_cards(slots: Iterable[Slot]) -> list[Card]:
-    """The cards that a reader of these places sees, in order."""
+    """Return the cards of these slots that are visible, in order."""
     return [slot.card for slot in slots if slot.card is not None and slot.state == "present"]
 
 
-# Reading what the next request of a turn is made of: its boxes and its tools.
-#
-# The worker, which sends requests, and whoever shows or proves them read it here, so that they get the same.
-# Never writes; functions take part in the caller's snapshot.
-
-
-# A box of more places is read by a cursor, which takes some messages more than a query.
-_AT_ONCE = 1000
+# A longer box is read by a cursor, which takes more round trips than a query.
+_MAX_QUERY_LENGTH = 1000
 
 
 class TurnContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What the next request of a turn is made of. `config` is what the dispatch asked of the worker."""
+    """The boxes and tools of a turn's next request, and the runtime config of its dispatch."""
 
     boxes: TurnBoxes
     tools: list[Tool]
@@ -212,9 +206,9 @@ class TurnContext(msgspec.Struct, frozen=True, kw_only=True):
 def read_context(
     database: Database, project_id: str, agent_turn_id: str, *pointers: TurnRow | Step, handlers: Handlers
 ) -> TurnContext:
-    """What the turn has now, in the boxes that the first of `pointers` names which names one.
+    """Read the present context of a turn. For each box, the first of `pointers` that names it wins.
 
-    Raises NotFound for a box that is gone, as `source_of` does.
+    Raises NotFound for a missing box, as `source_of` does.
     """
     boxes = {
         "output": _first(each.output_box_id for each in pointers),
@@ -228,26 +222,26 @@ def read_context(
 def context_of(
     stored: StoredContext, project_id: str, named: Mapping[str, str | None], handlers: Handlers
 ) -> TurnContext:
-    """What a turn has whose boxes are these, as it was read. Raises NotFound for a box that is gone."""
+    """Return the context of a turn with these boxes, as it was read. Raises NotFound for a missing box."""
 
     def source(name: str) -> Source:
         box_id = named[name]
         if box_id is None or name not in stored.boxes:
-            raise _gone(project_id, name, box_id)
+            raise _missing_box(project_id, name, box_id)
         return Source(box_id, stored.slots.get(name, []))
 
     output, context, profile_source = source("output"), source("context"), source("profile")
     start = stored.output_start
     boxes = TurnBoxes(
         profile=profile_source,
-        # Which cards were packed for the turn decides what those see that take no history.
+        # A process without history sees only the cards that were packed for the turn.
         context=msgspec.structs.replace(context, provenance=stored.provenance),
         output=output,
-        # Behind all there are, in a turn that cbx has not met yet.
+        # A turn that cbx has not recorded yet has written nothing.
         output_start=len(output.slots) if start is None else start,
     )
     profile = profile_of(present_cards(profile_source.slots))
-    tools = _with_handlers(handlers, stored.tools, profile, present_cards(context.slots))
+    tools = _add_handlers(handlers, stored.tools, profile, present_cards(context.slots))
     return TurnContext(
         boxes=boxes,
         tools=offered_tools(profile, tools),
@@ -262,12 +256,12 @@ def known_tools(
     context: Iterable[Card],
     handlers: Handlers,
 ) -> list[Tool]:
-    """The tools of the project, and the handlers that a profile allows, of which `offered_tools` chooses.
+    """Return the project's tools and the handlers that a profile allows, for `offered_tools`.
 
-    `context` are the cards that say what result is asked for.
+    The cards of `context` may request result fields.
     """
     registered = ToolStore(database, project_id).all() if "resource.tools" in database.tables else []
-    return _with_handlers(handlers, registered, profile, context)
+    return _add_handlers(handlers, registered, profile, context)
 
 
 def offered_definitions(
@@ -277,30 +271,30 @@ def offered_definitions(
     context: Iterable[Card],
     handlers: Handlers,
 ) -> list[dict[str, Any]]:
-    """The tools that a worker would offer beside the cards of a profile's box, as they are sent."""
+    """Return the definitions of the tools that a worker would offer with the cards of a profile box."""
     tools = known_tools(database, project_id, profile_of(profile), context, handlers)
     return tool_definitions(profile, tools)
 
 
-def _with_handlers(
+def _add_handlers(
     handlers: Handlers, registered: Sequence[Tool], profile: Mapping[str, Any], context: Iterable[Card]
 ) -> list[Tool]:
     return [*registered, *handlers.tools(allowed_handlers(profile), described_fields(context))]
 
 
 def read_source(boxes: BoxStore, box_id: str) -> Source:
-    """A box that exists, with the rules that brought its cards. Joins the transaction."""
+    """Read an existing box with the rules of its cards, in the caller's transaction."""
     return Source(box_id, list(_slots(boxes, box_id)), boxes.provenance(box_id))
 
 
 def read_entries(boxes: BoxStore, box_id: str) -> Iterator[RequestEntry]:
-    """The places of a box, read as they are asked for, within the caller's snapshot. Raises NotFound."""
+    """Read the entries of a box lazily, within the caller's snapshot. Raises NotFound."""
     return entries_of(_slots(boxes, box_id), box_id, boxes.provenance(box_id))
 
 
 def _slots(boxes: BoxStore, box_id: str) -> Iterable[Slot]:
-    """The places of a box; those of a long one as they are asked for, so that no answer is held whole."""
-    return boxes.stream(box_id) if boxes.length(box_id) > _AT_ONCE else boxes.slots(box_id)
+    """Read the slots of a box; those of a long box lazily, to save memory."""
+    return boxes.stream(box_id) if boxes.length(box_id) > _MAX_QUERY_LENGTH else boxes.slots(box_id)
 
 
 def _first(box_ids: Iterable[str | None]) -> str | None:
@@ -308,37 +302,30 @@ def _first(box_ids: Iterable[str | None]) -> str | None:
 
 
 def source_of(boxes: BoxStore, name: str, box_id: str | None) -> Source:
-    """The box that a turn calls by this name.
+    """Read the box that is a turn's profile, context or output box, as `name` says.
 
-    Raises NotFound where it names none, or one that is gone; its details have the name as `pointer`.
+    Raises NotFound if the turn has no such box, or it is gone; the details have the name as `pointer`.
     """
     if box_id is None or not boxes.existing([box_id]):
-        raise _gone(boxes.project_id, name, box_id)
+        raise _missing_box(boxes.project_id, name, box_id)
     return Source(box_id, boxes.slots(box_id))
 
 
-def _gone(project_id: str, name: str, box_id: str | None) -> NotFound:
-    hint, details = "`cbx turn rebox` gives it one", {"pointer": name, "box_id": box_id}
+def _missing_box(project_id: str, name: str, box_id: str | None) -> NotFound:
+    hint, details = "set another with `cbx turn rebox`", {"pointer": name, "box_id": box_id}
     if box_id is None:
         return NotFound(f"the turn has no {name} box", hint=hint, details=details)
     what = f"no box {box_id!r} in project {project_id!r}: the turn's {name} box is gone"
     return NotFound(what, hint=hint, details=details)
 
 
-# What a project brings to the composing of its requests: its one switch of sharing, and its own cards.
-#
-# What satisfies the protocols of `context/collector` reads where it is asked for alone; so does
-# `store/views/experience`. How the cards then read is `context/layer_texts`' affair.
-
-
 _KNOWLEDGE = [name for name, known in CARD_TYPES.items() if known.is_knowledge]
 
 
 class StoredKnowledge:
-    """What the cards of a project hold, as far as its `knowledge_scope` reaches.
+    """The knowledge in the cards of a project, within its `knowledge_scope`.
 
-    Where that is `boxes`, it reaches the boxes that are named for the search, and those that the recipe of a
-    context box named: what it was packed from.
+    The scope `boxes` has the boxes named for the search, and those from which the context boxes were packed.
     """
 
     def __init__(
@@ -356,19 +343,19 @@ class StoredKnowledge:
 
     @property
     def refusal(self) -> str | None:
-        """Why nothing is looked for, where the project wants that."""
+        """The reason why the project allows no search, or None."""
         return "the project's knowledge_scope is none" if self._scope == "none" else None
 
     def knowledge(self, query: str, limit: int, boxes: Sequence[str] = ()) -> list[Card]:
-        """What `cbx card search` finds for the words, newest first, among the types that are knowledge."""
+        """Return the cards of knowledge types that `cbx card search` finds for a query, newest first."""
         if self._scope == "none":
             return []
         with self._cards.database.snapshot():
             if self._scope == "boxes":
-                return self._cards.found_in(self._reach(boxes), query, types=_KNOWLEDGE, limit=limit)
+                return self._cards.found_in(self._searched_boxes(boxes), query, types=_KNOWLEDGE, limit=limit)
             return list(self._cards.newest(CardFilter(text=query, types=_KNOWLEDGE), limit=limit))
 
-    def _reach(self, named: Sequence[str]) -> list[str]:
+    def _searched_boxes(self, named: Sequence[str]) -> list[str]:
         packed = self._boxes.get_many(list(self._context_box_ids)).boxes
         return unique([*named, *(parent for box in packed for parent in box.parent_ids)])
 
@@ -376,9 +363,9 @@ class StoredKnowledge:
 def collector_for(
     database: Database, project_id: str, *context_box_ids: str, settings: ProjectSettings | None = None
 ) -> ContextCollector:
-    """A collector that searches the project where it is asked to, for requests with these context boxes.
+    """Return a collector that searches the project on request, for requests with these context boxes.
 
-    `settings` are the project's, where the caller has read them.
+    `settings` are the project's, if the caller has read them.
     """
     known = settings or ProjectsStore(database).settings(project_id)
     knowledge = StoredKnowledge(database, project_id, known.knowledge_scope, context_box_ids=context_box_ids)
@@ -386,7 +373,7 @@ def collector_for(
 
 
 def settled(options: ComposeOptions, settings: ProjectSettings) -> ComposeOptions:
-    """The compose options, with the project's switch where the caller has none."""
+    """Return the compose options, with the project's default for sharing if the caller sets none."""
     if options.share is not None:
         return options
     return msgspec.structs.replace(options, share=settings.enable_share_context)

@@ -1,6 +1,6 @@
-"""What looks like a secret in the output of commands: a table of patterns, and texts without what they find.
+"""The output of commands: redacted secrets, messages about failures, stored logs, and warnings.
 
-Knows secrets by their looks alone: one that looks like any other word stays.
+Secrets are found by the patterns of a table. A secret that looks like an ordinary word is not found.
 """
 
 import re
@@ -20,14 +20,14 @@ from cardbox_cli.model.execution.turns import CommandLog, Fence, last_lines
 from cardbox_cli.store.execution.turn_store import LogStore
 
 REDACTED = "[redacted]"
-# In characters. No secret of the table is longer, but for private keys, which are found by either end.
+# In characters. Only private keys may be longer; they are found by either end.
 MAX_SECRET_LENGTH = 4096
-# How much is told of a failure, in characters.
-_TOLD = 10_000
+# Characters of a failure message.
+_MAX_MESSAGE_LENGTH = 10_000
 
 
 class Pattern(NamedTuple):
-    """What is a secret: the part `secret` of what is found, or all of it where there is no such part."""
+    """A pattern of secrets. Its group `secret` is redacted, or the whole match if it has no such group."""
 
     what: str
     found: re.Pattern[str]
@@ -37,7 +37,7 @@ def _pattern(what: str, text: str, flags: int = 0) -> Pattern:
     return Pattern(what, re.compile(text, flags))
 
 
-# Each takes time in proportion to the text, whatever stands in it.
+# Each pattern takes linear time for any text.
 PATTERNS = (
     _pattern(
         "a private key",
@@ -55,7 +55,7 @@ PATTERNS = (
         re.IGNORECASE,
     ),
     _pattern(
-        "what is called a secret",
+        "a value with the name of a secret",
         r"(?:pass(?:word|wd|phrase)|pwd|secret|credentials?|token|api[ _-]?key|access[ _-]?key(?:[ _-]?id)?"
         r"|private[ _-]?key|authorization)[\"']?\s{0,8}[=:]\s{0,8}(?!(?:bearer|basic)\s)"
         r"[\"']?(?P<secret>(?<=\")[^\"\n]{1,4096}|(?<=')[^'\n]{1,4096}|[^\s\"',;&)}\]]{1,4096})",
@@ -73,43 +73,40 @@ _REST_OF_A_LINE = re.compile(rf"\A(?:[^\n]{{0,{MAX_SECRET_LENGTH}}}\n|\S{{0,{MAX
 
 
 def redacted(text: str, *, cut: bool = False) -> str:
-    """`text` with `[redacted]` for all that looks like a secret.
+    """Return `text` with `[redacted]` instead of everything that looks like a secret.
 
-    Of a text whose beginning was `cut` off the rest of the first line goes, too: it may be that of a secret.
+    If the beginning was `cut` off, the rest of the first line is removed, too: it may be part of a secret.
     """
     if cut:
         text = _REST_OF_A_LINE.sub("", text, count=1)
     for pattern in PATTERNS:
-        text = pattern.found.sub(_without_secret, text)
+        text = pattern.found.sub(_redact_match, text)
     return text
 
 
 def told(text: str) -> str:
-    """What is told of a failure: without secrets, and of a long text, which may quote anything, its ends."""
-    if len(text) <= _TOLD:
+    """Return a failure message without secrets; a long text is shortened to its two ends."""
+    if len(text) <= _MAX_MESSAGE_LENGTH:
         return redacted(text)
-    half = _TOLD // 2
+    half = _MAX_MESSAGE_LENGTH // 2
     return f"{redacted(text[: half + MAX_SECRET_LENGTH])[:half]} … {redacted(text[-half:], cut=True)}"
 
 
-def _without_secret(found: re.Match[str]) -> str:
+def _redact_match(found: re.Match[str]) -> str:
     secret = "secret" if "secret" in found.re.groupindex else 0
     start, end = found.start(secret) - found.start(), found.end(secret) - found.start()
     return found[0][:start] + REDACTED + found[0][end:]
 
 
-# Commands that did not succeed: the error code, the words, and what people need to see of them.
-
-
 FAILED, TIMED_OUT, TOO_LONG = "command_failed", "command_timeout", "output_too_long"
 
-# Characters of stderr that a deliverable or a result holds, and of an output that is no answer.
+# Characters of stderr in a deliverable or a result, and of stdout in diagnostics.
 TAIL = 4000
-_SHOWN = 1000
+_MAX_HEAD_LENGTH = 1000
 
 
 def why_failed(ran: Ran, call: ToolCall | None, timeout: float) -> tuple[str, str]:
-    """The code and the words for a command that did not succeed: that of a call, or the model's."""
+    """Return the error code and message of a failed command, that of a tool call or the model's."""
     what = "the command" if call is None else f"the tool {call.tool_name!r}"
     if ran.timed_out:
         return TIMED_OUT, f"{what} took longer than {timeout:g} seconds"
@@ -121,7 +118,7 @@ def why_failed(ran: Ran, call: ToolCall | None, timeout: float) -> tuple[str, st
 
 
 def _signal_name(number: int) -> str:
-    """How a signal is called; those between the first and the last real-time one have numbers only."""
+    """Return the name of a signal; most real-time signals have only a number."""
     try:
         return Signals(number).name
     except ValueError:
@@ -129,32 +126,29 @@ def _signal_name(number: int) -> str:
 
 
 def diagnostics(ran: Ran) -> dict[str, Any]:
-    """What people need to see why a command failed."""
-    head = ran.stdout[: _SHOWN + MAX_SECRET_LENGTH].decode(errors="replace")
+    """Return the details that explain a command's failure to people."""
+    head = ran.stdout[: _MAX_HEAD_LENGTH + MAX_SECRET_LENGTH].decode(errors="replace")
     return {
         "exit_code": ran.exit_code,
         "seconds": round(ran.duration, 3),
         "stderr_tail": ran.stderr[-TAIL:],
-        "stdout_head": exact_json.storable_text(redacted(head)[:_SHOWN]),
+        "stdout_head": exact_json.storable_text(redacted(head)[:_MAX_HEAD_LENGTH]),
     }
 
 
 def told_failure(what: str, ran: Ran) -> str:
-    """A line of a worker's log for a command that failed, and the last lines of its stderr below it."""
+    """Return the log line of a failed command, with the last lines of its stderr below it."""
     lines = last_lines(ran.stderr[-TAIL:])
     return "\n    ".join([what + ("; its stderr ends:" if lines else ""), *lines])
 
 
-# What is kept, and told, of the stderr of a turn's commands: its end, without what looks like a secret.
-
-
 def bytes_to_read(kept: int) -> int:
-    """How much of stderr is wanted to keep so many bytes of it, and a tail."""
+    """Return how many bytes of stderr to read in order to store `kept` bytes and show a tail."""
     return max(kept, TAIL * 4) + MAX_SECRET_LENGTH
 
 
 def without_secrets(ran: Ran) -> Ran:
-    """The same with a stderr that can be stored, and shown to people."""
+    """Return the outcome with a redacted stderr that can be stored."""
     if not ran.stderr:
         return ran
     text = exact_json.storable_text(redacted(ran.stderr, cut=ran.stderr_is_cut))
@@ -173,9 +167,9 @@ def keep_log(
     worker_id: str,
     kept: int,
 ) -> None:
-    """Keep the last `kept` bytes of a command's stderr, if it wrote any or failed.
+    """Store the last `kept` bytes of a command's stderr, if it wrote any or failed.
 
-    `hold` holds what `fence` is of, or raises StaleEpoch.
+    `hold` locks the row that `fence` refers to, or raises StaleEpoch.
     """
     store = LogStore(runtime.database, runtime.project_id)
     if not kept or not (ran.stderr_bytes or not ran.succeeded) or not store.writable:
@@ -205,15 +199,11 @@ def _last_bytes(text: str, count: int) -> str:
     return text.encode()[-count:].decode(errors="ignore")
 
 
-# What troubles a worker, in words: why it cannot work, as others may read it, which is one line, bounded and
-# without what looks like a secret; and what is said once, however often it comes.
-
-
 MAX_TROUBLE_LENGTH = 400
 
 
 def shown_trouble(message: str | None) -> str | None:
-    """The message as it is kept; None for none."""
+    """Return a message about a worker's trouble as one short, redacted line; None for no message."""
     if not message:
         return None
     line = " ".join(redacted(message).split()).replace("\x00", "")
@@ -221,16 +211,16 @@ def shown_trouble(message: str | None) -> str | None:
 
 
 class Once:
-    """Tells each text once, from whatever thread."""
+    """A filter that passes each text on only once; any thread may call it."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
-        self._told: set[str] = set()
+        self._seen: set[str] = set()
         self._lock = Lock()
 
     def __call__(self, text: str) -> None:
         with self._lock:
-            is_new = text not in self._told
-            self._told.add(text)
+            is_new = text not in self._seen
+            self._seen.add(text)
         if is_new:
             self._tell(text)

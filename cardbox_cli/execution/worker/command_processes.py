@@ -1,9 +1,8 @@
-"""A command as a process group that never outlives us, be we killed by whatever signal.
+"""Commands as process groups that never outlive cbx, even if a signal kills it.
 
-A supervisor in the group reads from a pipe that we alone can write to: when we are gone it reads its end, and
-kills the group. It is a shell, which starts in a millisecond on every system. What leaves the group, by a
-session of its own, is found by a variable of its environment once the command is over; where we die first, it
-is beyond us.
+A supervisor in the group reads from a pipe that only cbx can write to. When cbx is gone, the supervisor reads
+the end of the pipe and kills the group. It is a shell, because that starts in a millisecond. Processes that
+left the group are found by an environment variable when the command ends; if cbx dies first, they survive.
 """
 
 import os
@@ -24,11 +23,11 @@ import msgspec
 from cardbox_cli.limits import COMMAND_OUTPUT
 from cardbox_cli.settings import COMMAND_ID, STDERR_KEPT
 
-# How often what was started meanwhile is looked for again.
-_LOOKS = 5
+# Processes may start others while they are being killed, so the search is repeated.
+_MAX_SEARCHES = 5
 
-# It ignores what may be sent to its group, and is nobody's child, so that a command that waits for all of its
-# children does not wait for it.
+# The supervisor ignores signals to its group. It is not a child of the command, which may wait for all its
+# children.
 _SUPERVISOR = """\
 ( trap '' HUP INT QUIT USR1 USR2 ALRM TERM
   { read -r over; kill -KILL 0; } < "/dev/fd/$2" > /dev/null 2>&1 & )
@@ -37,53 +36,53 @@ exec /bin/sh -c "$1"
 
 
 class SupervisedCommand(AbstractContextManager["SupervisedCommand"]):
-    """A running `sh -c COMMAND` with pipes, in `environment` and no more. Raises OSError.
+    """A running `sh -c COMMAND` with pipes, in exactly `environment`. Raises OSError.
 
-    When the context is left, the group dies, and what has left it.
+    Leaving the context kills the group, and the processes that left the group.
     """
 
     def __init__(self, command: str, environment: Mapping[str, str]) -> None:
-        theirs, self._ours = os.pipe()
+        their_end, self._our_end = os.pipe()
         self._id = uuid4().hex
         self._is_dead = False
         try:
             self.process = subprocess.Popen(
-                ["/bin/sh", "-c", _SUPERVISOR, "cbx", command, str(theirs)],
+                ["/bin/sh", "-c", _SUPERVISOR, "cbx", command, str(their_end)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env={**environment, COMMAND_ID.name: self._id},
                 start_new_session=True,
-                pass_fds=[theirs],
+                pass_fds=[their_end],
             )
         except BaseException:
-            os.close(self._ours)
+            os.close(self._our_end)
             raise
         finally:
-            os.close(theirs)
+            os.close(their_end)
 
     def __exit__(self, *_: object) -> None:
         if not self._is_dead:
             self.signal(signal.SIGKILL)
         _kill_marked(f"{COMMAND_ID.name}={self._id}".encode())
-        os.close(self._ours)
-        # The first process of a container gets all orphans, and nobody else buries them.
+        os.close(self._our_end)
+        # As the first process of a container, cbx gets all orphans and must reap them.
         if os.getpid() == 1:
             with suppress(ChildProcessError):
                 os.waitpid(-self.process.pid, 0)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the whole group."""
-        # A group that has a member keeps its number, and one without has nobody left to hold a pipe. One
-        # whose members have all become other users is beyond us.
+        # The number of a group with members is not reused, and a group without members holds no pipe. If all
+        # members have become other users, cbx cannot signal them.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
         self._is_dead = number == signal.SIGKILL
 
 
 def _kill_marked(mark: bytes) -> None:
-    """Kill what has the mark in the environment that it was started with, where the system shows that."""
-    for _ in range(_LOOKS):
+    """Kill processes that were started with the mark in their environment, if the system shows it."""
+    for _ in range(_MAX_SEARCHES):
         found = [pid for pid in _processes() if mark in _environment(pid)]
         if not found:
             return
@@ -106,24 +105,21 @@ def _environment(pid: int) -> list[bytes]:
         return []
 
 
-# The three pipes of a command, served without ever waiting for one of them alone.
+_CHUNK_SIZE = 65536
 
-
-_PIECE = 65536
-
-# What is told each piece of a command's output.
+# Gets each chunk of a command's output.
 Heard = Callable[[bytes], object]
 
 
 class Pipes:
-    """The three pipes of a command, served without ever waiting for one of them alone."""
+    """The three pipes of a command, served together so that none can block."""
 
     def __init__(
         self,
         process: subprocess.Popen[bytes],
         max_output: int,
         keep_stderr: int,
-        heard: Heard = lambda piece: None,
+        heard: Heard = lambda chunk: None,
     ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -132,10 +128,10 @@ class Pipes:
         self.stderr = bytearray()
         self.stderr_bytes = 0
         self.too_long = False
-        self._without_end = 0
+        self._searched = 0
         self._max_output = max_output
         self._keep_stderr = keep_stderr
-        self._heard = heard
+        self._on_output = heard
         self._unsent = memoryview(b"")
         self._is_last = False
         self._input: IO[bytes] = process.stdin
@@ -146,18 +142,18 @@ class Pipes:
             self._register(output, selectors.EVENT_READ, partial(self._receive, output))
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all pipes."""
         self._selector.close()
         for pipe in (self._input, *self._outputs):
             pipe.close()
 
     @property
     def open(self) -> bool:
-        """Whether somebody may still write to an output."""
+        """True while a process may still write to an output."""
         return any(not output.closed for output in self._outputs)
 
     def send(self, data: bytes, *, is_last: bool = False) -> None:
-        """Write `data` as the command reads it, behind what it has not read yet; `is_last` ends its input."""
+        """Queue `data` for the command's input; `is_last` closes the input after it."""
         if self._input.closed:
             return
         if not self._unsent:
@@ -166,30 +162,30 @@ class Pipes:
         self._is_last = is_last
 
     def take_line(self) -> bytes | None:
-        """The first line of standard output, which is then held no more; None until there is one."""
-        end = self.stdout.find(b"\n", self._without_end)
+        """Remove and return the first line of standard output; None if there is none."""
+        end = self.stdout.find(b"\n", self._searched)
         if end < 0:
-            self._without_end = len(self.stdout)
+            self._searched = len(self.stdout)
             return None
-        self._without_end = 0
+        self._searched = 0
         line = bytes(self.stdout[:end])
         del self.stdout[: end + 1]
         return line
 
     def take_rest(self) -> bytes | None:
-        """What is left of standard output, without the end of a line; None where nothing is."""
+        """Remove and return the rest of standard output, which has no line break; None if it is empty."""
         rest = bytes(self.stdout)
         self.stdout.clear()
-        self._without_end = 0
+        self._searched = 0
         return rest or None
 
     def forget_stderr(self) -> None:
-        """Begin anew to count and to keep what comes on stderr."""
+        """Discard the stderr so far and reset its count."""
         self.stderr.clear()
         self.stderr_bytes = 0
 
     def serve(self, seconds: float) -> None:
-        """Read and write what can be read and written at once, or within so many seconds."""
+        """Read and write all pipes that are ready within `seconds`."""
         for key, _ in self._selector.select(seconds):
             key.data()
 
@@ -199,12 +195,12 @@ class Pipes:
 
     def _send(self) -> None:
         try:
-            sent = os.write(self._input.fileno(), self._unsent[:_PIECE])
+            sent = os.write(self._input.fileno(), self._unsent[:_CHUNK_SIZE])
             self._unsent = self._unsent[sent:]
         except BlockingIOError:
             return
         except OSError:
-            # It does not read its input: that is its own business.
+            # A command need not read its input.
             self._unsent = self._unsent[:0]
             self._is_last = True
         if self._unsent:
@@ -215,55 +211,48 @@ class Pipes:
 
     def _receive(self, pipe: IO[bytes]) -> None:
         try:
-            piece = os.read(pipe.fileno(), _PIECE)
+            chunk = os.read(pipe.fileno(), _CHUNK_SIZE)
         except BlockingIOError:
             return
-        if not piece:
-            self._drop(pipe)
+        if not chunk:
+            self._close_output(pipe)
         elif pipe is self._outputs[0]:
-            self._keep_output(piece)
+            self._add_output(chunk)
         else:
-            self._keep_end_of_stderr(piece)
+            self._add_stderr(chunk)
 
-    def _keep_output(self, piece: bytes) -> None:
-        if len(self.stdout) + len(piece) > self._max_output:
+    def _add_output(self, chunk: bytes) -> None:
+        if len(self.stdout) + len(chunk) > self._max_output:
             self.too_long = True
         else:
-            self.stdout += piece
-            self._heard(piece)
+            self.stdout += chunk
+            self._on_output(chunk)
 
-    def _keep_end_of_stderr(self, piece: bytes) -> None:
-        self.stderr_bytes += len(piece)
-        self.stderr += piece
+    def _add_stderr(self, chunk: bytes) -> None:
+        self.stderr_bytes += len(chunk)
+        self.stderr += chunk
         del self.stderr[: max(len(self.stderr) - self._keep_stderr, 0)]
 
-    def _drop(self, pipe: IO[bytes]) -> None:
+    def _close_output(self, pipe: IO[bytes]) -> None:
         self._selector.unregister(pipe)
         pipe.close()
 
 
-# A command line of somebody else's, run as a process group: bytes in, bytes out, and never forever.
-#
-# Owns the time limit, the order to stop and the death of whatever the command left running.
-# That it dies with us is `supervised.py`'s. Knows nothing of turns or of what the output means.
-
-
-# What a command may print before it is stopped, in bytes.
+# In bytes; a command that prints more is stopped.
 MAX_OUTPUT = COMMAND_OUTPUT.value << 20
 
-# Seconds: how often a running command is looked after, how long it may take over SIGTERM, and how long
-# what it left running may keep its pipes open.
-_LOOK = 0.1
-_GRACE = 5.0
-_LINGER = 1.0
+_POLL_INTERVAL = 0.1
+# Seconds between SIGTERM and SIGKILL.
+_TERMINATION_TIMEOUT_SECONDS = 5.0
+# Seconds for which processes that a command left running may hold its pipes open.
+_PIPES_TIMEOUT_SECONDS = 1.0
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """How a command went. `exit_code` is negative for a signal; `duration` is in seconds.
+    """The outcome of a command. `exit_code` is negative for a signal; `duration` is in seconds.
 
-    `stderr` is what it wrote there, or the end of it, `stderr_bytes` how much it was in all.
-    At most one of `timed_out`, `stopped` and `too_long` (it printed more than it may) is set; then it was
-    killed, and its output is what there was until then.
+    `stderr` is the end of its stderr, `stderr_bytes` the size of all of it. If one of `timed_out`, `stopped`
+    and `too_long` (too much output) is set, the command was killed, and its output is incomplete.
     """
 
     exit_code: int
@@ -278,12 +267,12 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def came_to_its_end(self) -> bool:
-        """Whether nobody killed it for what it did, or for how long."""
+        """True unless cbx killed it."""
         return not (self.timed_out or self.stopped or self.too_long)
 
     @property
     def succeeded(self) -> bool:
-        """Whether it came to its own end, with exit code 0."""
+        """True if it ended with exit code 0 and cbx did not kill it."""
         return self.exit_code == 0 and self.came_to_its_end
 
 
@@ -296,14 +285,14 @@ def run_command(
     stop: Event,
     max_output: int = MAX_OUTPUT,
     keep_stderr: int = STDERR_KEPT.default,
-    grace: float = _GRACE,
-    heard: Heard = lambda piece: None,
+    grace: float = _TERMINATION_TIMEOUT_SECONDS,
+    heard: Heard = lambda chunk: None,
 ) -> Ran:
-    """Run `command` by `sh -c` with `stdin`, in `environment` and no more, for `timeout` seconds.
+    """Run `command` by `sh -c` with `stdin`, in exactly `environment`, for at most `timeout` seconds.
 
-    Of its stderr the last `keep_stderr` bytes are kept. Once `stop` is set, the time is over, or it has
-    printed more than `max_output` bytes, its process group gets SIGTERM, and `grace` seconds later SIGKILL.
-    What it leaves running gets SIGKILL, too. `heard` gets each piece of what it prints as it comes.
+    When `stop` is set, the time is over, or the output exceeds `max_output` bytes, its process group gets
+    SIGTERM, and SIGKILL after `grace` seconds. Processes that it leaves running get SIGKILL, too. The last
+    `keep_stderr` bytes of its stderr are returned. `heard` gets each chunk of its output.
     """
     began = time.monotonic()
     with (
@@ -312,12 +301,12 @@ def run_command(
     ):
         process = supervised.process
         pipes.send(stdin, is_last=True)
-        why = _until_over(process, pipes, stop, began + timeout)
+        why = _serve_until_end(process, pipes, stop, began + timeout)
         if why is not None:
             supervised.signal(signal.SIGTERM)
-            _settle(process, pipes, grace)
+            _wait_for_end(process, pipes, grace)
         else:
-            _settle(process, pipes, _LINGER)
+            _wait_for_end(process, pipes, _PIPES_TIMEOUT_SECONDS)
         if why is not None or pipes.open:
             supervised.signal(signal.SIGKILL)
         exit_code = process.wait()
@@ -334,8 +323,10 @@ def run_command(
     )
 
 
-def _until_over(process: subprocess.Popen[bytes], pipes: Pipes, stop: Event, deadline: float) -> str | None:
-    """Serve the pipes until the command has ended; or until it must, and why."""
+def _serve_until_end(
+    process: subprocess.Popen[bytes], pipes: Pipes, stop: Event, deadline: float
+) -> str | None:
+    """Serve the pipes until the command ends; return the reason if it must be stopped."""
     while process.poll() is None:
         if stop.is_set():
             return "stopped"
@@ -347,18 +338,18 @@ def _until_over(process: subprocess.Popen[bytes], pipes: Pipes, stop: Event, dea
     return None
 
 
-def _settle(process: subprocess.Popen[bytes], pipes: Pipes, seconds: float) -> None:
-    """Serve the pipes until nobody holds them and the command has ended, for so many seconds at most."""
+def _wait_for_end(process: subprocess.Popen[bytes], pipes: Pipes, seconds: float) -> None:
+    """Serve the pipes until they are closed and the command has ended, for at most `seconds`."""
     deadline = time.monotonic() + seconds
     while (pipes.open or process.poll() is None) and time.monotonic() < deadline:
         _serve(process, pipes)
 
 
 def _serve(process: subprocess.Popen[bytes], pipes: Pipes) -> None:
-    """Serve the pipes, or wait for the end of a command whose outputs nobody holds any more; for a look."""
+    """Serve the pipes for one poll interval; if they are closed, wait for the end of the command."""
     if pipes.open:
-        pipes.serve(_LOOK)
+        pipes.serve(_POLL_INTERVAL)
         return
-    # That it goes on is no failure: the caller looks again, for as long as it likes.
+    # A running command is not an error here: the caller polls again.
     with suppress(subprocess.TimeoutExpired):
-        process.wait(_LOOK)
+        process.wait(_POLL_INTERVAL)

@@ -1,7 +1,6 @@
-"""The connections of a worker's threads: one for each thread, made anew when it breaks.
+"""The connections of a worker's threads: one per thread, opened again when it breaks.
 
-Owns how a database that went away, or refuses to work, is waited for, and that this is announced once however
-many threads wait. Knows nothing of what is done with a connection.
+Waits for a database that is unavailable or refuses to work, and announces that once for all threads.
 """
 
 import time
@@ -18,32 +17,32 @@ from cardbox_cli.store.connection.driver_errors import is_refusal
 
 _T = TypeVar("_T")
 
-# Makes a runtime of a project on a database.
+# Makes the runtime of a project on a database.
 MakeRuntime = Callable[[Database, str], Runtime]
 
-# Seconds between tries to reach a database that went away: at first, and at most.
-_SOON, _LATE = 0.2, 5.0
+# Seconds between two tries to reach a lost database: at first, and at most.
+_MIN_PAUSE, _MAX_PAUSE = 0.2, 5.0
 
 
 class Connection:
-    """A connection of one thread's. It is made when first wanted, and `is_over` ends the tries to do so."""
+    """The connection of one thread, opened at its first use. `is_over` ends the tries to open it."""
 
     def __init__(self, made_by: "Connections", is_over: Callable[[], bool]) -> None:
-        self._made_by = made_by
+        self._pool = made_by
         self._is_over = is_over
         self._database: Database | None = None
         self._runtimes: dict[str, Runtime] = {}
 
     def database(self) -> Database:
-        """What it leads to. Raises DatabaseUnavailable."""
+        """Return the open database. Raises DatabaseUnavailable."""
         if self._database is None:
-            self._database = self._made_by.open()
+            self._database = self._pool.open()
         return self._database
 
     def with_database(self, action: Callable[[Database], _T], *, insist: bool = True) -> _T:
-        """What `action` answers, once the database is there: tried again until it is all over.
+        """Return the result of `action`, repeated while the database is unavailable, until `is_over`.
 
-        Unless it insists, what a database that is there refuses to do is tried once.
+        Without `insist`, an action that an available database refuses is not repeated.
         """
         pause = 0.0
         while True:
@@ -53,23 +52,23 @@ class Connection:
                 self.close()
                 refused = not insist and is_refusal(exc)
                 if isinstance(exc, SchemaMissing | SchemaTooNew | SchemaTooOld) or refused or self._is_over():
-                    self._made_by.forget(self)
+                    self._pool.forget(self)
                     raise
-                # A connection may just have grown old: the first try is made in silence.
+                # The connection may only have expired, so the first failure is not announced.
                 if pause:
-                    self._made_by.note_down(self, exc)
+                    self._pool.note_down(self, exc)
                 time.sleep(pause)
-                pause = min(pause * 2, _LATE) or _SOON
+                pause = min(pause * 2, _MAX_PAUSE) or _MIN_PAUSE
             else:
-                self._made_by.note_up(self)
+                self._pool.note_up(self)
                 return answer
 
     def attempt(self, project_id: str, action: Callable[[Runtime], _T], *, insist: bool = True) -> _T:
-        """`with_database` for a use case of a project."""
+        """Return the result of a project's use case, repeated as in `with_database`."""
         return self.with_database(lambda database: action(self._runtime(database, project_id)), insist=insist)
 
     def once(self, project_id: str, action: Callable[[Runtime], _T]) -> _T:
-        """What `action` answers, which is not to be done twice. A connection that broke is closed."""
+        """Return the result of `action` without repeating it; close the connection if it broke."""
         try:
             return action(self._runtime(self.database(), project_id))
         except DatabaseUnavailable:
@@ -78,11 +77,11 @@ class Connection:
 
     def _runtime(self, database: Database, project_id: str) -> Runtime:
         if project_id not in self._runtimes:
-            self._runtimes[project_id] = self._made_by.make_runtime(database, project_id)
+            self._runtimes[project_id] = self._pool.make_runtime(database, project_id)
         return self._runtimes[project_id]
 
     def close(self) -> None:
-        """Close the connection; the next use makes another."""
+        """Close the connection; the next use opens another."""
         self._runtimes.clear()
         if self._database is not None:
             self._database.close()
@@ -90,10 +89,10 @@ class Connection:
 
 
 class Connections:
-    """Makes connections, and caches those that were lent. `announce` is for a database that goes or comes.
+    """A pool of connections. `announce` gets a message when the database is lost and when it is back.
 
-    `longest_pause` is how long a transaction may lie idle: a worker that is stopped amid one must not keep
-    others from the turn that it loses.
+    `longest_pause` limits idle transactions: a suspended worker process must not block other workers from the
+    turn that it loses.
     """
 
     def __init__(
@@ -111,12 +110,12 @@ class Connections:
         self._lock = Lock()
         self._idle: list[Connection] = []
         self._down: dict[Connection, DatabaseUnavailable] = {}
-        # Whether it was announced that the database is gone, and not yet that it is back.
-        self._is_said_gone = False
+        # True from the announcement of the loss until the announcement that the database is back.
+        self._is_announced_lost = False
 
     @contextmanager
     def own(self, is_over: Callable[[], bool]) -> Iterator[Connection]:
-        """A connection for a thread that lives as long as the worker; it is closed in the end."""
+        """Open a connection for a thread that runs as long as the worker, and close it at the end."""
         connection = Connection(self, is_over)
         try:
             yield connection
@@ -125,7 +124,7 @@ class Connections:
 
     @contextmanager
     def lent(self, is_over: Callable[[], bool]) -> Iterator[Connection]:
-        """A connection for a while. `is_over` is the same for all that are lent."""
+        """Borrow a pooled connection. All borrowers pass the same `is_over`."""
         with self._lock:
             connection = self._idle.pop() if self._idle else Connection(self, is_over)
         try:
@@ -135,7 +134,7 @@ class Connections:
                 self._idle.append(connection)
 
     def open(self) -> Database:
-        """A database for a connection. Raises DatabaseUnavailable."""
+        """Open a database for a connection. Raises DatabaseUnavailable."""
         database = self._connect()
         try:
             database.keep_plans()
@@ -147,34 +146,34 @@ class Connections:
 
     @property
     def refusal(self) -> str | None:
-        """What the database, which is there, refuses to do for one of the threads."""
+        """The message with which the available database refuses to work for a thread, or None."""
         with self._lock:
             refusals = [exc.message for exc in self._down.values() if is_refusal(exc)]
         return refusals[0] if refusals else None
 
     def note_down(self, connection: Connection, exc: DatabaseUnavailable) -> None:
-        """The database is gone for this thread, from now on."""
+        """Record that this thread has lost the database."""
         with self._lock:
-            is_new, self._is_said_gone = not self._is_said_gone, True
+            is_new, self._is_announced_lost = not self._is_announced_lost, True
             self._down[connection] = exc
         if is_new:
             self._announce(f"warning: {exc.message}; trying again until it is back")
 
     def note_up(self, connection: Connection) -> None:
-        """The database works for this thread."""
+        """Record that the database works for this thread."""
         with self._lock:
             self._down.pop(connection, None)
-            is_back = self._is_said_gone and not self._down
-            self._is_said_gone = self._is_said_gone and not is_back
+            is_back = self._is_announced_lost and not self._down
+            self._is_announced_lost = self._is_announced_lost and not is_back
         if is_back:
             self._announce("the database is back")
 
     def forget(self, connection: Connection) -> None:
-        """The thread waits no more; that the database is back, another one finds."""
+        """Stop counting a thread that no longer waits; another thread announces when the database is back."""
         with self._lock:
             self._down.pop(connection, None)
 
     def close(self) -> None:
-        """Close the connections that are not lent."""
+        """Close the connections that are not borrowed."""
         for connection in self._idle:
             connection.close()

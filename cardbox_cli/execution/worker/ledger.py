@@ -1,7 +1,7 @@
-"""What the loop of a run stands on: the tables of what it runs, be that a turn or a chat.
+"""The interface between the loop of a run and the tables of a turn or a chat.
 
-The loop knows no table and no fence; a ledger knows no command. Each method is a transaction that may be
-tried again, and raises StaleEpoch once the run has lost what it runs.
+The loop knows no tables and no fence; a ledger knows no commands. Each method is a transaction that may be
+repeated. It raises StaleEpoch once the run has lost its turn or chat.
 """
 
 from collections.abc import Collection, Sequence
@@ -22,32 +22,32 @@ from cardbox_cli.model.identity import Tool
 
 
 class RunState(TurnContext, frozen=True, kw_only=True):
-    """What is run, as its next step finds it. `steps` is how many are answered, `step_id` the last."""
+    """The state before the next step. `steps` is the number of answered steps, `step_id` the last of them."""
 
     steps: int
     step_id: str | None
 
     @property
     def pending(self) -> list[ToolCall]:
-        """The calls that have no result yet, in order."""
+        """The calls without a result, in order."""
         return pending_calls(self.boxes.own)
 
     @property
     def profile(self) -> dict[str, Any]:
-        """What its profile says."""
+        """The content of the profile."""
         return profile_of(present_cards(self.boxes.profile.slots))
 
     def end_rule(self, tools: Sequence[dict[str, Any]] = ()) -> turn_ends.EndRule:
-        """By what it may end, whose model is offered tools of these definitions."""
+        """Return the profile's rule about the end, for a model with these tool definitions."""
         return turn_ends.end_rule(self.profile, tools)
 
     def tool(self, name: str) -> Tool | None:
-        """The tool of this name, if it is offered."""
+        """Return the offered tool of this name, or None."""
         return next((tool for tool in self.tools if tool.tool_name == name), None)
 
 
 class BegunStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that has begun, and what is asked in it. `written` is how many cards the run had written."""
+    """A step that has begun, and its request. `written` is the number of cards that the run had written."""
 
     step_id: str
     asked: TurnRequest
@@ -55,14 +55,14 @@ class BegunStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallIdTaken(Exception):
-    """An id that an answer's calls would have has been taken since it was read: it is to be read again."""
+    """Another run has taken a call id of an answer since the answer was read; read it again."""
 
 
 def hold_call_ids(runtime: Runtime, cards: Sequence[CardDraft], stored: Collection[str]) -> None:
-    """Hold the ids of the calls that these cards make until the end of the caller's transaction.
+    """Lock the ids of the calls of these cards until the end of the caller's transaction.
 
-    A call's result finds it by its id, so that no other may have it. Raises CallIdTaken where the project has
-    one by now; cards among those `stored`, whose ids these are, are stored a second time.
+    A result finds its call by the id, so ids are unique. Raises CallIdTaken if the project already has one.
+    Cards whose ids are in `stored` are skipped: this is a repeated attempt.
     """
     ids = [call.tool_call_id for card in cards for call in calls_of(card) if card.card_id not in stored]
     if ids and runtime.turns.lock_tool_call_ids(ids):
@@ -73,7 +73,10 @@ _State = TypeVar("_State", bound=RunState)
 
 
 class Ledger(Protocol[_State]):
-    """What is run, on its tables. `noun` and `name` say what it is, the two ids whose and which."""
+    """The storage of one run: a turn or a chat's run. `noun` and `name` are for messages.
+
+    The ids identify the agent and turn, or the chat and its run.
+    """
 
     noun: str
     name: str
@@ -81,50 +84,53 @@ class Ledger(Protocol[_State]):
     agent_turn_id: str
 
     def read(self, runtime: Runtime) -> _State:
-        """The state of it. Raises NotFound for a box that is gone."""
+        """Read the state. Raises NotFound for a missing box."""
 
     def enter(self, runtime: Runtime, state: _State) -> None:
-        """Take up what goes on with calls that others left without results."""
+        """Mark a run as running that continues with calls an earlier worker left without results."""
 
     def begin_step(
         self, runtime: Runtime, state: _State, *, format: str, options: ComposeOptions
     ) -> BegunStep:
-        """Begin a step, and keep what its model is about to see as its request box.
+        """Begin a step, and store its request as the request box.
 
-        Raises IncompleteContext, InvalidLayers, CannotEnd, and InvalidInput for what cannot be stored.
+        Raises IncompleteContext, InvalidLayers, CannotEnd, and InvalidInput for a request that cannot be
+        stored.
         """
 
     def understand(
         self, runtime: Runtime, state: _State, step: BegunStep, stdout: bytes, rules: AnswerRules
     ) -> Answer | BadAnswer:
-        """The cards that the command of a step printed."""
+        """Return the cards that the command of a step printed."""
 
     def store_answer(self, runtime: Runtime, state: _State, step: BegunStep, answer: Answer) -> End | None:
-        """Store the answer of a step; the end, where no call is left without a result.
+        """Store the answer of a step; return the end if no call waits for a result.
 
-        Raises CardConflict for a card whose id is taken, CallIdTaken for a call's.
+        Raises CardConflict if the id of a card is taken, CallIdTaken if the id of a call is.
         """
 
     def answers(self, call: ToolCall) -> bool:
-        """Whether a call is answered by cbx itself."""
+        """Return whether cbx itself answers a call."""
 
     def answer(self, runtime: Runtime, state: _State, call: ToolCall) -> CardDraft:
-        """The result of a call that cbx itself answers, once it has done what is asked."""
+        """Execute a call that cbx itself answers; return its result."""
 
     def add_result(self, runtime: Runtime, state: _State, draft: CardDraft) -> None:
         """Store the result of a call."""
 
     def complete_step(self, runtime: Runtime, state: _State) -> End | None:
-        """The calls of the last step have their results; the end, where that is one."""
+        """Complete the last step, whose calls have their results; return the end if they end the run."""
 
     def answer_handlers(
         self, runtime: Runtime, state: _State, calls: Sequence[ToolCall], others: Sequence[ToolCall]
     ) -> list[ToolCall]:
-        """Have internal handlers answer `calls`; those that it waits for now, with `others`. Where there are
-        any it is suspended."""
+        """Answer `calls` by internal handlers; return the calls that now wait, including `others`.
+
+        If any waits, the turn is suspended.
+        """
 
     def suspend(self, runtime: Runtime, state: _State, calls: Sequence[ToolCall]) -> None:
-        """Wait for the results of calls that somebody else answers."""
+        """Suspend the turn until reports answer these calls."""
 
     def fail(
         self,
@@ -135,10 +141,10 @@ class Ledger(Protocol[_State]):
         message: str,
         details: dict[str, Any],
     ) -> End:
-        """End it otherwise than in success."""
+        """End the run with a status other than success."""
 
     def hand_back(self, runtime: Runtime, reason: str) -> None:
-        """Leave it to whoever takes it up next."""
+        """Return the run so that another worker can claim it."""
 
     def keep_log(
         self,
@@ -150,31 +156,28 @@ class Ledger(Protocol[_State]):
         call: ToolCall | None,
         kept: int,
     ) -> None:
-        """Keep the last `kept` bytes of what a command wrote on stderr."""
+        """Store the last `kept` bytes of a command's stderr."""
 
     def author(self, state: _State) -> Author:
-        """On whose behalf results of the last step's calls are written."""
+        """Return the author of results of the last step's calls."""
 
     def variables(self, state: _State) -> dict[str, str]:
-        """What the environment of each command says of it."""
-
-
-# A turn as its next step finds it, read from its boxes at its fence.
+        """Return the environment variables that describe the run to each command."""
 
 
 class TurnState(RunState, frozen=True, kw_only=True):
-    """A turn as its next step finds it."""
+    """The state of a turn before its next step."""
 
     head: Head
 
     @property
     def fence(self) -> Fence:
-        """The fence that it was read at."""
+        """The fence at which the turn was read."""
         return self.head.fence
 
 
 def read_turn(runtime: Runtime, fence: Fence) -> TurnState:
-    """The turn at `fence`. Raises StaleEpoch where it is elsewhere, NotFound for a box that is gone."""
+    """Read the turn at `fence`. Raises StaleEpoch if it has moved on, NotFound for a missing box."""
     # A step counts against the limit once the model has answered.
     stored = runtime.contexts.read(fence.agent_turn_id, agent_id=fence.agent_id, answered=STEP_ANSWERED)
     head = stored.head
@@ -190,12 +193,12 @@ def read_turn(runtime: Runtime, fence: Fence) -> TurnState:
 
 
 def author_of(turn: TurnState) -> Author:
-    """On whose behalf results of the last step's calls are written."""
+    """Return the author of results of the last step's calls."""
     return author_in(turn.head, turn.step_id or "")
 
 
 def author_in(head: Head, step_id: str) -> Author:
-    """On whose behalf cards of this step of the head's turn are written."""
+    """Return the author of cards of this step of the head's turn."""
     return Author(
         agent_id=head.agent_id,
         agent_turn_id=head.fence.agent_turn_id,

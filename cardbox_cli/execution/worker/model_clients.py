@@ -1,12 +1,12 @@
-"""Clients of models that stay: each is started once, and speaks lines of JSON with the worker.
+"""Long-running model clients: processes that exchange lines of JSON with the worker.
 
-A client prints `{"ready": true}`. Then it reads a line `{"id": n, "request": …, "turn": {…}}` and prints a
-line `{"id": n, "answer": …}`, or `{"id": n, "error": "why"}`, again and again until its input ends. With its
-id a line is the answer to that request and to no other, however late it comes; a client that leaves it out is
-taken to answer in turn. A line `{"cancel": true}` says that nobody waits for the answer any more: a client
-that is at work prints any answer or error at once, or is killed; one that is not reads on. Owns that
-protocol, and how many clients there are: one for each call at the same time. That none outlives us is
-`supervised.py`'s.
+A client prints `{"ready": true}`. Then it reads a line `{"id": n, "request": …, "turn": {…}}` and prints
+`{"id": n, "answer": …}` or `{"id": n, "error": "why"}`, repeatedly until its input ends. The id matches an
+answer with its request, however late it comes; a client without ids must answer in order.
+
+A line `{"cancel": true}` says that the worker no longer waits. A client that is working must print any answer
+or error at once, or it is killed; an idle client ignores the line. The worker starts a client per concurrent
+call. `command_processes.py` makes sure that no client outlives the worker.
 """
 
 import signal
@@ -21,11 +21,11 @@ import msgspec
 from cardbox_cli.execution.worker.command_processes import MAX_OUTPUT, Pipes, Ran, SupervisedCommand
 from cardbox_cli.settings import STDERR_KEPT
 
-# Seconds: how often a client is looked after, how long it may take to own a cancellation, and to end.
-_LOOK = 0.1
-_GRACE = 2.0
-# How much is shown of a line that is none of the protocol, in characters.
-_SHOWN = 200
+_POLL_INTERVAL = 0.1
+# Seconds for a client to acknowledge a cancellation, and to end.
+_CLIENT_TIMEOUT_SECONDS = 2.0
+# Characters of an unexpected line that a message shows.
+_MAX_QUOTE_LENGTH = 200
 
 
 class _Ready(msgspec.Struct):
@@ -33,8 +33,7 @@ class _Ready(msgspec.Struct):
 
 
 class _Reply(msgspec.Struct):
-    """A line of a client. An answer is a text, a message or response as the provider spells it, or null. `id`
-    is that of the request, where the client says it."""
+    """A line of a client: a string, a message or response in the provider's format, or null as the answer."""
 
     id: int | None = None
     answer: msgspec.Raw = msgspec.Raw()
@@ -44,12 +43,12 @@ class _Reply(msgspec.Struct):
 _Line = TypeVar("_Line", _Ready, _Reply)
 
 
-class _Over(Exception):
-    """No line comes: why, as `Ran` says it."""
+class _NoReply(Exception):
+    """The end of waiting for a line, with the reason as `Ran` has it."""
 
 
 class Clients:
-    """The clients of a worker. `ask` may be called by many threads at once."""
+    """The clients of a worker. Many threads may call `ask` at once."""
 
     def __init__(
         self,
@@ -59,8 +58,10 @@ class Clients:
         requests: int | None = None,
         keep_stderr: int = STDERR_KEPT.default,
     ) -> None:
-        """`command` by `sh -c` is a client, in `environment` and no more; after so many `requests` another
-        takes its place. Of what each writes on stderr for a request the last `keep_stderr` bytes are kept.
+        """Configure clients that `sh -c` starts with `command` in exactly `environment`.
+
+        After `requests` requests a client is replaced. The last `keep_stderr` bytes of its stderr are
+        retained for each request.
         """
         self._command = command
         self._environment = environment
@@ -70,38 +71,39 @@ class Clients:
         self._idle: list[_Client] = []
 
     def ask(self, body: bytes, turn: Mapping[str, str], *, timeout: float, stop: Event) -> Ran:
-        """Have a client answer the JSON of a request, within so many seconds, or until `stop` is set.
+        """Send the JSON of a request to a client, and wait for `timeout` seconds or until `stop` is set.
 
-        `turn` is what a command would have in its environment. Raises OSError where none can be started.
+        `turn` has the variables that a command would have in its environment. Raises OSError if no client can
+        be started.
         """
         began = time.monotonic()
-        client = self._lent()
+        client = self._take_client()
         try:
             ran = client.ask(body, turn, until=began + timeout, stop=stop)
         except BaseException:
             client.end()
             raise
-        self._returned(client)
+        self._return_client(client)
         return msgspec.structs.replace(ran, duration=time.monotonic() - began)
 
     def close(self) -> None:
-        """End the clients that are idle. Those at work end with what they work for."""
+        """End the idle clients. Busy clients end with their requests."""
         with self._lock:
             ending, self._idle = self._idle, []
         for client in ending:
             client.end()
 
-    def _lent(self) -> "_Client":
+    def _take_client(self) -> "_Client":
         with self._lock:
             while self._idle:
                 client = self._idle.pop()
-                if client.lives and client.is_in_step:
+                if client.is_running and client.is_silent:
                     return client
                 client.end()
         return _Client(self._command, self._environment, self._keep_stderr)
 
-    def _returned(self, client: "_Client") -> None:
-        if not client.lives or client.answered == self._requests:
+    def _return_client(self, client: "_Client") -> None:
+        if not client.is_running or client.answered == self._requests:
             client.end()
             return
         with self._lock:
@@ -113,7 +115,7 @@ class _Client:
 
     def __init__(self, command: str, environment: Mapping[str, str], keep_stderr: int) -> None:
         self.answered = 0
-        self._asked = 0
+        self._last_id = 0
         self._is_ready = False
         self._stack = ExitStack()
         self._supervised = self._stack.enter_context(SupervisedCommand(command, environment))
@@ -121,127 +123,128 @@ class _Client:
         self._pipes = self._stack.enter_context(closing(Pipes(self._process, MAX_OUTPUT, keep_stderr)))
 
     @property
-    def lives(self) -> bool:
-        """Whether it can be asked again."""
+    def is_running(self) -> bool:
+        """True while the process runs."""
         return self._process.poll() is None
 
     @property
-    def is_in_step(self) -> bool:
-        """Whether it has said nothing since its last answer: that would be taken for the next one, of another
-        turn."""
+    def is_silent(self) -> bool:
+        """True if it printed nothing since its last answer: another turn would take that as its answer."""
         self._pipes.serve(0)
         return not self._pipes.stdout
 
     def ask(self, body: bytes, turn: Mapping[str, str], *, until: float, stop: Event) -> Ran:
-        """What it answers to a request. One that cannot be asked again is dead then."""
+        """Send a request and return the outcome. A client that cannot take another request is killed."""
         self._pipes.forget_stderr()
         try:
             if not self._is_ready:
                 self._await_ready(until, stop)
-            self._asked += 1
-            request = msgspec.json.encode({"id": self._asked, "request": msgspec.Raw(body), "turn": turn})
-            # A line ends where the text does: whoever indents has put line breaks between values only.
+            self._last_id += 1
+            request = msgspec.json.encode({"id": self._last_id, "request": msgspec.Raw(body), "turn": turn})
+            # The request must be one line. Indented JSON has line breaks only between values.
             self._pipes.send(request.replace(b"\n", b" ") + b"\n")
             reply = self._reply(until, stop)
-        except _Over as exc:
-            return self._over(str(exc))
+        except _NoReply as exc:
+            return self._give_up(str(exc))
         self.answered += 1
-        return self._ran(reply)
+        return self._outcome(reply)
 
     def end(self) -> None:
-        """End it: kindly at first."""
-        if self.lives:
+        """Close its input and wait for its end, then kill it."""
+        if self.is_running:
             self._pipes.send(b"", is_last=True)
-            self._wait(time.monotonic() + _GRACE)
+            self._wait(time.monotonic() + _CLIENT_TIMEOUT_SECONDS)
         self._kill()
         self._stack.close()
 
     def _await_ready(self, until: float, stop: Event) -> None:
         line = self._line(until, stop)
-        said = _decoded(line, _Ready)
-        if said is None or not said.ready:
-            raise self._odd(line, '{"ready": true}')
+        ready = _decode(line, _Ready)
+        if ready is None or not ready.ready:
+            raise self._unexpected(line, '{"ready": true}')
         self._is_ready = True
 
     def _reply(self, until: float, stop: Event) -> _Reply:
-        """The reply to what was asked last. One to an earlier request came too late: it is dropped."""
+        """Return the reply to the last request. Late replies to earlier requests are dropped."""
         while True:
             line = self._line(until, stop)
-            reply = _decoded(line, _Reply)
+            reply = _decode(line, _Reply)
             if reply is None or not (bytes(reply.answer) or reply.error is not None):
-                raise self._odd(line, '{"answer": …} or {"error": "…"}')
-            if reply.id is None or reply.id == self._asked:
+                raise self._unexpected(line, '{"answer": …} or {"error": "…"}')
+            if reply.id is None or reply.id == self._last_id:
                 return reply
-            if not 0 < reply.id < self._asked:
-                raise self._odd(line, f"of a request that was made; the last one has the id {self._asked}")
+            if not 0 < reply.id < self._last_id:
+                raise self._unexpected(
+                    line, f"a reply to a request that was sent; the last id is {self._last_id}"
+                )
 
-    def _odd(self, line: bytes, wanted: str) -> _Over:
-        shown = line[: 4 * _SHOWN].decode(errors="replace")[:_SHOWN]
-        self._tell(f"cbx: a line of the client is not {wanted}: {shown!r}")
-        return _Over("failed")
+    def _unexpected(self, line: bytes, wanted: str) -> _NoReply:
+        shown = line[: 4 * _MAX_QUOTE_LENGTH].decode(errors="replace")[:_MAX_QUOTE_LENGTH]
+        self._write_stderr(f"cbx: expected the client to print {wanted}, found {shown!r}")
+        return _NoReply("failed")
 
     def _line(self, until: float, stop: Event) -> bytes:
-        """The next line that it prints. Raises _Over."""
+        """Return the next line that it prints. Raises _Over."""
         while (line := self._pipes.take_line()) is None:
             if stop.is_set():
-                raise _Over("stopped")
+                raise _NoReply("stopped")
             if time.monotonic() >= until:
-                raise _Over("timed_out")
+                raise _NoReply("timed_out")
             if self._pipes.too_long:
-                raise _Over("too_long")
-            if not self._pipes.open or not self.lives:
-                # It may have answered with its last breath.
-                self._wait(time.monotonic() + _GRACE)
-                last = self._pipes.take_line()
-                if last is None and self._process.poll() == 0:
-                    # The end of a program that succeeded ends its line, too.
-                    last = self._pipes.take_rest()
-                if last is not None:
-                    return last
-                raise _Over("ended")
-            self._pipes.serve(_LOOK)
+                raise _NoReply("too_long")
+            if not self._pipes.open or not self.is_running:
+                # It may have answered just before it ended.
+                self._wait(time.monotonic() + _CLIENT_TIMEOUT_SECONDS)
+                last_line = self._pipes.take_line()
+                if last_line is None and self._process.poll() == 0:
+                    # A program that succeeded may leave out the last line break.
+                    last_line = self._pipes.take_rest()
+                if last_line is not None:
+                    return last_line
+                raise _NoReply("ended")
+            self._pipes.serve(_POLL_INTERVAL)
         return line
 
-    def _over(self, why: str) -> Ran:
-        """What came of a request without an answer. A client that owns the cancellation goes on."""
-        if why in ("stopped", "timed_out") and self._is_ready and self._owns_cancellation():
+    def _give_up(self, why: str) -> Ran:
+        """Return the outcome of a request without an answer; kill a client that confirms no cancellation."""
+        if why in ("stopped", "timed_out") and self._is_ready and self._confirms_cancellation():
             self.answered += 1
         else:
             self._kill()
         exit_code = self._process.poll()
-        return self._ran(None, exit_code=1 if why == "failed" else exit_code or 0, why=why)
+        return self._outcome(None, exit_code=1 if why == "failed" else exit_code or 0, why=why)
 
-    def _owns_cancellation(self) -> bool:
+    def _confirms_cancellation(self) -> bool:
         self._pipes.send(b'{"cancel": true}\n')
         try:
-            self._reply(time.monotonic() + _GRACE, Event())
-        except _Over:
+            self._reply(time.monotonic() + _CLIENT_TIMEOUT_SECONDS, Event())
+        except _NoReply:
             return False
         return True
 
     def _wait(self, until: float) -> None:
-        """Read what it still writes until it has ended."""
-        while (self._pipes.open or self.lives) and time.monotonic() < until:
+        """Read its output until it has ended."""
+        while (self._pipes.open or self.is_running) and time.monotonic() < until:
             if self._pipes.open:
-                self._pipes.serve(_LOOK)
+                self._pipes.serve(_POLL_INTERVAL)
             else:
-                time.sleep(_LOOK)
+                time.sleep(_POLL_INTERVAL)
 
     def _kill(self) -> None:
         self._supervised.signal(signal.SIGKILL)
         self._process.wait()
 
-    def _tell(self, text: str) -> None:
+    def _write_stderr(self, text: str) -> None:
         self._pipes.stderr += f"{text}\n".encode()
         self._pipes.stderr_bytes += len(text) + 1
 
-    def _ran(self, reply: _Reply | None, *, exit_code: int = 0, why: str = "") -> Ran:
+    def _outcome(self, reply: _Reply | None, *, exit_code: int = 0, why: str = "") -> Ran:
         stdout = b""
         if reply is not None and reply.error is not None:
-            self._tell(reply.error)
+            self._write_stderr(reply.error)
             exit_code = 1
         elif reply is not None:
-            stdout = _text(bytes(reply.answer))
+            stdout = _answer_bytes(bytes(reply.answer))
         pipes = self._pipes
         return Ran(
             exit_code=exit_code,
@@ -256,16 +259,16 @@ class _Client:
         )
 
 
-def _decoded(line: bytes, kind: type[_Line]) -> _Line | None:
+def _decode(line: bytes, kind: type[_Line]) -> _Line | None:
     try:
-        # As a text: what is kept raw of bytes is looked at by nobody, and may be no UTF-8.
+        # Decoding first checks UTF-8: msgspec.Raw does not check the bytes that it holds.
         return msgspec.json.decode(line.decode(), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def _text(answer: bytes) -> bytes:
-    """What a command would have printed: a text as it is, else the JSON; nothing for null."""
+def _answer_bytes(answer: bytes) -> bytes:
+    """Return what a command would print: a string as text, other values as JSON, nothing for null."""
     if answer == b"null":
         return b""
     return msgspec.json.decode(answer, type=str).encode() if answer.startswith(b'"') else answer

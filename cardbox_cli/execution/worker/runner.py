@@ -1,8 +1,8 @@
-"""A turn, or a chat, run until it has ended, is suspended, or is in other hands.
+"""The loop that runs a turn or a chat until it ends, is suspended, or another worker has it.
 
-The one loop: calls without results are answered by cbx or by the commands of their tools; else the command of
-the model is asked for the next step. What is done is read from the ledger each time, so that it goes on where
-whoever had it before left it. Knows no tables and no threads; a cancellation token stops it.
+If calls have no result, cbx or the commands of their tools answer them; otherwise the model's command runs
+the next step. Each round reads the state from the ledger, so a run continues where an earlier worker left it.
+The loop knows no tables and no threads; a cancellation token stops it.
 """
 
 import time
@@ -44,36 +44,36 @@ _T = TypeVar("_T")
 _State = TypeVar("_State", bound=RunState)
 
 NO_BOX = "box_not_found"
-# How much is shown of a name that no tool has, in characters.
-_SHOWN = 1000
+# Characters of an unknown tool's name that a message shows.
+_MAX_QUOTE_LENGTH = 1000
 
 Kind = Literal["ended", "suspended", "lost", "handed_back"]
 
 
 class Attempt(Protocol):
-    """Does something with a database, and again on another connection where one breaks."""
+    """A call of an action with a database, repeated on a new connection if one breaks."""
 
     def __call__(self, action: Callable[[Runtime], _T]) -> _T:
-        """What `action` answers. It must be harmless to do twice."""
+        """Return the result of `action`, which must be safe to repeat."""
 
 
 class CancellationToken:
-    """Cancels a run: at once, and why."""
+    """The cancellation of a run, and whether the run is lost to another worker."""
 
     def __init__(self) -> None:
         self.cancelled = Event()
         self.lost = False
 
     def cancel(self, *, lost: bool = False) -> None:
-        """Stop the run: it is handed back, or `lost` to others, and nothing of it may be stored."""
+        """Stop the run. It is returned to the inbox, or if `lost`, nothing of it may be stored."""
         self.lost = self.lost or lost
         self.cancelled.set()
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a run. `end` is set when it came to its end; `message` says more in words.
+    """The outcome of a run. `end` is set if the run ended; `message` is for people.
 
-    The run of a chat has the chat's key and its own id for those of an agent and a turn.
+    For a chat, the ids are the chat's key and the id of the run.
     """
 
     kind: Kind
@@ -87,36 +87,38 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Cancelled(Exception):
-    """The run was cancelled."""
+    """The cancellation of the run."""
 
 
-class _Failed(Exception):
-    """Why it ends, and as what."""
+class _RunFailed(Exception):
+    """The failure of the run, with its end status."""
 
     status: EndStatus = "failed"
 
     def __init__(self, error_code: str, message: str, details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
-        # A provider's error may quote the key that it refused.
+        # A provider's error may quote the key that it rejected.
         self.error_code, self.message, self.details = error_code, told(message), details or {}
 
 
-class _OutOfTime(_Failed):
+class _OutOfTime(_RunFailed):
     status = "timeout"
 
     def __init__(self, noun: str, seconds: float) -> None:
         super().__init__("turn_timeout", f"the {noun} had run for {seconds:g} seconds ({TURN_TIME.name})")
 
 
-def _without(gone: NotFound) -> _Failed:
-    """Why a turn fails one of whose boxes is gone."""
+def _missing_box(gone: NotFound) -> _RunFailed:
+    """Return the failure of a turn with a missing box."""
     code = INCOMPLETE if gone.details.get("pointer") in READ else NO_BOX
-    return _Failed(code, gone.message, gone.details)
+    return _RunFailed(code, gone.message, gone.details)
 
 
 class Run(Generic[_State]):
-    """One run of what a ledger has. `attempt` gives it a database, and `tell` is told, in a line or more, of
-    commands that fail. `warn` is told before each request of what may make them, and others, fail."""
+    """One run of a ledger's turn or chat. `attempt` provides a database.
+
+    `tell` gets lines about failed commands. `warn` gets warnings about requests that may fail.
+    """
 
     def __init__(
         self,
@@ -135,17 +137,17 @@ class Run(Generic[_State]):
         self._tell = tell
         self._warn = warn
         self._steps = 0
-        self._until = time.monotonic() + program.turn_time
+        self._deadline = time.monotonic() + program.turn_time
 
     def run(self) -> Outcome:
-        """Run it. What it raises is the failure of the database, or a bug."""
+        """Run until there is an outcome. Raises only database failures and bugs."""
         try:
             try:
                 return self._loop()
-            except _Failed as exc:
+            except _RunFailed as exc:
                 return self._fail(exc)
             except NotFound as exc:
-                return self._fail(_without(exc))
+                return self._fail(_missing_box(exc))
             except _Cancelled:
                 return self._cancelled()
         except (StaleEpoch, LeaseLost) as exc:
@@ -157,7 +159,7 @@ class Run(Generic[_State]):
             turn = self._attempt(self._ledger.read)
             self._steps = turn.steps
             if is_first:
-                self._program = self._wanted(turn)
+                self._program = self._turn_program(turn)
             if turn.pending:
                 outcome = self._answer_calls(turn, turn.pending)
             elif is_first and turn.boxes.own:
@@ -173,8 +175,8 @@ class Run(Generic[_State]):
     def _step(self, turn: _State) -> Outcome | None:
         program = self._program
         if turn.steps >= program.max_steps:
-            what = f"the model had not finished after {program.max_steps} steps{turn.end_rule().unfinished}"
-            raise _Failed("max_steps_reached", what)
+            what = f"the model did not finish within {program.max_steps} steps{turn.end_rule().unfinished}"
+            raise _RunFailed("max_steps_reached", what)
         try:
             step = self._attempt(
                 lambda runtime: self._ledger.begin_step(
@@ -183,20 +185,20 @@ class Run(Generic[_State]):
             )
         except IncompleteContext as exc:
             details = {"lacking": msgspec.to_builtins(exc.lacking)}
-            raise _Failed(INCOMPLETE, str(exc), details) from exc
+            raise _RunFailed(INCOMPLETE, str(exc), details) from exc
         except InvalidLayers as exc:
-            raise _Failed("invalid_layers", str(exc)) from exc
+            raise _RunFailed("invalid_layers", str(exc)) from exc
         except CannotEnd as exc:
-            raise _Failed(NOT_OFFERED, str(exc)) from exc
+            raise _RunFailed(NOT_OFFERED, str(exc)) from exc
         except InvalidInput as exc:
-            raise _Failed("invalid_request", f"the request cannot be stored: {exc.message}") from exc
+            raise _RunFailed("invalid_request", f"the request cannot be stored: {exc.message}") from exc
         self._check_format(step.asked.request.model)
         ran = self._run(program.command, step.asked.body, turn, step.step_id, program.timeout)
         if not ran.succeeded:
-            raise _Failed(*why_failed(ran, None, program.timeout), details=diagnostics(ran))
+            raise _RunFailed(*why_failed(ran, None, program.timeout), details=diagnostics(ran))
         end = self._store_answer(turn, step, ran)
         self._steps += 1
-        return self._ended(end)
+        return self._end_outcome(end)
 
     def _check_format(self, model: str | None) -> None:
         note = None if self._program.format_named else of_another(model, self._program.format)
@@ -209,25 +211,27 @@ class Run(Generic[_State]):
             lambda runtime: self._ledger.understand(runtime, turn, step, ran.stdout, rules)
         )
         if isinstance(answer, BadAnswer):
-            raise _Failed(answer.error_code, answer.message, diagnostics(ran))
+            raise _RunFailed(answer.error_code, answer.message, diagnostics(ran))
         try:
             return self._attempt(lambda runtime: self._ledger.store_answer(runtime, turn, step, answer))
         except CallIdTaken:
-            # Another run has stored a call of the same id just now: this one gets an id of its own.
+            # Another run has just stored a call with the same id: read the answer again for a new id.
             return self._store_answer(turn, step, ran)
         except (CardConflict, InvalidInput) as exc:
-            raise _Failed(INVALID, f"the answer cannot be stored: {exc.message}", diagnostics(ran)) from exc
+            raise _RunFailed(
+                INVALID, f"the answer cannot be stored: {exc.message}", diagnostics(ran)
+            ) from exc
 
-    def _wanted(self, turn: _State) -> Program:
+    def _turn_program(self, turn: _State) -> Program:
         try:
             return self._program.for_turn(turn.config)
         except InvalidInput as exc:
-            raise _Failed("invalid_runtime_config", exc.message) from exc
+            raise _RunFailed("invalid_runtime_config", exc.message) from exc
 
     # --- its tools
 
     def _answer_calls(self, turn: _State, calls: list[ToolCall]) -> Outcome | None:
-        """Run the commands of tools, then the handlers; the turn suspends for what others answer."""
+        """Run the commands of tools, then the handlers; suspend the turn for calls that reports answer."""
         self._attempt(lambda runtime: self._ledger.enter(runtime, turn))
         ending = ending_beside(turn)
         if ending is not None:
@@ -236,10 +240,10 @@ class Run(Generic[_State]):
                 self._attempt(partial(self._ledger.add_result, state=turn, draft=refused))
             return self._complete(turn)
         handled = [call for call in calls if isinstance(turn.tool(call.tool_name), HandlerTool)]
-        waiting = [call for call in calls if call not in handled and self._is_for_others(turn, call)]
+        waiting = [call for call in calls if call not in handled and self._needs_report(turn, call)]
         for call in calls:
             if call not in handled and call not in waiting:
-                result = self._result(turn, call)
+                result = self._call_tool(turn, call)
                 self._attempt(partial(self._ledger.add_result, state=turn, draft=result))
         if handled:
             answer = partial(self._ledger.answer_handlers, state=turn, calls=handled, others=waiting)
@@ -251,34 +255,34 @@ class Run(Generic[_State]):
         ids = [call.tool_call_id for call in waiting]
         return self._outcome("suspended", f"waits for {', '.join(ids)}", waiting=ids)
 
-    def _result(self, turn: _State, call: ToolCall) -> CardDraft:
+    def _call_tool(self, turn: _State, call: ToolCall) -> CardDraft:
         author = self._ledger.author(turn)
         if self._ledger.answers(call):
             return self._attempt(lambda runtime: self._ledger.answer(runtime, turn, call))
         tool = turn.tool(call.tool_name)
         command = None if tool is None else self._program.tools.of(tool)
         if tool is None or command is None:
-            failure = "unknown_tool", f"no tool {call.tool_name[:_SHOWN]!r} is offered to this agent"
+            failure = "unknown_tool", f"this agent has no tool {call.tool_name[:_MAX_QUOTE_LENGTH]!r}"
             return result_card(call, author, failure=failure)
-        wrong = fault_of_arguments(call)
-        if wrong is None and command.checks_arguments:
-            wrong = mismatch(call.input or {}, tool.parameters)
-        if wrong is not None:
-            return result_card(call, author, failure=("invalid_arguments", wrong))
+        fault = fault_of_arguments(call)
+        if fault is None and command.checks_arguments:
+            fault = mismatch(call.input or {}, tool.parameters)
+        if fault is not None:
+            return result_card(call, author, failure=("invalid_arguments", fault))
         timeout = command.timeout or tool.timeout_seconds or self._program.timeout
         stdin = exact_json.encode(call.input)
         ran = self._run(command.command, stdin, turn, turn.step_id or "", timeout, call, command.environment)
         return result_of(call, author, tool, ran, timeout)
 
-    def _is_for_others(self, turn: _State, call: ToolCall) -> bool:
-        """Whether a call is answered by a report: its tool is offered, and has no command here."""
+    def _needs_report(self, turn: _State, call: ToolCall) -> bool:
+        """Return whether a report must answer a call: its tool is offered, but has no command here."""
         if self._ledger.answers(call):
             return False
         tool = turn.tool(call.tool_name)
         return tool is not None and self._program.tools.of(tool) is None and call.input is not None
 
     def _complete(self, turn: _State) -> Outcome | None:
-        return self._ended(self._attempt(lambda runtime: self._ledger.complete_step(runtime, turn)))
+        return self._end_outcome(self._attempt(lambda runtime: self._ledger.complete_step(runtime, turn)))
 
     # --- commands
 
@@ -294,14 +298,14 @@ class Run(Generic[_State]):
     ) -> Ran:
         if self._cancellation.cancelled.is_set():
             raise _Cancelled
-        left = self._until - time.monotonic()
+        left = self._deadline - time.monotonic()
         if left <= 0:
             raise _OutOfTime(self._ledger.noun, self._program.turn_time)
         variables = {**more, **self._variables(turn, step_id, call)}
         try:
-            ran = self._answered(command, stdin, variables, min(timeout, left), call)
+            ran = self._run_client_or_command(command, stdin, variables, min(timeout, left), call)
         except OSError as exc:
-            raise _Failed(FAILED, f"the command cannot be started: {exc.strerror}") from exc
+            raise _RunFailed(FAILED, f"the command cannot be started: {exc.strerror}") from exc
         ran = without_secrets(ran)
         if not self._cancellation.lost:
             self._keep_log(ran, step_id, call)
@@ -314,10 +318,10 @@ class Run(Generic[_State]):
             self._tell(told_failure(f"{self._ledger.name}, {step_id}: {why}", ran))
         return ran
 
-    def _answered(
+    def _run_client_or_command(
         self, command: str, stdin: bytes, variables: Mapping[str, str], timeout: float, call: ToolCall | None
     ) -> Ran:
-        """What a client that stays, or a command, makes of its input."""
+        """Run a long-running client or a command with this input."""
         program, stop = self._program, self._cancellation.cancelled
         if call is None and program.clients is not None:
             request = msgspec.json.encode(stdin.decode()) if program.format == "text" else stdin
@@ -329,7 +333,7 @@ class Run(Generic[_State]):
             timeout=timeout,
             stop=stop,
             keep_stderr=bytes_to_read(program.stderr_kept),
-            heard=program.listen() if call is None else lambda piece: None,
+            heard=program.listen() if call is None else lambda chunk: None,
         )
 
     def _keep_log(self, ran: Ran, step_id: str, call: ToolCall | None) -> None:
@@ -351,7 +355,7 @@ class Run(Generic[_State]):
 
     # --- outcomes
 
-    def _fail(self, failed: _Failed) -> Outcome:
+    def _fail(self, failed: _RunFailed) -> Outcome:
         code, message = failed.error_code, failed.message
         fail = partial(self._ledger.fail, error_code=code, message=message, details=failed.details)
         end = self._attempt(lambda runtime: fail(runtime, failed.status))
@@ -359,12 +363,12 @@ class Run(Generic[_State]):
 
     def _cancelled(self) -> Outcome:
         if self._cancellation.lost:
-            return self._outcome("lost", "its lease was lost; its command was stopped")
+            return self._outcome("lost", "the lease was lost, and the command was stopped")
         reason = "the worker stops"
         self._attempt(lambda runtime: self._ledger.hand_back(runtime, reason))
         return self._outcome("handed_back", reason)
 
-    def _ended(self, end: End | None) -> Outcome | None:
+    def _end_outcome(self, end: End | None) -> Outcome | None:
         return None if end is None else self._outcome("ended", end.end_status, end=end)
 
     def _outcome(self, kind: Kind, message: str, **more: Any) -> Outcome:

@@ -1,7 +1,9 @@
-"""Lines of cards that a command prints, where the worker was told that it prints cards.
+"""Read the output of a step's or a tool's command as cards. Pure.
 
-Pure. Owns what such a card may be: one of the agent's own types, with a text, data or a call to make. Who
-speaks, who wrote it, which id it has and what it belongs to is never the line's to say.
+A model's message, alone or in a provider's response, becomes a thought, with a card for each tool call, or
+with the deliverable if it calls no tool. Any other output is text, and the deliverable. Lines of cards are
+read as cards only in the mode `cards`. Such a card has one of the agent's own types; cbx sets its role,
+author, id, turn and step. Output that cannot be read is refused with an error code.
 """
 
 import re
@@ -42,26 +44,25 @@ from cardbox_cli.settings import MAX_TOOL_CALLS
 
 OWN_TYPES = (THOUGHT, PLAN, DELIVERABLE)
 
-# Metadata that says whose a card is, what it is a message or a layer of, which cards it stands for, or how a
-# turn ended.
-_NOT_ITS_OWN = CIRCUMSTANCES | {
+# Metadata that only cbx sets: a card's owner, message or layer, the cards that it replaces, the turn's end.
+_RESERVED_METADATA = CIRCUMSTANCES | {
     *("tool_call_id", "function_name", "layer", "signature", "semantic_type"),
     *("edited_from", "covers", "partial", "stop_reason", "terminal_reason"),
 }
-_OF_IMPORTS = "source_"
+_IMPORT_PREFIX = "source_"
 
 
 class RefusedCard(ValueError):
-    """Which line is no card that a command may print, and why."""
+    """The refusal of a line that is not a card which a command may print."""
 
 
 def looks_like_a_card(value: Any) -> bool:
-    """Whether somebody may mean it as a card."""
+    """Return whether a value may be meant as a card."""
     return isinstance(value, dict) and isinstance(value.get("type"), str) and "content" in value
 
 
 def read_cards(text: str, author: Author) -> list[CardDraft]:
-    """The cards of a text's lines, the ids of their calls as they came. Raises RefusedCard."""
+    """Return the cards of a text's lines, with the call ids as printed. Raises RefusedCard."""
     lines = [line for line in text.split("\n") if line.strip()]
     return [_card(line, author, number) for number, line in enumerate(lines, 1)]
 
@@ -70,34 +71,34 @@ def _card(line: str, author: Author, number: int) -> CardDraft:
     try:
         value = exact_json.read(line.strip())
         if not looks_like_a_card(value):
-            raise RefusedCard("it is no object with a type and a content")
+            raise RefusedCard("it is not an object with a type and a content")
         _refuse_others(value)
-        return _by(author, draft_from_mapping(value))
+        return _adopt_card(author, draft_from_mapping(value))
     except (InvalidCard, ValueError) as exc:
         raise RefusedCard(f"card {number} of the output: {exc}") from exc
 
 
 def _refuse_others(value: dict[str, Any]) -> None:
-    """Raise RefusedCard for what is not the agent's to write."""
+    """Raise RefusedCard for a card that an agent may not write."""
     if value["type"] not in OWN_TYPES:
         own = ", ".join(OWN_TYPES)
-        raise RefusedCard(f"a command may not write the type {value['type'][:80]!r}; its own are {own}")
+        raise RefusedCard(f"a command may not write the type {value['type'][:80]!r}; allowed types are {own}")
     if value.get("tool_call_id") is not None:
-        raise RefusedCard("a command writes no results, so that no card of its has a tool_call_id")
+        raise RefusedCard("a command may not write results, so its cards cannot have a tool_call_id")
     if value.get("tool_calls") and value["type"] != THOUGHT:
-        raise RefusedCard(f"only a card of type {THOUGHT} calls tools")
+        raise RefusedCard(f"only a card of type {THOUGHT} can call tools")
 
 
-def _by(author: Author, given: CardDraft) -> CardDraft:
-    """The card as the agent's own: a new id, its role, its author, its turn and its step."""
+def _adopt_card(author: Author, given: CardDraft) -> CardDraft:
+    """Return the card with a new id, the agent's role, and its author, turn and step."""
     if isinstance(given.content, ToolContent | ToolCallContent | ToolResultContent):
         raise RefusedCard(f"a card of type {given.type} cannot hold a {type(given.content).__name__}")
     if is_fallback(given.content):
-        raise RefusedCard(f"only a worker writes that a turn has no deliverable ({FALLBACK!r})")
-    kept = {
+        raise RefusedCard(f"only a worker may write a fallback deliverable ({FALLBACK!r})")
+    own_metadata = {
         key: value
         for key, value in given.metadata.items()
-        if key not in _NOT_ITS_OWN and not key.startswith(_OF_IMPORTS)
+        if key not in _RESERVED_METADATA and not key.startswith(_IMPORT_PREFIX)
     }
     try:
         calls = None if given.tool_calls is None else normalized_calls(given.tool_calls)
@@ -109,13 +110,13 @@ def _by(author: Author, given: CardDraft) -> CardDraft:
         role="assistant",
         author_id=author.agent_id,
         card_id=new_card_id(),
-        metadata={**kept, **author.metadata},
+        metadata={**own_metadata, **author.metadata},
         tool_calls=calls,
     )
 
 
 def with_own_ids(drafts: Sequence[CardDraft], held: Held) -> list[CardDraft]:
-    """The cards with own ids for their calls."""
+    """Return the cards with call ids that are unique in the project."""
     ids = iter(own_ids([call.tool_call_id for draft in drafts for call in calls_of(draft)], held))
     return [
         msgspec.structs.replace(draft, tool_calls=[{**call, "id": next(ids)} for call in draft.tool_calls])
@@ -125,30 +126,20 @@ def with_own_ids(drafts: Sequence[CardDraft], held: Held) -> list[CardDraft]:
     ]
 
 
-# What the command of a step printed, as the cards that the step appends to the output box.
-#
-# Pure. A message of a model (bare, or within a provider's whole response) becomes a thought, with a card for
-# each tool call, or with the deliverable where it calls none; anything else is text, and the deliverable.
-# Lines
-# of cards are cards only where the worker was told so (`card_lines`). Owns how output is read, what is
-# refused
-# of it, and under which code.
-
-
 EMPTY, INVALID, PROVIDER = "empty_answer", "invalid_answer", "provider_error"
 CUT_OFF, TOO_MANY, TOO_MANY_PARTS = "answer_cut_off", "too_many_calls", "too_many_parts"
 
-# How output is read: as whichever of the next two it is, as a response, as bare text, as lines of cards.
+# `auto` reads output as a response if it is one, and otherwise as text.
 AnswerMode = Literal["auto", "response", "text", "cards"]
 
-# What nobody but a JSON object, or a list of them, begins with; and what a stream of events begins with.
+# The beginning of a JSON object or a list of objects, and of an event stream.
 _JSON = re.compile(r'\{\s*(?:["}]|\Z)|\[\s*\{\s*(?:["}]|\Z)')
 _STREAM = re.compile(r"(?:event: ?[\w.]+\s+)?data: ?\{")
-_BARE = "a client that prints a model's bare text is run with --answers text"
+_TEXT_HINT = "if the client prints the model's bare text, pass --answers text"
 
 
 class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
-    """How output is read: its mode, the format of the request, and how many tools one answer may call."""
+    """The rules for reading output: the mode, the request's format, and the limit of calls per answer."""
 
     mode: AnswerMode = "auto"
     format: str = DEFAULT
@@ -156,12 +147,12 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_of_a_provider(self) -> bool:
-        """Whether the request is in a provider's format."""
+        """True if the request is in a provider's format."""
         return self.format in PROVIDERS
 
     @property
     def responses(self) -> list[AnswerReader]:
-        """What knows a whole response: of the format, or of any where the format is no provider's."""
+        """The readers of whole responses: of the format's provider, or of all for another format."""
         known = [provider_named(self.format)] if self.is_of_a_provider else providers()
         return [each.answers for each in known if each.answers is not None]
 
@@ -170,9 +161,9 @@ AUTO = AnswerRules()
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step adds to its turn: cards in order, and the calls among them that have no result yet.
+    """The answer of a step: cards in order, and their calls, which have no result yet.
 
-    `usage` is what the provider counted, under its own names.
+    `usage` are the provider's token counts, under its own names.
     """
 
     cards: list[CardDraft]
@@ -181,23 +172,23 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BadAnswer(msgspec.Struct, frozen=True):
-    """Why an output is no answer."""
+    """The reason why an output is not an answer."""
 
     error_code: str
     message: str
 
 
 class _Refused(Exception):
-    """With the code and the message of a BadAnswer."""
+    """The code and the message of a BadAnswer."""
 
 
 def read_answer(stdout: bytes, author: Author, held: Held, rules: AnswerRules = AUTO) -> Answer | BadAnswer:
-    """The cards that `stdout` is, by `author`; tool-call ids that the project holds are replaced."""
+    """Read `stdout` as cards of `author`; tool call ids that the project already has are replaced."""
     try:
         answer = _answer(_decoded(stdout), author, held, rules)
         _check_count(len(answer.calls), rules)
         _check_names(answer.calls)
-        _check_storable([card.content for card in answer.cards], "cards")  # arguments are texts before
+        _check_storable([card.content for card in answer.cards], "cards")  # arguments are still text here
         return answer
     except _Refused as refused:
         return BadAnswer(*refused.args)
@@ -211,7 +202,7 @@ def _decoded(stdout: bytes) -> str:
     try:
         text = stdout.decode("utf-8-sig").strip()
     except UnicodeDecodeError as exc:
-        what = f"the output is no UTF-8: byte {exc.start} is {stdout[exc.start]:#04x}"
+        what = f"the output is not UTF-8: byte {exc.start} is {stdout[exc.start]:#04x}"
         raise _Refused(INVALID, what) from exc
     if not text:
         raise _Refused(EMPTY, "the command printed nothing")
@@ -220,19 +211,19 @@ def _decoded(stdout: bytes) -> str:
 
 def _answer(text: str, author: Author, held: Held, rules: AnswerRules) -> Answer:
     if rules.mode == "cards":
-        return _of_lines(text, author, held, rules)
+        return _card_lines_answer(text, author, held, rules)
     value = None if rules.mode == "text" else _json(text, rules)
     _check_storable(text if value is None else value)
-    said = None if value is None else _said(value, rules)
-    if said is not None:
-        return _of_message(said, author, held, rules)
+    found = None if value is None else _find_message(value, rules)
+    if found is not None:
+        return _message_answer(found, author, held, rules)
     if rules.mode == "response":
-        what = f"no {_whole(rules)} response and no message of an assistant"
-        raise _Refused(INVALID, f"the output is {what}; {_BARE}")
-    return _finished(_thoughts([draft_card(THOUGHT, text)], author), author, None)
+        what = f"neither a {_response_noun(rules)} response nor an assistant message"
+        raise _Refused(INVALID, f"the output is {what}; {_TEXT_HINT}")
+    return _complete_answer(_add_origin([draft_card(THOUGHT, text)], author), author, None)
 
 
-def _whole(rules: AnswerRules) -> str:
+def _response_noun(rules: AnswerRules) -> str:
     return f"whole {rules.format}" if rules.is_of_a_provider else "whole"
 
 
@@ -245,59 +236,61 @@ def _check_storable(value: Any, path: str = "") -> None:
 
 def _check_count(calls: int, rules: AnswerRules) -> None:
     if calls > rules.most_calls:
-        what = f"the answer calls {calls} tools, and one may call {rules.most_calls}"
-        raise _Refused(TOO_MANY, f"{what}: {MAX_TOOL_CALLS.name} says how many")
+        what = f"the answer calls {calls} tools; the limit is {rules.most_calls}"
+        raise _Refused(TOO_MANY, f"{what} ({MAX_TOOL_CALLS.name})")
 
 
 def _check_names(calls: Sequence[ToolCall]) -> None:
     for number, call in enumerate(calls, start=1):
         if len(call.tool_name) > CALLED_NAME.value:
-            what = f"call {number} names a tool in {len(call.tool_name)} characters"
-            raise _Refused(INVALID, f"{what}, and a name has at most {CALLED_NAME.value}")
+            what = f"the tool name of call {number} has {len(call.tool_name)} characters"
+            raise _Refused(INVALID, f"{what}; the limit is {CALLED_NAME.value}")
 
 
 def _check_parts(parts: int) -> None:
-    """Refuse more than anybody says, before anything is made of it: an output may hold a million."""
+    """Refuse an answer with too many parts before making cards of them: an output may have a million."""
     if parts > ANSWER_PARTS.value:
-        what = f"the answer has {parts} parts, cards or blocks of content"
-        raise _Refused(TOO_MANY_PARTS, f"{what}, and one may have {ANSWER_PARTS.value}")
+        what = f"the answer has {parts} parts (cards or content blocks)"
+        raise _Refused(TOO_MANY_PARTS, f"{what}; the limit is {ANSWER_PARTS.value}")
 
 
 # --- JSON
 
 
 def _json(text: str, rules: AnswerRules) -> dict[str, Any] | None:
-    """The object that a text is; None for other text. What begins as JSON and is none is refused."""
+    """Return the object of a JSON text; None for other text. Refuses text that only begins as JSON."""
     if _STREAM.match(text):
-        what = "the output is a stream of events: ask for a whole response, as with `stream: false`"
-        raise _Refused(INVALID, f"{what}; {_BARE}")
+        what = "the output is an event stream: request a whole response, for example with `stream: false`"
+        raise _Refused(INVALID, f"{what}; {_TEXT_HINT}")
     if not _JSON.match(text):
         return None
     try:
         value = exact_json.read(text)
     except ValueError as exc:
-        what = "the output begins as JSON and is not one whole value"
-        raise _Refused(INVALID, f"{what}: {_why(text, exc)}") from exc
+        what = "the output begins as JSON but is not one complete value"
+        raise _Refused(INVALID, f"{what}: {_json_problem(text, exc)}") from exc
     if isinstance(value, list):
-        _refuse_pieces(value, rules)
+        _refuse_list(value, rules)
     return value if isinstance(value, dict) else None
 
 
-def _refuse_pieces(values: list[Any], rules: AnswerRules) -> None:
-    """A list of responses is a stream of pieces, as `streamGenerateContent` of Gemini answers where nobody
-    asks for events; an error comes in a list there, too."""
+def _refuse_list(values: list[Any], rules: AnswerRules) -> None:
+    """Refuse a list of responses, and raise the provider's error if it has one.
+
+    Gemini's `streamGenerateContent` returns chunks, and errors, as a list unless it sends events.
+    """
     first = values[0] if values and isinstance(values[0], dict) else {}
     if isinstance(first.get("error"), dict):
         _refuse_error(first, rules)
     if any(each.answers is not None and each.answers.is_response(first) for each in providers()):
-        what = "the output is a list of responses, or of pieces of one: ask for one whole response"
-        raise _Refused(INVALID, f"{what}; {_BARE}")
+        what = "the output is a list of responses, or of chunks of one: request one whole response"
+        raise _Refused(INVALID, f"{what}; {_TEXT_HINT}")
 
 
-def _why(text: str, exc: ValueError) -> str:
+def _json_problem(text: str, exc: ValueError) -> str:
     if looks_like_a_card(_first_line(text)):
-        return f"{exc}; lines of cards are read with --answers cards"
-    return f"{exc}; {_BARE}"
+        return f"{exc}; if the client prints lines of cards, pass --answers cards"
+    return f"{exc}; {_TEXT_HINT}"
 
 
 def _first_line(text: str) -> Any:
@@ -310,53 +303,53 @@ def _first_line(text: str) -> Any:
 # --- messages
 
 
-class _Said(msgspec.Struct, frozen=True):
-    """A message of a model, what makes cards of it, and what the provider counted."""
+class _ModelMessage(msgspec.Struct, frozen=True):
+    """A model's message, the reader that makes cards of it, and the provider's token counts."""
 
     message: dict[str, Any]
     answers: AnswerReader
     usage: dict[str, Any] | None = None
 
 
-def _said(value: dict[str, Any], rules: AnswerRules) -> _Said | None:
-    """The message of a model that `value` is or bears."""
+def _find_message(value: dict[str, Any], rules: AnswerRules) -> _ModelMessage | None:
+    """Return the model's message that `value` is or contains; None if there is none."""
     _refuse_error(value, rules)
     for answers in rules.responses:
         if answers.is_response(value):
-            return _of_response(value, answers)
+            return _response_message(value, answers)
     _refuse_other_formats(value, rules)
     if value.get("role") == "assistant" and ("content" in value or "tool_calls" in value):
-        return _Said(value, _format_of(value))
+        return _ModelMessage(value, _format_of(value))
     return None
 
 
-def _of_response(response: dict[str, Any], answers: AnswerReader) -> _Said:
+def _response_message(response: dict[str, Any], answers: AnswerReader) -> _ModelMessage:
     _refuse_cut_off(response, answers)
     message, usage = answers.unwrap(response), answers.usage(response)
-    # Gateways answer in the default format with messages of others.
+    # Gateways return the default format with messages of other providers.
     own = _format_of(message) if answers is provider_named(DEFAULT).answers else answers
-    return _Said(message, own, usage if isinstance(usage, dict) else None)
+    return _ModelMessage(message, own, usage if isinstance(usage, dict) else None)
 
 
 def _format_of(message: dict[str, Any]) -> AnswerReader:
-    """What reads a message: the format that it has marks of, else the default one."""
+    """Return the reader of the format that a message shows signs of; otherwise that of the default format."""
     others = (each for each in providers() if each.name != DEFAULT)
     formats = [each.answers for each in (*others, provider_named(DEFAULT)) if each.answers is not None]
     return next(each for each in formats if each.is_own(message))
 
 
 def _refuse_error(value: dict[str, Any], rules: AnswerRules) -> None:
-    """Providers answer with an object that has an error, and with exit code 0 when fetched by curl."""
+    """Raise the provider's error: curl exits with 0 although the response is an error."""
     error = value.get("error")
     message = error.get("message") if isinstance(error, dict) else error if len(value) == 1 else None
     if not isinstance(message, str) or not message:
         message = next(filter(None, _own_errors(value, rules)), None)
     if message is not None:
-        raise _Refused(PROVIDER, f"the provider answered with an error: {exact_json.storable_text(message)}")
+        raise _Refused(PROVIDER, f"the provider returned an error: {exact_json.storable_text(message)}")
 
 
 def _own_errors(value: dict[str, Any], rules: AnswerRules) -> Iterator[str | None]:
-    """What a value says went wrong in the way of the format's provider; of any, where it is a response."""
+    """Yield the error in a value, as the format's provider writes it, or any provider for a response."""
     for answers in rules.responses:
         if rules.is_of_a_provider or answers.is_response(value):
             yield answers.error(value)
@@ -365,68 +358,65 @@ def _own_errors(value: dict[str, Any], rules: AnswerRules) -> Iterator[str | Non
 def _refuse_cut_off(value: dict[str, Any], answers: AnswerReader) -> None:
     reason = answers.cut_off(value)
     if reason is not None:
-        what = f"the provider cut its answer off ({exact_json.storable_text(reason)[:80]})"
-        remedy = ": let the model say more, or ask it for less" if reason in answers.limits else ""
+        what = f"the provider cut the answer off ({exact_json.storable_text(reason)[:80]})"
+        remedy = ": raise the output limit, or ask the model for less" if reason in answers.limits else ""
         raise _Refused(CUT_OFF, what + remedy)
 
 
 def _refuse_other_formats(value: dict[str, Any], rules: AnswerRules) -> None:
-    """A whole response of another format than was asked for is no text that anybody wants."""
+    """Refuse a response in another format than the request's: it is certainly not meant as text."""
     for each in providers():
         if each.name != rules.format and each.answers is not None and each.answers.is_response(value):
-            what = f"the output is a response of {each.name}, and the request was one of {rules.format}"
-            raise _Refused(INVALID, f"{what}: a client of {each.name} is run with --format {each.name}")
+            what = f"the output is a response of {each.name}, but the request has the format {rules.format}"
+            raise _Refused(INVALID, f"{what}: pass --format {each.name} for a client of {each.name}")
 
 
-def _of_message(said: _Said, author: Author, held: Held, rules: AnswerRules) -> Answer:
-    """The cards of a message."""
+def _message_answer(found: _ModelMessage, author: Author, held: Held, rules: AnswerRules) -> Answer:
+    """Return the answer of a message."""
 
     def new_ids(given: Sequence[str]) -> list[str]:
         _check_count(len(given), rules)
         return own_ids(given, held)
 
-    parts = said.answers.parts(said.message)
+    parts = found.answers.parts(found.message)
     _check_parts(len(parts) if isinstance(parts, list) else 1)
-    drafts = said.answers.draft(said.message, new_ids)
+    drafts = found.answers.draft(found.message, new_ids)
     for draft in drafts:
         check_draft(draft)
-    return _finished(_thoughts(drafts, author), author, said.usage)
+    return _complete_answer(_add_origin(drafts, author), author, found.usage)
 
 
 # --- cards
 
 
-def _of_lines(text: str, author: Author, held: Held, rules: AnswerRules) -> Answer:
+def _card_lines_answer(text: str, author: Author, held: Held, rules: AnswerRules) -> Answer:
     _check_parts(sum(1 for line in text.split("\n") if line.strip()))
     drafts = read_cards(text, author)
     _check_count(sum(len(draft.tool_calls or ()) for draft in drafts), rules)
-    return _of_cards(with_own_ids(drafts, held), author)
+    return _cards_answer(with_own_ids(drafts, held), author)
 
 
-def _of_cards(drafts: Sequence[CardDraft], author: Author) -> Answer:
-    """The cards, each call scheduled behind the thought that makes it."""
+def _cards_answer(drafts: Sequence[CardDraft], author: Author) -> Answer:
+    """Return the answer of these cards, with the `tool.call` cards behind the thought of their calls."""
     cards: list[CardDraft] = []
     for draft in drafts:
         cards += [draft, *(call_card(call, author) for call in calls_of(draft))]
     return Answer(cards=cards, calls=[call for draft in drafts for call in calls_of(draft)])
 
 
-# --- both
-
-
-def _with(draft: CardDraft, **metadata: Any) -> CardDraft:
+def _add_metadata(draft: CardDraft, **metadata: Any) -> CardDraft:
     return msgspec.structs.replace(draft, metadata={**draft.metadata, **metadata})
 
 
-def _thoughts(drafts: Sequence[CardDraft], author: Author) -> list[CardDraft]:
-    """The cards of one message by `author`, with ids; several are marked as one message."""
+def _add_origin(drafts: Sequence[CardDraft], author: Author) -> list[CardDraft]:
+    """Return the cards of one message with ids and `author`; several cards get a common group."""
     group = {"source_group": new_card_id()} if len(drafts) > 1 else {}
     own = {**author.metadata, "author_id": author.agent_id, **group}
-    return [msgspec.structs.replace(_with(draft, **own), card_id=new_card_id()) for draft in drafts]
+    return [msgspec.structs.replace(_add_metadata(draft, **own), card_id=new_card_id()) for draft in drafts]
 
 
-def _finished(thoughts: Sequence[CardDraft], author: Author, usage: dict[str, Any] | None) -> Answer:
-    """The cards of a message with those of its calls, or with the deliverable that its words are."""
+def _complete_answer(thoughts: Sequence[CardDraft], author: Author, usage: dict[str, Any] | None) -> Answer:
+    """Return the answer of a message: its thoughts with their calls, or with its text as the deliverable."""
     calls = [call for thought in thoughts for call in calls_of(thought)]
     if calls:
         return Answer(
@@ -434,34 +424,31 @@ def _finished(thoughts: Sequence[CardDraft], author: Author, usage: dict[str, An
         )
     text = "\n".join(card_text(each.content) for each in thoughts if each.type == THOUGHT)
     if not text.strip():
-        raise _Refused(EMPTY, "the model's message says nothing and calls no tool")
+        raise _Refused(EMPTY, "the model's message is empty and calls no tool")
     deliverable = draft_card(DELIVERABLE, text, author_id=author.agent_id, metadata=author.metadata)
     return Answer(cards=[*thoughts, deliverable], calls=[], usage=usage)
 
 
-# What came of the command of a tool, as the card that answers the call: a result, and nothing else.
-
-
 def result_of(call: ToolCall, author: Author, tool: Tool, ran: Ran, timeout: float) -> CardDraft:
-    """The card that answers a call whose command has run: what it printed, or how it failed."""
+    """Return the result card of a call whose command has run: its output, or its failure."""
     answer = partial(result_card, call, author, after_execution=tool.after_execution)
     if not ran.succeeded:
         code, message = why_failed(ran, call, timeout)
         failure = code.replace("command", "tool"), f"{message}\n{ran.stderr[-TAIL:]}".rstrip()
         return answer(failure=failure, status="timeout" if ran.timed_out else "failed")
     if len(ran.stdout) > RESULT_SIZE.value << 20:
-        what = f"what the tool {tool.tool_name!r} printed is larger than {RESULT_SIZE}"
+        what = f"the output of tool {tool.tool_name!r} is larger than {RESULT_SIZE}"
         return answer(failure=("result_too_long", what))
     try:
         result = _value(ran.stdout)
     except ValueError as exc:
-        what = f"what the tool {tool.tool_name!r} printed cannot be stored: {exc}"
+        what = f"the output of tool {tool.tool_name!r} cannot be stored: {exc}"
         return answer(failure=("invalid_result", what))
     return answer(result=result)
 
 
 def _value(stdout: bytes) -> Any:
-    """What a tool printed: JSON if it is that, else text. Raises ValueError for what cannot be stored."""
+    """Read a tool's output as JSON or text. Raises ValueError if it cannot be stored."""
     text = stdout.decode()
     try:
         value = exact_json.read(text)

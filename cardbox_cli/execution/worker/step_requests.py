@@ -1,6 +1,7 @@
-"""What the next step of a run asks its model, a turn's or a chat's, and how that is kept as a box.
+"""The request of a run's next step, and its request box; the beginning of a step of a turn.
 
-Owns why a step cannot be asked for: something is gone, or its layers cannot be had.
+A step cannot begin if a card or box is missing, if its layers are invalid, or if no offered tool could end
+the turn. One statement writes all rows of a beginning step if the turn is still at its fence.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from cardbox_cli.store.projects import ProjectsStore
 
 
 class IncompleteContext(Exception):
-    """Something is gone that the turn should read."""
+    """The refusal of a step whose boxes or cards are missing."""
 
     def __init__(self, lacking: Sequence[Lack]) -> None:
         super().__init__(in_words(lacking))
@@ -32,38 +33,41 @@ class IncompleteContext(Exception):
 
 
 class InvalidLayers(Exception):
-    """Layers that are asked for and cannot be had."""
+    """The refusal of a step with invalid layers."""
 
 
 def compose_step(
     runtime: Runtime, state: RunState, *, format: str, options: ComposeOptions
 ) -> tuple[TurnRequest, ProjectSettings]:
-    """What the next step asks, and the project's settings that decided on it. Raises as `begin_step` does."""
+    """Compose the request of the next step; return it with the project's settings.
+
+    Raises what `begin_step` raises.
+    """
     settings = ProjectsStore(runtime.database).settings(runtime.project_id)
     lacking = [] if settings.allow_incomplete_context else lacks_of(state.boxes)
     if lacking:
         raise IncompleteContext(lacking)
-    return _composed(runtime, state, settled(options, settings), format, settings), settings
+    return _compose(runtime, state, settled(options, settings), format, settings), settings
 
 
 def keep_request(runtime: Runtime, asked: TurnRequest, settings: ProjectSettings, step_id: str) -> str:
-    """Keep a request as a box, whose id this is. Takes part in the caller's transaction."""
+    """Store a request as a box and return its id, in the caller's transaction."""
     snapshots = request_cards(runtime.project_id, asked.request, reproducible=settings.stored_layers)
-    box_ids = request_box_ids([_stored(runtime, card) for card in snapshots], asked.history)
+    box_ids = request_box_ids([_store_card(runtime, card) for card in snapshots], asked.history)
     return runtime.boxes.create(box_ids, title=title_of(step_id), allow_dangling=True).box_id
 
 
 def title_of(step_id: str) -> str:
-    """The title of the box of a step's request."""
+    """Return the title of a request box."""
     return f"request of {step_id}"
 
 
 def renamed(card: CardDraft) -> CardDraft:
-    """The same card under an id of its own."""
+    """Return the card with a new id."""
     return msgspec.structs.replace(card, card_id=new_card_id())
 
 
-def _composed(
+def _compose(
     runtime: Runtime, turn: RunState, options: ComposeOptions, format: str, settings: ProjectSettings
 ) -> TurnRequest:
     context = turn.boxes.context.box_id
@@ -74,8 +78,8 @@ def _composed(
         raise InvalidLayers(exc.message) from exc
 
 
-def _stored(runtime: Runtime, draft: CardDraft) -> CardDraft:
-    """The draft of a card that is there now: under an id of its own where somebody deleted the shared one."""
+def _store_card(runtime: Runtime, draft: CardDraft) -> CardDraft:
+    """Store a card; if the card of its shared id was deleted, store it with a new id."""
     try:
         runtime.cards.add(draft)
     except CardConflict:
@@ -84,37 +88,34 @@ def _stored(runtime: Runtime, draft: CardDraft) -> CardDraft:
     return draft
 
 
-# A claimed turn runs, and a step of it begins: one statement writes every row, while the fence holds.
-
-
-_LOST = "given up before it was done"
+_LOST = "abandoned by an earlier worker"
 
 
 class CannotEnd(Exception):
-    """Nothing that the model may call could end the turn."""
+    """The refusal of a step in a turn that no offered tool could end."""
 
 
 def enter(runtime: Runtime, turn: TurnState) -> None:
-    """Take up a turn that goes on with calls that others left without results. Raises StaleEpoch."""
+    """Mark a turn as running that continues with calls without results. Raises StaleEpoch."""
     if turn.head.status != DISPATCHED:
         return
     with runtime.statement():
         if not runtime.steps.enter(turn.fence, _entering(turn)):
             raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
-        _tell_entered(runtime, turn)
+        _publish_running(runtime, turn)
 
 
 def _entering(turn: TurnState) -> Entering:
     return Entering(output_start=turn.boxes.output_start, lost=_LOST)
 
 
-def _tell_entered(runtime: Runtime, turn: TurnState) -> None:
+def _publish_running(runtime: Runtime, turn: TurnState) -> None:
     if turn.head.status == DISPATCHED:
         runtime.publish_state(turn.head, RUNNING, turn.head.turn_epoch)
 
 
 def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: ComposeOptions) -> BegunStep:
-    """Begin a step, and keep what its model is about to see as its request box.
+    """Begin a step, and store its request as the request box.
 
     Raises StaleEpoch, IncompleteContext unless the project allows that, InvalidLayers, CannotEnd, and
     InvalidInput for a request that cannot be stored.
@@ -126,7 +127,7 @@ def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: Compo
     step_id = new_id("step")
     with runtime.statement():
         _write_beginning(runtime, turn, asked, settings, step_id, format)
-        _tell_entered(runtime, turn)
+        _publish_running(runtime, turn)
         runtime.publish_step(turn.head, step_id, "started")
     return BegunStep(step_id=step_id, asked=asked, written=len(turn.boxes.own))
 
@@ -139,10 +140,10 @@ def _write_beginning(
     step_id: str,
     format: str,
 ) -> None:
-    """Write the rows of a step: a card under an id of its own where the shared one is deleted."""
+    """Write the rows of a step; a card whose shared id was deleted gets a new id."""
     cards = request_cards(runtime.project_id, asked.request, reproducible=settings.stored_layers)
     metadata = {REQUEST: snapshot_of(asked.request, asked.body, turn.boxes, format)}
-    # The second time: what somebody else wrote just now is seen then.
+    # Only the second try sees cards that another transaction has just written.
     for again in count():
         step = NewStep(
             step_id=step_id,

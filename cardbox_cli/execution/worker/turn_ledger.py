@@ -1,6 +1,8 @@
-"""What comes of a step is stored: its answer, the results of its calls, that it is done, and the turn's end.
+"""The ledger of a claimed turn: stores answers and results, answers internal handlers, suspends and ends.
 
-Each transaction holds the head first, so that nothing is written once the fence has fallen. Runs no command.
+Each transaction locks the head first, so nothing is written once the turn is at another epoch. Calls of
+internal handlers are answered in one transaction with their results and a suspension, so that each call is
+answered once despite crashes. A handler's failure becomes a result for the model and never ends the turn.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,7 +77,7 @@ from cardbox_cli.store.execution.step_store import StepAnswered
 def understand(
     runtime: Runtime, turn: TurnState, step: BegunStep, stdout: bytes, rules: AnswerRules = AUTO
 ) -> Answer | BadAnswer:
-    """The cards that the command of a step printed. It need print none if it has appended cards itself."""
+    """Return the cards that the command of a step printed; none if it appended cards to the box itself."""
     answer = read_answer(stdout, author_in(turn.head, step.step_id), runtime.turns.held_tool_call_ids, rules)
     if not stdout.strip() and len(read_turn(runtime, turn.fence).boxes.own) > step.written:
         return Answer(cards=[], calls=[])
@@ -83,23 +85,23 @@ def understand(
 
 
 def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Answer) -> End | None:
-    """Store the answer of a step; the end of the turn, where no call is left without a result.
+    """Store the answer of a step; return the end of the turn if no call waits for a result.
 
-    An answer that may not end the turn is stored as thoughts, with a card that says so to the model. Raises
-    StaleEpoch, CardConflict for a card whose id is taken, and CallIdTaken for a call's.
+    If the answer may not end the turn, it is stored as thoughts with a reminder for the model. Raises
+    StaleEpoch, CardConflict if the id of a card is taken, and CallIdTaken if the id of a call is.
     """
     rule = turn.end_rule(step.asked.request.tools)
     with runtime.transaction(savepoint=False):
         head, own = _hold_own(runtime, turn)
         stored = {card.card_id for card in own}
         hold_call_ids(runtime, answer.cards, stored)
-        goes_on = not rule.allows_end(own) and not pending_calls([*own, *answer.cards])
-        if goes_on:
+        continues = not rule.allows_end(own) and not pending_calls([*own, *answer.cards])
+        if continues:
             reminder = rule.reminder(runtime.project_id, author_in(head, step.step_id))
             cards = [*turn_ends.without_end(answer.cards), reminder]
         else:
             cards = answer.cards
-        # This may be tried again.
+        # An earlier attempt may have stored some.
         new = [card for card in cards if card.card_id not in stored]
         calls = pending_calls([*own, *new])
         answered = StepAnswered(
@@ -111,7 +113,7 @@ def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Ans
         _append(runtime, turn, new, answered)
         phase: Phase = "executing" if calls else "completed"
         runtime.publish_step(head, step.step_id, phase, [card.card_id for card in new])
-        return None if calls or goes_on else finish_held(runtime, head, profile=turn.profile)
+        return None if calls or continues else finish_held(runtime, head, profile=turn.profile)
 
 
 def add_result(runtime: Runtime, turn: TurnState, draft: CardDraft) -> None:
@@ -121,7 +123,7 @@ def add_result(runtime: Runtime, turn: TurnState, draft: CardDraft) -> None:
 
 
 def complete_step(runtime: Runtime, turn: TurnState) -> End | None:
-    """The calls of the last step have their results; the end of the turn, where that is one.
+    """Complete the last step, whose calls have their results; return the end if they end the turn.
 
     Raises StaleEpoch.
     """
@@ -141,9 +143,9 @@ def complete_step(runtime: Runtime, turn: TurnState) -> End | None:
 
 
 def _hold_own(runtime: Runtime, turn: TurnState) -> tuple[Head, list[Card]]:
-    """The head, and what the turn has written by now, its commands too. Both are held.
+    """Lock and return the head and the cards that the turn and its commands have written.
 
-    Raises StaleEpoch, and NotFound for an output box that is gone.
+    Raises StaleEpoch, and NotFound for a missing output box.
     """
     box_id, start = turn.boxes.output.box_id, turn.boxes.output_start
     found = runtime.steps.hold(turn.fence, start)
@@ -158,9 +160,9 @@ def _hold_own(runtime: Runtime, turn: TurnState) -> tuple[Head, list[Card]]:
 def _append(
     runtime: Runtime, turn: TurnState, cards: Sequence[CardDraft], answered: StepAnswered | None = None
 ) -> None:
-    """Write cards and append them, unless the turn has them all: this may be tried again. Move the step.
+    """Write and append those cards that the turn does not have yet, and move the step.
 
-    Raises StaleEpoch, NotFound for an output box that is gone, and CardConflict.
+    Raises StaleEpoch, NotFound for a missing output box, and CardConflict.
     """
     while True:
         found = runtime.steps.append(turn.fence, turn.boxes.output_start, cards, answered)
@@ -170,16 +172,13 @@ def _append(
             return
         runtime.boxes.get(turn.boxes.output.box_id)
         for card in cards:
-            # Unless somebody else has written it just now, which is seen then.
+            # If another transaction has just written the card, the next try sees it.
             if card.card_id not in found.stored:
                 runtime.cards.add(card)
 
 
-# A turn suspends: which calls it waits for and how long is decided, and one statement writes every row.
-
-
 class Suspension(msgspec.Struct, frozen=True, kw_only=True):
-    """What a turn waits for: `calls` are the names of their tools by their ids; for so many `seconds`."""
+    """The calls that a turn waits for (tool names by call id), and for how many seconds."""
 
     calls: Mapping[str, str]
     seconds: float
@@ -188,9 +187,9 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
 def decide(
     tools: Sequence[Tool], calls: Sequence[ToolCall], *, tool_wait: float, at_least: float = 0
 ) -> Suspension:
-    """How long a turn that is offered `tools` waits for these calls: what the slowest tool is given.
+    """Decide how long a turn with these tools waits for calls: the longest timeout of the called tools.
 
-    One that names no time, or is not offered, is given `tool_wait` seconds.
+    A tool without a timeout, or one that is not offered, counts as `tool_wait` seconds.
     """
     given = {tool.tool_name: tool.timeout_seconds for tool in tools}
     times = [given.get(call.tool_name) or tool_wait for call in calls]
@@ -202,7 +201,7 @@ def decide(
 def suspend(
     runtime: Runtime, turn: TurnState, row: InboxRow, calls: Sequence[ToolCall], *, at_least: float = 0
 ) -> None:
-    """Let the turn wait for the results of `calls`, for so many seconds at least; its claimed row is done.
+    """Suspend the turn until `calls` have results, for `at_least` seconds or longer; consume its claimed row.
 
     Raises StaleEpoch.
     """
@@ -229,12 +228,6 @@ def suspend(
         )
 
 
-# The calls of a turn that internal handlers answer: in one transaction with their results, and with the
-# suspension of the turn where a call is to be answered later. So a call is answered once, whatever crashes.
-#
-# Owns what becomes of a handler's failure: a result that the model reads, never the end of the turn.
-
-
 def answer_handlers(
     runtime: Runtime,
     turn: TurnState,
@@ -242,10 +235,10 @@ def answer_handlers(
     calls: Sequence[ToolCall],
     others: Sequence[ToolCall],
 ) -> list[ToolCall]:
-    """Answer `calls` by their handlers; those that wait now, with `others` that wait anyhow.
+    """Answer `calls` by their handlers; return the calls that wait now, including `others`.
 
-    Where any waits the turn is suspended, and its claimed `row` done. Raises StaleEpoch; nothing of what
-    handlers did stays then, as when the database goes away.
+    If any call waits, the turn is suspended and its claimed `row` consumed. Raises StaleEpoch; then, as when
+    the database fails, the writes of all handlers are rolled back.
     """
     with runtime.transaction():
         runtime.heads.hold(turn.fence)
@@ -268,37 +261,39 @@ def answer_handlers(
 
 
 def answer_by(handler: Handler, runtime: Runtime, caller: Caller, arguments: dict[str, Any]) -> Any:
-    """What a handler answers: a JSON value that can be stored, Awaiting, or Ending where it ends its turn.
+    """Call a handler; return a JSON value that can be stored, Awaiting, or Ending.
 
-    Raises what it raises of cbx's errors, and HandlerFailed for anything else, and for other answers.
+    Raises the handler's own CbxError, and HandlerFailed for other exceptions and invalid return values.
     """
     try:
         answer = handler.function(runtime, caller, arguments)
         if runtime.database.spoiled:
-            raise ValueError("a statement of its failed in the database, and it did not say so")
+            raise ValueError("one of its SQL statements failed, and it ignored the error")
         _check_answer(handler, answer)
     except (CbxError, KeyboardInterrupt):
         raise
     except BaseException as exc:  # a package may call sys.exit(), too
         raise HandlerFailed(
             f"the handler {handler.name!r} failed: {type(exc).__name__}: {text_of(exc)}",
-            hint="mend or uninstall the package that brings it",
+            hint="fix or uninstall the package that provides this handler",
         ) from exc
     return answer
 
 
 def _check_answer(handler: Handler, answer: Any) -> None:
-    """Raise ValueError unless this handler may answer so."""
+    """Raise ValueError if the handler may not return this value."""
     if isinstance(answer, Ending) != handler.ends_turn:
         declared = "is declared to end its turn" if handler.ends_turn else "is not declared to end its turn"
-        raise ValueError(f"it answers {type(answer).__name__}, and {declared}")
+        raise ValueError(f"it returned {type(answer).__name__}, but {declared}")
     if isinstance(answer, Awaiting):
         return
     parts = {"result": answer}
     if isinstance(answer, Ending):
         parts = {"result": answer.result, "deliverable": answer.deliverable}
         if not isinstance(answer.deliverable, dict | list):
-            raise ValueError(f"the deliverable is a {type(answer.deliverable).__name__}, no object or list")
+            raise ValueError(
+                f"the deliverable is not an object or a list but a {type(answer.deliverable).__name__}"
+            )
     for name, part in parts.items():
         exact_json.check_storable(part, f"the {name}")
         if len(exact_json.encode(part)) > RESULT_SIZE.value << 20:
@@ -306,7 +301,7 @@ def _check_answer(handler: Handler, answer: Any) -> None:
 
 
 def ending_beside(turn: RunState) -> ToolCall | None:
-    """The call among the last ones that ends the turn, and so should have been made alone."""
+    """Return the call that ends the turn although the same answer made other calls; None otherwise."""
     calls = last_calls(turn.boxes.own)
     tools = ((call, turn.tool(call.tool_name)) for call in calls)
     ending = (call for call, tool in tools if isinstance(tool, HandlerTool) and tool.ends_turn)
@@ -314,43 +309,43 @@ def ending_beside(turn: RunState) -> ToolCall | None:
 
 
 def not_alone(call: ToolCall, author: Author, ending: ToolCall) -> CardDraft:
-    """The failure of a call that was made beside `ending`."""
-    why = f"{ending.tool_name!r} ends the turn, and is called alone: no call of this answer was made"
+    """Return the failure of a call that was made together with `ending`."""
+    why = f"{ending.tool_name!r} ends the turn and must be called alone; none of these calls was executed"
     return result_card(call, author, failure=("not_called_alone", why))
 
 
 def _answer(
     runtime: Runtime, caller: Caller, turn: TurnState, call: ToolCall
 ) -> Sequence[CardDraft] | Awaiting:
-    """What a handler answers: the cards of its result, or of its failure, whose writes are taken back."""
+    """Return the cards of a handler's result; on failure, roll back its writes and return the failure."""
     fault = fault_of_size(call) or fault_of_arguments(call)
     if fault is not None:
-        return [_failed(call, turn, "invalid_arguments", fault)]
+        return [_failure(call, turn, "invalid_arguments", fault)]
     try:
         with runtime.transaction():
             handler = runtime.handlers.find(call.tool_name)
-            answer = answer_by(handler, runtime, _at(caller, turn, call), call.input or {})
+            answer = answer_by(handler, runtime, _call_caller(caller, turn, call), call.input or {})
             if isinstance(answer, Awaiting):
                 return answer
             if isinstance(answer, Ending):
-                return _ending(call, turn, answer)
+                return _ending_cards(call, turn, answer)
             return [result_card(call, author_of(turn), result=answer)]
     except (SchemaMissing, MissingRight) as exc:
-        # The database is there and has no place for it: trying again would not help.
-        return [_failed(call, turn, exc.code.replace("-", "_"), exc.message)]
+        # The database is available but lacks a table or a right: another try would not help.
+        return [_failure(call, turn, exc.code.replace("-", "_"), exc.message)]
     except (DatabaseUnavailable, StaleEpoch, LeaseLost):
         raise
     except CbxError as exc:
         if is_collision(exc):
             raise
-        return [_failed(call, turn, exc.code.replace("-", "_"), _in_words(exc))]
+        return [_failure(call, turn, exc.code.replace("-", "_"), _model_message(exc))]
     except Exception as exc:
-        # A package's handler may fail in any way; the turn goes on, and its model is told.
-        return [_failed(call, turn, "handler_failed", f"{type(exc).__name__}: {exc}")]
+        # A package's handler may raise anything; the turn continues, and its model reads the failure.
+        return [_failure(call, turn, "handler_failed", f"{type(exc).__name__}: {exc}")]
 
 
-def _ending(call: ToolCall, turn: TurnState, answer: Ending) -> list[CardDraft]:
-    """The result that ends the turn, then what it delivers: nothing stands between a call and its result."""
+def _ending_cards(call: ToolCall, turn: TurnState, answer: Ending) -> list[CardDraft]:
+    """Return the result that ends the turn, then the deliverable: a result must follow its call directly."""
     author = author_of(turn)
     deliverable = draft_card(
         DELIVERABLE, JsonContent(answer.deliverable), author_id=author.agent_id, metadata=author.metadata
@@ -358,28 +353,25 @@ def _ending(call: ToolCall, turn: TurnState, answer: Ending) -> list[CardDraft]:
     return [result_card(call, author, after_execution="terminate", result=answer.result), deliverable]
 
 
-def _at(caller: Caller, turn: TurnState, call: ToolCall) -> Caller:
+def _call_caller(caller: Caller, turn: TurnState, call: ToolCall) -> Caller:
     parent = Parent(
         agent_turn_id=turn.fence.agent_turn_id, step_id=turn.step_id, tool_call_id=call.tool_call_id
     )
     return msgspec.structs.replace(caller, parent=parent)
 
 
-def _in_words(error: CbxError) -> str:
-    """The message of an error; its hints are for people who have a terminal."""
+def _model_message(error: CbxError) -> str:
+    """Return the message of an error without its hint, which is for people at a terminal."""
     code = error.details.get("error_code")
     return f"{error.message} ({code})" if code and str(code) not in error.message else error.message
 
 
-def _failed(call: ToolCall, turn: TurnState, code: str, message: str) -> CardDraft:
+def _failure(call: ToolCall, turn: TurnState, code: str, message: str) -> CardDraft:
     return result_card(call, author_of(turn), failure=(code, told(message)))
 
 
-# The ledger of one claimed turn: what its loop does to the tables, under the fence of the claim.
-
-
 class TurnLedger:
-    """One claimed turn; `owner` has its lease."""
+    """The storage of one claimed turn, at the fence of the claim; `owner` has its lease."""
 
     noun = "turn"
 
@@ -392,11 +384,11 @@ class TurnLedger:
         self.agent_turn_id = work.fence.agent_turn_id
 
     def read(self, runtime: Runtime) -> TurnState:
-        """The turn, at its fence."""
+        """Read the turn at its fence."""
         return ledger.read_turn(runtime, self._fence)
 
     def enter(self, runtime: Runtime, state: TurnState) -> None:
-        """A claimed turn runs from now on."""
+        """Mark the claimed turn as running."""
         step_requests.enter(runtime, state)
 
     def begin_step(
@@ -408,7 +400,7 @@ class TurnLedger:
     def understand(
         self, runtime: Runtime, state: TurnState, step: BegunStep, stdout: bytes, rules: AnswerRules
     ) -> Answer | BadAnswer:
-        """The cards that the command printed, if it has not appended any itself."""
+        """Return the cards that the command printed, or none if it appended cards itself."""
         return understand(runtime, state, step, stdout, rules)
 
     def store_answer(self, runtime: Runtime, state: TurnState, step: BegunStep, answer: Answer) -> End | None:
@@ -416,29 +408,29 @@ class TurnLedger:
         return store_answer(runtime, state, step, answer)
 
     def answers(self, call: ToolCall) -> bool:
-        """No call of a turn."""
+        """Return False: a turn has no such calls."""
         return False
 
     def answer(self, runtime: Runtime, state: TurnState, call: ToolCall) -> CardDraft:
-        """Never: `answers` says of no call that it is for this."""
-        raise AssertionError(f"a turn answers no call by itself: {call.tool_name}")
+        """Raise AssertionError: `answers` is always False."""
+        raise AssertionError(f"a turn does not answer calls itself: {call.tool_name}")
 
     def add_result(self, runtime: Runtime, state: TurnState, draft: CardDraft) -> None:
         """Append a result to the output box."""
         add_result(runtime, state, draft)
 
     def complete_step(self, runtime: Runtime, state: TurnState) -> End | None:
-        """The last step is done."""
+        """Complete the last step."""
         return complete_step(runtime, state)
 
     def answer_handlers(
         self, runtime: Runtime, state: TurnState, calls: Sequence[ToolCall], others: Sequence[ToolCall]
     ) -> list[ToolCall]:
-        """Have them answer, in one transaction with what comes of it."""
+        """Answer calls by internal handlers, in one transaction with the results."""
         return answer_handlers(runtime, state, self._work.row, calls, others)
 
     def suspend(self, runtime: Runtime, state: TurnState, calls: Sequence[ToolCall]) -> None:
-        """Let the turn wait; its claimed row is done."""
+        """Suspend the turn and consume its claimed row."""
         suspend(runtime, state, self._work.row, calls)
 
     def fail(
@@ -454,7 +446,7 @@ class TurnLedger:
         return end_turn(runtime, self._fence, status, error_code=error_code, message=message, details=details)
 
     def hand_back(self, runtime: Runtime, reason: str) -> None:
-        """Give the claimed row back."""
+        """Return the claimed row to the inbox."""
         hand_back(runtime, self._work.row, owner=self._owner, reason=reason)
 
     def keep_log(
@@ -467,7 +459,7 @@ class TurnLedger:
         call: ToolCall | None,
         kept: int,
     ) -> None:
-        """Keep it in `cbx.logs`."""
+        """Store the stderr of a command in `cbx.logs`."""
         keep_log(
             runtime,
             lambda: runtime.heads.hold(self._fence),
@@ -481,11 +473,11 @@ class TurnLedger:
         )
 
     def author(self, state: TurnState) -> Author:
-        """The agent, in the last step."""
+        """Return the agent, in the last step, as author."""
         return ledger.author_of(state)
 
     def variables(self, state: TurnState) -> dict[str, str]:
-        """The turn, its fence and its boxes."""
+        """Return the variables of the turn, its fence and its boxes."""
         return {
             PROJECT.name: self._work.row.project_id,
             AGENT.name: self._fence.agent_id,

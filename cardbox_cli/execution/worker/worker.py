@@ -1,8 +1,8 @@
-"""A worker: claims what is due for its target, runs it in threads, and keeps its leases alive.
+"""A worker: it claims due rows for its target, runs their turns in threads, and extends its leases.
 
-One thread claims and reaps, one sends heartbeats, and each turn that runs has a thread and a connection of
-its own. A notification only ends a wait: what is due is found by looking. Knows no command line and no
-terminal; what happens is written to a `Journal`.
+One thread claims and reaps, one sends heartbeats, and each running turn has its own thread and connection. A
+notification only ends a wait; the worker finds due rows by polling. It writes events to a `Journal` and
+knows no command line or terminal.
 """
 
 import os
@@ -32,27 +32,27 @@ from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.driver_errors import is_refusal
 from cardbox_cli.store.execution import worker_store
+from cardbox_cli.text import format_count
 
 _T = TypeVar("_T")
 
-# Seconds between two looks at whether it is time to leave.
-_LOOK = 0.2
+_LEAVE_POLL_INTERVAL = 0.2
 
 
 class Journal(Protocol):
-    """Where what happens is written, from any thread."""
+    """The log of a worker; any thread may write to it."""
 
     def line(self, text: str) -> None:
-        """One event, in words."""
+        """Write one line of text."""
 
     def ended(self, project_id: str, outcome: Outcome) -> None:
-        """The run of a turn is over."""
+        """Write the outcome of a run."""
 
 
 class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is to do. `project_id` None stands for all; `grace` is in seconds.
+    """The configuration of a worker. `project_id` None means all projects; `grace` is in seconds.
 
-    `mode`: `once` makes one claim, `drain` goes on until nothing is due or running, `serve` never ends.
+    `mode`: `once` makes one claim, `drain` continues until nothing is due or running, `serve` never ends.
     """
 
     target: str
@@ -64,19 +64,19 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Running(msgspec.Struct, eq=False):
-    """A claimed row that is being worked on; from when it resumed its turn on, at the turn's new epoch."""
+    """A claimed row whose work is running. Once the row has resumed its turn, it has the turn's new epoch."""
 
     row: InboxRow
     cancellation: CancellationToken
 
     @property
     def key(self) -> tuple[str, str]:
-        """Which row it is, in whatever project."""
+        """The project and id of the row."""
         return self.row.project_id, self.row.inbox_id
 
 
 class Worker:
-    """One worker process. `connect` opens a connection, `make_runtime` wires its notifiers."""
+    """One worker process. `connect` opens a connection, `make_runtime` adds its notifiers."""
 
     def __init__(
         self,
@@ -100,43 +100,41 @@ class Worker:
         self._lock = Lock()
         self._running: list[_Running] = []
         self._leaving = False
-        self._at_once = False
-        self._over = Event()
+        self._leaves_now = False
+        self._stopped = Event()
         self._reap_at = 0.0
-        # What failed when it was tried last, and why; and what of it the database knows.
+        # The last error of each action that fails now, and the error that is stored with the worker's entry.
         self._failing: dict[str, str] = {}
-        self._noted: str | None = None
-
-    # --- from outside
+        self._stored_error: str | None = None
 
     def leave(self) -> None:
-        """Stop claiming, and end when what runs is done; the second call, or after the grace, hand it back.
+        """Stop claiming, and end once the running work is done. A second call, or the grace, returns it.
 
-        May be called from a signal handler.
+        Safe in a signal handler.
         """
-        self._at_once = self._leaving
+        self._leaves_now = self._leaving
         self._leaving = True
         self._listener.wake()
 
     def run(self) -> None:
-        """Work until the plan is fulfilled, or until `leave`. Raises what connecting first raises."""
+        """Work until the plan is done or `leave` is called. Raises what the first connection raises."""
         with closing(self._connections), self._connections.own(lambda: self._leaving) as connection:
             connection.database().require_worker()
             self._serve(connection)
 
     def _serve(self, connection: Connection) -> None:
-        beats = Thread(target=self._beat_until_over, name="heartbeat", daemon=True)
-        beats.start()
+        heartbeats = Thread(target=self._beat_until_over, name="heartbeat", daemon=True)
+        heartbeats.start()
         try:
             self._claim_until_done(connection)
             self._wait_for_running()
         except BaseException:
-            self._leaving = self._at_once = True
+            self._leaving = self._leaves_now = True
             self._wait_for_running()
             raise
         finally:
-            self._over.set()
-            beats.join()
+            self._stopped.set()
+            heartbeats.join()
             self._dismiss(connection)
 
     # --- claiming
@@ -150,7 +148,7 @@ class Worker:
                 raise
 
     def _is_more_to_do(self, connection: Connection) -> bool:
-        """One look, at what is overdue and at what is due; then a wait, unless more may be found at once."""
+        """Reap if it is time, claim due rows, and wait if there are none. Return whether to continue."""
         if time.monotonic() >= self._reap_at:
             self._reap_all(connection)
             self._reap_at = time.monotonic() + self._settings.poll
@@ -168,19 +166,19 @@ class Worker:
         connection: Connection,
         find: Callable[[Database, str], Sequence[str]] = worker_store.due_projects,
     ) -> Sequence[str]:
-        """The project that is served; of all those that `find` answers for the target."""
+        """Return the served project, or for a worker of all projects those that `find` returns."""
         if self._plan.project_id is not None:
             return [self._plan.project_id]
         return connection.with_database(lambda database: find(database, self._plan.target))
 
     def _reap_all(self, connection: Connection) -> None:
         for each in self._projects(connection, worker_store.unsettled_projects):
-            reaped = self._tried(f"reap {each}", partial(connection.attempt, each, reap))
+            reaped = self._try(f"reap {each}", partial(connection.attempt, each, reap))
             if reaped is not None:
                 self._log_reaped(reaped)
 
     def _log_reaped(self, reaped: Reaped) -> None:
-        # Where there is more work than workers, each look notifies again: that is no news.
+        # If there is more work than workers, each pass notifies again; the log leaves that out.
         facts = {
             name: ids for name, ids in msgspec.structs.asdict(reaped).items() if ids and name != "notified"
         }
@@ -195,16 +193,16 @@ class Worker:
             if free == 0 or self._leaving:
                 break
             look = partial(claim, target=self._plan.target, owner=self.worker_id, limit=free)
-            found = self._tried(f"claim {project_id}", partial(connection.attempt, project_id, look)) or []
+            found = self._try(f"claim {project_id}", partial(connection.attempt, project_id, look)) or []
             for claimed in found:
                 self._start(claimed.row)
             count += len(found)
         return count
 
-    def _tried(self, what: str, action: Callable[[], _T]) -> _T | None:
-        """What `action` answers; None where it failed for another reason than the database's absence."""
+    def _try(self, what: str, action: Callable[[], _T]) -> _T | None:
+        """Return the result of `action`; None if it failed although the database is available."""
         try:
-            answer = action()
+            result = action()
         except DatabaseUnavailable:
             raise
         except CbxError as exc:
@@ -212,7 +210,7 @@ class Worker:
             self._journal.line(f"warning: {exc.message}")
             return None
         self._failing.pop(what, None)
-        return answer
+        return result
 
     def _free(self) -> int:
         with self._lock:
@@ -224,13 +222,13 @@ class Worker:
         target, headless = self._plan.target, []
         for project_id in self._projects(connection, worker_store.unsettled_projects):
             left = connection.attempt(project_id, lambda runtime: runtime.inbox.unfinished(target))
-            # What others have claimed counts, too: they may not finish it.
+            # Rows that other workers have claimed count, too: they may come back.
             if left.rows:
                 return False
             headless += left.headless
         if headless:
             agents = ", ".join(headless)
-            self._journal.line(f"warning: left what is due for {agents}: without a head nobody can claim it")
+            self._journal.line(f"warning: left due rows of {agents}: without a head no worker can claim them")
         return True
 
     # --- running
@@ -239,26 +237,26 @@ class Worker:
         running = _Running(row, CancellationToken())
         with self._lock:
             for each in self._running:
-                # We lost its lease, and have got it again before a heartbeat could tell.
+                # This worker lost the lease and claimed the row again before a heartbeat noticed.
                 if each.key == running.key:
                     each.cancellation.cancel(lost=True)
             self._running.append(running)
-        Thread(target=self._work, args=(running,), name=row.inbox_id, daemon=True).start()
+        Thread(target=self._work_on, args=(running,), name=row.inbox_id, daemon=True).start()
 
-    def _work(self, running: _Running) -> None:
+    def _work_on(self, running: _Running) -> None:
         try:
-            with self._connections.lent(lambda: self._at_once) as connection:
+            with self._connections.lent(lambda: self._leaves_now) as connection:
                 try:
                     self._run(connection, running)
                 except DatabaseUnavailable as exc:
                     if is_refusal(exc):
-                        self._give_up(connection, running.row, exc.message)
+                        self._defer(connection, running.row, exc.message)
                     else:
-                        self._return(connection, running.row, exc.message)
+                        self._return_untried(connection, running.row, exc.message)
                 except CbxError as exc:
-                    self._give_up(connection, running.row, exc.message)
+                    self._defer(connection, running.row, exc.message)
                 except Exception as exc:
-                    self._give_up(connection, running.row, f"unexpected {type(exc).__name__}: {exc}")
+                    self._defer(connection, running.row, f"unexpected {type(exc).__name__}: {exc}")
         finally:
             with self._lock:
                 self._running.remove(running)
@@ -289,8 +287,8 @@ class Worker:
         )
         self._journal.ended(project_id, run.run())
 
-    def _give_up(self, connection: Connection, row: InboxRow, reason: str) -> None:
-        """What failed for a reason that is not the turn's own is tried again later, by the backoff."""
+    def _defer(self, connection: Connection, row: InboxRow, reason: str) -> None:
+        """Defer a row that failed for a reason outside its turn; the backoff decides when it is due again."""
         self._journal.line(f"warning: {row.message_type} {row.inbox_id} failed: {reason}")
         try:
             connection.attempt(
@@ -299,8 +297,8 @@ class Worker:
         except CbxError as exc:
             self._journal.line(f"warning: {row.inbox_id} is left to its lease: {exc.message}")
 
-    def _return(self, connection: Connection, row: InboxRow, reason: str) -> None:
-        """What began as the database went away is to be claimed again, and counts as no try."""
+    def _return_untried(self, connection: Connection, row: InboxRow, reason: str) -> None:
+        """Return a row without counting a try, because the database went away."""
         try:
             connection.attempt(
                 row.project_id, lambda runtime: hand_back(runtime, row, owner=self.worker_id, reason=reason)
@@ -311,28 +309,29 @@ class Worker:
     # --- leaving
 
     def _wait_for_running(self) -> None:
-        """Wait for what runs; once it leaves, for the grace at most, and then cancel it."""
-        give_up = None
+        """Wait for running work; when leaving, cancel it after the grace."""
+        deadline = None
         while self._running:
-            if self._leaving and give_up is None:
-                give_up = time.monotonic() + self._plan.grace
-                self._journal.line(f"leaving once {len(self._running)} turns are done; asked again: at once")
-            if self._at_once or (give_up is not None and time.monotonic() >= give_up):
-                self._at_once = True
+            if self._leaving and deadline is None:
+                deadline = time.monotonic() + self._plan.grace
+                count = format_count(len(self._running), "turn")
+                self._journal.line(f"finishing {count} before leaving; interrupt again to leave at once")
+            if self._leaves_now or (deadline is not None and time.monotonic() >= deadline):
+                self._leaves_now = True
                 with self._lock:
                     for running in self._running:
                         running.cancellation.cancel()
-            self._listener.wait(_LOOK)
+            self._listener.wait(_LEAVE_POLL_INTERVAL)
 
     # --- heartbeats
 
     def _beat_until_over(self) -> None:
-        with self._connections.own(self._over.is_set) as connection:
-            while not self._over.is_set():
-                # Each for itself: who may not announce itself keeps its leases all the same.
+        with self._connections.own(self._stopped.is_set) as connection:
+            while not self._stopped.is_set():
+                # Separate actions: a worker that may not announce itself must still extend its leases.
                 self._beat("announce", partial(self._announce, connection))
                 self._beat("extend leases", partial(self._extend_leases, connection))
-                self._over.wait(self._settings.heartbeat)
+                self._stopped.wait(self._settings.heartbeat)
 
     def _beat(self, what: str, action: Callable[[], None]) -> None:
         try:
@@ -358,12 +357,12 @@ class Worker:
         connection.with_database(self._note_trouble, insist=False)
 
     def _note_trouble(self, database: Database) -> None:
-        """Keep with the worker's entry why it cannot work, or that it can again."""
+        """Store with the worker's entry why it cannot work, or that it can again."""
         failing = next(iter(list(self._failing.values())), None)
         trouble = shown_trouble(self._connections.refusal or failing)
-        if trouble != self._noted:
+        if trouble != self._stored_error:
             worker_store.note_error(database, self.worker_id, trouble)
-            self._noted = trouble
+            self._stored_error = trouble
 
     def _extend_leases(self, connection: Connection) -> None:
         with self._lock:
@@ -378,4 +377,4 @@ class Worker:
         try:
             worker_store.dismiss(connection.database(), self.worker_id)
         except CbxError as exc:
-            self._journal.line(f"warning: the worker could not sign off: {exc.message}")
+            self._journal.line(f"warning: cannot remove the entry of the worker: {exc.message}")

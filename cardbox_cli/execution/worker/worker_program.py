@@ -1,6 +1,8 @@
-"""What the commands of a worker get of its own environment: a short list, and what the operator names.
+"""The program of a worker: the commands of the model and the tools, their environment and their limits.
 
-Never the address of the database or of NATS, or a provider's key, unless somebody names its variable.
+Commands get a short list of the worker's environment variables. They get the address of the database or a
+provider's key only if the operator names the variable. Stored commands of tools are rows that others can
+write, so they are run only if the operator trusts them.
 """
 
 import os
@@ -26,20 +28,15 @@ PASSED_ON = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 
 
 def passed_on(names: Collection[str] = (), environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that are passed on, as far as they are set: those of the list, and those of `names`."""
+    """Return the variables that commands get, if set: those of the list and those of `names`."""
     return {name: environ[name] for name in (*PASSED_ON, *names) if name in environ}
 
 
-# Which command answers the calls of a tool: the worker's own, or the stored one where that is trusted.
-#
-# A stored command is a row that others can write: it is obeyed only where the operator says so. Pure.
-
-
 class ToolCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """A command, how many seconds it may take (None: what the tool or the worker says), and what its
-    environment has besides that of every command.
+    """The command of a tool, its time limit in seconds, and its additional environment variables.
 
-    `checks_arguments`: it gets only arguments that fit the tool's stored schema.
+    `timeout` None means the limit of the tool or the worker. `checks_arguments`: arguments must match the
+    tool's stored schema before the command runs.
     """
 
     command: str
@@ -49,58 +46,58 @@ class ToolCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolCommands(msgspec.Struct, frozen=True):
-    """The worker's own commands, by the names of tools, and whether stored ones are obeyed beside them."""
+    """The worker's own commands, by tool name, and whether stored commands are trusted, too."""
 
     own: Mapping[str, ToolCommand] = {}
     trusts_stored: bool = False
 
     def of(self, tool: Tool) -> ToolCommand | None:
-        """What answers a call of the tool here; None where somebody has to report the result."""
+        """Return the command that answers calls of the tool; None if a report must answer them."""
         own = self.own.get(tool.tool_name)
         if own is not None or not self.trusts_stored or tool.command is None:
             return own
         return ToolCommand(command=tool.command)
 
 
-def mismatch(value: Any, schema: Any, place: str = "the arguments") -> str | None:
-    """Why a JSON value does not fit a schema: its types, enums, required and further properties.
+def mismatch(value: Any, schema: Any, path: str = "the arguments") -> str | None:
+    """Return why a JSON value does not match a schema, or None; an invalid schema matches everything.
 
-    Other keywords of JSON Schema are the tool's own to check. None where it fits, and for what is no schema.
+    Checks types, enums, required and additional properties. The tool must check other JSON Schema keywords.
     """
     if not isinstance(schema, dict):
         return None
-    kinds = schema.get("type")
-    named = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
-    if named and not any(_is_of(value, kind) for kind in named):
-        return f"{place}: not of type {' or '.join(map(str, named))}"
+    types = schema.get("type")
+    named = [types] if isinstance(types, str) else types if isinstance(types, list) else []
+    if named and not any(_has_type(value, type_name) for type_name in named):
+        return f"{path}: not of type {' or '.join(map(str, named))}"
     choices = schema.get("enum")
     if isinstance(choices, list) and value not in choices:
-        return f"{place}: none of the values that the schema lists"
+        return f"{path}: not one of the values in the schema"
     if isinstance(value, dict):
-        return _mismatch_of_object(value, schema, place)
+        return _object_mismatch(value, schema, path)
     if isinstance(value, list):
-        found = (mismatch(item, schema.get("items"), f"{place}[{i}]") for i, item in enumerate(value))
+        found = (mismatch(item, schema.get("items"), f"{path}[{i}]") for i, item in enumerate(value))
         return next((each for each in found if each), None)
     return None
 
 
-def _mismatch_of_object(value: dict[str, Any], schema: dict[str, Any], place: str) -> str | None:
+def _object_mismatch(value: dict[str, Any], schema: dict[str, Any], path: str) -> str | None:
     properties = schema.get("properties")
     known: dict[str, Any] = properties if isinstance(properties, dict) else {}
     required = schema.get("required")
     for name in required if isinstance(required, list) else ():
         if isinstance(name, str) and name not in value:
-            return f"{place}: {name!r} is missing"
+            return f"{path}: {name!r} is missing"
     for name, item in value.items():
         if name not in known and schema.get("additionalProperties") is False:
-            return f"{place}: {name[:80]!r} is no property of the schema"
-        found = mismatch(item, known.get(name), f"{place}.{name[:80]}")
+            return f"{path}: {name[:80]!r} is not a property of the schema"
+        found = mismatch(item, known.get(name), f"{path}.{name[:80]}")
         if found:
             return found
     return None
 
 
-_KINDS: dict[str, tuple[type, ...]] = {
+_TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
     "string": (str,),
@@ -109,32 +106,30 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def _is_of(value: Any, kind: Any) -> bool:
-    if kind in ("number", "integer"):
+def _has_type(value: Any, type_name: Any) -> bool:
+    if type_name in ("number", "integer"):
         is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-        return is_number and (kind == "number" or _is_whole(value))
-    return isinstance(value, _KINDS[kind]) if isinstance(kind, str) and kind in _KINDS else True
+        return is_number and (type_name == "number" or _is_whole(value))
+    return (
+        isinstance(value, _TYPES[type_name]) if isinstance(type_name, str) and type_name in _TYPES else True
+    )
 
 
 def _is_whole(value: float | Decimal) -> bool:
-    # Of numbers of any size: a remainder of a large Decimal cannot be had.
+    # Python cannot compute the remainder of a large Decimal.
     return value == value.to_integral_value() if isinstance(value, Decimal) else value % 1 == 0
 
 
-# What a worker runs turns by: the model's command, the tools' commands, and their limits.
-#
-# Owns what the dispatch of a turn may change of them.
-
-
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """What answers for the model: a command, the format that it reads, how requests are composed for it, and
-    its limits, time in seconds: `timeout` for each call of it, `turn_time` for the run of a turn. The format
-    may be one that nobody named.
+    """The model's command with its request format, compose options and limits.
 
-    `answers` says how its output is read, `max_tool_calls` how many tools one answer may call, `tools` what
-    answers these. `environment` is all that its commands get besides what the turn sets, `stderr_kept` how
-    many bytes of each command's stderr are kept. `listen` is asked, for each call of the command, what shall
-    hear what it prints as it comes. Where there are `clients`, they answer in the command's stead.
+    `timeout` is the limit in seconds of each run of the command, `turn_time` of a turn. `format_named` is
+    False for a default format.
+
+    `answers` is how its output is read, `max_tool_calls` the limit of calls in one answer, `tools` the tools'
+    commands. `environment` is the whole environment of its commands, without the variables of the turn.
+    `stderr_kept` is the number of stderr bytes to store per command. For each run of the command, `listen`
+    returns a function that gets the output as it comes. If there are `clients`, they replace the command.
     """
 
     command: str
@@ -154,11 +149,11 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def answer_rules(self) -> AnswerRules:
-        """How the output of its command is read."""
+        """The rules for reading the output of the command."""
         return AnswerRules(mode=self.answers, format=self.format, most_calls=self.max_tool_calls)
 
     def for_turn(self, config: Mapping[str, Any]) -> "Program":
-        """The program as the dispatch of a turn wants it: another model, timeout or number of steps."""
+        """Return the program with the model, timeout and step limit of a turn's runtime config."""
         known = {name: config[name] for name in _Config.__struct_fields__ if name in config}
         try:
             wanted = msgspec.convert(known, _Config)
@@ -178,21 +173,17 @@ class _Config(msgspec.Struct):
     max_steps: Annotated[int, msgspec.Meta(ge=MAX_STEPS.lower, le=MAX_STEPS.upper)] | None = None
 
 
-# Whether the program of a command line is there at all, asked before anything is run by it.
-
-
-# What may stand between the words of a command line that fails where its first program is missing.
-_HARMLESS = frozenset({"|", "&&", "<", ">", ">>", ">&", "<&", "<<"})
-# A word that means itself: nothing in it is expanded or assigned, and it is no number of a redirection.
-_PLAIN = re.compile(r"(?!\d+$)[\w./+@%,:-][\w./+@%,: -]*")
+# Operators of a command line that fails if its first program is missing.
+_SAFE_OPERATORS = frozenset({"|", "&&", "<", ">", ">>", ">&", "<&", "<<"})
+# A literal word: the shell expands and assigns nothing in it, and it is not the number of a redirection.
+_LITERAL_WORD = re.compile(r"(?!\d+$)[\w./+@%,:-][\w./+@%,: -]*")
 
 
 def missing_program(command: str, environment: Mapping[str, str]) -> str | None:
-    """The first word of a command line where `sh` certainly finds no such program; else None.
+    """Return the first word of a command line if `sh` will certainly not find such a program; otherwise None.
 
-    `environment` is all that it will have.
-
-    Lists of commands, functions, and words that the shell would expand are left to it.
+    `environment` is its whole environment. Lists of commands, functions, and words that the shell would
+    expand are not checked.
     """
     word = _first_word(command)
     if word is None:
@@ -216,5 +207,5 @@ def _first_word(command: str) -> str | None:
         words = list(lexer)
     except ValueError:
         return None
-    marks = {word for word in words if not word.strip(";&|()<>\n`")}
-    return words[0] if words and marks <= _HARMLESS and _PLAIN.fullmatch(words[0]) else None
+    operators = {word for word in words if not word.strip(";&|()<>\n`")}
+    return words[0] if words and operators <= _SAFE_OPERATORS and _LITERAL_WORD.fullmatch(words[0]) else None
