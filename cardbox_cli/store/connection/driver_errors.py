@@ -106,8 +106,7 @@ _CONTEXT = re.compile(r'^(?:PL/pgSQL function (.+\)) line \d+|SQL function "([^"
 
 
 def _routine(exc: psycopg.Error) -> str | None:
-    """Return the function in which our statement failed. It is never ours: cbx calls none of its own there.
-    """
+    """Return the function, always of another program, in which our statement failed."""
     found = _CONTEXT.search(exc.diag.context or "")
     return None if found is None else found[1] or found[2]
 
