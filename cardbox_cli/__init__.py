@@ -1,7 +1,7 @@
-"""cbx: inspect, pack and render the contexts of LLM agents that live as cards and boxes in Postgres.
+"""cbx: inspect, pack and render the contexts of LLM agents that are stored as cards and boxes in Postgres.
 
-The Python API is what this module names; everything else is the house's own. Names are loaded when they
-are first used, so that `import cardbox_cli` costs nothing.
+This module exports the Python API; everything else is internal. Names are loaded on first use, so that
+`import cardbox_cli` costs nothing.
 """
 
 from importlib import import_module
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database as Database
     from cardbox_cli.store.profiles import ProfileStore as ProfileStore
 
-_HOMES = {
+_EXPORTS = {
     "Box": "cardbox_cli.model.boxes",
     "BoxStore": "cardbox_cli.store.boxes",
     "Card": "cardbox_cli.model.cards",
@@ -32,6 +32,6 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    if name in _EXPORTS:
+        return getattr(import_module(_EXPORTS[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

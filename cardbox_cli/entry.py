@@ -1,8 +1,7 @@
-"""The way into the command `cbx`: from Python, from a process, and out of the process again.
+"""Entry points of the command `cbx`: from Python, from a process, and the exit of the process.
 
-Most commands are shorter than the interpreter's own beginning and end, so both are made cheap here, once for
-all of them. What is imported here is imported within functions: an interrupt ends a command in one line, even
-while modules are being imported.
+Most commands take less time than the start and end of the interpreter, so both are made cheap here. Imports
+are inside functions: an interrupt ends a command in one line, even while modules are being imported.
 """
 
 import atexit
@@ -15,13 +14,13 @@ from typing import NoReturn
 
 INTERRUPTED = 130
 
-# Imports make some hundred thousand objects, nearly all of which stay: looking through them for cycles at
-# Python's own threshold, 700, takes a fifth of a short command. Above it, long ones collect as ever.
-_COLLECT_ABOVE = 100_000
+# Imports create some hundred thousand objects, nearly all of which stay. At Python's own threshold, 700, the
+# collection of cycles takes a fifth of a short command. Above this one, long commands collect as usual.
+_GC_THRESHOLD = 100_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `cbx` on `arguments` (default: the command line's); the exit code."""
+    """Run `cbx` on `arguments` (default: the command line's) and return the exit code."""
     from cardbox_cli.cli import boundary
     from cardbox_cli.cli.command_table import root
     from cardbox_cli.cli.session import Session
@@ -36,19 +35,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def script() -> NoReturn:
-    """The console script."""
-    gc.set_threshold(_COLLECT_ABOVE)
+    """Run the console script."""
+    gc.set_threshold(_GC_THRESHOLD)
     try:
         code = _run_process()
     except KeyboardInterrupt:
-        # Before the command itself began; it reports its own.
+        # The interrupt came before the command began; a command reports its own interrupts.
         sys.stderr.write("\ninterrupted\n")
         code = INTERRUPTED
     _end(code)
 
 
 def _run_process() -> int:
-    """Run the command line of this process, or answer the completion in a shell; the exit code."""
+    """Run the command line of this process, or answer a shell's completion; return the exit code."""
     from cardbox_cli.cli.command_table import COMPLETING
     from cardbox_cli.cli.standard_streams import open_closed_streams
 
@@ -58,18 +57,18 @@ def _run_process() -> int:
 
         return answer(os.environ[COMPLETING])
     code = main()
-    import signal  # which has been loaded by now, if at all
+    import signal  # already loaded by now if a command needed it
 
-    # All is done and said; nothing is left that an interrupt could end.
+    # All output is written; an interrupt has nothing left to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     return code
 
 
 def _end(code: int) -> NoReturn:
-    """End the process, with `code`, once all is written that was to be.
+    """Flush all output, then end the process with `code`.
 
-    The system takes back the memory at once; the interpreter would first free each object by itself, for a
-    seventh of a short command's time. It does so where a thread is still at work, which it waits for.
+    The system frees the memory at once; the interpreter would first free each object, for a seventh of a
+    short command's time. If a thread still runs, the interpreter exits normally and waits for it.
     """
     if threading.active_count() > 1:
         sys.exit(code)

@@ -1,7 +1,7 @@
-"""The kinds of failure that cbx knows, each with a stable code and an exit code.
+"""The failures that cbx knows, each with a stable code and an exit code.
 
-Every layer raises these; only `cli/boundary.py` prints them. A message says what was wrong with the
-value and where; the hint says one thing to do. This module imports nothing of cbx.
+Every layer raises these; only `cli/boundary.py` prints them. A message says what is wrong with which value;
+the hint says one thing to do. This module imports nothing of cbx.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from typing import Any
 class CbxError(Exception):
     """Base of all expected failures.
 
-    `code` is kebab-case and stable (scripts match on it), `exit_code` is what the process ends with,
-    `details` holds JSON-ready values that a program may want and a sentence would bury.
+    `code` is kebab-case and stable, because scripts match on it. `exit_code` is the exit code of the process.
+    `details` holds JSON-ready values for programs.
     """
 
     code = "failure"
@@ -36,31 +36,31 @@ class UsageError(CbxError, code="usage", exit_code=2):
 
 
 class NotFound(CbxError, code="not-found", exit_code=3):
-    """What was named does not exist in this project."""
+    """A name or id that does not exist in this project."""
 
 
 class InvalidInput(CbxError, code="invalid-input", exit_code=4):
-    """A value was understood and refused."""
+    """A value that was parsed and refused."""
 
 
 class DuplicateQuery(InvalidInput, code="duplicate-query"):
-    """A query that the history ends with already."""
+    """A query with which the history already ends."""
 
 
 class BadRequest(InvalidInput, code="bad-request"):
-    """A pack was asked for with arguments or a recipe that its rules refuse."""
+    """A pack whose arguments or recipe break the rules of packing."""
 
 
 class NotAllowed(InvalidInput, code="not-allowed"):
-    """An agent asked for what its profile, or what it can see, does not allow."""
+    """A call of an agent that its profile, or what it can see, does not allow."""
 
 
 class HandlerFailed(InvalidInput, code="handler-failed"):
-    """The handler of a package raised what it may not raise, or answered what it may not answer."""
+    """A handler of a package that raised an unexpected error or returned an invalid value."""
 
 
 class InvalidRecipe(InvalidInput, code="invalid-recipe"):
-    """A handover recipe does not say what a recipe may say; `details["problems"]` lists every place."""
+    """A recipe with invalid fields; `details["problems"]` lists every one."""
 
 
 class InvalidCard(InvalidInput, code="invalid-card"):
@@ -68,80 +68,82 @@ class InvalidCard(InvalidInput, code="invalid-card"):
 
 
 class InvalidConversation(InvalidInput, code="invalid-conversation"):
-    """A conversation file is not in the format it was said to be in."""
+    """A conversation file that is not in the expected format."""
 
 
 class NoMessages(InvalidConversation, code="no-messages"):
-    """None of the conversations of a file has a message where they are looked for."""
+    """A file whose conversations all lack messages in the expected place."""
 
 
 class Conflict(CbxError, code="conflict", exit_code=5):
-    """The stored state is not what the request assumed; nothing was written."""
+    """Stored state that differs from what the request assumed; nothing was written."""
 
 
 class CardConflict(Conflict, code="card-conflict"):
-    """The card id is taken: by another payload, by a deleted card, or out of this project's sight."""
+    """A card id that is taken: by another payload, by a deleted card, or in another project."""
 
 
 class BoxConflict(Conflict, code="box-conflict"):
-    """The box changed meanwhile, or its id is taken."""
+    """A box that changed in the meantime, or whose id is taken."""
 
 
 class StaleEpoch(Conflict, code="stale-epoch"):
-    """The turn is not at this epoch any more: it ended, was stopped, or was given to somebody else."""
+    """A turn that is no longer at this epoch: it ended, was stopped, or was assigned again."""
 
 
 class LeaseLost(Conflict, code="lease-lost"):
-    """The inbox row is not claimed by this owner (any more)."""
+    """An inbox row that this owner has not claimed, or no longer has."""
 
 
 class CorrelationConflict(Conflict, code="correlation-conflict"):
-    """The correlation id was used for another request; `details` has the turn that has it."""
+    """A correlation id that was used for a different dispatch; `details` names its turn."""
 
 
 class AmbiguousId(Conflict, code="ambiguous-id"):
-    """A short id fits several things; `details["candidates"]` lists them."""
+    """A short id that matches several things; `details["candidates"]` lists them."""
 
 
 class NotAccepted(CbxError, code="not-accepted", exit_code=6):
-    """A dispatch was answered busy, rejected or error; `details["error_code"]` says why."""
+    """A dispatch that ended as busy, rejected or error; `details["error_code"]` says why."""
 
 
 class ChatBusy(CbxError, code="busy", exit_code=6):
-    """A run has the chat, and nobody wants to wait; `details` has the chat, the run and its owner."""
+    """A chat that another run has, and a caller that does not wait; `details` has the chat, the run and its
+    owner.
+    """
 
 
 class DatabaseUnavailable(CbxError, code="database-unavailable", exit_code=7):
-    """The database cannot be reached, or refuses to work for us."""
+    """A database that cannot be reached, or refuses to serve us."""
 
 
 class AllAtWork(DatabaseUnavailable, code="all-at-work"):
-    """Each connection that a server may have to the database is at work for somebody else."""
+    """A connection pool whose connections are all in use."""
 
 
 class SchemaMissing(DatabaseUnavailable, code="schema-missing"):
-    """The database lacks tables that this command needs."""
+    """A database without tables that this command needs."""
 
 
 class MissingRight(DatabaseUnavailable, code="missing-right"):
-    """The database's role may not do what this command needs."""
+    """A database role without the rights that this command needs."""
 
 
 class SchemaTooNew(DatabaseUnavailable, code="schema-too-new"):
-    """The database was upgraded by a newer cbx."""
+    """A database that a newer cbx has upgraded."""
 
 
 class SchemaTooOld(DatabaseUnavailable, code="schema-too-old"):
-    """The database has tables that this cbx cannot upgrade; their data must move to a new database."""
+    """A database whose tables this cbx cannot upgrade; their data must move to a new database."""
 
 
 class ServiceUnavailable(CbxError, code="service-unavailable", exit_code=7):
-    """A service beside the database cannot be reached, or refuses to work for us."""
+    """A service other than the database that cannot be reached, or refuses to serve us."""
 
 
 class Findings(CbxError, code="findings", exit_code=8):
-    """The check ran and found something; what it found is on stdout."""
+    """A check that found something; the findings are on stdout."""
 
 
 class WaitedTooLong(CbxError, code="waited-too-long", exit_code=124):
-    """What was waited for did not happen in time; it goes on."""
+    """An event that did not happen in time; the wait ended, the work continues."""

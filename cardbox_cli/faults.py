@@ -1,8 +1,8 @@
-"""Named points that a command passes, where a test can strike it. For tests alone: they set two variables.
+"""Named points of a command at which a test can kill the process. Only tests set the two variables.
 
-`CBX_TEST_FAULT=SIGKILL:commit:2` sends this process that signal when it comes to the point `commit` for the
-second time; `CBX_TEST_FAULT_LOG=FILE` appends each point that it passes, as `commit:2`. Refuses to know what
-happens between two points. Without the variables a point costs a look into a cache.
+`CBX_TEST_FAULT=SIGKILL:commit:2` sends this process that signal when it reaches the point `commit` for the
+second time; `CBX_TEST_FAULT_LOG=FILE` appends each point that it reaches, as `commit:2`. Knows nothing about
+what happens between two points. Without the variables a point costs one cache lookup.
 """
 
 import os
@@ -19,14 +19,16 @@ _FAULT = r"(?P<sign>\w+):(?P<at>[^:]+:[1-9]\d*)"
 
 
 def passing(point: str) -> None:
-    """This process has come to `point`; what a test ordered for it happens now."""
+    """Mark that this process has reached `point`, and do what a test has ordered for it."""
     orders = _orders()
     if orders is not None:
         orders.carry_out(point)
 
 
 class _Orders(NamedTuple):
-    """`sign` is sent at the place `at`, such as "commit:2"; every place goes to the file `log`."""
+    """Orders of a test: send `sign` at the point `at`, such as "commit:2", and append every point to the file
+    `log`.
+    """
 
     sign: signal.Signals | None
     at: str | None
@@ -56,7 +58,7 @@ def _parse(fault: str) -> tuple[signal.Signals, str]:
     found = re.fullmatch(_FAULT, fault)
     if found is None or found["sign"] not in signal.Signals.__members__:
         raise UsageError(
-            f"{TEST_FAULT.name} is {fault!r}, which is no SIGNAL:POINT:TIME such as 'SIGKILL:commit:1'",
-            hint="it is for the tests of cbx: unset it",
+            f"{TEST_FAULT.name} is {fault!r}; it must be SIGNAL:POINT:COUNT, for example 'SIGKILL:commit:1'",
+            hint=f"run `unset {TEST_FAULT.name}`: it is for the tests of cbx",
         )
     return signal.Signals[found["sign"]], found["at"]

@@ -1,7 +1,7 @@
-"""Files and folders that other processes look at meanwhile: made whole, and held by one process at a time.
+"""Files and folders that other processes read at the same time: written atomically, locked by one process.
 
-Owns what may be opened to be read, atomic replacement, and locks that die with their holder. Knows nothing of
-what the files hold.
+Owns safe opening for reading, atomic replacement, and locks that end with their holder. Knows nothing about
+the contents of files.
 """
 
 import errno
@@ -15,53 +15,57 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-# What makes folders is imported there: most commands only look at files, and it takes a while to load.
+# Modules that create folders are imported inside functions: most commands only read files, and they load
+# slowly.
 
-_PAUSE = 0.05
+_POLL_INTERVAL = 0.05
 
-# What a shell, or whoever started us, has opened for us.
-_OPEN_ALREADY = re.compile(r"/dev/(stdin|fd/\d+)|/proc/(self|\d+)/fd/\d+")
+# Descriptors that the shell or the parent process has opened for us.
+_INHERITED_DESCRIPTOR = re.compile(r"/dev/(stdin|fd/\d+)|/proc/(self|\d+)/fd/\d+")
 
 
 def open_to_read(path: str | Path) -> BinaryIO:
-    """A file to read. Raises OSError, also for devices and named pipes, which may never end or begin."""
+    """Open a file for reading. Raises OSError, also for devices and named pipes, which may never end or
+    begin.
+    """
     mode = os.stat(path).st_mode
     is_file = stat.S_ISREG(mode) or stat.S_ISDIR(mode)
-    if not (is_file or str(path) == os.devnull or _OPEN_ALREADY.fullmatch(str(path))):
+    if not (is_file or str(path) == os.devnull or _INHERITED_DESCRIPTOR.fullmatch(str(path))):
         what = "a named pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
-        raise OSError(errno.EINVAL, f"it is {what}, no file; redirect it to standard input")
+        raise OSError(errno.EINVAL, f"it is {what}, not a file; redirect it to standard input")
     return Path(path).open("rb")
 
 
 def open_within(path: str | Path) -> BinaryIO:
-    """A file of a folder that somebody else may have filled: the one that stands there, through no link.
+    """Open a file of a folder that another user may have filled, without following links.
 
-    Raises OSError, also for whatever is no file, without waiting for it.
+    Raises OSError, also for anything that is not a regular file, without waiting for it.
     """
-    return open(path, "rb", opener=_plainly)
+    return open(path, "rb", opener=_open_regular)
 
 
-def _plainly(path: str, flags: int) -> int:
+def _open_regular(path: str, flags: int) -> int:
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as exc:
         if exc.errno == errno.ELOOP:
-            raise OSError(errno.ELOOP, "it is a link, which is not followed") from exc
+            raise OSError(errno.ELOOP, "it is a symbolic link, and cbx does not follow those here") from exc
         raise
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise OSError(errno.EINVAL, "it is no file")
+    raise OSError(errno.EINVAL, "it is not a regular file")
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[TextIO]:
-    """A stream whose text becomes the file `path` once it is whole; until then a reader sees the old one.
+    """Yield a stream whose text becomes the file `path` when it is complete; until then readers see the old
+    one.
 
-    A new file is the owner's alone, whatever the umask. What a killed process leaves of it beside `path` is
-    called `.<its name>.new-…`; writers that hold a lock may `sweep_files` it.
+    Only the owner can read a new file, independent of the umask. A killed process leaves `.<name>.new-…` next
+    to `path`; writers that hold a lock may remove it with `sweep_files`.
     """
-    unfinished = path.with_name(f"{_unfinished(path)}{os.urandom(8).hex()}")
+    unfinished = path.with_name(f"{_temporary_prefix(path)}{os.urandom(8).hex()}")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with open(descriptor, "w", encoding="utf-8") as stream:
@@ -73,21 +77,21 @@ def replacing(path: Path) -> Iterator[TextIO]:
 
 
 def sweep_files(path: Path) -> None:
-    """Remove what writers of the file `path` left behind when they were killed."""
+    """Remove what killed writers of the file `path` have left."""
     for name in os.listdir(path.parent):
-        if name.startswith(_unfinished(path)):
+        if name.startswith(_temporary_prefix(path)):
             path.with_name(name).unlink(missing_ok=True)
 
 
-def _unfinished(path: Path) -> str:
+def _temporary_prefix(path: Path) -> str:
     return f".{path.name}.new-"
 
 
 @contextmanager
 def building(folder: Path) -> Iterator[Path]:
-    """A new private folder that becomes `folder` when all went well, and is removed otherwise.
+    """Yield a new private folder that becomes `folder` on success, and is removed on failure.
 
-    What a killed process leaves of it beside `folder` is called `<its name>.new-…`; see `sweep`.
+    A killed process leaves `<name>.new-…` next to `folder`; `sweep` removes it.
     """
     import shutil
     import tempfile
@@ -102,7 +106,7 @@ def building(folder: Path) -> Iterator[Path]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what attempts at building `folder` left behind when they were killed."""
+    """Remove what killed builders of `folder` have left."""
     import shutil
     from glob import escape
 
@@ -112,27 +116,27 @@ def sweep(folder: Path) -> None:
 
 @contextmanager
 def exclusive(path: Path, waiting: Callable[[float], None] = lambda _: None) -> Iterator[int]:
-    """Hold `path`, a folder, or a file that is made if need be; yields its descriptor.
+    """Lock `path`, a folder or a file that is created if missing, and yield its descriptor.
 
-    A child that inherits the descriptor shares the hold. `waiting` is called with the seconds that it takes
-    already, again and again, until the hold is ours or it raises.
+    A child that inherits the descriptor shares the lock. While another process holds it, `waiting` is called
+    repeatedly with the seconds waited so far, and may raise.
     """
     began = time.monotonic()
-    while (descriptor := _try(path)) is None:
+    while (descriptor := _try_lock(path)) is None:
         waiting(time.monotonic() - began)
-        time.sleep(_PAUSE)
+        time.sleep(_POLL_INTERVAL)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _try(path: Path) -> int | None:
+def _try_lock(path: Path) -> int | None:
     flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # A holder may have removed the file: what was locked here then has no name any more.
+        # A holder may have removed the file: the file that we locked then no longer has a name.
         if os.path.samestat(os.fstat(descriptor), os.stat(path)):
             return descriptor
     except (BlockingIOError, FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The folder where cbx keeps what is its own: the embedded server, the shell's history, what `@last` is."""
+"""The folder for what belongs to cbx: the embedded server, the shell's history, the meaning of `@last`."""
 
 import errno
 import os
@@ -10,17 +10,19 @@ from cardbox_cli.settings import DATA_HOME, HOME
 
 
 def default_home(environ: Mapping[str, str]) -> Path:
-    """CBX_HOME, else XDG_DATA_HOME/cbx, else ~/.local/share/cbx. An empty variable counts as unset."""
+    """Return CBX_HOME, otherwise XDG_DATA_HOME/cbx, otherwise ~/.local/share/cbx. An empty variable counts as
+    unset.
+    """
     if home := HOME.text(environ):
         return Path(os.path.abspath(home))
     shared = DATA_HOME.text(environ)
-    if not os.path.isabs(shared):  # XDG: a relative path is invalid, to be ignored
+    if not os.path.isabs(shared):  # XDG: a relative path is invalid and ignored
         shared = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".local", "share")
     return Path(shared, "cbx")
 
 
 def make_home(home: Path) -> None:
-    """Make CBX_HOME unless it is there: private, save that root lets the server's account pass through.
+    """Create CBX_HOME if it is missing: private, except that root lets the server's account pass through.
 
     Raises OSError, as `check_home` does.
     """
@@ -31,12 +33,15 @@ def make_home(home: Path) -> None:
     except FileExistsError:
         check_home(home)
         return
-    home.chmod(mode)  # whatever the umask
+    home.chmod(mode)  # independent of the umask
 
 
 def check_home(home: Path) -> None:
-    """Raise OSError unless CBX_HOME is missing, or a folder of the caller, whom root may stand in for, that
-    nobody else can look into: what lies in it says which programs run, and what commands are about.
+    """Raise OSError unless CBX_HOME is missing, or a folder of the caller that no other account can read or
+    write.
+
+    Root may use the folder of another account. Files in it decide which programs run and what commands refer
+    to.
     """
     try:
         found = home.lstat()
@@ -49,19 +54,21 @@ def check_home(home: Path) -> None:
 
 def _fault(found: os.stat_result) -> OSError | None:
     if stat.S_ISLNK(found.st_mode):
-        return OSError(errno.ELOOP, "it is a symbolic link: name the folder that it leads to")
+        return OSError(errno.ELOOP, "it is a symbolic link; set CBX_HOME to the folder it points to")
     if not stat.S_ISDIR(found.st_mode):
         return NotADirectoryError(errno.ENOTDIR, "it is not a folder")
     if os.geteuid() not in (0, found.st_uid):
-        return PermissionError(errno.EPERM, f"it belongs to the uid {found.st_uid}, not to you")
+        return PermissionError(errno.EPERM, f"it belongs to uid {found.st_uid}, not to you")
     if found.st_mode & 0o066:
         mode = f"{stat.S_IMODE(found.st_mode):04o}"
-        return PermissionError(errno.EPERM, f"it is open to others (mode {mode}); `chmod 700` closes it")
+        return PermissionError(errno.EPERM, f"other users can access it (mode {mode}); run `chmod 700` on it")
     return None
 
 
 def _make_parents(folder: Path, mode: int) -> None:
-    """Make the folder, and those above it, that are missing: none of them is as open as the umask lets."""
+    """Create the missing parents of a folder, none of them more accessible than the mode, independent of the
+    umask.
+    """
     if not folder.exists():
         _make_parents(folder.parent, mode)
         folder.mkdir(mode, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Every bound that nobody sets, and that somebody may meet: value, unit, what it is of.
+"""Every limit that no setting changes and that a user may reach: value, unit, meaning.
 
-`make docs/settings.md` prints the table. What can be set is a variable of `settings.py`.
+`make docs/settings.md` prints the table. Limits that can be set are variables of `settings.py`.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Limit(NamedTuple):
-    """A bound that nobody sets, and that somebody may meet."""
+    """A limit that no setting changes and that a user may reach."""
 
     value: int
     unit: str
@@ -19,43 +19,41 @@ class Limit(NamedTuple):
 
     @property
     def time(self) -> timedelta:
-        """As a length of time, of one that is in seconds."""
+        """Return the limit, which is in seconds, as a duration."""
         return timedelta(seconds=self.value)
 
 
-COMMAND_OUTPUT = Limit(64, "MiB", "What the command of a worker or tool may print before it is stopped.")
-RESULT_SIZE = Limit(16, "MiB", "The result of one tool call, printed by a command or reported.")
-ANSWER_PARTS = Limit(1000, "count", "Cards, lines or blocks of content that one answer of a model may have.")
-CALLED_NAME = Limit(
-    128, "characters", "The name of a tool that a model calls; providers allow no longer ones."
+COMMAND_OUTPUT = Limit(64, "MiB", "Output of a worker's or tool's command; cbx stops it above that.")
+RESULT_SIZE = Limit(16, "MiB", "Result of one tool call, printed by a command or reported.")
+ANSWER_PARTS = Limit(1000, "count", "Cards, lines or content blocks in one answer of a model.")
+CALLED_NAME = Limit(128, "characters", "Name of a tool that a model calls; providers accept no longer ones.")
+CALL_SIZE = Limit(1, "MiB", "Arguments of a call that cbx itself executes, for example of a handler.")
+JOINED_SIZE = Limit(1_000_000, "characters", "Text of deliverables that one call's result quotes, in total.")
+WORDS_SIZE = Limit(500, "characters", "Title or reason of an archived context, and the words of a search.")
+INPUT_SIZE = Limit(64, "MiB", "File or standard input that a command loads completely, for example `@FILE`.")
+VALUE_SIZE = Limit(64, "MiB", "JSON value that must fit in memory: a line (without its lists), or a message.")
+PIPE_SIZE = Limit(
+    4096, "MiB", "Piped or compressed file of cards or conversations, copied before it is read."
 )
-CALL_SIZE = Limit(1, "MiB", "The arguments of a call that cbx itself answers, such as of a handler.")
-JOINED_SIZE = Limit(1_000_000, "characters", "What a call's result quotes of deliverables, in all.")
-WORDS_SIZE = Limit(500, "characters", "A title or reason of an archived context, and words to find one by.")
-INPUT_SIZE = Limit(64, "MiB", "A file or standard input that a command reads whole, such as `@FILE`.")
-VALUE_SIZE = Limit(64, "MiB", "A JSON value that must be held: a line (its lists aside), or a message.")
-PIPE_SIZE = Limit(4096, "MiB", "A pipe or a packed file of cards or conversations, copied before it is read.")
-TURN_LOGS = Limit(1, "MiB", "What is kept of the stderr of all commands of a turn; the oldest goes first.")
-LOG_AGE = Limit(30, "days", "How old the stderr of a turn's commands is when `cbx db gc` purges it.")
+TURN_LOGS = Limit(1, "MiB", "Stored stderr of all commands of a turn; cbx drops the oldest first.")
+LOG_AGE = Limit(30, "days", "Age at which `cbx db gc` purges the stderr of a turn's commands.")
 BOXES_LOOKED_INTO = Limit(
     10_000,
     "boxes",
-    "Where `card refs` and `db gc` look, those that changed last; `--latest` sets it.",
+    "Most recently changed boxes that `card refs` and `db gc` search; `--latest` sets it.",
 )
 NUMBER_GROWTH = Limit(
     1_000_000,
     "digits",
-    "What the numbers of one value grow by in all, written out as `1e999` is when stored.",
+    "Growth of a value's numbers when they are stored, for example `1e999` written out.",
 )
-FOLDER_FILES = Limit(200_000, "files", "What a folder of conversations may hold, in its folders too.")
-YAML_SIZE = Limit(1, "MiB", "A recipe, a profile, or another file that people write.")
-RECURSION_DEPTH = Limit(20, "turns", "How deep turns may ask for turns.")
-POISON = Limit(3, "times", "How often an inbox row fails before `cbx why` calls it poison.")
-LOCK_HELD = Limit(10, "s", "How long another session holds a row of a turn before `cbx why` names it.")
-FOREIGN_SILENCE = Limit(
-    300, "s", "How long workers of other systems, which send no heartbeats, are believed."
-)
-# Postgres has `infinity`, and years that a datetime cannot have. Reading turns them into these (in SQL: the
+FOLDER_FILES = Limit(200_000, "files", "Files in a folder of conversations, including its subfolders.")
+YAML_SIZE = Limit(1, "MiB", "Recipe, profile, or another file that people write.")
+RECURSION_DEPTH = Limit(20, "turns", "Depth of delegation: turns that start turns.")
+POISON = Limit(3, "times", "Failures of an inbox row before `cbx why` calls it poison.")
+LOCK_HELD = Limit(10, "s", "Time that another session holds a row of a turn before `cbx why` names it.")
+FOREIGN_SILENCE = Limit(300, "s", "Time without news after which a worker of another system counts as dead.")
+# Postgres has `infinity`, and years that a datetime cannot have. Reading replaces them by these (in SQL, the
 # fragment `instant`), which leave a year for arithmetic.
 EARLIEST = datetime(2, 1, 1, tzinfo=UTC)
 LATEST = datetime(9998, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)

@@ -1,7 +1,7 @@
-"""Every variable that cbx reads or sets: name, kind, default, bounds, help; and which values exclude others.
+"""Every variable that cbx reads or sets: name, type, default, bounds, help; and rules between values.
 
-Owns what a value may be, and what is said when it is not: the same whether a variable, an option or Python
-code gave it. Refuses to know what a value is used for. `make docs/settings.md` prints the table.
+Owns the valid values, and the messages for invalid ones: the same for a variable, an option or Python code.
+Knows nothing about the use of a value. `make docs/settings.md` prints the table.
 """
 
 import os
@@ -16,11 +16,11 @@ Kind = Literal["seconds", "count", "text", "folder", "file", "address", "command
 
 
 class Variable(NamedTuple):
-    """A variable. `default` is the value without it, None where that is nothing or takes working out.
+    """A variable. `default` is its value if it is not set; None means no value, or one that cbx computes.
 
-    `lower` and `upper` bound a number, both included. `instead` are variables that other programs know, too,
-    read in this order where it is not set. `option` gives the value to one command, and wins. `key` is what
-    the config file of a person calls it, which counts where neither says anything.
+    `lower` and `upper` bound a number, both included. `instead` are variables of other programs that cbx
+    reads in this order if the variable is not set. `option` sets the value for one command and wins. `key` is
+    the name in a user's config file, which is read last.
     """
 
     name: str
@@ -36,16 +36,18 @@ class Variable(NamedTuple):
 
     @property
     def unit(self) -> str | None:
-        """What a number counts, where that is not plain."""
+        """Return the unit of a number if it has one."""
         return "s" if self.kind == "seconds" else None
 
     @property
     def secret(self) -> bool:
-        """Whether the text may hold a password."""
+        """Return whether the text may contain a password."""
         return self.kind == "address"
 
     def found(self, environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
-        """Which variable sets it, and its text. An empty one does not, nor a blank command."""
+        """Return the name and text of the variable that sets the value. An empty one does not, nor a blank
+        command.
+        """
         for name in (self.name, *self.instead):
             text = environ.get(name)
             if text is not None and (self.empty_counts or (text.strip() if self.kind == "command" else text)):
@@ -53,25 +55,27 @@ class Variable(NamedTuple):
         return None
 
     def text(self, environ: Mapping[str, str] = os.environ) -> str:
-        """The text that sets it; empty where nothing does."""
+        """Return the text that sets the value, or ""."""
         found = self.found(environ)
         return found[1] if found else ""
 
     def value(self, environ: Mapping[str, str] = os.environ) -> Any:
-        """What it is set to, a number where it is one; else its default. Raises UsageError."""
+        """Return the value: a number for numeric types, or the default. Raises UsageError."""
         found = self.found(environ)
         if found is None:
             return self.default
         return self._number(*found) if self.kind in ("seconds", "count") else found[1]
 
     def check(self, value: Any, place: str) -> None:
-        """Raise UsageError, which names the place, unless a number is of its kind and within the bounds."""
+        """Raise UsageError, which names the place, unless a number has the right type and is within the
+        bounds.
+        """
         kind = int if self.kind == "count" else (int, float)
         if not (isinstance(value, kind) and self.lower <= value <= self.upper):
             self._refuse(value, place)
 
     def shown(self, value: float) -> str:
-        """A number as people read it, such as "60 s"."""
+        """Format a number for people, such as "60 s"."""
         return f"{value:g} {self.unit or ''}".rstrip()
 
     def _number(self, place: str, text: str) -> float:
@@ -85,7 +89,7 @@ class Variable(NamedTuple):
     def _refuse(self, value: Any, place: str) -> NoReturn:
         what = "a whole number" if self.kind == "count" else "a number of seconds"
         raise UsageError(
-            f"{place} is {value!r}, not {what} from {self.lower:g} to {self.upper:.0f}",
+            f"{place} is {value!r}; it must be {what} from {self.lower:g} to {self.upper:.0f}",
             hint=f"correct it, or leave it out: the default is {self.default}",
         )
 
@@ -104,7 +108,7 @@ DATABASE_URL = Variable(
     "CBX_DATABASE_URL",
     "address",
     None,
-    "The database. Without it what libpq's variables, such as PGHOST, name, else the embedded one.",
+    "The database. Default: the one that libpq's variables such as PGHOST name, or the embedded one.",
     option="--database-url",
     key="database_url",
 )
@@ -112,65 +116,69 @@ READ_URL = Variable(
     "CBX_READ_URL",
     "address",
     None,
-    "A replica of the database: commands that only read ask it.",
+    "A replica of the database, for commands that only read.",
     option="--read-url",
     key="read_url",
 )
 LISTEN_URL = Variable(
-    "CBX_LISTEN_URL", "address", None, "Where to LISTEN, if the database's address leads through a pooler."
+    "CBX_LISTEN_URL", "address", None, "A direct address to LISTEN on, if the database is behind a pooler."
 )
 NATS_URL = Variable("CBX_NATS_URL", "address", None, "The NATS servers for wakeups and events.")
 HOME = Variable(
     "CBX_HOME",
     "folder",
     None,
-    "Where the embedded server and what cbx remembers lie: cbx in XDG_DATA_HOME.",
+    "The folder of the embedded server and of files of cbx. Default: cbx in XDG_DATA_HOME.",
 )
-DATA_HOME = Variable("XDG_DATA_HOME", "folder", "~/.local/share", "Where programs keep a user's data.")
-CONFIG = Variable("CBX_CONFIG", "file", None, "The config file: cbx/config.toml in XDG_CONFIG_HOME.")
-CONFIG_HOME = Variable("XDG_CONFIG_HOME", "folder", "~/.config", "Where programs keep a user's settings.")
+DATA_HOME = Variable("XDG_DATA_HOME", "folder", "~/.local/share", "The folder of programs' data.")
+CONFIG = Variable("CBX_CONFIG", "file", None, "The config file. Default: cbx/config.toml in XDG_CONFIG_HOME.")
+CONFIG_HOME = Variable("XDG_CONFIG_HOME", "folder", "~/.config", "The folder of programs' settings.")
 RUNTIME_DIR = Variable(
     "XDG_RUNTIME_DIR",
     "folder",
     None,
-    "Where the server's socket lies, if CBX_HOME's path is too long.",
+    "The folder of the server's socket, if the path of CBX_HOME is too long.",
 )
 SERVER_USER = Variable(
-    "CBX_SERVER_USER", "text", None, "Who runs the embedded server for root: postgres, else nobody."
+    "CBX_SERVER_USER", "text", None, "The account of root's embedded server. Default: postgres or nobody."
 )
-HANDOVERS = Variable("CBX_HANDOVERS", "folder", None, "Where recipes are found by name, after ./handovers.")
+HANDOVERS = Variable("CBX_HANDOVERS", "folder", None, "A folder of recipes, searched after ./handovers.")
 PRICES = Variable(
     "CBX_PRICES",
     "file",
     None,
-    "YAML with what tokens cost in money, for `cbx cost`.",
+    "A YAML file with the prices of tokens, for `cbx cost`.",
     option="--prices",
 )
 MODELS = Variable("CBX_MODELS", "file", None, "TOML with facts about models: it adds to what cbx knows.")
 OWNER = Variable(
-    "CBX_OWNER", "text", None, "Who claims inbox rows in a shell: this host and its user.", option="--owner"
+    "CBX_OWNER",
+    "text",
+    None,
+    "The owner of claims made in a shell. Default: host and user.",
+    option="--owner",
 )
 
 LEASE = Variable("CBX_LEASE", "seconds", 60, "How long a claim lasts without a heartbeat.", 1, _DAY)
 HEARTBEAT = Variable(
     "CBX_HEARTBEAT", "seconds", 20, "How often a worker extends the leases of what it runs.", 0.1, _DAY
 )
-POLL = Variable("CBX_POLL", "seconds", 5, "How often a worker looks when no wakeup comes.", 0.05, 3600)
+POLL = Variable("CBX_POLL", "seconds", 5, "How often a worker polls when no wakeup comes.", 0.05, 3600)
 UNCLAIMED = Variable(
     "CBX_UNCLAIMED", "seconds", 30, "How long work may be due before its wakeup counts as lost.", 0.1, _DAY
 )
 MAX_ATTEMPTS = Variable(
-    "CBX_MAX_ATTEMPTS", "count", 5, "Failed tries after which an inbox row is dead.", 1, 1_000_000
+    "CBX_MAX_ATTEMPTS", "count", 5, "Failed attempts after which an inbox row is dead.", 1, 1_000_000
 )
 BACKOFF = Variable(
-    "CBX_BACKOFF", "seconds", 1, "The wait before a second try; it doubles with each other one.", 0.01, _DAY
+    "CBX_BACKOFF", "seconds", 1, "The wait before the second attempt; it doubles each time.", 0.01, _DAY
 )
-BACKOFF_CAP = Variable("CBX_BACKOFF_CAP", "seconds", 60, "The longest wait between tries.", 0.01, 7 * _DAY)
+BACKOFF_CAP = Variable("CBX_BACKOFF_CAP", "seconds", 60, "The longest wait between attempts.", 0.01, 7 * _DAY)
 TOOL_WAIT = Variable(
     "CBX_TOOL_WAIT",
     "seconds",
     300,
-    "How long a turn waits for a tool that has no time limit of its own.",
+    "How long a turn waits for a tool that has no timeout.",
     0.1,
     365 * _DAY,
 )
@@ -178,22 +186,22 @@ BATCH_DEADLINE = Variable(
     "CBX_BATCH_DEADLINE",
     "seconds",
     900,
-    "After how long a batch that names no deadline ends as a timeout.",
+    "Time after which a batch without a deadline ends as a timeout.",
     0.1,
     365 * _DAY,
 )
-MAX_TASKS = Variable("CBX_MAX_TASKS", "count", 8, "Tasks of a batch.", 1, 10_000)
+MAX_TASKS = Variable("CBX_MAX_TASKS", "count", 8, "Maximum number of tasks in a batch.", 1, 10_000)
 MAX_STEPS = Variable(
-    "CBX_MAX_STEPS", "count", 8, "Calls of the model in a turn.", 1, 10_000, option="--max-steps"
+    "CBX_MAX_STEPS", "count", 8, "Maximum number of model calls in a turn.", 1, 10_000, option="--max-steps"
 )
 MAX_TOOL_CALLS = Variable(
-    "CBX_MAX_TOOL_CALLS", "count", 64, "Tools that one answer of a model may call.", 1, 10_000
+    "CBX_MAX_TOOL_CALLS", "count", 64, "Maximum number of tool calls in one answer.", 1, 10_000
 )
 TURN_TIME = Variable(
     "CBX_TURN_TIME",
     "seconds",
     _DAY,
-    "How long a worker runs a turn, from when it took it up, before it ends as a timeout.",
+    "How long a turn may run after a worker claims it, before it ends as a timeout.",
     1,
     30 * _DAY,
 )
@@ -201,7 +209,7 @@ CHAT_WINDOW = Variable(
     "CBX_CHAT_WINDOW",
     "count",
     30,
-    "Entries of a chat's transcript that a run sees which has no context yet.",
+    "Transcript entries that a chat's run sees if the chat has no context yet.",
     0,
     1000,
 )
@@ -209,7 +217,7 @@ STDERR_KEPT = Variable(
     "CBX_STDERR_KEPT",
     "count",
     65_536,
-    "Bytes that are kept of what a command writes on stderr: the last ones. 0 for none.",
+    "How many of the last bytes of a command's stderr cbx stores. 0 for none.",
     0,
     524_288,
 )
@@ -218,7 +226,7 @@ OUTPUT = Variable(
     "CBX_OUTPUT",
     "text",
     "table",
-    "How answers are printed. Where csv or tsv cannot be, as a table.",
+    "The output format. Commands without csv or tsv print a table instead.",
     option="--output",
     key="output",
 )
@@ -226,39 +234,41 @@ PAGER = Variable(
     "CBX_PAGER",
     "command",
     None,
-    "What shows long answers: less, if it is there. With `cat`, or empty, nothing does.",
+    "The pager for long output. Default: less, if installed. `cat` or empty for none.",
     instead=("PAGER",),
     empty_counts=True,
 )
-EDITOR = Variable("VISUAL", "command", "vi", "What edits cards and boxes.", instead=("EDITOR",))
-NO_COLOR = Variable("NO_COLOR", "flag", None, "Whatever it says: no colours.")
-TERM = Variable("TERM", "text", None, "The terminal. On a `dumb` one there are no colours and no pager.")
+EDITOR = Variable("VISUAL", "command", "vi", "The editor for cards and boxes.", instead=("EDITOR",))
+NO_COLOR = Variable("NO_COLOR", "flag", None, "Any value turns colours off.")
+TERM = Variable("TERM", "text", None, "The terminal. A `dumb` one has no colours and no pager.")
 
-# Those that only a worker sets, for its command.
-AGENT = Variable("CBX_AGENT", "text", None, "The agent whose turn it is.")
+# Variables that only a worker sets, for its commands.
+AGENT = Variable("CBX_AGENT", "text", None, "The agent of the turn.")
 TURN_ID = Variable("CBX_TURN_ID", "text", None, "The turn.")
 TURN_EPOCH = Variable("CBX_TURN_EPOCH", "count", None, "The turn's epoch, which fences its writes.")
-STEP = Variable("CBX_STEP", "text", None, "The step: one call of the model.")
+STEP = Variable("CBX_STEP", "text", None, "The step: one model call.")
 CONTEXT_BOX = Variable("CBX_CONTEXT_BOX", "text", None, "The box that the turn reads.")
 OUTPUT_BOX = Variable("CBX_OUTPUT_BOX", "text", None, "The box that the turn writes to.")
-TOOL_NAME = Variable("CBX_TOOL_NAME", "text", None, "The tool, for the command of a tool alone.")
-CHAT_KEY = Variable("CBX_CHAT_KEY", "text", None, "The chat, where a run of one is what goes on.")
+TOOL_NAME = Variable("CBX_TOOL_NAME", "text", None, "The tool. Only for the command of a tool.")
+CHAT_KEY = Variable("CBX_CHAT_KEY", "text", None, "The chat. Only for the run of a chat.")
 CHAT_RUN = Variable("CBX_CHAT_RUN", "text", None, "The run of the chat.")
 CHAT_EPOCH = Variable("CBX_CHAT_EPOCH", "count", None, "The run's epoch, which fences its replies.")
-COMMAND_ID = Variable("CBX_COMMAND_ID", "text", None, "The command: what was started with it ends with it.")
-TOOL_CALL_ID = Variable("CBX_TOOL_CALL_ID", "text", None, "The call, for the command of a tool alone.")
+COMMAND_ID = Variable(
+    "CBX_COMMAND_ID", "text", None, "The command. Processes that have this value end with it."
+)
+TOOL_CALL_ID = Variable("CBX_TOOL_CALL_ID", "text", None, "The call. Only for the command of a tool.")
 
-# Those of the tests of cbx; `faults` knows what they say.
-TEST_FAULT = Variable("CBX_TEST_FAULT", "text", None, "Which signal strikes, and where.")
-TEST_FAULT_LOG = Variable("CBX_TEST_FAULT_LOG", "text", None, "The file for the places passed.")
-TEST_CITUS_URL = Variable("CBX_TEST_CITUS_URL", "address", None, "A Citus cluster for the tests of shards.")
+# Variables of the tests of cbx; `faults` parses them.
+TEST_FAULT = Variable("CBX_TEST_FAULT", "text", None, "The signal to send, and the point at which.")
+TEST_FAULT_LOG = Variable("CBX_TEST_FAULT_LOG", "text", None, "The file for the points reached.")
+TEST_CITUS_URL = Variable("CBX_TEST_CITUS_URL", "address", None, "A Citus cluster for the tests of sharding.")
 
-_OF_EXECUTION = (
+_EXECUTION_VARIABLES = (
     *(LEASE, HEARTBEAT, POLL, UNCLAIMED),
     *(MAX_ATTEMPTS, BACKOFF, BACKOFF_CAP, TOOL_WAIT, MAX_STEPS, MAX_TOOL_CALLS, TURN_TIME, STDERR_KEPT),
     *(CHAT_WINDOW, BATCH_DEADLINE, MAX_TASKS),
 )
-EXECUTION = {variable.name.removeprefix("CBX_").lower(): variable for variable in _OF_EXECUTION}
+EXECUTION = {variable.name.removeprefix("CBX_").lower(): variable for variable in _EXECUTION_VARIABLES}
 PLACES = (
     *(
         PROJECT,
@@ -285,7 +295,9 @@ BY_TESTS = (TEST_FAULT, TEST_FAULT_LOG, TEST_CITUS_URL)
 
 
 class Pair(NamedTuple):
-    """Two settings that must go together: `less` times `factor` is at most `more`, or `otherwise` happens."""
+    """Two settings that depend on each other: `less` times `factor` must be at most `more`, or `otherwise`
+    happens.
+    """
 
     less: Variable
     factor: int
@@ -294,22 +306,22 @@ class Pair(NamedTuple):
 
     @property
     def rule(self) -> str:
-        """The rule in words."""
+        """Return the rule as a sentence."""
         return f"{self.less.name} is at most {'half of ' if self.factor == 2 else ''}{self.more.name}"
 
     def check(self, values: Mapping[Variable, float], places: Mapping[Variable, str]) -> None:
-        """Raise UsageError, which names both places, unless the values go together."""
+        """Raise UsageError, which names both places, unless the values follow the rule."""
         less, more = values[self.less], values[self.more]
         if less * self.factor > more:
-            one, other = (_placed(each, values[each], places[each]) for each in (self.less, self.more))
+            one, other = (_describe(each, values[each], places[each]) for each in (self.less, self.more))
             raise UsageError(
-                f"{one} does not go with {other}: {self.otherwise}",
+                f"{one} cannot be combined with {other}: {self.otherwise}",
                 hint=f"{self.rule}: set {places[self.less]} to {more / self.factor:g} or less,"
                 f" or {places[self.more]} to {less * self.factor:g} or more",
             )
 
 
-def _placed(variable: Variable, value: float, place: str) -> str:
+def _describe(variable: Variable, value: float, place: str) -> str:
     by_default = " (the default)" if value == variable.default else ""
     return f"{place} of {variable.shown(value)}{by_default}"
 
@@ -317,13 +329,13 @@ def _placed(variable: Variable, value: float, place: str) -> str:
 PAIRS = (
     Pair(HEARTBEAT, 2, LEASE, "a worker would lose the turns that it runs"),
     Pair(BACKOFF, 1, BACKOFF_CAP, "the first wait would be longer than the longest"),
-    Pair(POLL, 1, UNCLAIMED, "work would count as overlooked before a worker looks"),
+    Pair(POLL, 1, UNCLAIMED, "work would count as overlooked before a worker polls"),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of execution, times in seconds. Raises UsageError for values that cannot be."""
+    """Settings of execution, times in seconds. Raises UsageError for invalid values."""
 
     lease: float = LEASE.default
     heartbeat: float = HEARTBEAT.default
@@ -346,24 +358,28 @@ class Settings:
 
     @property
     def lease_time(self) -> timedelta:
-        """How long a claim lasts without a heartbeat."""
+        """Return how long a claim lasts without a heartbeat."""
         return timedelta(seconds=self.lease)
 
     @property
     def unclaimed_time(self) -> timedelta:
-        """How long work may be due before its wakeup counts as lost."""
+        """Return how long work may be due before its wakeup counts as lost."""
         return timedelta(seconds=self.unclaimed)
 
     @property
     def in_words(self) -> dict[str, str]:
-        """Each field as texts name it: its variable and the value in force, such as "CBX_LEASE (60 s)"."""
+        """Return each field as messages name it: its variable and the current value, such as "CBX_LEASE (60
+        s)".
+        """
         return {
             field: f"{variable.name} ({variable.shown(getattr(self, field))})"
             for field, variable in EXECUTION.items()
         }
 
     def delay(self, attempts: int, jitter: float) -> timedelta:
-        """How long to wait before another try after so many; `jitter` from 0 to 1 spreads it by a quarter."""
+        """Return the wait before the next attempt after `attempts`; `jitter` from 0 to 1 spreads it by a
+        quarter.
+        """
         grown = self.backoff * 2.0 ** min(attempts, 30)
         return timedelta(seconds=min(grown, self.backoff_cap) * (0.75 + 0.25 * jitter))
 
@@ -372,7 +388,7 @@ _FIELDS = {variable: field for field, variable in EXECUTION.items()}
 
 
 def settings_from(environ: Mapping[str, str] = os.environ, **options: float | None) -> Settings:
-    """The settings that options, by field, and variables ask for. Raises UsageError naming the place."""
+    """Return the settings that options, by field, and variables set. Raises UsageError naming the place."""
     values: dict[Variable, Any] = {}
     places: dict[Variable, str] = {}
     for field, variable in EXECUTION.items():

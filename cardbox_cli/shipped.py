@@ -1,6 +1,6 @@
-"""Where the files that ship with cbx lie: `schema.sql`, `handovers/`, `examples/`.
+"""Location of the files that ship with cbx: `schema.sql`, `handovers/`, `examples/`.
 
-In a wheel they are inside the package; in a checkout they stand at its top, where people look for them.
+In a wheel they are inside the package; in a checkout they are at its top, where people look for them.
 """
 
 from pathlib import Path
@@ -9,6 +9,6 @@ _PACKAGE = Path(__file__).parent
 
 
 def shipped(name: str) -> Path:
-    """The path of the shipped file or folder `name`, such as "schema.sql"."""
+    """Return the path of the shipped file or folder `name`, such as "schema.sql"."""
     installed = _PACKAGE / "shipped" / name
     return installed if installed.exists() else _PACKAGE.parent / name

@@ -1,7 +1,7 @@
 """Formatting of text, for all layers: escaping, lines, quantities, command lines, values, suggestions. Pure.
 
-Nothing that a card says may drive the terminal, pass for another line or hide. Every surface and every error
-formats a quantity, a command or a value that a person wrote by these functions. Decides nothing else.
+No text of a card may drive the terminal, imitate another line or hide. Every surface and every error formats
+quantities, commands and values of people with these functions. Decides nothing else.
 """
 
 import re
@@ -13,9 +13,9 @@ from cardbox_cli.limits import EARLIEST, LATEST
 
 # --- characters that act on a terminal or hide
 
-# C0 but newline and tab, DEL, C1; the characters that reorder or hide what is read: bidi controls, line
-# separators, all that Unicode calls default-ignorable (zero-width and filling ones, variation selectors,
-# tags); and lone surrogates, which no terminal can encode.
+# C0 except newline and tab, DEL, C1. Characters that reorder or hide text: bidi controls, line separators,
+# all that Unicode calls default-ignorable (zero-width and filling ones, variation selectors, tags). Lone
+# surrogates, which no terminal can encode.
 UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
@@ -26,12 +26,12 @@ _CREDENTIALS = re.compile(r"(?<=://)[^\s\"]*@")
 
 
 def is_visible(text: str) -> bool:
-    """Return whether `text` is one line of characters that can be seen, and are what they look like."""
+    """Return whether `text` is one line of visible characters that look like what they are."""
     return text.isprintable() and UNSEEN.search(text) is None
 
 
 def unseen(text: str) -> str | None:
-    """Return the first character of `text` that cannot be seen, or is not what it looks like."""
+    """Return the first character of `text` that is invisible, or does not look like what it is."""
     return next((character for character in text if not is_visible(character)), None)
 
 
@@ -41,12 +41,12 @@ def printable(text: str) -> str:
 
 
 def spelled(text: str) -> str:
-    """Escape line breaks and tabs, too, so that two ids never look the same."""
+    """Escape line breaks and tabs, too, so that two different ids never look the same."""
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def json_safe(text: str) -> str:
-    """Return JSON with the same characters as JSON escapes: it means the same."""
+    """Return JSON with the same characters as JSON escapes; its meaning stays the same."""
     return UNSEEN.sub(_json_escape, text)
 
 
@@ -62,7 +62,7 @@ def without_credentials(text: str) -> str:
 
 # --- lines
 
-# Whatever ends a line, for a terminal, an editor or Python.
+# Characters that end a line for a terminal, an editor or Python.
 _ENDS = "\n\v\f\r\x1c-\x1e\x85\u2028\u2029"
 _LINE_END = re.compile(f"\r\n|[{_ENDS}]")
 _BEFORE_TEXT = re.compile(rf"(?:\A|\r\n|[{_ENDS}])(?=[^{_ENDS}])")
@@ -71,17 +71,17 @@ INDENT = "  "
 
 
 def breaks_line(text: str) -> bool:
-    """Return whether `text` takes more than a line."""
+    """Return whether `text` has more than one line."""
     return _LINE_END.search(text) is not None
 
 
 def on_one_line(text: str) -> str:
-    """Return `text` with a space for each end of a line."""
+    """Replace each line ending in `text` by a space."""
     return _LINE_END.sub(" ", text)
 
 
 def flat(text: str) -> str:
-    """Return `text` with a space for each newline or tab."""
+    """Replace each newline or tab in `text` by a space."""
     return _BREAKS.sub(" ", text)
 
 
@@ -92,7 +92,7 @@ def one_line(text: str, width: int) -> str:
 
 
 def indented(text: str, indent: str = INDENT) -> str:
-    """Put `indent` before each line, so that none passes for one that begins at the margin."""
+    """Indent each line with `indent`, so that none imitates a line that begins at the margin."""
     return _BEFORE_TEXT.sub(lambda end: end[0] + indent, text)
 
 
@@ -111,21 +111,21 @@ def shortened(text: str, most: int) -> str:
 # --- quantities
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60))
-# From this number on a unit says more than one or two of the next.
-_LEAST = {"d": 2, "h": 2, "m": 10}
+# From this number on, a larger unit replaces the next smaller one.
+_MIN_OF_UNIT = {"d": 2, "h": 2, "m": 10}
 
 
 def format_duration(length: timedelta) -> str:
-    """Format a length of time in the one unit that fits: 93s, 12m, 5h, 3d. Less than nothing is 0s."""
+    """Format a duration in the one unit that fits: 93s, 12m, 5h, 3d. A negative one is 0s."""
     seconds = max(0, int(length.total_seconds()))
     for unit, size in _UNITS:
-        if seconds >= _LEAST[unit] * size:
+        if seconds >= _MIN_OF_UNIT[unit] * size:
             return f"{seconds // size}{unit}"
     return f"{seconds}s"
 
 
 def unbounded(moment: datetime) -> str | None:
-    """Return `infinity` or `-infinity` for an instant that stands for it, or is as far away; else None."""
+    """Return `infinity` or `-infinity` for an instant that represents it; otherwise None."""
     if moment >= LATEST:
         return "infinity"
     return "-infinity" if moment <= EARLIEST else None
@@ -153,7 +153,7 @@ def format_milliseconds(moment: datetime) -> str:
 
 def format_count(number: int, noun: str) -> str:
     """Format a number and its noun: "1 card", "2 boxes", "3 entries"."""
-    plural = noun + ("es" if noun.endswith(("s", "x")) else "s")
+    plural = noun + ("es" if noun.endswith(("s", "x", "ch")) else "s")
     if noun.endswith("try"):
         plural = f"{noun[:-1]}ies"
     return f"{number} {noun if number == 1 else plural}"
@@ -177,7 +177,7 @@ def format_bytes(number: int) -> str:
     return f"{number}B"
 
 
-# --- commands that are printed to be copied; the names in them may be of other programs, and hold anything
+# --- commands that are printed to be copied; names in them may come from other programs and contain anything
 
 
 def quoted(word: str) -> str:
@@ -196,7 +196,7 @@ def _shell_escape(character: str) -> str:
 
 
 def argument(name: str) -> str:
-    """Quote the last argument of a command, behind `--` if it would be parsed as an option."""
+    """Quote the last argument of a command, after `--` if it would be parsed as an option."""
     return f"-- {quoted(name)}" if name.startswith("-") else quoted(name)
 
 
@@ -212,20 +212,20 @@ def command_line(words: Sequence[str], *options: str) -> str:
     return f"{line} {argument(name[0])}" if is_option_like else line
 
 
-# --- the words of a search in a text; what a search finds is for the database to decide
+# --- the words of a search; the database decides what a search finds
 
-# How much of the text is shown before the first match.
-_BEFORE_MATCH = 24
+# Characters shown before the first match.
+_CONTEXT_CHARACTERS = 24
 
 
 def searched_words(query: str) -> list[str]:
-    """Return the words that a search looks for: not those that it excludes, nor `or`."""
+    """Return the words that a search looks for, without those that it excludes and without `or`."""
     wanted = re.sub(r'(?<!\S)-("[^"]*"|\S+)', " ", query).replace('"', " ")
     return [word for word in wanted.split() if word.casefold() != "or"]
 
 
 def pattern(words: Sequence[str]) -> re.Pattern[str] | None:
-    """Return a pattern of these words in any case: whole ones, if a script puts spaces between words."""
+    """Return a pattern of these words in any case; whole words, in scripts with spaces between words."""
     if not words:
         return None
     return re.compile("|".join(map(_word, sorted(words, key=len, reverse=True))), re.IGNORECASE)
@@ -238,21 +238,21 @@ def _word(word: str) -> str:
 
 
 def _is_spaced(character: str) -> bool:
-    """Return whether spaces separate words of this letter or digit: not in the scripts of East Asia."""
+    """Return whether the script of this letter or digit has spaces between words: East Asian ones do not."""
     return character.isalnum() and not "\u1100" <= character <= "\uffff"
 
 
 def around(text: str, wanted: re.Pattern[str] | None) -> str:
     """Return the text from shortly before the first match; all of it if there is none."""
     place = wanted.search(text) if wanted else None
-    if place is None or place.start() <= _BEFORE_MATCH:
+    if place is None or place.start() <= _CONTEXT_CHARACTERS:
         return text
-    start = place.start() - _BEFORE_MATCH
+    start = place.start() - _CONTEXT_CHARACTERS
     space = text.find(" ", start, place.start())
     return "…" + text[space + 1 if space >= 0 else start :]
 
 
-# --- values that people wrote: what one is, where it is, and what was meant
+# --- values that people wrote: their types, paths and likely intentions
 
 Where: TypeAlias = tuple[str | int, ...]
 """The path from the top of a value to one of its parts: keys and list positions."""
@@ -262,14 +262,14 @@ _BARE_KEY = re.compile(r"[\w-]+")
 
 
 def shown(text: str) -> str:
-    """Return `repr(text)`, with its middle left out if it is long."""
+    """Return `repr(text)`, without its middle if it is long."""
     whole = repr(text)
     return whole if len(whole) <= _WIDTH else f"{whole[: _WIDTH - 20]}…{whole[-19:]}"
 
 
 def found(value: object) -> str:
-    """Name a value, to be read after "found": "the string 'yes'", "a list"."""
-    from decimal import Decimal  # needed only once something went wrong
+    """Describe a value for a message, to be read after "found": "the string 'yes'", "a list"."""
+    from decimal import Decimal  # needed only for an error
 
     match value:
         case None:
@@ -301,7 +301,7 @@ def json_kind(value: object) -> str:
 
 
 def dotted(where: Where) -> str:
-    """Format a path as people write it: `context_packing_config.pack_arguments[1].arg_key`."""
+    """Format a path for people: `context_packing_config.pack_arguments[1].arg_key`."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{_key(step)}" for step in where)
     return "".join(steps).removeprefix(".")
 
@@ -311,8 +311,8 @@ def _key(key: str) -> str:
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """Return the one of `known` that `word` is most likely a slip of, or None."""
-    import difflib  # needed only once something went wrong
+    """Return the entry of `known` that `word` most likely misspells, or None."""
+    import difflib  # needed only for an error
 
     return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
 
@@ -323,7 +323,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {match!r}?" if match else ""
 
 
-# --- messages of errors that occur in many places, worded once
+# --- messages of errors that occur in many places
 
 
 def conflict_message(*options: str) -> str:
@@ -348,5 +348,5 @@ def invalid_message(noun: str, value: str) -> str:
 
 def ambiguous_message(given: str, noun: str, matches: Sequence[str], *, more: bool = False) -> str:
     """Return "'0198' is ambiguous; it matches 2 boxes: 0198a…, 0198b…"; `more` if further ones match, too."""
-    number = f"more than {len(matches)} {noun}s" if more else format_count(len(matches), noun)
+    number = f"{'more than ' if more else ''}{format_count(len(matches), noun)}"
     return f"{shown(given)} is ambiguous; it matches {number}: {', '.join(matches)}"

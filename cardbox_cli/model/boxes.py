@@ -1,7 +1,7 @@
-"""Boxes: ordered lists of card ids, and what becomes of them when they are read.
+"""Boxes: ordered lists of card ids, their contents when they are read, and the findings of a check.
 
-A box references cards and never holds them, so reading one can find references that lead nowhere; a
-`Slot` says so with its position. Owns the digest of a box.
+A box references cards and never contains them, so a reference may lead to no card; a `Slot` has the state of
+each. Owns the digest of a box.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ CardState = Literal["present", "dangling", "deleted", "expired"]
 
 
 class Box(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored box. `title` is None where none was given, or where the database has no place for one."""
+    """A stored box. `title` is None if none was given, or if the database does not store titles."""
 
     box_id: str
     project_id: str
@@ -30,21 +30,21 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime | None
 
 
-# What a box is for, as far as its cards, its packing and the turns that name it tell.
+# The use of a box, as its cards, its packing and its turns show it.
 BoxKind = Literal["context", "output", "conversation", "profile", "request"]
 BOX_KINDS: tuple[BoxKind, ...] = get_args(BoxKind)
-# Those that cbx makes by itself, and few people look for.
+# Kinds that cbx creates itself, and that people rarely look for.
 INTERNAL_KINDS: tuple[BoxKind, ...] = ("profile", "request")
 
 
 class ListedBox(Box, frozen=True, kw_only=True):
-    """A box in a list, with its kind where one is known."""
+    """A box in a list, with its kind if known."""
 
     kind: BoxKind | None
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):
-    """One place in a box: its position from 0, the id that stands there, and the card if there is one."""
+    """A position of a box, from 0: its id, and the card if there is one."""
 
     position: int
     card_id: str
@@ -52,18 +52,18 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
     state: CardState
 
 
-# What an id stands for; an id that is not there dangles.
+# Cards and states by id; an unknown id dangles.
 Known = Mapping[str, tuple[Card, CardState]]
 
 
 def slot_of(position: int, card_ids: Sequence[str], known: Known) -> Slot:
-    """The place at `position` of these ids, which stand for what is `known` of them."""
+    """Return the slot at `position` of these ids, with the card from `known`."""
     card_id = card_ids[position]
     return Slot(position, card_id, *known.get(card_id, (None, "dangling")))
 
 
 class BoxTurn(msgspec.Struct, frozen=True):
-    """A turn that a box belongs to: its `use` is that of a context or an output box."""
+    """A turn that uses a box; its `use` is that of a context or an output box."""
 
     agent_turn_id: str
     agent_id: str
@@ -71,9 +71,9 @@ class BoxTurn(msgspec.Struct, frozen=True):
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
-    """A box that holds a card, at these positions from 0; `cards` is how many places it has.
+    """A box that contains a card at these positions, from 0; `cards` is the number of all its positions.
 
-    `turns` are those that read or write the box, newest first, as far as they are known.
+    `turns` are the known turns that read or write the box, newest first.
     """
 
     box_id: str
@@ -85,14 +85,16 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProvenanceRule(msgspec.Struct, frozen=True):
-    """A run of neighbouring cards of a packed box that one recipe rule brought."""
+    """A run of adjacent cards of a packed box that one recipe rule brought."""
 
     rule: str
     cards: int
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """How a box was packed. `digest` is that of its contents then, if one was made; `rules` cover its ids."""
+    """Record of how a box was packed. `digest` is that of its contents then, if computed; `rules` cover its
+    ids.
+    """
 
     recipe: str
     recipe_digest: str
@@ -100,7 +102,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     rules: list[ProvenanceRule]
 
     def rule_of(self, position: int) -> str | None:
-        """The rule that brought the card at `position`; None for what was appended later."""
+        """Return the rule that brought the card at `position`; None for a card that was appended later."""
         for run in self.rules:
             if position < run.cards:
                 return run.rule
@@ -108,7 +110,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def moved(self, before: Sequence[str], after: Sequence[str]) -> "Provenance":
-        """The same packing for the ids `after` that replace `before`: each keeps the rule that brought it."""
+        """Return the same packing for `after`, which replaces the ids `before`: each id keeps its rule."""
         rules = {card_id: self.rule_of(position) for position, card_id in enumerate(before)}
         return msgspec.structs.replace(self, rules=runs(rules.get(card_id) or REPLACED for card_id in after))
 
@@ -117,12 +119,12 @@ REPLACED = "box replace"
 
 
 def runs(rules: Iterable[str]) -> list[ProvenanceRule]:
-    """Rules, one for each card in order, as runs."""
+    """Convert rules, one for each card in order, to runs."""
     return [ProvenanceRule(rule, len(list(group))) for rule, group in groupby(rules)]
 
 
 class BoxView(msgspec.Struct, frozen=True, kw_only=True):
-    """A box with its cards, as one snapshot. `digest` is over everything that it references."""
+    """A box with its cards, in one snapshot. `digest` covers everything that it references."""
 
     box: Box
     slots: list[Slot]
@@ -130,32 +132,32 @@ class BoxView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cards(self) -> list[Card]:
-        """The cards that a reader sees, in box order."""
+        """Return the visible cards, in box order."""
         return [slot.card for slot in self.slots if slot.card is not None and slot.state == "present"]
 
     @property
     def missing_card_ids(self) -> list[str]:
-        """The ids that lead to no card that a reader sees, each once, in box order."""
+        """Return the ids without a visible card, each once, in box order."""
         return list(dict.fromkeys(slot.card_id for slot in self.slots if slot.state != "present"))
 
 
 class Digest:
-    """SHA-256 of a box's contents: the `digest_line` of each card in order, `null` where there is none."""
+    """SHA-256 of a box's contents: the `digest_line` of each card in order, `null` for a missing card."""
 
     def __init__(self) -> None:
         self._total = hashlib.sha256()
 
     def add(self, card: Card | CardDraft | None) -> None:
-        """The next place of the box."""
+        """Add the card at the next position."""
         self._total.update((b"null" if card is None else digest_line(card)) + b"\n")
 
     def hexdigest(self) -> str:
-        """The digest of the places so far, in 64 hex digits."""
+        """Return the digest so far, as 64 hex digits."""
         return self._total.hexdigest()
 
 
 def digest(cards: Iterable[Card | CardDraft | None]) -> str:
-    """The `Digest` of these cards."""
+    """Return the `Digest` of these cards."""
     total = Digest()
     for card in cards:
         total.add(card)
@@ -163,7 +165,7 @@ def digest(cards: Iterable[Card | CardDraft | None]) -> str:
 
 
 def digest_line(card: Card | CardDraft) -> bytes:
-    """What the digest takes of a card: one line of canonical JSON. Equal for a draft and its stored card."""
+    """Return a card's line of canonical JSON for the digest, equal for a draft and its stored card."""
     metadata = card.metadata
     parts: list[Any] = [
         metadata.get("type"),
@@ -178,41 +180,41 @@ def digest_line(card: Card | CardDraft) -> bytes:
 
 
 def decode_box(row: str) -> Box:
-    """The box of a row's JSON; ids of it that are no texts stand as their JSON."""
+    """Decode the JSON of a row; ids that are not strings become their JSON text."""
     try:
         return msgspec.json.decode(row, type=Box)
     except exact_json.ODD:
-        # A foreign row whose list holds something that is no string.
+        # A row of another program, whose list contains a value that is not a string.
         values = exact_json.decode_stored(row)
         for key in ("card_ids", "parent_ids"):
-            values[key] = _as_texts(values[key])
+            values[key] = _convert_to_strings(values[key])
         return msgspec.convert(values, Box)
 
 
-def _as_texts(ids: list[Any]) -> list[str]:
-    """Ids of a row; what is no text among them is another program's, and stands as its JSON."""
+def _convert_to_strings(ids: list[Any]) -> list[str]:
+    """Convert ids that are not strings, which other programs may write, to their JSON text."""
     return [each if isinstance(each, str) else exact_json.encode(each).decode() for each in ids]
 
 
 def decode_ids(text: str) -> list[str]:
-    """The ids of a row's JSON list; what is no text among them stands as its JSON."""
+    """Decode the JSON list of a row; ids that are not strings become their JSON text."""
     try:
-        return _decode_texts(text)
+        return _decode_strings(text)
     except exact_json.ODD:
-        return _as_texts(exact_json.decode_stored(text))
+        return _convert_to_strings(exact_json.decode_stored(text))
 
 
-_decode_texts = msgspec.json.Decoder(list[str]).decode
+_decode_strings = msgspec.json.Decoder(list[str]).decode
 
 
-# What can be wrong with a box: references that lead nowhere, torn exchanges, contents that changed.
+# --- findings: dangling references, incomplete exchanges, changed contents
 
 
 Kind = Literal[
     "dangling", "deleted", "expired", "call-without-result", "result-without-call", "digest-differs"
 ]
 
-_LEADS_NOWHERE = {
+_MISSING_CARD = {
     "dangling": "no such card",
     "deleted": "the card was deleted",
     "expired": "the card has expired",
@@ -220,7 +222,7 @@ _LEADS_NOWHERE = {
 
 
 class BoxFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing found, at a position of the box from 0; None where it is about the whole box."""
+    """A finding at a position of the box, from 0; None if it concerns the whole box."""
 
     position: int | None
     card_id: str | None
@@ -229,8 +231,8 @@ class BoxFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verify(view: BoxView, provenance: Provenance | None) -> list[BoxFinding]:
-    """Everything found in the box, by position; [] for a sound one."""
-    findings = _references(view) + _exchanges(view)
+    """Return all findings in the box, by position; [] for a sound one."""
+    findings = _check_references(view) + _check_exchanges(view)
     findings.sort(key=lambda finding: finding.position or 0)
     if provenance is not None and provenance.digest not in (None, view.digest):
         message = f"packed as {provenance.digest}, now {view.digest}"
@@ -238,27 +240,29 @@ def verify(view: BoxView, provenance: Provenance | None) -> list[BoxFinding]:
     return findings
 
 
-def _references(view: BoxView) -> list[BoxFinding]:
+def _check_references(view: BoxView) -> list[BoxFinding]:
     return [
-        _at(slot, slot.state, f"{slot.card_id}: {_LEADS_NOWHERE[slot.state]}")
+        _finding_at(slot, slot.state, f"{slot.card_id}: {_MISSING_CARD[slot.state]}")
         for slot in view.slots
         if slot.state != "present"
     ]
 
 
-def _exchanges(view: BoxView) -> list[BoxFinding]:
+def _check_exchanges(view: BoxView) -> list[BoxFinding]:
     cards = [slot.card if slot.state == "present" else None for slot in view.slots]
     pairing = pair_calls(cards)
     unanswered = [
-        _at(view.slots[position], "call-without-result", f"the tool call {call_id!r} has no result")
+        _finding_at(view.slots[position], "call-without-result", f"the tool call {call_id!r} has no result")
         for position, call_id in pairing.unanswered
     ]
     calls = [(position, card.tool_call_id) for position in pairing.orphans if (card := cards[position])]
     return unanswered + [
-        _at(view.slots[position], "result-without-call", f"no earlier call {call_id!r} waits for this result")
+        _finding_at(
+            view.slots[position], "result-without-call", f"no earlier call {call_id!r} waits for this result"
+        )
         for position, call_id in calls
     ]
 
 
-def _at(slot: Slot, kind: Kind, message: str) -> BoxFinding:
+def _finding_at(slot: Slot, kind: Kind, message: str) -> BoxFinding:
     return BoxFinding(position=slot.position, card_id=slot.card_id, kind=kind, message=message)

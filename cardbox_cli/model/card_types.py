@@ -1,8 +1,8 @@
-"""The card types that cbx knows, a record for each: everything that is decided by a card's type.
+"""The card types that cbx knows: one record for each, with every rule that depends on a card's type.
 
-A type that has no record here is kept and sent as a message of whoever its card says, and no more: nobody
-has said that it is knowledge, or that it belongs to a layer. What one type alone is asked for by name (the
-results of calls, deliverables, profiles) goes by the names below. Does no I/O and knows no message format.
+A card of another type is stored and sent as a message of its role; it is not knowledge, and belongs to no
+layer. Code that needs one specific type (results of calls, deliverables, profiles) uses the names below. Does
+no I/O and knows no message format.
 """
 
 from collections.abc import Callable
@@ -36,20 +36,20 @@ CHAT_PERSONA = "chat.persona"
 CHAT_MEMORY = "chat.memory"
 SESSION_EVENT = "session.event"
 
-# A message in every format; one in the format that it was imported from alone; never a message of its own.
+# A message in every format; only in the format that it was imported from; never a message itself.
 Becomes: TypeAlias = Literal["message", "own-format", "nothing"]
 
 
 class CardType(msgspec.Struct, frozen=True):
-    """What cbx knows of the cards of one type.
+    """Rules for the cards of one type.
 
-    `role` is the speaker where a card names none. `becomes` says whether a card is a message; where it is
-    none, or not in every format, `reason` says why. `layer` is the layer that such cards make unasked.
+    `role` is the default role. `becomes` is whether a card becomes a message; if not always, `reason` says
+    why. `layer` is the layer that such cards form without a request.
 
     `is_knowledge`: a search for knowledge finds them. `is_snapshot`: they store what a step was sent, and no
-    later turn sees them. `is_late`: as system text, their place is behind the history. `may_be_empty`: a card
-    without text is sound. `names_others`: by their purpose they hold ids. `content_of` makes the content of
-    a JSON value that is given for one.
+    later turn sees them. `is_late`: as system text, they come after the history. `may_be_empty`: a card
+    without text is valid. `names_others`: they contain ids by design. `content_of` converts a JSON value to a
+    content.
     """
 
     role: str
@@ -64,7 +64,7 @@ class CardType(msgspec.Struct, frozen=True):
     content_of: Callable[[Any], Content] = content_from_value
 
 
-def _tools(value: Any) -> Content:
+def _tool_content(value: Any) -> Content:
     return ToolContent(value) if isinstance(value, list) else content_from_value(value)
 
 
@@ -72,12 +72,14 @@ CARD_TYPES: dict[str, CardType] = {
     INSTRUCTION: CardType("user", is_knowledge=True),
     THOUGHT: CardType("assistant", is_knowledge=True),
     PLAN: CardType("assistant"),
-    TOOL_CALL: CardType("assistant", "nothing", "scheduling and audit; the call stands in its thought"),
+    TOOL_CALL: CardType("assistant", "nothing", "scheduling and audit; its thought has the call"),
     TOOL_RESULT: CardType("tool", is_knowledge=True, may_be_empty=True),
     DELIVERABLE: CardType("assistant", is_knowledge=True),
     PROFILE: CardType("system", "nothing", "makes the system prompt"),
     RENDERED_PROMPT: CardType("system", is_snapshot=True),
-    TOOLS: CardType("system", "nothing", "becomes the request's tools", is_snapshot=True, content_of=_tools),
+    TOOLS: CardType(
+        "system", "nothing", "becomes the request's tools", is_snapshot=True, content_of=_tool_content
+    ),
     MUST_END_WITH: CardType("system", is_late=True),
     PARENT_POINTER: CardType("system", is_late=True, names_others=True),
     RESULT_FIELDS: CardType("system", is_late=True, content_of=fields_schema),
@@ -90,15 +92,15 @@ CARD_TYPES: dict[str, CardType] = {
     CHAT_WINDOW: CardType("assistant"),
     CHAT_PERSONA: CardType("system", "nothing", f"joins the layer {PERSONA}", layer=PERSONA),
     CHAT_MEMORY: CardType("system", "nothing", f"is the layer {MEMORY}", layer=MEMORY),
-    REASONING: CardType("assistant", "own-format", "thinking, sent only in formats that have a place for it"),
+    REASONING: CardType("assistant", "own-format", "thinking, sent only in formats that support it"),
     ASIDE: CardType("assistant", "own-format", "blocks of one format, sent in that format alone"),
-    SESSION_EVENT: CardType("system", "nothing", "an event of a session, no message"),
+    SESSION_EVENT: CardType("system", "nothing", "an event of a session, not a message"),
 }
 
-# What is known of a type that nobody described.
+# Rules of all other types.
 UNDESCRIBED = CardType("user")
 
 
 def card_type(name: str) -> CardType:
-    """The record of the type of this name."""
+    """Return the record of the type with this name."""
     return CARD_TYPES.get(name, UNDESCRIBED)

@@ -1,7 +1,7 @@
-"""Cards: the immutable facts that contexts are made of, as values.
+"""Cards: the immutable facts of contexts, as values.
 
-`Card` is what a store reads, `CardDraft` what it is asked to write. Owns the plain text of a card.
-What its type decides stands in `card_types`; does no I/O and knows no message format.
+A store reads a `Card` and writes a `CardDraft`. Owns the plain text of a card. `card_types` has the rules by
+type; does no I/O and knows no message format.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,16 +25,16 @@ from cardbox_cli.model.content import (
 )
 from cardbox_cli.model.ids import new_card_id
 
-# The agent that a person at a command line is: the author of their cards, the parent of what they pack.
+# The agent id of a person at a command line: author of their cards, parent of the contexts they pack.
 OPERATOR = "sys.operator"
 IMPORTER = "cbx.import"
 
-# The roles that some provider knows, and those of them that instruct the model.
+# Roles of all providers, and those that instruct the model.
 ROLES = ("system", "user", "assistant", "tool", "developer", "function")
 SYSTEM_ROLES = ("system", "developer")
 
-# What a reader gets is any name. The known ones are decoded to one string each, which takes no memory of its
-# own and is found sooner than ten thousand copies; other names are decoded with more patience.
+# Readers get any name. Known names decode to one shared string each, which saves memory and is faster; other
+# names take the slow path.
 if TYPE_CHECKING:
     TypeName: TypeAlias = str
     RoleName: TypeAlias = str
@@ -42,7 +42,7 @@ else:
     TypeName = Literal[tuple(card_types.CARD_TYPES)]
     RoleName = Literal[ROLES]
 
-# Metadata that the digest of a box leaves out: when and on whose behalf a card was written, not what it says.
+# Metadata that the digest of a box ignores: when and for whom a card was written, not what it says.
 CIRCUMSTANCES = frozenset(
     {
         "type",
@@ -59,11 +59,11 @@ CIRCUMSTANCES = frozenset(
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A stored card. `metadata` is the whole stored object; type, role and author_id are read from it.
+    """A stored card. `metadata` is the complete stored object; type, role and author_id come from it.
 
-    Times are UTC. `content` is a dict when its class is unknown to cbx, and None only in foreign rows.
-    Cards, and what boxes and requests hold of them, come by the ten thousand and are in no cycle: Python's
-    garbage collector need not walk them (`gc=False`).
+    Times are UTC. `content` is a dict if cbx does not know its class, and None only in rows of other
+    programs. Cards and their parts come by the ten thousand without cycles, so the garbage collector can skip
+    them (`gc=False`).
     """
 
     card_id: str
@@ -85,34 +85,34 @@ _decoder = msgspec.json.Decoder(Card, float_hook=exact_json.exact_number)
 
 
 def decode_card(row: str | bytes) -> Card:
-    """The card that a row's JSON projection (query `card_json`) is."""
+    """Decode the JSON projection of a row (query `card_json`)."""
     try:
         return _decoder.decode(row)
     except exact_json.ODD:
-        return _decode_patiently(row)
+        return _decode_slowly(row)
 
 
-def _decode_patiently(row: str | bytes) -> Card:
-    """Decode what the fast way does not: an unknown type, role or content, odd JSON."""
+def _decode_slowly(row: str | bytes) -> Card:
+    """Decode a row that the fast path refuses: an unknown type, role or content, or unusual JSON."""
     values = exact_json.decode_stored(row)
-    moments = msgspec.convert(values, _Moments)
+    moments = msgspec.convert(values, _Times)
     return Card(**{**values, "content": _content_of(values), **msgspec.structs.asdict(moments)})
 
 
-class _Moments(msgspec.Struct):
+class _Times(msgspec.Struct):
     created_at: datetime | None
     expires_at: datetime | None
     deleted_at: datetime | None
 
 
-class _Holder(msgspec.Struct):
+class _ContentHolder(msgspec.Struct):
     content: StoredContent
 
 
 def _content_of(values: dict[str, Any]) -> StoredContent:
-    """The content of a row; an object of no known class as it stands, and what is no object within one."""
+    """Return the content of a row. An object of an unknown class stays a dict; other JSON goes into one."""
     try:
-        return msgspec.convert(values, _Holder).content
+        return msgspec.convert(values, _ContentHolder).content
     except msgspec.ValidationError:
         stored = values["content"]
         return stored if isinstance(stored, dict) else {"__type__": None, "data": stored}
@@ -121,9 +121,9 @@ def _content_of(values: dict[str, Any]) -> StoredContent:
 class CardDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A card to be written. The store adds project_id and created_at to `metadata`.
 
-    `created_at` is when its original was written, aware, where that is known: among many cards that are
-    written together it is theirs then. None, and whatever lies ahead, is the time of the writing.
-    `metadata` must not repeat what has its own argument in `draft_card`.
+    `created_at` is the aware time at which its original was written, if known; it only applies to bulk
+    writes. None, or a future time, means the time of the write. `metadata` must not repeat arguments of
+    `draft_card`.
     """
 
     card_id: str
@@ -136,12 +136,12 @@ class CardDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def type(self) -> str:
-        """`metadata.type`."""
+        """Return `metadata.type`."""
         return str(self.metadata["type"])
 
     @property
     def role(self) -> str | None:
-        """`metadata.role`."""
+        """Return `metadata.role`."""
         role = self.metadata.get("role")
         return role if isinstance(role, str) else None
 
@@ -158,12 +158,12 @@ def draft_card(
     tool_call_id: str | None = None,
     ttl_seconds: int | None = None,
 ) -> CardDraft:
-    """A card to be written; a string becomes `TextContent`, the role defaults to the type's (else user).
+    """Return a card to be written. A string becomes `TextContent`; the role defaults to that of the type.
 
-    Raises InvalidCard naming the card when a part of it cannot be stored.
+    Raises InvalidCard, which names the card, for a part that cannot be stored.
     """
     if not card_type.strip():
-        raise InvalidCard("a card needs a type that is not empty", hint="for example --type task.instruction")
+        raise InvalidCard("a card needs a non-empty type", hint="for example --type task.instruction")
     named = {"type": card_type, "role": role or card_types.card_type(card_type).role, "author_id": author_id}
     draft = CardDraft(
         card_id=new_card_id() if card_id is None else card_id,
@@ -178,17 +178,17 @@ def draft_card(
 
 
 def written_by(draft: CardDraft, turn: Mapping[str, str]) -> CardDraft:
-    """The draft as a card of a turn, whatever it says of itself: `turn` is the metadata that names it."""
+    """Return the draft as a card of a turn; `turn` is the turn's metadata and overrides the draft's."""
     return msgspec.structs.replace(draft, metadata={**draft.metadata, **turn}) if turn else draft
 
 
 _CARD_KEYS = frozenset(Card.__struct_fields__)
-# What the database alone decides, so that a card that was shown can be added again.
-_GIVEN_BY_THE_STORE = frozenset({"project_id", "created_at", "expires_at", "deleted_at"})
+# Only the database sets these. Ignored, so that the output of a command can be added again.
+_SET_BY_STORE = frozenset({"project_id", "created_at", "expires_at", "deleted_at"})
 
 
 def draft_from_mapping(data: Any) -> CardDraft:
-    """The draft that a card's JSON is, in the shape that `cbx card show -o json` prints.
+    """Convert the JSON of a card, as `cbx card show -o json` prints it, to a draft.
 
     Raises InvalidCard for an unknown key, and for the old name `meta`.
     """
@@ -235,12 +235,12 @@ def _refuse_unknown_keys(data: dict[str, Any]) -> None:
     if unknown:
         raise InvalidCard(
             f"a card has no key {unknown[0]!r}",
-            hint=f"a card's keys are {', '.join(sorted(_CARD_KEYS - _GIVEN_BY_THE_STORE))}",
+            hint=f"a card's keys are {', '.join(sorted(_CARD_KEYS - _SET_BY_STORE))}",
         )
 
 
 def card_of(draft: CardDraft, project_id: str) -> Card:
-    """A draft as the card that it would become, without the times that the store decides."""
+    """Return the card that a draft would become, without times that the store sets."""
     metadata = draft.metadata
     return Card(
         card_id=draft.card_id,
@@ -260,7 +260,7 @@ def card_of(draft: CardDraft, project_id: str) -> Card:
 
 
 def shown_draft(draft: CardDraft, project_id: str) -> dict[str, Any]:
-    """A draft in the shape of the card that it would become, with null for what the store decides."""
+    """Return a draft in the JSON form of its card, with null for values that the store sets."""
     given = {name: getattr(draft, name) for name in CardDraft.__struct_fields__}
     described = {"project_id": project_id, "type": draft.type, "role": draft.role}
     values = {**given, **described, "author_id": draft.metadata.get("author_id")}
@@ -268,11 +268,13 @@ def shown_draft(draft: CardDraft, project_id: str) -> dict[str, Any]:
 
 
 def check_draft(draft: CardDraft) -> None:
-    """Raise InvalidCard, naming the card and the place, for what the database could not hold."""
+    """Raise InvalidCard, with the card and the path, for a value that the database cannot store."""
     if not draft.card_id or len(draft.card_id) > 255:
         raise InvalidCard(f"the card id {draft.card_id[:40]!r} must have 1 to 255 characters")
     if draft.ttl_seconds is not None and not 0 <= draft.ttl_seconds <= 2**31 - 1:
-        raise InvalidCard(f"card {draft.card_id!r}: ttl_seconds is {draft.ttl_seconds}, not 0 to 2147483647")
+        raise InvalidCard(
+            f"card {draft.card_id!r}: ttl_seconds is {draft.ttl_seconds}; it must be 0 to 2147483647"
+        )
     content = draft.content
     if type(content) is TextContent and exact_json.is_simple(
         [draft.card_id, content.text, draft.metadata, draft.tool_calls, draft.tool_call_id]
@@ -291,7 +293,7 @@ def check_draft(draft: CardDraft) -> None:
 
 
 def card_text(content: StoredContent) -> str:
-    """What a content says, as plain text: the text itself, else its JSON without the class name."""
+    """Return the plain text of a content: its text, otherwise its JSON without the class name."""
     text_of = _TEXT_OF.get(type(content), _json_text)
     return text_of(content)
 
@@ -302,7 +304,7 @@ def _json_text(content: Any) -> str:
 
 
 def tool_result_text(content: ToolResultContent) -> str:
-    """What a model reads of a tool's answer: the result, or on failure the error and the result if any."""
+    """Return the text of a tool result for a model: the result, or on failure the error and any result."""
     result = content.result
     if content.status != "success":
         failure = {"error": content.error, "result": result}
@@ -316,7 +318,7 @@ def _is_given(result: Any) -> bool:
     return result is not None and result is not msgspec.UNSET
 
 
-# What each class says. Asked for by class, because `isinstance` takes long to say no of a class of msgspec's.
+# Keyed by class, because a negative `isinstance` of a class of msgspec is slow.
 _TEXT_OF: dict[type, Callable[[Any], str]] = {
     TextContent: attrgetter("text"),
     JsonContent: lambda content: exact_json.encode(content.data).decode(),

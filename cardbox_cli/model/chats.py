@@ -1,6 +1,6 @@
-"""Chats, as values: their heads, entries, archived contexts and runs, and how entries are cards.
+"""Chats, as values: heads, entries, archived contexts and runs, and the cards of entries.
 
-Owns what a chat's key says, the names of what is kept in a card's metadata, and the fence of a run. No I/O.
+Owns the meaning of a chat's key, the names of metadata in cards, and the fence of a run. Does no I/O.
 """
 
 import re
@@ -22,20 +22,20 @@ ROLES: tuple[Role, ...] = ("user", "assistant", "system", "tool")
 ResetBy = Literal["new", "load", "clear"]
 RunStatus = Literal["running", "success", "failed", "canceled", "timeout", "lost"]
 
-# How many cards a box of a transcript holds; only the newest may hold fewer.
+# Number of cards in a box of a transcript; only the newest box may have fewer.
 BOX_CARDS = 1000
-# The key in the metadata of an entry's card: {key, channel, chat_id, user_id, message_id, ts, meta}.
+# Key in the metadata of an entry's card: {key, channel, chat_id, user_id, message_id, ts, meta}.
 CHAT = "chat"
 # Characters of a checkpoint that a list shows.
 PREVIEW = 200
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LONGEST_KEY = 512
+_MAX_KEY_LENGTH = 512
 _KEY = re.compile(r"(?P<channel>[^-]+)-chat-(?P<chat_id>.+?)(?:-topic-(?P<topic>.+))?")
 
 
 class ChatFence(msgspec.Struct, frozen=True):
-    """The right of a run to write: it holds as long as the chat is at this run and this epoch."""
+    """The right of a run to write, valid while the chat is at this run and epoch."""
 
     chat_key: str
     run_id: str
@@ -43,12 +43,11 @@ class ChatFence(msgspec.Struct, frozen=True):
 
 
 class Chat(msgspec.Struct, frozen=True, kw_only=True):
-    """The head of a chat. Places in its transcript count from 0; `entries` is how many there are.
+    """The head of a chat. Positions in its transcript count from 0; `entries` is their number.
 
-    Entries from `window_start` on are what a run sees that has no context, those of users from `answered` on
-    are unanswered. `context_box_id` is None where the active context is empty; `context_id` is that of a
-    snapshot as long as the context is as it was loaded from there (`loaded_from`). `version` counts how often
-    it was replaced.
+    A run without a context sees entries from `window_start` on. Users' entries from `answered` on have no
+    answer yet. `context_box_id` is None if the active context is empty. `context_id` is that of the snapshot
+    `loaded_from`, until the context changes. `version` counts how often the context was replaced.
     """
 
     chat_key: str
@@ -72,26 +71,26 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fence(self) -> ChatFence | None:
-        """The fence of the run that goes on, if one does."""
+        """Return the fence of the current run, or None."""
         return None if self.run_id is None else ChatFence(self.chat_key, self.run_id, self.epoch)
 
     @property
     def is_as_loaded(self) -> bool:
-        """Whether the active context is a snapshot, and nothing was added since."""
+        """Return whether the active context is an unchanged snapshot."""
         return self.context_id is not None and self.context_id == self.loaded_from
 
     def is_busy(self, now: datetime) -> bool:
-        """Whether a run goes on whose lease holds."""
+        """Return whether there is a run with a valid lease."""
         return self.run_id is not None and self.lease_expires_at is not None and self.lease_expires_at > now
 
     def holder(self, now: datetime) -> str:
-        """In words, which run has the chat, whose that is, and for how long if it has died."""
+        """Describe the run that has the chat, its owner, and the rest of its lease."""
         left = format_duration((self.lease_expires_at or now) - now)
-        return f"run {self.run_id} of {self.owner or 'nobody'} has it, with a lease of another {left}"
+        return f"run {self.run_id} of {self.owner or 'nobody'} has it; its lease ends in {left}"
 
 
 class Archive(msgspec.Struct, frozen=True, kw_only=True):
-    """An archived context, a snapshot. The checkpoint is its last message of an assistant, if it has one."""
+    """An archived context, a snapshot. Its checkpoint is the last message of an assistant, if any."""
 
     context_id: str
     chat_key: str
@@ -106,7 +105,7 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Findable(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search ranks an archived context by."""
+    """Data by which a search ranks an archived context."""
 
     context_id: str
     title: str | None
@@ -116,11 +115,11 @@ class Findable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a chat. `user_card_ids` are the messages that it answers, the last with what corrected it.
+    """A run of a chat. `user_card_ids` are the messages that it answers, the last one with its corrections.
 
-    `position` is the place of that last one in the transcript, `merged` the place up to which messages are
-    taken in, `version` that of the context which its boxes were made of. `reply_card_ids` are what its
-    command has sent, `answer_card_id` is what the active context got.
+    `position` is the transcript position of the last of them, `merged` the position up to which later
+    messages are included, `version` that of the context in its boxes. `reply_card_ids` are the replies of its
+    command, `answer_card_id` is the answer in the active context.
     """
 
     run_id: str
@@ -144,12 +143,12 @@ class ChatRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fence(self) -> ChatFence:
-        """What guards its writes."""
+        """Return the fence of the run's writes."""
         return ChatFence(self.chat_key, self.run_id, self.epoch)
 
 
 class KeyParts(msgspec.Struct, frozen=True):
-    """What a chat's key says, as platforms make them; None where it is made otherwise."""
+    """Parts of a chat's key in the format of platforms; None for another format."""
 
     channel: str | None = None
     chat_id: str | None = None
@@ -157,36 +156,37 @@ class KeyParts(msgspec.Struct, frozen=True):
 
 
 def key_parts(chat_key: str) -> KeyParts:
-    """The parts of a key such as `telegram-chat-42-topic-7`."""
+    """Parse a key such as `telegram-chat-42-topic-7`."""
     found = _KEY.fullmatch(chat_key)
     return KeyParts() if found is None else KeyParts(**found.groupdict())
 
 
 def near_to(chat_key: str) -> str:
-    """With what the keys begin that are near to this one: those of all topics of its chat."""
+    """Return the key prefix shared by all topics of this chat."""
     parts = key_parts(chat_key)
     return chat_key if parts.channel is None else f"{parts.channel}-chat-{parts.chat_id}"
 
 
 CHAT_AGENT = "chat"
-"""Who the cards of the runs of chats are by."""
+"""Author of the cards of runs of chats."""
 
 
 def check_key(chat_key: str) -> None:
-    """Raise InvalidInput for what cannot be the key of a chat."""
-    hint = "a key names one conversation, such as telegram-chat-42-topic-7"
+    """Raise InvalidInput for an invalid key of a chat."""
+    hint = "use a key of one conversation, such as telegram-chat-42-topic-7"
     check_new_id(chat_key, "the chat's key", hint)
-    if len(chat_key) > _LONGEST_KEY:
-        raise InvalidInput(f"the chat's key has {len(chat_key)} characters, not {_LONGEST_KEY}", hint=hint)
+    if len(chat_key) > _MAX_KEY_LENGTH:
+        what = f"the chat's key has {len(chat_key)} characters; the limit is {_MAX_KEY_LENGTH}"
+        raise InvalidInput(what, hint=hint)
 
 
 def transcript_box(project_id: str, chat_key: str, position: int) -> str:
-    """The id of the box that holds the entry at this place."""
+    """Return the id of the box with the entry at this position."""
     return str(derived_id(project_id, "chat.transcript", chat_key, str(position // BOX_CARDS)))
 
 
 def texts_box(project_id: str, chat_key: str | None) -> str:
-    """The id of the box with a chat's memory texts; without a key, of that with the project's personas."""
+    """Return the id of the box of a chat's memory texts; without a key, that of the project's personas."""
     parts = ("chat.persona",) if chat_key is None else ("chat.memory", chat_key)
     return str(derived_id(project_id, *parts))
 
@@ -201,7 +201,7 @@ def entry_draft(
     told: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> CardDraft:
-    """An entry of a transcript, or a message of a context, as a card; `told` is what a platform says."""
+    """Return a transcript entry, or a message of a context, as a card; `told` is a platform's metadata."""
     given = {name: value for name, value in (told or {}).items() if value is not None}
     return draft_card(
         CHAT_MESSAGE,
@@ -214,18 +214,18 @@ def entry_draft(
 
 
 def entry_id(project_id: str, chat_key: str, role: Role, message_id: str) -> str:
-    """The card id of an entry with a platform's id: what is delivered twice is stored once."""
+    """Return the card id of an entry with a platform's id, so that a repeated delivery is stored once."""
     return derived_id(project_id, CHAT_MESSAGE, chat_key, role, message_id).hex
 
 
 def told_of(card: Card) -> dict[str, Any]:
-    """What a platform said of an entry; {} of a card that is none."""
+    """Return a platform's metadata of an entry; {} for other cards."""
     told = card.metadata.get(CHAT)
     return told if isinstance(told, dict) else {}
 
 
 def said_at(card: Card) -> datetime | None:
-    """When an entry or a message was said, as the platform or a file tells; else when it was written."""
+    """Return the time of an entry or message by its platform or file, otherwise the time it was written."""
     ts = told_of(card).get("ts")
     if isinstance(ts, int) and not isinstance(ts, bool):
         try:
@@ -238,7 +238,7 @@ def said_at(card: Card) -> datetime | None:
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of a transcript: its place, and its card; None where that is gone."""
+    """An entry of a transcript: its position, and its card or None if that is gone."""
 
     position: int
     card_id: str
@@ -246,10 +246,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def role(self) -> str:
-        """Who speaks; a card that is gone is nobody's."""
+        """Return the role; "" if the card is gone."""
         return "" if self.card is None else self.card.role or ""
 
     @property
     def text(self) -> str:
-        """What was said."""
+        """Return the text; "" if the card is gone."""
         return "" if self.card is None else card_text(self.card.content)

@@ -1,8 +1,8 @@
-"""What a card can hold: the content classes, a union tagged by the key `__type__`.
+"""Contents of cards: a union of classes, tagged by the key `__type__`.
 
-Names, keys and rules are those of the card-box library (cardbox 0.0.1, `structures.py`), so that both
-read each other's rows. A key that a stored row leaves out stays left out. Owns decoding and refusing;
-says nothing about how content is shown or sent.
+Names, keys and rules are those of the card-box library (cardbox 0.0.1, `structures.py`), so that both can
+read each other's rows. A key that a stored row lacks stays absent. Owns decoding and validation; does not
+decide how content is shown or sent.
 """
 
 import sys
@@ -16,7 +16,7 @@ from cardbox_cli.errors import InvalidCard
 from cardbox_cli.model import exact_json
 from cardbox_cli.text import json_kind
 
-# JSON has no infinity, which the nearest float to a number of very many digits is.
+# JSON has no infinity, to which the nearest float of a very long number rounds.
 FiniteFloat: TypeAlias = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 
 
@@ -38,12 +38,12 @@ class JsonContent(_Content, frozen=True):
     data: dict[str, Any] | list[Any]
 
 
-# The kind of JSON that stands in the place of a deliverable, and says why there is none.
+# The `kind` of JSON that replaces a missing deliverable and explains why.
 FALLBACK = "fallback_deliverable"
 
 
 def is_fallback(content: object) -> bool:
-    """Whether it stands in the place of a deliverable."""
+    """Return whether the content replaces a deliverable."""
     data = content.data if isinstance(content, JsonContent) else None
     return isinstance(data, dict) and data.get("kind") == FALLBACK
 
@@ -56,11 +56,11 @@ class FieldSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not self.name.strip():
-            raise ValueError("a field needs a name that is not empty")
+            raise ValueError("a field needs a non-empty name")
 
 
 class FieldsSchemaContent(_Content, frozen=True):
-    """What a result must contain."""
+    """Fields that a result must contain."""
 
     fields: list[FieldSchema]
 
@@ -72,7 +72,7 @@ class ToolContent(_Content, frozen=True):
 
 
 class ToolCallContent(_Content, frozen=True):
-    """A tool call as scheduling sees it; the model's own call stands in `tool_calls` of its thought."""
+    """A tool call for scheduling; `tool_calls` of its thought has the model's own call."""
 
     tool_name: str
     arguments: dict[str, Any]
@@ -81,7 +81,7 @@ class ToolCallContent(_Content, frozen=True):
 
 
 class ToolResultContent(_Content, frozen=True):
-    """What a tool answered. `error`, an object with `code` and `message`, stands just when it failed."""
+    """Result of a tool. `error`, an object with `code` and `message`, is present only after a failure."""
 
     status: str
     after_execution: Literal["suspend", "terminate"]
@@ -100,7 +100,7 @@ class ToolResultContent(_Content, frozen=True):
 
 
 class PreviewImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A small picture that stands for a file."""
+    """A small picture that represents a file."""
 
     uri: str
     content_type: str | UnsetType | None = UNSET
@@ -194,17 +194,16 @@ Content: TypeAlias = (
     | MultiFileContent
 )
 
-# What a reader gets: a stored content that is none of the classes above stays the dict that it is,
-# and a foreign row may hold none at all.
+# A stored content of another class stays a dict, and a row of another program may have none.
 if TYPE_CHECKING:
     StoredContent: TypeAlias = Content | dict[str, Any] | None
 else:
-    # What msgspec decodes at once; it does not take a union of tagged classes and dict.
+    # msgspec decodes this directly; it refuses a union of tagged classes and dict.
     StoredContent = Content | None
 
 
 def parse_content(data: Any) -> Content:
-    """The content that `data`, an object with `__type__`, is. Raises InvalidCard naming the key."""
+    """Convert `data`, an object with `__type__`, to its content class. Raises InvalidCard naming the key."""
     if not isinstance(data, dict) or "__type__" not in data:
         raise InvalidCard(
             "content must be an object with the key '__type__'",
@@ -217,7 +216,7 @@ def parse_content(data: Any) -> Content:
 
 
 def content_from_value(value: Any) -> Content:
-    """The content class that fits a plain JSON value best: text, or an object or array."""
+    """Convert a plain JSON value to the content class that fits: text, or an object or array."""
     if isinstance(value, str):
         return TextContent(value)
     if isinstance(value, dict | list):
@@ -226,9 +225,9 @@ def content_from_value(value: Any) -> Content:
 
 
 def fields_schema(value: Any) -> FieldsSchemaContent:
-    """The fields that `value`, a list of objects with `name` and `description`, asks for.
+    """Convert a list of objects with `name` and `description` to a schema of fields.
 
-    Keys beyond these two have no place in the class and are left out. Raises InvalidCard naming the item.
+    Ignores other keys, which the class cannot hold. Raises InvalidCard naming the item.
     """
     if not isinstance(value, list):
         raise InvalidCard(f"must be a list of objects with name and description, not {json_kind(value)}")
@@ -242,7 +241,7 @@ def _field_schema(item: Any, index: int) -> FieldSchema:
         if not isinstance(item.get(key), str):
             raise InvalidCard(f"[{index}] needs {key!r} as a string")
     if not item["name"].strip():
-        raise InvalidCard(f"[{index}] needs a 'name' that is not empty")
+        raise InvalidCard(f"[{index}] needs a non-empty 'name'")
     return FieldSchema(item["name"], item["description"])
 
 

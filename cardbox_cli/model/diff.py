@@ -1,3 +1,10 @@
+"""Differences between two boxes, and between two texts. Pure.
+
+Owns the longest common subsequence of two sequences, the comparison of id lists and its JSON Patch, and the
+comparison of texts by lines and words. An id may occur several times in a box, so every comparison is one of
+positions. Knows no colours.
+"""
+
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,25 +16,24 @@ import msgspec
 
 from cardbox_cli.model.boxes import Box, Known, Slot, slot_of
 
-# What two sequences of strings have in common, in order: the ground of comparing boxes and texts.
-#
-# Pure, and fast enough for tens of thousands of items that repeat as ids, lines and words do.
+# --- common items of two sequences: fast for tens of thousands of items that repeat as ids, lines and words
+# do
 
 
-# An item with more pairs of places than this has only those compared that are equally far from the beginning
-# or from the end: all of them would be a square, and long lists of one item would take minutes.
-_MANY_PAIRS = 256
+# For an item with more pairs of positions than this, only pairs equally far from the beginning or from the
+# end are compared: all of them would be quadratic, and long lists of one item would take minutes.
+_MAX_PAIRS = 256
 
 
 class Pair(NamedTuple):
-    """A position in one sequence and the position in the other that it belongs to, each from 0."""
+    """A position in one sequence and the matching position in the other, each from 0."""
 
     a: int
     b: int
 
 
 def longest_common(a: Sequence[str], b: Sequence[str]) -> list[Pair]:
-    """The longest pairing of equal items whose positions rise in both; a long one where items are many."""
+    """Return the longest pairing of equal items whose positions rise in both; a long one for many items."""
     head = _common_beginning(a, b)
     tail = _common_beginning(a[head:][::-1], b[head:][::-1])
     middle = _candidates(a[head : len(a) - tail], b[head : len(b) - tail])
@@ -44,14 +50,17 @@ def _common_beginning(a: Sequence[str], b: Sequence[str]) -> int:
 
 
 def _candidates(a: Sequence[str], b: Sequence[str]) -> list[Pair]:
-    """The pairs of places that hold the same item."""
-    places_b = _places(b)
+    """Return the pairs of positions with the same item."""
+    places_b = _positions(b)
     return [
-        pair for item, own in _places(a).items() if item in places_b for pair in _pairs(own, places_b[item])
+        pair
+        for item, own in _positions(a).items()
+        if item in places_b
+        for pair in _pairs(own, places_b[item])
     ]
 
 
-def _places(items: Sequence[str]) -> dict[str, list[int]]:
+def _positions(items: Sequence[str]) -> dict[str, list[int]]:
     places: dict[str, list[int]] = {}
     for place, item in enumerate(items):
         places.setdefault(item, []).append(place)
@@ -59,19 +68,20 @@ def _places(items: Sequence[str]) -> dict[str, list[int]]:
 
 
 def _pairs(a: Sequence[int], b: Sequence[int]) -> list[Pair]:
-    if len(a) * len(b) <= _MANY_PAIRS:
+    if len(a) * len(b) <= _MAX_PAIRS:
         return [Pair(one, other) for one in a for other in b]
     from_the_ends = {*zip(a, b, strict=False), *zip(reversed(a), reversed(b), strict=False)}
     return [Pair(*pair) for pair in from_the_ends]
 
 
 def longest_rising(pairs: Iterable[Pair]) -> list[Pair]:
-    """A longest choice of `pairs` whose positions rise in both sequences, in order."""
-    # Patience sorting. Among pairs of one place of `a` those of `b` fall, so that no two of them are chosen.
+    """Return a longest subset of `pairs` whose positions rise in both sequences, in order."""
+    # Patience sorting. Among pairs with the same `a`, those of `b` fall, so that at most one of them is
+    # chosen.
     ordered = sorted(pairs, key=lambda pair: (pair.a, -pair.b))
-    lowest: list[int] = []  # by length, the lowest place of `b` that a choice of it ends in
+    lowest: list[int] = []  # by length, the lowest `b` at which a chain of that length ends
     ends: list[int] = []  # by length, the index in `ordered` of that end
-    before: list[int] = []  # by index, the index of the pair that precedes it in its choice
+    before: list[int] = []  # by index, the index of the pair that precedes it in its chain
     for index, pair in enumerate(ordered):
         length = bisect_left(lowest, pair.b)
         before.append(ends[length - 1] if length else -1)
@@ -85,23 +95,20 @@ def longest_rising(pairs: Iterable[Pair]) -> list[Pair]:
     return chosen[::-1]
 
 
-# What differs between two boxes: which cards went, came, moved, or stand where others stood.
-#
-# Pure. Owns the comparing of id lists, and the JSON Patch that leads from one list to the other; what the ids
-# stand for is handed in. An id may stand several times in a box, so every comparison is one of places.
+# --- boxes
 
 
 Kind = Literal["removed", "added", "moved", "changed"]
 
-# Places of a box by their position, ascending.
+# Slots of a box by position, ascending.
 Slots = Mapping[int, Slot]
 
 
 class IdDiff(NamedTuple):
-    """What became of every place of two id lists, each part in ascending order.
+    """Comparison of two id lists, each part in ascending order.
 
-    `kept` places stand in the same order in both, `moved` ones elsewhere; `removed` are places of the first
-    list alone, `added` of the second.
+    `kept` positions are in the same order in both, `moved` ones are not; `removed` are positions of only the
+    first list, `added` of only the second.
     """
 
     kept: list[Pair]
@@ -111,7 +118,7 @@ class IdDiff(NamedTuple):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One difference: the place in the first box, the place in the second; None where there is none."""
+    """One difference: the slot in the first box, the slot in the second; None on the side without one."""
 
     kind: Kind
     a: Slot | None
@@ -119,7 +126,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class BoxDiff(msgspec.Struct, frozen=True, kw_only=True):
-    """How box `b` differs from `a`, as its reader meets it. `pairs` are places kept, moved and changed."""
+    """Difference of box `b` from box `a`. `pairs` are the positions kept, moved and changed."""
 
     a: Box
     b: Box
@@ -128,12 +135,12 @@ class BoxDiff(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def patch(self) -> list[dict[str, Any]]:
-        """A JSON Patch (RFC 6902), made anew: applied to `{"card_ids": …}` of `a` it gives that of `b`."""
+        """Return the JSON Patch (RFC 6902) from `{"card_ids": …}` of `a` to that of `b`."""
         return patch(self.a.card_ids, self.b.card_ids, self.pairs)
 
 
 def diff(a: Sequence[str], b: Sequence[str]) -> IdDiff:
-    """How the id list `b` differs from `a`, by the fewest moves; by few where an id has many places."""
+    """Compare the id list `b` with `a`, by the fewest moves; by few if an id has many positions."""
     kept = longest_common(a, b)
     kept_a, kept_b = {pair.a for pair in kept}, {pair.b for pair in kept}
     left: dict[str, list[int]] = {}
@@ -152,16 +159,16 @@ def diff(a: Sequence[str], b: Sequence[str]) -> IdDiff:
 
 
 def compare(a: Box, b: Box, found: IdDiff, known: Known) -> BoxDiff:
-    """The difference of two boxes, `found` in their ids, with what the ids that differ stand for.
+    """Compare two boxes, `found` being the comparison of their ids, with the cards and states in `known`.
 
-    A removed and an added card are one *changed* card when the one was edited from the other, or when they
-    stand at the same place and have the same type and role.
+    A removed and an added card count as one *changed* card if one was edited from the other, or if they are
+    at the same position and have the same type and role.
     """
     old = {place: slot_of(place, a.card_ids, known) for place in found.removed}
     new = {place: slot_of(place, b.card_ids, known) for place in found.added}
-    changed = _edited(old, new)
-    changed += _replaced(*_others(old, new, changed), found)
-    gone, come = _others(old, new, changed)
+    changed = _pair_edited(old, new)
+    changed += _pair_replaced(*_unpaired(old, new, changed), found)
+    gone, come = _unpaired(old, new, changed)
     changes = [Change("removed", slot, None) for slot in gone.values()]
     changes += [Change("added", None, slot) for slot in come.values()]
     changes += [Change("changed", old[pair.a], new[pair.b]) for pair in changed]
@@ -172,15 +179,16 @@ def compare(a: Box, b: Box, found: IdDiff, known: Known) -> BoxDiff:
     return BoxDiff(
         a=a,
         b=b,
-        changes=sorted(changes, key=lambda change: _where(change, found)),
+        changes=sorted(changes, key=lambda change: _sort_key(change, found)),
         pairs=[*found.kept, *found.moved, *changed],
     )
 
 
 def patch(a: Sequence[str], b: Sequence[str], pairs: Iterable[Pair]) -> list[dict[str, Any]]:
-    """The JSON Patch from `a` to `b` in which the places of each pair are one; no place has two pairs.
+    """Return the JSON Patch from `a` to `b` that keeps the positions of each pair together; pairs do not
+    overlap.
 
-    What changes its place among the others is removed and added again.
+    An item that moves among the others is removed and added again.
     """
     staying = longest_rising(pairs)
     in_a, in_b = {pair.a for pair in staying}, {pair.b for pair in staying}
@@ -193,8 +201,8 @@ def _step(operation: str, place: int, **more: Any) -> dict[str, Any]:
     return {"op": operation, "path": f"/card_ids/{place}", **more}
 
 
-def _others(old: Slots, new: Slots, paired: Sequence[Pair]) -> tuple[Slots, Slots]:
-    """The slots of both sides that no pair holds."""
+def _unpaired(old: Slots, new: Slots, paired: Sequence[Pair]) -> tuple[Slots, Slots]:
+    """Return the slots of both sides that are in no pair."""
     taken_a, taken_b = {pair.a for pair in paired}, {pair.b for pair in paired}
     return (
         {place: slot for place, slot in old.items() if place not in taken_a},
@@ -202,8 +210,8 @@ def _others(old: Slots, new: Slots, paired: Sequence[Pair]) -> tuple[Slots, Slot
     )
 
 
-def _edited(old: Slots, new: Slots) -> list[Pair]:
-    """The new cards that were made by editing one of the old."""
+def _pair_edited(old: Slots, new: Slots) -> list[Pair]:
+    """Return the pairs of old cards and the new ones that were edited from them."""
     origins: dict[str, list[int]] = {}
     for place, slot in reversed(list(old.items())):
         origins.setdefault(slot.card_id, []).append(place)
@@ -215,8 +223,8 @@ def _edited(old: Slots, new: Slots) -> list[Pair]:
     return pairs
 
 
-def _replaced(old: Slots, new: Slots, found: IdDiff) -> list[Pair]:
-    """The new cards that stand, between the same kept ones, for an old one of their type and role."""
+def _pair_replaced(old: Slots, new: Slots, found: IdDiff) -> list[Pair]:
+    """Return the pairs of old and new cards of one type and role, between the same kept cards."""
     waiting: dict[tuple[int, str, str | None], list[int]] = {}
     for place, slot in reversed(list(old.items())):
         if slot.card is not None:
@@ -232,8 +240,8 @@ def _replaced(old: Slots, new: Slots, found: IdDiff) -> list[Pair]:
     return pairs
 
 
-def _where(change: Change, found: IdDiff) -> tuple[int, int, int]:
-    """Sorts changes by their place in the second box; what was removed stands where the gap begins."""
+def _sort_key(change: Change, found: IdDiff) -> tuple[int, int, int]:
+    """Return the sort key of a change: its position in the second box; a removed card sorts at its gap."""
     if change.b is not None:
         return change.b.position, 1, 0
     assert change.a is not None
@@ -241,50 +249,49 @@ def _where(change: Change, found: IdDiff) -> tuple[int, int, int]:
     return found.kept[before - 1].b + 1 if before else 0, 0, change.a.position
 
 
-# What differs between two texts, line by line and within changed lines word by word.
-#
-# Pure. Owns the comparing and the leaving out of what is far from any change; knows no colours.
+# --- texts
 
 
 class Piece(NamedTuple):
-    """A stretch of text: "same" in both texts, of the old one alone ("removed") or of the new ("added")."""
+    """A part of a text: in both texts ("same"), only in the old one ("removed") or only in the new one
+    ("added").
+    """
 
     kind: Literal["same", "removed", "added"]
     text: str
 
 
-# Whether the items are in both texts, those of the old one, those of the new.
+# True for items in both texts; the items of the old one, those of the new one.
 Span = tuple[bool, Sequence[str], Sequence[str]]
 
-# A number with its points, a single character of the scripts that put no spaces between words, a word, space,
-# or a mark.
+# A number with its points, a character of a script without spaces between words, a word, space, or a mark.
 _WORD = re.compile(
     r"\d+(?:[.:]\d+)+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff\uf900-\ufaff]"
     r"|[^\W\u3040-\ud7ff\uf900-\ufaff]+|\s+|."
 )
-# More words than this on a side are compared as a whole, and so are texts that share less than this part.
-_MOST_WORDS = 20_000
-_LEAST_SHARED = 0.3
-_LARGE_GAP = 40_000
+# Longer lines are compared as a whole, as are lines that share a smaller part.
+_MAX_WORDS = 20_000
+_MIN_SHARED = 0.3
+_MAX_GAP = 40_000
 
-# What is shown of an equal stretch beside a change, on each side.
-_NEAR_LINES = 3
-_NEAR_CHARACTERS = 160
+# Equal text that is shown on each side of a change.
+_CONTEXT_LINES = 3
+_CONTEXT_CHARACTERS = 160
 
 
 def text_diff(old: str, new: str) -> list[Piece]:
-    """The pieces of both texts in order. All but the added join to `old`, all but the removed to `new`."""
+    """Return the parts of both texts in order. All except the added make `old`, without the removed `new`."""
     pieces: list[Piece] = []
     for is_same, one, other in _spans(old.splitlines(keepends=True), new.splitlines(keepends=True)):
         if is_same:
             pieces.append(Piece("same", "".join(one)))
         else:
             pieces += _words_diff("".join(one), "".join(other))
-    return _joined(pieces)
+    return _merge_changes(pieces)
 
 
 def abridged(pieces: Sequence[Piece]) -> list[Piece]:
-    """`pieces` with `…` for equal text that is far from every change."""
+    """Return `pieces` with `…` for equal text that is far from every change."""
     last = len(pieces) - 1
     return [
         Piece("same", _abridged(text, index > 0, index < last)) if kind == "same" else Piece(kind, text)
@@ -293,21 +300,21 @@ def abridged(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def _words_diff(old: str, new: str) -> list[Piece]:
-    """The pieces of lines that differ. A line break that ends both is the same."""
+    """Return the parts of lines that differ. A line break at the end of both is the same."""
     if old.endswith("\n") and new.endswith("\n"):
         return [*_words_diff(old[:-1], new[:-1]), Piece("same", "\n")]
     one, other = _WORD.findall(old), _WORD.findall(new)
-    if max(len(one), len(other)) > _MOST_WORDS:
-        return _apart(old, new)
+    if max(len(one), len(other)) > _MAX_WORDS:
+        return _changed_pieces(old, new)
     pieces: list[Piece] = []
-    for is_same, left, right in _without_islands(list(_spans(one, other))):
-        pieces += [Piece("same", left)] if is_same else _apart(left, right)
+    for is_same, left, right in _absorb_blanks(list(_spans(one, other))):
+        pieces += [Piece("same", left)] if is_same else _changed_pieces(left, right)
     shared = sum(len(piece.text) for piece in pieces if piece.kind == "same")
-    return pieces if shared >= _LEAST_SHARED * max(len(old), len(new)) else _apart(old, new)
+    return pieces if shared >= _MIN_SHARED * max(len(old), len(new)) else _changed_pieces(old, new)
 
 
-def _without_islands(spans: Sequence[Span]) -> Iterator[tuple[bool, str, str]]:
-    """The spans as texts; blanks between two changes belong to them, since no reader looks for a blank."""
+def _absorb_blanks(spans: Sequence[Span]) -> Iterator[tuple[bool, str, str]]:
+    """Yield the spans as texts; blanks between two changes count as changed."""
     last = len(spans) - 1
     for index, (is_same, one, other) in enumerate(spans):
         left, right = "".join(one), "".join(other)
@@ -316,7 +323,7 @@ def _without_islands(spans: Sequence[Span]) -> Iterator[tuple[bool, str, str]]:
 
 
 def _spans(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
-    """What the sequences have in common and what not, in turn."""
+    """Yield the common and the different parts of the sequences, alternately."""
     for is_same, group in groupby(_steps(old, new), key=lambda span: span[0]):
         _, ones, others = zip(*group, strict=True)
         yield is_same, list(chain.from_iterable(ones)), list(chain.from_iterable(others))
@@ -332,8 +339,8 @@ def _steps(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
 
 
 def _gap(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
-    """What stands between two common items. Where some items are very many it may hold common ones, too."""
-    if len(old) * len(new) > _LARGE_GAP or set(old).isdisjoint(new):
+    """Yield the parts between two common items. If items occur very often, they may include common ones."""
+    if len(old) * len(new) > _MAX_GAP or set(old).isdisjoint(new):
         if old or new:
             yield False, old, new
         return
@@ -341,18 +348,18 @@ def _gap(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
         yield tag == "equal", old[i1:i2], new[j1:j2]
 
 
-def _apart(old: str, new: str) -> list[Piece]:
+def _changed_pieces(old: str, new: str) -> list[Piece]:
     return [piece for piece in (Piece("removed", old), Piece("added", new)) if piece.text]
 
 
-def _joined(pieces: Iterable[Piece]) -> list[Piece]:
-    """`pieces` with neighbouring changes made into one removed and one added piece."""
+def _merge_changes(pieces: Iterable[Piece]) -> list[Piece]:
+    """Return `pieces` with adjacent changes merged into one removed and one added part."""
     joined: list[Piece] = []
     for is_same, group in groupby(pieces, key=lambda piece: piece.kind == "same"):
         run = list(group)
         old = "".join(piece.text for piece in run if piece.kind != "added")
         new = "".join(piece.text for piece in run if piece.kind != "removed")
-        joined += [Piece("same", old)] if is_same else _apart(old, new)
+        joined += [Piece("same", old)] if is_same else _changed_pieces(old, new)
     return joined
 
 
@@ -367,5 +374,5 @@ def _abridged(text: str, follows_a_change: bool, precedes_a_change: bool) -> str
 
 
 def _beginning(text: str) -> str:
-    lines = text.split("\n", _NEAR_LINES)[:_NEAR_LINES]
-    return "\n".join(lines)[:_NEAR_CHARACTERS]
+    lines = text.split("\n", _CONTEXT_LINES)[:_CONTEXT_LINES]
+    return "\n".join(lines)[:_CONTEXT_CHARACTERS]

@@ -1,7 +1,7 @@
-"""Who there is in a project, as values: the project itself, its agents and the tools that they may call.
+"""Projects, agents, tools and API tokens, as values.
 
-Owns what the names of agents, worker targets and tools may look like, and what a tool's parameters must be.
-Rows of other programs may hold anything; only what cbx writes is checked. Does no I/O.
+Owns the valid names of agents, worker targets and tools, the check of a tool's parameters, and the format of
+tokens. Rows of other programs may contain anything; cbx only checks what it writes. Does no I/O.
 """
 
 import base64
@@ -26,27 +26,27 @@ ARCHIVED = "archived"
 PROJECT_STATUSES = ("active", "inactive", ARCHIVED)
 AFTER_EXECUTION = ("suspend", "terminate")
 
-# How those are called who may ask for turns and own agents without being agents.
+# Prefixes of ids that are not agents but may dispatch turns and own agents.
 PLATFORM = ("sys.", "tool.")
 
-# Tool calls that are answered by functions of this program and its relatives.
+# Tool calls that functions of cbx and related programs answer.
 INTERNAL_TOOLS = frozenset(
     {"delegate_async", "launch_principal", "ask_expert", "fork_join", "provision_agent"}
 )
 
-# What a tool without --schema takes.
+# Parameters of a tool without --schema.
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
-_LONGEST = 255
-# Some thirty years: more than clocks and deadlines can count is refused.
+_MAX_LENGTH = 255
+# Some thirty years: clocks and deadlines cannot count more.
 _MAX_SECONDS = 1e9
 _SUBJECT_TOKEN = re.compile(r"[^\s.*>\x00-\x1f\x7f-\x9f]+")
-# What all providers accept.
+# Names that all providers accept.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Project(msgspec.Struct, frozen=True, kw_only=True):
-    """A tenant, as `public.projects` describes it. Other tables hold its rows whether it is there or not."""
+    """A tenant, from `public.projects`. Other tables may have its rows even if this one does not."""
 
     project_id: str
     title: str
@@ -57,23 +57,23 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the contexts of a project are composed, where neither a command nor a profile says otherwise."""
+    """Defaults for composing the contexts of a project; commands and profiles override them."""
 
-    enable_share_context: bool | None = None  # None leaves it to the kind of process
+    enable_share_context: bool | None = None  # None: the default of the process
     reproducible_layers: list[str] = []
-    allow_incomplete_context: bool = False  # whether turns run without cards of their contexts that are gone
+    allow_incomplete_context: bool = False  # whether turns run although cards of their contexts are gone
     knowledge_scope: KnowledgeScope = "project"
 
     @property
     def stored_layers(self) -> list[str]:
-        """The layers that are stored with each step: never the framework's, which an older cbx let in."""
+        """Return the layers stored with each step; never the framework's, which an older cbx allowed."""
         return [name for name in self.reproducible_layers if name != FRAMEWORK]
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the roster: an agent, the profile it was given and the pool of workers that serve it.
+    """An entry of the roster: an agent, its profile and its pool of workers.
 
-    `status` is the roster's, active or not; what the agent does is in its head.
+    `status` is the roster's, active or not; the agent's state is in its head.
     """
 
     agent_id: str
@@ -88,19 +88,21 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def profile_name(self) -> str | None:
-        """The name that its profile had when it got it; None where nobody wrote that down."""
+        """Return the name of its profile at the time it was given, or None if that was not recorded."""
         name = self.metadata.get("profile_name")
         return name if isinstance(name, str) else None
 
 
 class RosterEntry(Agent, frozen=True, kw_only=True):
-    """An agent and what it does now. `head` is None where it has none."""
+    """An agent and its head, or None without one."""
 
     head: Head | None
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that agents may call. `parameters` is a JSON Schema; `options` of other programs are kept."""
+    """A tool that agents may call. `parameters` is a JSON Schema; `options` may include those of other
+    programs.
+    """
 
     tool_name: str
     description: str | None
@@ -111,13 +113,13 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str | None:
-        """The command that answers its calls; None where somebody else reports the result."""
+        """Return the command that answers its calls; None if another program reports the result."""
         command = self.options.get("exec")
         return command if isinstance(command, str) and command.strip() else None
 
     @property
     def timeout_seconds(self) -> float | None:
-        """How long a call may take; None where only the general limits hold."""
+        """Return how long a call may take; None if only the general limits apply."""
         for name in ("timeout_seconds", "suspend_timeout_seconds"):
             value = self.options.get(name)
             if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
@@ -130,12 +132,12 @@ class HandlerTool(Tool, frozen=True, kw_only=True):
 
     @property
     def ends_turn(self) -> bool:
-        """Whether the turn ends by a call of it that succeeds."""
+        """Return whether a successful call ends the turn."""
         return self.after_execution == "terminate"
 
 
 def allowed_handlers(profile: Mapping[str, Any]) -> list[str]:
-    """The names of the internal handlers that a profile allows, each once."""
+    """Return the names of the internal handlers that a profile allows, each once."""
     named = profile.get("allowed_internal_tools")
     return (
         list(dict.fromkeys(name for name in named if isinstance(name, str)))
@@ -145,22 +147,22 @@ def allowed_handlers(profile: Mapping[str, Any]) -> list[str]:
 
 
 def is_subject_token(text: str) -> bool:
-    """Whether `text` can be one token of a NATS subject, for which nothing is ever escaped."""
-    return len(text) <= _LONGEST and text.isprintable() and _SUBJECT_TOKEN.fullmatch(text) is not None
+    """Return whether `text` can be a token of a NATS subject, in which nothing can be escaped."""
+    return len(text) <= _MAX_LENGTH and text.isprintable() and _SUBJECT_TOKEN.fullmatch(text) is not None
 
 
 def check_agent_id(agent_id: str) -> None:
-    """Raise InvalidInput unless an agent can be called so."""
-    _check_token(agent_id, "agent id", "researcher-1; ids such as sys.operator are not of agents")
+    """Raise InvalidInput for an invalid agent id."""
+    _check_token(agent_id, "agent id", "researcher-1; agents cannot have ids such as sys.operator")
 
 
 def check_worker_target(worker_target: str) -> None:
-    """Raise InvalidInput unless a pool of workers can be called so."""
-    _check_token(worker_target, "worker target", "worker_generic; without one, it is the profile's")
+    """Raise InvalidInput for an invalid name of a pool of workers."""
+    _check_token(worker_target, "worker target", "worker_generic; the default is that of the profile")
 
 
 def fault_of_token(text: str) -> str | None:
-    """Why cbx calls no agent and no pool of workers so, to be read after the name; None for a good one."""
+    """Return why an agent or a pool of workers cannot have this name, to be read after it, or None."""
     return fault_of_new_id(text) if is_subject_token(text) else "must be one word without '.', '*' and '>'"
 
 
@@ -171,16 +173,16 @@ def _check_token(text: str, what: str, example: str) -> None:
 
 
 def check_label(text: str, what: str) -> None:
-    """Raise InvalidInput unless `text` is a line that can be read: a title, a display name, a tag."""
-    if not text.strip() or len(text) > _LONGEST or not text.isprintable():
+    """Raise InvalidInput unless `text` is one readable line: a title, a display name, a tag."""
+    if not text.strip() or len(text) > _MAX_LENGTH or not text.isprintable():
         raise InvalidInput(
-            f"the {what} {shown(text)} must have 1 to {_LONGEST} printable characters on one line",
-            hint="leave it out, or give it a text",
+            f"the {what} {shown(text)} must have 1 to {_MAX_LENGTH} printable characters on one line",
+            hint="omit it, or give it a text",
         )
 
 
 def check_tool(tool: Tool) -> None:
-    """Raise InvalidInput unless providers take the tool and Postgres can hold it."""
+    """Raise InvalidInput unless providers accept the tool and Postgres can store it."""
     check_tool_name(tool.tool_name)
     _check_parameters(tool.parameters)
     _check_options(tool.options)
@@ -196,20 +198,20 @@ def check_tool(tool: Tool) -> None:
 
 
 def check_tool_name(name: str) -> None:
-    """Raise InvalidInput unless a tool can be called so."""
+    """Raise InvalidInput for an invalid name of a tool."""
     if not _TOOL_NAME.fullmatch(name):
         raise InvalidInput(
             f"the tool name {shown(name)} must be 1 to 64 letters, digits, '_' and '-'",
-            hint="providers take no other names",
+            hint="use a name that providers accept",
         )
-    check_new_id(name, "the tool name", "let it begin with a letter")
+    check_new_id(name, "the tool name", "begin it with a letter")
     if name in INTERNAL_TOOLS:
         hint = "choose another name"
-        raise InvalidInput(f"the tool name {name!r} is that of an internal handler", hint=hint)
+        raise InvalidInput(f"the tool name {name!r} belongs to an internal handler", hint=hint)
 
 
 def _check_parameters(parameters: object) -> None:
-    """The outside of the schema; what stands in the properties is for the provider to judge."""
+    """Check the outer part of the schema; the provider checks the contents of the properties."""
     if not isinstance(parameters, dict) or parameters.get("type") != "object":
         kind = json_kind(parameters) if not isinstance(parameters, dict) else "an object without it"
         hint = 'for example {"type": "object", "properties": {"city": {"type": "string"}}}'
@@ -231,13 +233,13 @@ def _check_required(required: object, properties: dict[str, Any]) -> None:
     unknown: Sequence[str] = [name for name in required if name not in properties]
     if unknown:
         raise InvalidInput(
-            f'"required" of the schema names {shown(unknown[0])}, which is none of its properties'
+            f'"required" of the schema names {shown(unknown[0])}, which is not one of its properties'
         )
 
 
 def _check_options(options: dict[str, Any]) -> None:
     if "exec" in options and not str(options["exec"]).strip():
-        hint = "without one, it waits for a report"
+        hint = "omit it, and the tool waits for a report"
         raise InvalidInput("the command of a tool must not be blank", hint=hint)
     if "timeout_seconds" in options and not _is_duration(options["timeout_seconds"]):
         raise InvalidInput(
@@ -250,18 +252,18 @@ def _is_duration(seconds: object) -> bool:
     return isinstance(seconds, int | float) and 0 < seconds <= _MAX_SECONDS
 
 
-# Tokens that open one project to readers over HTTP: how they are written, and what is kept of them.
+# --- tokens that open one project to readers over HTTP
 #
-# A token says which project it is of, so that no look-up crosses projects. Its secret is 256 random bits, so
-# that a plain SHA-256 of it can be kept: nobody can try them all.
+# A token names its project, so that no look-up crosses projects. Its secret is 256 random bits, which cannot
+# be guessed, so a plain SHA-256 of it can be stored.
 
 
-_MARK = "cbx"
+_PREFIX = "cbx"
 _SECRET_BYTES = 32
 
 
 class ApiToken(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a token."""
+    """The stored part of a token."""
 
     token_id: str
     project_id: str
@@ -273,30 +275,30 @@ class ApiToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_token(project_id: str) -> str:
-    """A new token of a project: `cbx.PROJECT.SECRET`, both in base64 for addresses."""
-    return f"{_MARK}.{_encoded(project_id.encode())}.{_encoded(secrets.token_bytes(_SECRET_BYTES))}"
+    """Return a new token of a project: `cbx.PROJECT.SECRET`, both parts in URL-safe base64."""
+    return f"{_PREFIX}.{_encode(project_id.encode())}.{_encode(secrets.token_bytes(_SECRET_BYTES))}"
 
 
 def project_of(token: str) -> str | None:
-    """The project that a token says it is of; None for what is no token."""
+    """Return the project that a token names; None for an invalid token."""
     mark, _, rest = token.partition(".")
     project, _, secret = rest.partition(".")
-    if mark != _MARK or not secret or "." in secret:
+    if mark != _PREFIX or not secret or "." in secret:
         return None
     try:
-        return _decoded(project).decode()
+        return _decode(project).decode()
     except (binascii.Error, ValueError):
         return None
 
 
 def hash_of(token: str) -> bytes:
-    """What is kept of a token: its SHA-256, 32 bytes."""
+    """Return the stored form of a token: its SHA-256, 32 bytes."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-def _encoded(data: bytes) -> str:
+def _encode(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def _decoded(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

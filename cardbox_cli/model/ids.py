@@ -1,4 +1,4 @@
-"""How things are named: new ids, ids derived from what they name, and their short forms."""
+"""Ids: new ones, ids derived from what they name, and their short forms."""
 
 import hashlib
 import re
@@ -9,68 +9,67 @@ from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
 from cardbox_cli.text import unseen
 
-# uuid is imported where it is needed: that costs a command more than most of ours, and few make an id.
+# uuid is imported inside functions: it loads slowly, and few commands need a new id.
 if TYPE_CHECKING:
     from uuid import UUID
 
 SHORT = 8
 MIN_SHORT = 4
 
-# The namespace of all derived ids, itself uuid5(NAMESPACE_URL, "cbx"). Changing it would make every
-# import a new one.
-_DERIVED = bytes.fromhex("794528fa3e1f5c5f9a8ffc3a07af78f1")
-# What stands between the parts that an id is derived from.
-_BETWEEN = b"\x1f"
-# A digit with the two bits of a UUID's variant in the place of its first two.
+# The namespace of all derived ids, uuid5(NAMESPACE_URL, "cbx"). Changing it would repeat every import.
+_NAMESPACE = bytes.fromhex("794528fa3e1f5c5f9a8ffc3a07af78f1")
+# Separator of the parts of a derived id.
+_SEPARATOR = b"\x1f"
+# Maps a digit to one with a UUID's variant in its first two bits.
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 _CANONICAL = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 def new_card_id() -> str:
-    """A UUIDv7 as 32 hex digits. For single cards: in a loop the generator's clock runs ahead of time."""
+    """Return a UUIDv7 as 32 hex digits. For single cards: in a loop, the generator's clock runs ahead."""
     import uuid6
 
     return uuid6.uuid7().hex
 
 
 def new_box_id() -> str:
-    """A UUIDv7 with dashes."""
+    """Return a UUIDv7 with dashes."""
     import uuid6
 
     return str(uuid6.uuid7())
 
 
 def derived_id(*parts: str) -> "UUID":
-    """The UUIDv5 of `parts`: the same parts give the same id, on any machine."""
+    """Return the UUIDv5 of `parts`: the same parts give the same id on any machine."""
     return derived_from(parts)
 
 
 def derived_from(parts: Iterable[str | bytes]) -> "UUID":
-    """`derived_id` of any number of parts, one in memory at a time; bytes are UTF-8."""
+    """Return the `derived_id` of any number of parts, with one in memory at a time; bytes are UTF-8."""
     from uuid import UUID
 
-    name = hashlib.sha1(_DERIVED, usedforsecurity=False)
+    name = hashlib.sha1(_NAMESPACE, usedforsecurity=False)
     add, between = name.update, b""
     for part in parts:
         add(between)
         add(part if type(part) is bytes else str(part).encode())
-        between = _BETWEEN
+        between = _SEPARATOR
     return UUID(bytes=name.digest()[:16], version=5)
 
 
 class DerivedIds:
-    """Ids that are derived from parts which begin alike: `derived_id(*begin, *parts).hex`, and faster."""
+    """Ids derived from parts with a common beginning: `derived_id(*begin, *parts).hex`, but faster."""
 
     def __init__(self, *begin: str) -> None:
-        self._begin = hashlib.sha1(_DERIVED, usedforsecurity=False)
+        self._begin = hashlib.sha1(_NAMESPACE, usedforsecurity=False)
         self._begin.update("\x1f".join(begin).encode())
 
     def hex(self, *parts: str | bytes) -> str:
-        """The id of these parts after the first ones, which are at least one; bytes are UTF-8."""
+        """Return the id for the first parts followed by these, at least one; bytes are UTF-8."""
         name = self._begin.copy()
         for part in parts:
-            name.update(_BETWEEN)
+            name.update(_SEPARATOR)
             name.update(part if type(part) is bytes else str(part).encode())
         digits = name.hexdigest()
         # RFC 9562, 5.5: the version and the variant.
@@ -78,7 +77,7 @@ class DerivedIds:
 
 
 def as_box_id(text: str) -> str | None:
-    """The canonical form of a box id (dashes, lower case), or None if `text` is no UUID."""
+    """Return the canonical form of a box id (dashes, lower case), or None if `text` is not a UUID."""
     if re.fullmatch(_CANONICAL, text):
         return text
     from uuid import UUID
@@ -90,48 +89,50 @@ def as_box_id(text: str) -> str | None:
 
 
 def are_box_ids(texts: Iterable[str]) -> bool:
-    """Whether all are ids of boxes in their canonical form."""
+    """Return whether all are canonical box ids."""
     return re.fullmatch(f"(?:{_CANONICAL},)+", ",".join([*texts, ""])) is not None
 
 
 def fault_of_new_id(text: str) -> str | None:
-    """Why cbx makes nothing of this name, to be read after it; None for a good one.
+    """Return why cbx refuses this new name, to be read after it, or None.
 
-    Nobody could see such a name or type it. Rows of other programs, and their copies, may have any.
+    People could not see or type such a name. Rows of other programs, and their copies, may have any.
     """
     if not text.strip():
         return "is blank"
     if text.startswith("@"):
-        return "begins with @, as only names like @last do"
+        return "begins with @, which is reserved for names like @last"
     if text.startswith("-"):
-        return "begins with -, as options do"
+        return "begins with -, like an option"
     odd = unseen(text)
-    return None if odd is None else f"holds {odd!r}, which cannot be seen"
+    return None if odd is None else f"contains the invisible character {odd!r}"
 
 
 def check_new_id(text: str, what: str, hint: str) -> None:
-    """Raise InvalidInput unless cbx may make something of this name; `what` says of which place."""
+    """Raise InvalidInput for an invalid new name; `what` describes it."""
     fault = fault_of_new_id(text)
     if fault is not None:
         raise InvalidInput(f"{what}: {text[:40]!r} {fault}", hint=hint)
 
 
 def short_id(full_id: str) -> str:
-    """The last 8 characters: fresh UUIDv7s share their first ones."""
+    """Return the last 8 characters: new UUIDv7s share their first ones."""
     return full_id[-SHORT:]
 
 
 def fits(wanted: str, full_id: str) -> bool:
-    """Whether `wanted` is the beginning or end of an id, or of its short form, and long enough to mean it."""
+    """Return whether `wanted` is long enough, and a beginning or end of an id or a beginning of its short
+    form.
+    """
     alike = full_id.startswith(wanted) or full_id.endswith(wanted) or short_id(full_id).startswith(wanted)
     return len(wanted) >= MIN_SHORT and alike
 
 
 def unique(ids: Iterable[str]) -> list[str]:
-    """`ids` without repetitions; the first place wins."""
+    """Return `ids` without repetitions; the first position wins."""
     return list(dict.fromkeys(ids))
 
 
 def hash_ids(card_ids: Sequence[str]) -> str:
-    """SHA-256 of an id list, written as one compact JSON array. Guards `BoxStore.replace`."""
+    """Return the SHA-256 of an id list, as one compact JSON array. Guards `BoxStore.replace`."""
     return hashlib.sha256(exact_json.encode(list(card_ids))).hexdigest()

@@ -1,7 +1,8 @@
-"""The layers of an LLM request: their names in order, who may have which, and how they are asked for.
+"""The layers of an LLM request: their names in order, the processes that may have them, and how profiles
+request them.
 
-Source: the specification's page on layers. Where the texts come from is `context/collector`'s business, what
-becomes of them `context/composer`'s.
+Source: the specification's page on layers. `context/collector` finds their texts, `context/composer` places
+them.
 """
 
 from collections.abc import Mapping
@@ -25,10 +26,10 @@ COMPRESSION = "compression__context"
 CHECKPOINT = "checkpoint_messages"
 QUERY = "query"
 
-# The layers that are texts, in their order; whatever else ends in the suffix follows them, sorted.
+# Text layers, in their order; any other name with the suffix follows them, sorted.
 CONTEXT_LAYERS = (FRAMEWORK, PERSONA, MEMORY, EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
 
-# Those that the switch of sharing does not leave out: the framework's, and a chat's persona and memory.
+# Layers that turning sharing off does not remove: the framework's, and a chat's persona and memory.
 UNSHARED = frozenset({FRAMEWORK, PERSONA, MEMORY})
 
 ProcessName = Literal[
@@ -42,12 +43,12 @@ ProcessName = Literal[
 ]
 PROCESS_NAMES: tuple[ProcessName, ...] = get_args(ProcessName)
 
-# How far a search for knowledge reaches: all cards of the project, those of boxes that the recipe or the
-# profile names, or none.
+# Scope of a search for knowledge: all cards of the project, those of boxes that the recipe or profile names,
+# or none.
 KnowledgeScope = Literal["project", "boxes", "none"]
 KNOWLEDGE_SCOPES: tuple[KnowledgeScope, ...] = get_args(KnowledgeScope)
 
-# Those that can be collected; any other is given.
+# Layers that cbx can collect; the caller supplies the others.
 COLLECTED = (EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
 
 Layout = Literal["default", "cache"]
@@ -55,9 +56,9 @@ LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 
 class Process(msgspec.Struct, frozen=True):
-    """A kind of process. `shares` is what holds where nobody switches sharing on or off.
+    """A type of process. `shares` is the default of sharing.
 
-    `on_request` are the layers besides the framework's that it can have; None for any.
+    `on_request` are the layers that it can have in addition to the framework's; None for any.
     """
 
     name: ProcessName
@@ -66,7 +67,7 @@ class Process(msgspec.Struct, frozen=True):
     on_request: tuple[str, ...] | None = None
 
     def may_take(self, layer: str) -> bool:
-        """Whether such a process can have `layer` at all."""
+        """Return whether such a process can have `layer`."""
         return self.on_request is None or layer == FRAMEWORK or layer in self.on_request
 
 
@@ -78,7 +79,7 @@ _MAPREDUCE = {
 
 
 def process_of(named: Any) -> Process:
-    """The process of this name; what is no name of one is a `react`."""
+    """Return the process with this name; `react` for an unknown one."""
     name: ProcessName = named if named in PROCESS_NAMES else "react"
     if name not in _MAPREDUCE:
         return Process(name)
@@ -86,9 +87,9 @@ def process_of(named: Any) -> Process:
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The layers that somebody asks for by name: with a text of their own, or to be collected.
+    """Layers requested by name: with a text, or to be collected.
 
-    `knowledge` are the words to search for, `knowledge_boxes` the boxes that are named for the search.
+    `knowledge` has the words to search for, `knowledge_boxes` the boxes for that search.
     """
 
     texts: Mapping[str, str] = {}
@@ -98,12 +99,12 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> frozenset[str]:
-        """Every layer that is asked for."""
+        """Return every requested layer."""
         return self.to_collect.union(self.texts, [] if self.knowledge is None else [KNOWLEDGE])
 
 
 def is_layer(name: str) -> bool:
-    """Whether a layer can have this name."""
+    """Return whether a layer can have this name."""
     return name.endswith(SUFFIX) and name != SUFFIX
 
 
@@ -111,8 +112,8 @@ def check_layer(name: str) -> None:
     """Raise InvalidInput for a name that no layer can have."""
     if not is_layer(name):
         raise InvalidInput(
-            f"{name!r} is no layer: their names end in {SUFFIX!r}{did_you_mean(name, CONTEXT_LAYERS)}",
-            hint=f"{', '.join(CONTEXT_LAYERS)}, or one of your own",
+            f"{name!r} is not a layer: their names end in {SUFFIX!r}{did_you_mean(name, CONTEXT_LAYERS)}",
+            hint=f"use {', '.join(CONTEXT_LAYERS)}, or your own name",
         )
 
 
@@ -122,15 +123,15 @@ def check_stored_layer(name: str) -> None:
     if name == FRAMEWORK:
         raise InvalidInput(
             f"the layer {name!r} is never stored with steps: it belongs to the framework's version",
-            hint="leave it out; the profile's `layers`, or --layer, gives its text to every call",
+            hint="omit it, and set its text by the profile's `layers` or --layer",
         )
 
 
 def asked_by(profile: Mapping[str, Any]) -> Asked:
-    """What a profile's `layers` ask for: a text, `true` to collect one, `{"query": words}` for knowledge, and
-    in it `boxes` that may be searched.
+    """Return the layers that a profile's `layers` request.
 
-    Profiles of other programs may hold anything there: what is not understood asks for nothing.
+    A value is a text, `true` to collect the layer, or `{"query": words}` for knowledge, with optional `boxes`
+    to search. Profiles of other programs may contain anything: invalid values request nothing.
     """
     layers = profile.get("layers")
     named = {} if not isinstance(layers, dict) else {n: v for n, v in layers.items() if is_layer(n)}

@@ -1,7 +1,7 @@
-"""Which tool result answers which tool call.
+"""Pairing of tool results with tool calls, and the text of a card with its calls.
 
-Tool-call ids repeat in real conversations, so an id alone pairs nothing: a result belongs to the nearest
-earlier unanswered call with its id. Owns that rule, and nothing else.
+Tool-call ids repeat in real conversations, so an id alone is not enough: a result belongs to the nearest
+earlier call with its id that has no result yet.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from cardbox_cli.text import one_line
 
 
 class Paired(Protocol):
-    """What is looked at in a card."""
+    """The attributes of a card that pairing needs."""
 
     @property
     def type(self) -> str: ...
@@ -29,9 +29,9 @@ class Paired(Protocol):
 class Pairing(msgspec.Struct, frozen=True):
     """The exchanges of a card list, by position.
 
-    `results` maps the position of a result to that of the card that called for it, `scheduled` that of a
-    `tool.call` card to the thought that it schedules; `unanswered` holds (position, tool_call_id) of calls
-    without a result, `orphans` the positions of results without a call.
+    `results` maps the position of a result to that of the card with its call. `scheduled` maps the position
+    of a `tool.call` card to that of its thought. `unanswered` has (position, tool_call_id) of calls without a
+    result, `orphans` the positions of results without a call.
     """
 
     results: dict[int, int]
@@ -41,7 +41,7 @@ class Pairing(msgspec.Struct, frozen=True):
 
 
 class Pairer:
-    """Pairs calls and results as they come, in the order of their positions."""
+    """Pairs calls and results, added in the order of their positions."""
 
     def __init__(self) -> None:
         self._open: dict[str, list[int]] = {}
@@ -50,11 +50,11 @@ class Pairer:
         self._orphans: list[int] = []
 
     def called(self, position: int, call_id: str) -> None:
-        """A call that waits for its result."""
+        """Add a call that waits for its result."""
         self._open.setdefault(call_id, []).append(position)
 
     def scheduled(self, position: int, call_id: str) -> None:
-        """A `tool.call` card; it waits itself where no call does."""
+        """Add a `tool.call` card; it becomes a waiting call if there is none."""
         waiting = self._open.get(call_id)
         if waiting is None:
             self.called(position, call_id)
@@ -62,7 +62,7 @@ class Pairer:
             self._scheduled[position] = waiting[-1]
 
     def answered(self, position: int, call_id: str) -> None:
-        """A result."""
+        """Add a result."""
         waiting = self._open.get(call_id)
         if waiting is None:
             self._orphans.append(position)
@@ -72,13 +72,13 @@ class Pairer:
             del self._open[call_id]
 
     def pairing(self) -> Pairing:
-        """The exchanges so far."""
+        """Return the exchanges so far."""
         unanswered = [(position, call_id) for call_id, waiting in self._open.items() for position in waiting]
         return Pairing(self._results, self._scheduled, sorted(unanswered), self._orphans)
 
 
 def pair_calls(cards: Sequence[Paired | None]) -> Pairing:
-    """Pair the calls and results among `cards`; None stands for a card that cannot be read."""
+    """Pair the calls and results among `cards`; None represents a card that cannot be read."""
     pairer = Pairer()
     for position, card in enumerate(cards):
         if card is None:
@@ -93,7 +93,7 @@ def pair_calls(cards: Sequence[Paired | None]) -> Pairing:
 
 
 def call_ids(card: Paired) -> list[str]:
-    """The ids of the tool calls that an assistant card makes, in order."""
+    """Return the ids of the tool calls that an assistant card makes, in order."""
     ids: list[str] = []
     for call in card.tool_calls if isinstance(card.tool_calls, list) else ():
         call_id = call.get("id") if isinstance(call, dict) else None
@@ -103,7 +103,7 @@ def call_ids(card: Paired) -> list[str]:
 
 
 def called_tools(card: Card) -> list[tuple[str, str]]:
-    """The id and the tool of each call that a card makes, in order; a call that names no tool is left out."""
+    """Return the id and the tool of each call of a card, in order, without calls that name no tool."""
     found: list[tuple[str, str]] = []
     for call in card.tool_calls if isinstance(card.tool_calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None
@@ -115,13 +115,15 @@ def called_tools(card: Card) -> list[tuple[str, str]]:
 
 
 class ToolNames:
-    """Which tool a card belongs to, asked of cards in their order: calls are known before their results."""
+    """Tool names of cards, asked in their order, because calls must be seen before their results."""
 
     def __init__(self) -> None:
         self._callers: dict[str, str] = {}
 
     def of(self, card: Card) -> str | None:
-        """The tools that the card calls, each once, or the one that it answers for; None for another card."""
+        """Return the tools that the card calls, each once, or the one whose result it is; None for other
+        cards.
+        """
         called = called_tools(card)
         self._callers.update(called)
         if called:
@@ -133,43 +135,43 @@ class ToolNames:
 
 
 def exchanges(cards: Sequence[Paired]) -> list[list[int]]:
-    """The positions of `cards`, a call grouped with its results, in the order of their first cards."""
+    """Group the positions of calls with those of their results, in the order of the first cards."""
     pairing = pair_calls(cards)
     caller = {**pairing.results, **pairing.scheduled}
     groups: dict[int, list[int]] = {}
     first: list[int] = []
     for position in range(len(cards)):
-        # A caller stands earlier, so its own group is known: a result may itself call for another.
+        # A caller comes earlier, so its group is known; a result may itself make calls.
         first.append(first[caller[position]] if position in caller else position)
         groups.setdefault(first[position], []).append(position)
     return list(groups.values())
 
 
-# What people read of a card: its text with its calls, and a line of that. Pure.
+# --- the text of a card for people. Pure.
 
 
 PREVIEW = 80
 
 
 def preview(card: Card | CardDraft, width: int = PREVIEW) -> str:
-    """What a card says, on one line; the calls that it makes when it says nothing."""
+    """Return the text of a card on one line; its calls if it has no text."""
     return one_line(full_text(card), width)
 
 
 def full_text(card: Card | CardDraft) -> str:
-    """A card's text and its tool calls, as a person would read them."""
+    """Return a card's text and its tool calls for people."""
     text = card_text(card.content)
-    calls = [_call(call) for call in card.tool_calls] if isinstance(card.tool_calls, list) else []
+    calls = [_format_call(call) for call in card.tool_calls] if isinstance(card.tool_calls, list) else []
     return "\n".join(part for part in (text, *calls) if part)
 
 
 def answers(card: Card) -> str:
-    """The tool calls that a card makes or answers, for `--full`."""
+    """Return the ids of the tool calls that a card makes or answers, for `--full`."""
     made = call_ids(card)
     return ", ".join(made) if made else (card.tool_call_id or "")
 
 
-def _call(call: object) -> str:
+def _format_call(call: object) -> str:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
         return f"→ {call}"

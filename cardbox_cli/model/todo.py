@@ -1,8 +1,8 @@
-"""Todo lists: what the `todo.item` cards of a box, or of several, come to.
+"""Todo lists: the current items of the `todo.item` cards in boxes.
 
 Boxes only grow and cards never change, so a change is a new card that names the old one in
-`metadata.edited_from`; a list is a fold over the cards. Cards of other programs may say anything: what they
-say is then the item's text. Does no I/O; how a list reads in a context is `context/layer_texts`' affair.
+`metadata.edited_from`; a list is a fold over the cards. Cards of other programs may contain anything; it
+becomes the item's text. Does no I/O; `context/layer_texts` formats a list for a context.
 """
 
 import re
@@ -17,16 +17,16 @@ from cardbox_cli.model.card_types import TODO_ITEM
 from cardbox_cli.model.cards import CIRCUMSTANCES, Card, CardDraft, card_text, draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.ids import fits
-from cardbox_cli.text import argument
+from cardbox_cli.text import ambiguous_message, argument
 
 _REPLACED = "edited_from"
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class TodoItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to do. `number` is its place in the whole list, from 1.
+    """An item. `number` is its position in the complete list, from 1.
 
-    `card_id` is the card that says how it is now, `first_card_id` the one that brought it.
+    `card_id` is the card with its current state, `first_card_id` its first card.
     """
 
     number: int
@@ -37,10 +37,11 @@ class TodoItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def todo_items(slots: Iterable[Slot]) -> list[TodoItem]:
-    """The items of these places in order: each where its first card stands, as its newest card says.
+    """Return the items of these slots in order: each at the position of its first card, with the state of its
+    newest.
 
-    Of two cards that replace the same one the later counts. A deleted or expired card says nothing, but still
-    joins the card that it replaced and the one that replaced it.
+    If two cards replace the same one, the later counts. A deleted or expired card has no state, but still
+    connects the card that it replaced with the one that replaced it.
     """
     written = {slot.card_id: slot for slot in slots if slot.card is not None and slot.card.type == TODO_ITEM}
     replaced: set[str] = set()
@@ -65,7 +66,7 @@ def todo_items(slots: Iterable[Slot]) -> list[TodoItem]:
 
 
 def find_item(items: Sequence[TodoItem], wanted: str, box_id: str) -> TodoItem:
-    """The item of this number, or of a card's id or its beginning or end. NotFound, AmbiguousId."""
+    """Return the item with this number, card id, or part of a card id. Raises NotFound, AmbiguousId."""
     if _NUMBER.fullmatch(wanted) and 1 <= int(wanted) <= len(items):
         return items[int(wanted) - 1]
     whole = [item for item in items if wanted in _ids(item)]
@@ -77,43 +78,45 @@ def find_item(items: Sequence[TodoItem], wanted: str, box_id: str) -> TodoItem:
         raise NotFound(f"no todo item {wanted!r} in box {box_id}", hint=hint)
     shown = [item.card_id for item in fitting[:5]]
     raise AmbiguousId(
-        f"{wanted!r} fits several: {', '.join(shown)}{' and more' if len(fitting) > len(shown) else ''}",
+        ambiguous_message(wanted, "todo item", shown, more=len(fitting) > len(shown)),
         hint="type more characters of the id, or the item's number",
         details={"candidates": shown},
     )
 
 
 def new_item(text: str, *, author_id: str, agent_turn_id: str | None = None) -> CardDraft:
-    """The card of an open item. Raises InvalidInput for a text that says nothing."""
+    """Return the card of a new, open item. Raises InvalidInput for a blank text."""
     if not text.strip():
-        raise InvalidInput(f"the todo item {text!r} is blank", hint="say in a few words what is to be done")
+        raise InvalidInput(f"the todo item {text!r} is blank", hint="describe the task in a few words")
     data = {"text": text.strip(), "done": False}
-    return draft_card(TODO_ITEM, JsonContent(data), author_id=author_id, metadata=_of_turn(agent_turn_id))
+    return draft_card(
+        TODO_ITEM, JsonContent(data), author_id=author_id, metadata=_turn_metadata(agent_turn_id)
+    )
 
 
 def settled(card: Card, *, done: bool, author_id: str, agent_turn_id: str | None = None) -> CardDraft:
-    """The card that replaces an item's newest one to say that it is done, or open again."""
+    """Return the card that replaces an item's newest one and marks it as done or open."""
     kept = {key: value for key, value in card.metadata.items() if key not in CIRCUMSTANCES}
     return draft_card(
         TODO_ITEM,
         JsonContent({**_data(card), "text": _text(card), "done": done}),
         author_id=author_id,
-        metadata={**kept, _REPLACED: card.card_id, **_of_turn(agent_turn_id)},
+        metadata={**kept, _REPLACED: card.card_id, **_turn_metadata(agent_turn_id)},
         ttl_seconds=card.ttl_seconds,
     )
 
 
-def _of_turn(agent_turn_id: str | None) -> dict[str, str]:
+def _turn_metadata(agent_turn_id: str | None) -> dict[str, str]:
     return {} if agent_turn_id is None else {"agent_turn_id": agent_turn_id}
 
 
 def _older(card_id: str, written: Mapping[str, Slot]) -> Iterator[str]:
-    """The cards that a card replaces, directly or not, the newest first: as far as they are among these."""
+    """Yield the cards in `written` that a card replaces, directly or not, newest first."""
     seen = {card_id}
     while True:
         card = written[card_id].card
         replaced = None if card is None else card.metadata.get(_REPLACED)
-        # What other programs wrote may name itself, in a circle.
+        # Cards of other programs may replace each other in a cycle.
         if not isinstance(replaced, str) or replaced not in written or replaced in seen:
             return
         seen.add(replaced)
@@ -132,7 +135,7 @@ def _text(card: Card) -> str:
 
 
 def _data(card: Card) -> dict[str, Any]:
-    """The object that a card holds, {} where it holds none. Other programs may leave its class out."""
+    """Return the object in a card, or {}. Other programs may omit its class."""
     content = card.content
     if isinstance(content, dict):
         return {key: value for key, value in content.items() if key != "__type__"}

@@ -1,7 +1,7 @@
-"""Packing a context box from a recipe: one transaction, whole or not at all.
+"""Packing of a context box by a recipe, in one transaction.
 
-Reads what the recipe's rules need, lets `packing/plan.py` decide, writes the new cards and the box. Never
-makes or writes an output box.
+Reads the cards that the recipe's rules need, lets `packing/plan.py` decide, writes the new cards and the box.
+Never creates or writes an output box.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,23 +30,22 @@ if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import Recipe
 
 TOOL_SUFFIX = "cbx.pack"
-# So many cards are read at a time.
-_AT_ONCE = 2000
+# Number of cards read per query.
+_CARDS_PER_QUERY = 2000
 
 
-# Looks at what the lint found in the request that an agent would make, and raises what it has against it.
+# Gets the lint findings of the request that an agent would make, and raises an error to refuse them.
 Check: TypeAlias = Callable[["list[LintFinding]"], None]
-# Gets a place of the plan and its card, None where there is none, as it is read for the digest.
+# Gets each position of the plan and its card, or None, while the digest is computed.
 Look: TypeAlias = Callable[[PlannedCard, Card | CardDraft | None], object]
-# Makes the request of the profile's box and the context box to be fit a number of tokens.
+# Fits the request of the profile's box and the new context box into a number of tokens.
 Fit: TypeAlias = Callable[["list[RequestEntry]"], "Fitted"]
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
-    """A packed context box; after a dry run `context_box_id` is None and nothing was written.
+    """A packed context box; after a dry run, `context_box_id` is None and nothing was written.
 
-    `fitted` is what was done to fit a number of tokens, if that was asked for. `provenance` is kept with the
-    box.
+    `fitted` has the changes that fit a token limit, if there was one. `provenance` is stored with the box.
     """
 
     context_box_id: str | None
@@ -75,16 +74,16 @@ def pack(
     profile: ProfileEntry | None = None,
     fit: "Fit | None" = None,
 ) -> Packed:
-    """Pack `arguments` by `recipe` into a new context box, for `profile` where the caller has it already.
+    """Pack `arguments` by `recipe` into a new context box, for `profile` or the profile of the recipe.
 
-    Without the digest no inherited card is read, unless the recipe's limits look at them; `verify` can then
-    not tell whether the contents are still the same. `look` gets every place as its card is read for the
-    digest, few of which are held at a time. `check` gets what the rules of the profile's model find
-    in the profile's box and the context box to be, which has no id yet; what it raises stops the pack. `turn`
-    is the metadata that names the turn whose words the arguments are, if one packs. `fit` makes the request
-    of the profile and the context box fit; of what it leaves out the plan tells.
-    Raises BadRequest for arguments that the recipe's rules refuse, NotFound for an unknown profile or box;
-    no row remains then. Joins the caller's transaction if there is one.
+    Without a digest, inherited cards are only read if the recipe's limits need them; `verify` then cannot
+    detect changed contents. `look` gets every position when its card is read for the digest; few are in
+    memory at a time. `check` gets the lint findings of the profile's box and the new context box, which has
+    no id yet; an error that it raises stops the pack. `turn` is the metadata of the turn that packs, if any.
+    `fit` fits the request into a token limit; the plan lists what it leaves out.
+
+    Raises BadRequest for arguments that break the recipe's rules, NotFound for an unknown profile or box; no
+    row remains then. Joins the caller's transaction if there is one.
     """
     arguments = recipe.bind(arguments)
     with database.snapshot() if dry_run else database.transaction():
@@ -98,7 +97,7 @@ def pack(
             plan = planning.fitted(plan, fitted, turn=turn)
         contents = _digest(CardStore(database, project_id), plan, look) if with_digest else None
         if check is not None:
-            # Most packs are not checked, and the rules take a while to load.
+            # Most packs are not checked, and the rules load slowly.
             from cardbox_cli.providers.formats import lint_entries
 
             check(lint_entries(_entries(database, project_id, profile.profile_box_id, plan)))
@@ -129,11 +128,11 @@ def pack_context(
     *,
     with_digest: bool = True,
 ) -> tuple[str, str, list[str]]:
-    """Pack a context box; answers (context_box_id, profile_box_id, card_ids), all ids of the new box.
+    """Pack a context box; return (context_box_id, profile_box_id, card_ids), the latter in the order of the
+    box.
 
-    `handover` is a recipe as a mapping, checked like a file. With `conn` everything joins the caller's
-    transaction; without, it is one of its own on the database that the environment names. `with_digest` as
-    in `pack`.
+    `handover` is a recipe as a mapping, validated like a file. With `conn`, everything joins the caller's
+    transaction; otherwise it is a transaction on the database of the environment. `with_digest` as in `pack`.
     """
     from cardbox_cli.packing.recipe_files import recipe_from_mapping
 
@@ -191,21 +190,21 @@ def _inherit(
     cards = CardStore(database, project_id)
     candidates = {
         card.card_id: planning.candidate(card, limits)
-        for places in _few_at_a_time(inherited)
+        for places in _split_places(inherited)
         for card in cards.get_many([place.card_id for place in places]).cards
     }
     return planning.narrow(inherited, candidates, limits)
 
 
-def _few_at_a_time(places: Sequence[PlannedCard]) -> Iterator[Sequence[PlannedCard]]:
-    for begin in range(0, len(places), _AT_ONCE):
-        yield places[begin : begin + _AT_ONCE]
+def _split_places(places: Sequence[PlannedCard]) -> Iterator[Sequence[PlannedCard]]:
+    for begin in range(0, len(places), _CARDS_PER_QUERY):
+        yield places[begin : begin + _CARDS_PER_QUERY]
 
 
 def _digest(cards: CardStore, plan: Plan, look: Look) -> str:
-    """The digest of the box to be; the inherited cards are read a few at a time."""
+    """Return the digest of the new box; reads few inherited cards at a time."""
     total = Digest()
-    for places in _few_at_a_time(plan.cards):
+    for places in _split_places(plan.cards):
         inherited = [place.card_id for place in places if place.draft is None]
         read = cards.get_many(inherited, include_deleted=True).cards if inherited else []
         found = {card.card_id: card for card in read}
@@ -217,7 +216,7 @@ def _digest(cards: CardStore, plan: Plan, look: Look) -> str:
 
 
 def _entries(database: Database, project_id: str, profile_box_id: str, plan: Plan) -> list[RequestEntry]:
-    """The places of the profile's box, then those of the context box to be."""
+    """Return the entries of the profile's box, then those of the new context box."""
     profile = BoxStore(database, project_id).slots(profile_box_id)
     planned = zip(planned_slots(database, project_id, plan), plan.cards, strict=True)
     return [
@@ -227,7 +226,7 @@ def _entries(database: Database, project_id: str, profile_box_id: str, plan: Pla
 
 
 def planned_slots(database: Database, project_id: str, plan: Plan) -> list[Slot]:
-    """The places of the context box to be, with the cards of the plan that are not written."""
+    """Return the slots of the new context box, including cards of the plan that are not written yet."""
     known = BoxStore(database, project_id).known(plan.inherited_ids)
     known |= {draft.card_id: (card_of(draft, project_id), "present") for draft in plan.drafts}
     card_ids = plan.card_ids

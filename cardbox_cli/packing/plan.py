@@ -1,8 +1,7 @@
-"""What a handover recipe makes of its arguments: the plan of a context box, without a database.
+"""The plan of a context box: a recipe applied to its arguments, without a database.
 
-Every function takes values and gives values; the rules and their order are those of the packing page of
-the spec. Owns what each rule brings and what is left out; reading boxes and writing the plan is
-`packing/pack.py`.
+Every function is pure; the rules and their order are those of the spec's page on packing. Owns what each rule
+brings and what is left out; `packing/pack.py` reads boxes and writes the plan.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class PlannedCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One place of the box to be: the rule that brings it, and the draft if the card is new."""
+    """One position of the new box: the rule that brings the card, and the draft if the card is new."""
 
     card_id: str
     rule: str
@@ -35,7 +34,7 @@ class PlannedCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
-    """An inherited card that the recipe's limits keep out."""
+    """An inherited card that the recipe's limits exclude."""
 
     card_id: str
     rule: str
@@ -50,12 +49,12 @@ class InheritedBox(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rule(self) -> str:
-        """The rule that brings this box's cards."""
+        """Return the rule that brings this box's cards."""
         return f"inherit_context {self.arg_key} (box {self.box_id})"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A context box to be: its cards in order, the boxes it inherits from, and what was left out."""
+    """A new context box: its cards in order, the boxes it inherits from, and the excluded cards."""
 
     cards: list[PlannedCard]
     parent_ids: list[str]
@@ -63,26 +62,26 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def card_ids(self) -> list[str]:
-        """The ids of the box, in order."""
+        """Return the ids of the box, in order."""
         return [card.card_id for card in self.cards]
 
     @property
     def inherited_ids(self) -> list[str]:
-        """Those of cards that are there already, or were to be."""
+        """Return the ids of inherited cards, which may be missing."""
         return [card.card_id for card in self.cards if card.draft is None]
 
     @property
     def drafts(self) -> list[CardDraft]:
-        """The cards that are new."""
+        """Return the new cards."""
         return [card.draft for card in self.cards if card.draft is not None]
 
     def rules(self) -> list[ProvenanceRule]:
-        """The rules of the plan as runs over its cards."""
+        """Return the rules of the plan as runs over its cards."""
         return runs(card.rule for card in self.cards)
 
 
 def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:
-    """Rule 1: the profile that the context is for, from the arguments or else the recipe."""
+    """Apply rule 1: return the profile of the context, from the arguments or else the recipe."""
     if "profile_name" in arguments:
         _check_storable({"profile_name": arguments["profile_name"]})
         name, place = arguments["profile_name"], "argument 'profile_name'"
@@ -101,9 +100,9 @@ def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:
 def argument_cards(
     recipe: "Recipe", arguments: Mapping[str, Any], *, tool_suffix: str, turn: Mapping[str, str] = {}
 ) -> list[PlannedCard]:
-    """Rule 2: a new card for each `pack_arguments` rule whose argument is there.
+    """Apply rule 2: return a new card for each `pack_arguments` rule whose argument is given.
 
-    `turn` is the metadata that names the turn whose words these are, if one packs.
+    `turn` is the metadata of the turn that packs, if any.
     """
     rules = recipe.context_packing_config.pack_arguments
     _check_storable({rule.arg_key: arguments[rule.arg_key] for rule in rules if rule.arg_key in arguments})
@@ -116,7 +115,7 @@ def argument_cards(
 
 
 def _check_storable(arguments: Mapping[str, Any]) -> None:
-    """Raise BadRequest unless these arguments are JSON that cards can hold, each and together."""
+    """Raise BadRequest unless these arguments are JSON that cards can store, each and together."""
     try:
         for key, value in arguments.items():
             exact_json.check_storable(value, f"argument {key!r}")
@@ -136,7 +135,7 @@ def _argument_card(rule: "PackArgument", value: Any, tool_suffix: str) -> CardDr
 
 
 def inherited_boxes(recipe: "Recipe", arguments: Mapping[str, Any]) -> list[InheritedBox]:
-    """Rule 3, before anything is read: the boxes that the arguments name, of the right shape and allowed."""
+    """Start rule 3: return the boxes that the arguments name, after checking shape and authorization."""
     boxes = [
         InheritedBox(box_id=as_box_id(box_id) or box_id, arg_key=arg_key)
         for arg_key in recipe.context_packing_config.inherit_context.include_boxes_from_args
@@ -173,7 +172,7 @@ def _refuse_unauthorized(allowed: Sequence[str] | None, boxes: Sequence[Inherite
 def inherited_cards(
     boxes: Sequence[InheritedBox], id_lists: Mapping[str, Sequence[str]]
 ) -> list[PlannedCard]:
-    """Rule 3: the ids of the boxes in order; the first place of an id wins."""
+    """Apply rule 3: return the ids of the boxes in order; the first position of an id wins."""
     places: dict[str, PlannedCard] = {}
     for box in boxes:
         rule = box.rule
@@ -184,20 +183,21 @@ def inherited_cards(
 
 
 def narrows(inherit: "InheritContext") -> bool:
-    """Whether the recipe limits what is inherited, so that the cards themselves must be read."""
-    return inherit.answered_calls_only or _chooses(inherit)
+    """Return whether the recipe limits inheritance, so that the cards must be read."""
+    return inherit.answered_calls_only or _limits_cards(inherit)
 
 
-def _chooses(inherit: "InheritContext") -> bool:
-    """Whether what a card is decides whether it is inherited."""
+def _limits_cards(inherit: "InheritContext") -> bool:
+    """Return whether inheritance depends on properties of a card."""
     limits = (inherit.include_card_types, inherit.exclude_card_types, inherit.max_cards, inherit.max_tokens)
     return any(limit is not None for limit in limits)
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What limits look at in a card that may be inherited: there may be very many, too long to be held.
+    """The properties of an inheritable card that limits examine. There may be too many cards to hold
+    completely.
 
-    Of `tool_calls` it has the ids alone; `tokens` are counted where a limit asks for them, else 0.
+    Of `tool_calls` it only has the ids; `tokens` are counted only for a token limit, otherwise 0.
     """
 
     type: str
@@ -207,7 +207,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def candidate(card: Card, inherit: "InheritContext") -> Candidate:
-    """What the limits look at in a card."""
+    """Return the properties of a card that the limits examine."""
     return Candidate(
         type=card.type,
         tool_calls=[{"id": call_id} for call_id in call_ids(card)] or None,
@@ -219,27 +219,27 @@ def candidate(card: Card, inherit: "InheritContext") -> Candidate:
 def narrow(
     planned: Sequence[PlannedCard], candidates: Mapping[str, Candidate], inherit: "InheritContext"
 ) -> tuple[list[PlannedCard], list[LeftOut]]:
-    """Keep what the recipe's limits allow: answered calls, by type, then the newest exchanges that fit.
+    """Apply the recipe's limits: answered calls, types, then the newest exchanges that fit.
 
-    A tool call and its results stay or go together. Ids without a card are left out where types or numbers
-    limit what is inherited; else they stay, so that whoever runs the turn learns that something is gone.
+    A tool call and its results are included or excluded together. Ids without a card are excluded by limits
+    of types or numbers; otherwise they stay, so that the turn reports what is missing.
     """
     ids = [place.card_id for place in planned if place.card_id in candidates]
     readable = [candidates[card_id] for card_id in ids]
     absent = [place.card_id for place in planned if place.card_id not in candidates]
-    reasons = dict.fromkeys(absent, "no such card") if _chooses(inherit) else {}
+    reasons = dict.fromkeys(absent, "no such card") if _limits_cards(inherit) else {}
     is_open = {position for position, _ in pair_calls(readable).unanswered}
     cards_so_far = tokens = 0
-    full: str | None = None  # once a limit is exceeded nothing fits any more
+    full: str | None = None  # after a limit is exceeded, nothing fits any more
     for group in reversed(exchanges(readable)):
         members = [readable[position] for position in group]
         reason = _type_refusal(members, inherit)
         if inherit.answered_calls_only and not is_open.isdisjoint(group):
-            reason = "a tool call of it has no result"
+            reason = "its tool call has no result"
         if reason is None:
             cards_so_far += len(members)
             tokens += sum(card.tokens for card in members)
-            reason = full = full or _beyond(inherit, cards_so_far, tokens)
+            reason = full = full or _exceeded_limit(inherit, cards_so_far, tokens)
         if reason is not None:
             reasons.update((ids[position], reason) for position in group)
     return (
@@ -263,7 +263,7 @@ def _type_refusal(members: Sequence[Candidate], inherit: "InheritContext") -> st
     return None
 
 
-def _beyond(inherit: "InheritContext", cards: int, tokens: int) -> str | None:
+def _exceeded_limit(inherit: "InheritContext", cards: int, tokens: int) -> str | None:
     if inherit.max_cards is not None and cards > inherit.max_cards:
         return f"beyond max_cards {inherit.max_cards}"
     if inherit.max_tokens is not None and tokens > inherit.max_tokens:
@@ -272,7 +272,7 @@ def _beyond(inherit: "InheritContext", cards: int, tokens: int) -> str | None:
 
 
 def parent_card(recipe: "Recipe", *, source_agent_id: str) -> list[PlannedCard]:
-    """Rule 4: the pointer to the parent, if the recipe asks for it."""
+    """Apply rule 4: return the pointer to the parent, if the recipe requests it."""
     if not recipe.context_packing_config.inherit_context.include_parent:
         return []
     draft = draft_card(
@@ -288,7 +288,7 @@ def arrange(
     parents: Sequence[InheritedBox],
     left_out: list[LeftOut],
 ) -> Plan:
-    """The plan: what the rules bring, each its section, in the recipe's order."""
+    """Build the plan from the cards of each rule, in the recipe's order."""
     return Plan(
         cards=[card for section in recipe.context_packing_config.order for card in sections[section]],
         parent_ids=unique(box.box_id for box in parents),
@@ -297,12 +297,12 @@ def arrange(
 
 
 def fitted(plan: Plan, fit: "Fitted", *, turn: Mapping[str, str] = {}) -> Plan:
-    """The plan without the inherited cards that a fit leaves out, and with its notes."""
+    """Return the plan without the inherited cards that a fit excludes, and with its notes."""
     dropped = {change.card_id: change.reason for change in fit.changes if change.kind == "dropped"}
     return msgspec.structs.replace(
         plan,
         cards=[
-            _noted(place, fit.notes.get(place.card_id), turn)
+            _place_with_note(place, fit.notes.get(place.card_id), turn)
             for place in plan.cards
             if place.card_id not in dropped
         ],
@@ -317,7 +317,7 @@ def fitted(plan: Plan, fit: "Fitted", *, turn: Mapping[str, str] = {}) -> Plan:
     )
 
 
-def _noted(place: PlannedCard, note: CardDraft | None, turn: Mapping[str, str]) -> PlannedCard:
+def _place_with_note(place: PlannedCard, note: CardDraft | None, turn: Mapping[str, str]) -> PlannedCard:
     if note is None:
         return place
     return PlannedCard(card_id=note.card_id, rule=place.rule, draft=written_by(note, turn))

@@ -1,8 +1,8 @@
-"""Where recipes are found and how they are read.
+"""Recipe files: finding, reading and listing them.
 
-A name stands for a file in one of the caller's folders, or else for a recipe that ships; whatever has a
-slash or ends in .yaml or .yml is a path. Owns finding, reading and listing. What a recipe may say is
-`model.recipes`, which is loaded, with pydantic, only when one is read.
+A name refers to a file in one of the caller's folders, or to a recipe that ships with cbx. A value with a
+slash, or with the ending .yaml or .yml, is a path. `model.handwritten.recipes` validates a recipe; it is
+loaded, with pydantic, only to read one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from cardbox_cli.model.handwritten.documents import Document, Problem, document_
 from cardbox_cli.model.handwritten.yaml_files import MAX_BYTES, read_yaml, text_of
 from cardbox_cli.settings import HANDOVERS
 from cardbox_cli.shipped import shipped
-from cardbox_cli.text import did_you_mean
+from cardbox_cli.text import unknown_message
 
 if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import Recipe
@@ -28,7 +28,7 @@ OWN_FOLDER = Path("handovers")
 
 @dataclass(frozen=True, slots=True)
 class LoadedRecipe:
-    """A recipe, its name, the file it came from, or None, and the text as it was written."""
+    """A recipe, its name, its file or None, and its text."""
 
     recipe: "Recipe"
     name: str
@@ -38,7 +38,7 @@ class LoadedRecipe:
 
 @dataclass(frozen=True, slots=True)
 class ListedRecipe:
-    """A recipe that can be used by its name. `problem` is the first line of the error if it is broken."""
+    """A recipe that can be used by name. `problem` is the first line of the error if it is invalid."""
 
     name: str
     description: str
@@ -48,34 +48,34 @@ class ListedRecipe:
 
 
 def recipe_folders() -> list[Path]:
-    """The folders in which recipes are found by name, before those that ship."""
+    """Return the folders of recipes, which are searched before those that ship with cbx."""
     return [OWN_FOLDER, *([Path(named)] if (named := HANDOVERS.text()) else [])]
 
 
 def read_recipe(name_or_path: str, *, folders: Sequence[Path]) -> LoadedRecipe:
-    """Find and read a recipe; of several that of the first folder. Raises NotFound, InvalidRecipe."""
-    path = Path(name_or_path) if _is_path(name_or_path) else _named(name_or_path, folders)
-    text = _text(path)
+    """Find and read a recipe; the first folder wins. Raises NotFound, InvalidRecipe."""
+    path = Path(name_or_path) if _is_path(name_or_path) else _find_file(name_or_path, folders)
+    text = _read_text(path)
     return LoadedRecipe(parse_recipe(text, str(path)), name=path.stem, source=path, text=text)
 
 
 def parse_recipe(text: str, source: str) -> "Recipe":
-    """The recipe in `text`; `source` names it in errors. Raises InvalidRecipe with all that is wrong."""
-    return _recipe(read_yaml(text, source))
+    """Parse the recipe in `text`, called `source` in messages. Raises InvalidRecipe with all problems."""
+    return _validate(read_yaml(text, source))
 
 
 def recipe_from_mapping(mapping: Mapping[str, object]) -> "Recipe":
-    """The recipe that a Python caller made as a mapping. Raises InvalidRecipe with all that is wrong."""
-    return _recipe(document_of(mapping, "handover"))
+    """Validate a recipe that a Python caller passes as a mapping. Raises InvalidRecipe with all problems."""
+    return _validate(document_of(mapping, "handover"))
 
 
 def list_recipes(folders: Sequence[Path]) -> list[ListedRecipe]:
-    """The recipes that can be used by name, sorted by it: those of `folders`, and those that ship."""
-    return [_listed(name, path) for name, path in recipe_files(folders).items()]
+    """Return the recipes that can be used by name, sorted: of `folders`, and those that ship with cbx."""
+    return [_list_entry(name, path) for name, path in recipe_files(folders).items()]
 
 
 def recipe_files(folders: Sequence[Path]) -> dict[str, Path]:
-    """The files of recipes by name, sorted; an earlier folder hides a later one, what ships comes last."""
+    """Return recipe files by name, sorted; an earlier folder hides a later one, shipped recipes come last."""
     known: dict[str, Path] = {}
     for folder in [*folders, shipped("handovers")]:
         for path in sorted(folder.glob("*.y*ml")):
@@ -84,11 +84,11 @@ def recipe_files(folders: Sequence[Path]) -> dict[str, Path]:
     return dict(sorted(known.items()))
 
 
-def _recipe(document: Document) -> "Recipe":
+def _validate(document: Document) -> "Recipe":
     from cardbox_cli.model.handwritten.recipes import Recipe
     from cardbox_cli.model.handwritten.validation import fit
 
-    hint = "`cbx handover schema` prints what a recipe may say"
+    hint = "`cbx handover schema` prints the keys of a recipe"
     return fit(Recipe, document, refuse_with=InvalidRecipe, hint=hint)
 
 
@@ -96,24 +96,24 @@ def _is_path(name_or_path: str) -> bool:
     return "/" in name_or_path or name_or_path.endswith((*_ENDINGS, ".json"))
 
 
-def _named(name: str, folders: Sequence[Path]) -> Path:
+def _find_file(name: str, folders: Sequence[Path]) -> Path:
     known = recipe_files(folders)
     if name in known:
         return known[name]
     raise NotFound(
-        f"no handover recipe is named {name!r}{did_you_mean(name, known)}",
-        hint=f"there are {', '.join(known)}; a file is named by its path, such as ./{name}.yaml",
+        unknown_message("recipe", name, known),
+        hint=f"use one of {', '.join(known)}, or the path of a file, such as ./{name}.yaml",
         details={"name": name, "known": list(known)},
     )
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         with open_to_read(path) as file:
             data = file.read(MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(
-            f"no such recipe file: {path}",
+            f"no recipe file {str(path)!r}",
             hint="`cbx handover list` shows the recipes that can be used by name",
             details={"file": str(path)},
         ) from None
@@ -123,10 +123,10 @@ def _text(path: Path) -> str:
     return text_of(data, str(path), refuse_with=InvalidRecipe)
 
 
-def _listed(name: str, path: Path) -> ListedRecipe:
+def _list_entry(name: str, path: Path) -> ListedRecipe:
     ships = path.parent.resolve() == shipped("handovers").resolve()
     try:
-        recipe = parse_recipe(_text(path), str(path))
+        recipe = parse_recipe(_read_text(path), str(path))
     except (InvalidRecipe, NotFound) as error:
         return ListedRecipe(name, "", path, ships, problem=error.message.splitlines()[0])
     return ListedRecipe(name, recipe.description, path, ships)

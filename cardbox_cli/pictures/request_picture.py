@@ -107,7 +107,7 @@ def _numbers(steps: Sequence[DrawnStep]) -> Element:
 
 
 def heat(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Element:
-    """Draw a row for each card and a column for each step: solid if the card is new, pale if it is repeated."""
+    """Draw a row for each card and a column for each step: solid if the card is new, pale if repeated."""
     seen: dict[str, dict[int, DrawnCard]] = {}
     for index, step in enumerate(steps):
         for card in step.cards:

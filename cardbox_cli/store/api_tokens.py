@@ -1,4 +1,4 @@
-"""Tokens for readers over HTTP: one project's view of `cbx.api_tokens`. No token is ever kept."""
+"""Tokens for readers over HTTP: one project's view of `cbx.api_tokens`. Stores hashes, never a token."""
 
 import hmac
 from datetime import timedelta
@@ -16,7 +16,9 @@ class ApiTokenStore(ProjectStore):
     """The tokens of one project."""
 
     def create(self, *, label: str, actor: str, lasts: timedelta | None) -> tuple[str, ApiToken]:
-        """A new token, which nobody can be told again, and what is kept of it. Without `lasts` it stays."""
+        """Create a token; return its text, which is shown only once, and its row. None for `lasts`: no
+        expiry.
+        """
         self.database.require(TOKENS)
         token = new_token(self.project_id)
         kept = self._one(
@@ -30,40 +32,40 @@ class ApiTokenStore(ProjectStore):
             lasts=lasts,
         )
         if kept is None:
-            raise Conflict("the id of the token is taken", hint="try again")
+            raise Conflict("the id of the new token is taken", hint="run the command again")
         return token, kept
 
     def all(self) -> list[ApiToken]:
-        """All of the project, revoked and expired ones too, oldest first."""
+        """Return all tokens of the project, including revoked and expired ones, oldest first."""
         self.database.require(TOKENS)
         return self._all(ApiToken, "api_tokens")
 
     def revoke(self, token_id: str) -> ApiToken:
-        """Let a token open nothing from now on; harmless for one that does not. Raises NotFound."""
+        """Revoke a token; harmless if it is revoked already. Raises NotFound."""
         self.database.require(TOKENS)
         now = self.database.now()
         revoked = self._one(ApiToken, "revoke_api_token", token_id=token_id, now=now)
         return self._found(revoked, "token", token_id, _NO_TOKEN)
 
     def opens(self, token: str) -> str | None:
-        """The id of the token of this text that is in force; None if there is none.
+        """Return the id of the valid token with this text, or None.
 
-        Every hash of the project is compared, each in constant time.
+        Compares every hash of the project, each in constant time.
         """
         wanted, found = hash_of(token), None
-        for token_id, kept in self._in_force():
+        for token_id, kept in self._valid_tokens():
             if hmac.compare_digest(bytes(kept), wanted):
                 found = token_id
         return found
 
     def is_in_force(self, token_id: str) -> bool:
-        """Whether a token still opens the project."""
-        return any(each == token_id for each, _ in self._in_force())
+        """Return whether a token is still valid."""
+        return any(each == token_id for each, _ in self._valid_tokens())
 
-    def _in_force(self) -> list[tuple[str, bytes]]:
+    def _valid_tokens(self) -> list[tuple[str, bytes]]:
         if TOKENS not in self.database.tables:
             return []
         known = self._rows("api_tokens_not_revoked")
-        # Most never expire, and need no look at the clock.
+        # Most tokens never expire, and need no query of the clock.
         now = self.database.now() if any(ends for _, _, ends in known) else None
         return [(each, kept) for each, kept, ends in known if ends is None or now is None or ends > now]

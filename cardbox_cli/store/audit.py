@@ -1,8 +1,8 @@
-"""The audit in Postgres: what was done to turns from outside their runs, and by people to what is stored.
+"""The audit in Postgres: changes to turns from outside their runs, and changes of people to stored data.
 
-Rows are only ever added: a trigger refuses the rest, where the database has it. A row belongs to the
-transaction of what it tells of; where the database has no table for it nothing is written. Who acts is for
-the caller to say.
+Rows are only ever added; a trigger refuses anything else if the database has it. A row is written in the
+transaction of the change; if the database has no table for it, nothing is written. The caller names the
+actor.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _TABLE = "cbx.audit"
 
 
 class AuditFilter(Dated, frozen=True, kw_only=True):
-    """Which rows a list holds; None means any."""
+    """Filter of a list of audit rows; None means any."""
 
     agent_id: str | None = None
     agent_turn_id: str | None = None
@@ -25,15 +25,15 @@ class AuditFilter(Dated, frozen=True, kw_only=True):
 
 
 class AuditStore(ProjectStore):
-    """What was done in one project."""
+    """The audit of one project."""
 
     @property
-    def _is_kept(self) -> bool:
-        """Whether there is a table for it, if only for others to read."""
+    def _has_table(self) -> bool:
+        """Return whether the table exists, even if our role may not read it."""
         return _TABLE in self.database.tables or _TABLE in self.database.closed_tables
 
     def write(self, action: str, *, actor: str, detail: dict[str, Any]) -> None:
-        """Write down what was done to no turn in particular."""
+        """Record a change that belongs to no turn."""
         self._insert(agent_id="", action=action, actor=actor, detail=detail)
 
     def write_of_turn(
@@ -46,7 +46,7 @@ class AuditStore(ProjectStore):
         epoch_after: int | None,
         detail: dict[str, Any] | None = None,
     ) -> None:
-        """Write down what was done to a turn that was at `fence`; without a turn, to its agent."""
+        """Record a change to a turn that was at `fence`; without a turn, to its agent."""
         self._insert(
             agent_id=fence.agent_id,
             agent_turn_id=fence.agent_turn_id or None,
@@ -61,22 +61,22 @@ class AuditStore(ProjectStore):
     def _insert(self, *, detail: dict[str, Any], **columns: str | int | None) -> None:
         empty = dict.fromkeys(("agent_turn_id", "reason", "epoch_before", "epoch_after"))
         row = {**empty, **columns, "audit_id": new_id("audit"), "detail": jsonb(detail)}
-        if self._is_kept:
+        if self._has_table:
             self._run("write_audit", **row)
 
     def of_turn(self, agent_turn_id: str) -> list[AuditEntry]:
-        """What was done to a turn from outside its run, in order."""
+        """Return the changes to a turn from outside its run, in order."""
         if not self.database.keeps_turns:
             return []
         return self._all(AuditEntry, "audit_of_turn", agent_turn_id=agent_turn_id)
 
     def newest(self, where: AuditFilter | None = None, *, limit: int | None = None) -> Iterator[AuditEntry]:
-        """The rows that `where` allows, newest first, read in pages as they are asked for."""
+        """Yield the rows that match `where`, newest first, reading page by page."""
         self._require(_TABLE)
         return paged(partial(self._page, self._dated(where or AuditFilter())), limit=limit)
 
     def further(self, where: AuditFilter, last: AuditEntry) -> Further:
-        """How many rows `newest` would give after `last`. Counts up to 10,000."""
+        """Return how many rows `newest` would yield after `last`. Counts up to 10,000."""
         return self._further("count_further_audit", **place(self._dated(where), last, 0, key="audit_id"))
 
     def _page(self, where: AuditFilter, after: AuditEntry | None, size: int) -> list[AuditEntry]:

@@ -1,7 +1,8 @@
-"""Boxes in Postgres: one project's view of `public.card_boxes`, with what `box_info` keeps of them.
+"""Boxes in Postgres: one project's view of `public.card_boxes`, and their titles and provenance in
+`box_info`.
 
-Boxes hold ids and never cards. Writes to one box are serial: each locks its row. A read takes no lock, except
-`share`. Methods take part in the caller's transaction; alone, each is its own.
+Boxes contain ids, never cards. Writes to one box are serialized by a row lock. A read takes no lock, except
+`share`. A method takes part in the caller's transaction, or is a transaction itself.
 """
 
 import re
@@ -47,68 +48,67 @@ if TYPE_CHECKING:
     from cardbox_cli.model.diff import BoxDiff
 
 
-# What `card_boxes` has no column for: the titles of boxes, and how they were packed, in `cbx.box_info`.
-#
-# A database that another program made may lack the table: then nothing is kept, and nothing is known.
+# Titles and provenance of boxes, for which `card_boxes` has no columns, in `cbx.box_info`. A database of
+# another program may lack the table: then nothing is stored, and reads find nothing.
 
 
 class BoxInfoStore(ProjectStore):
-    """The box info of one project. Box ids are canonical."""
+    """The titles and provenance of one project's boxes. Box ids are canonical."""
 
     def keep(self, box_id: str, title: str | None, provenance: Provenance | None) -> None:
-        """Keep the title and the provenance of a box, in place of earlier ones, if it has either."""
+        """Store the title and the provenance of a box, replacing earlier ones, if either is given."""
         if self.database.keeps_box_info and (title is not None or provenance is not None):
             packed = None if provenance is None else jsonb(provenance)
             self._run("insert_box_info", box_id=box_id, title=title, provenance=packed)
 
     def keep_titles(self, titles: Iterable[tuple[str, str | None]]) -> None:
-        """Keep the titles of new boxes, given with their ids, in one statement."""
+        """Store the titles of new boxes, as pairs of id and title, in one statement."""
         titled = [(box_id, title) for box_id, title in titles if title is not None]
         if titled and self.database.keeps_box_info:
             box_ids, texts = zip(*titled, strict=True)
             self._run("insert_box_titles", box_ids=list(box_ids), titles=list(texts))
 
     def titles(self, box_ids: Sequence[str]) -> dict[str, str]:
-        """The titles of those of these boxes that have one."""
+        """Return the titles of these boxes by id, without boxes that have none."""
         if not box_ids or not self.database.keeps_box_info:
             return {}
         return dict(self._rows("box_titles", box_ids=list(box_ids)))
 
     def provenance(self, box_id: str) -> Provenance | None:
-        """How the box was packed; None if it was not, or nobody can tell."""
+        """Return the record of how the box was packed; None without one, or if another program wrote it."""
         if not self.database.keeps_box_info:
             return None
         try:
             return self._one(Provenance, "provenance_of_box", box_id=box_id)
         except msgspec.ValidationError:
-            # Another program wrote it: nobody knows.
+            # Another program wrote it in its own format.
             return None
 
     def forget(self, box_id: str) -> None:
-        """Remove what is kept of a box."""
+        """Delete the title and provenance of a box."""
         if self.database.keeps_box_info:
             self._run("delete_box_info", box_id=box_id)
 
 
 NO_BOX = "`cbx box list` shows the newest boxes"
 _BY_CHANGE = {"key": "box_id", "time": "updated_at"}
-# So many cards that boxes stand for are read at a time.
-_KNOWN_AT_ONCE = 2000
+# Number of cards read per query.
+_CARDS_PER_QUERY = 2000
 
 
 class BoxFilter(Dated, frozen=True, kw_only=True):
-    """When the boxes of a list changed last."""
+    """Filter of a list of boxes by the time of their last change."""
 
 
 class FoundBoxes(msgspec.Struct, frozen=True):
-    """The answer of a batch read: what was found in the order asked for, and what was not."""
+    """Result of a batch read: the boxes found, in the order requested, and the missing ids."""
 
     boxes: list[Box]
     missing_box_ids: list[str]
 
 
 class BoxStore(ProjectStore):
-    """The boxes of one project: first what reads them, then what writes them."""
+    """The boxes of one project: first the methods that read, then those that write."""
 
     def __init__(self, database: Database, project_id: str) -> None:
         super().__init__(database, project_id)
@@ -116,11 +116,11 @@ class BoxStore(ProjectStore):
         self._use = BoxUseStore(database, project_id)
 
     def get(self, box_id: str) -> Box:
-        """The box of this id. Raises NotFound, also for a text that is no UUID."""
+        """Return the box with this id. Raises NotFound, also for a string that is not a UUID."""
         return self._found(next(iter(self.get_many([box_id]).boxes), None), "box", box_id, NO_BOX)
 
     def get_many(self, box_ids: Sequence[str]) -> FoundBoxes:
-        """The boxes of these ids in the order of `box_ids`, each once. A missing one is no error."""
+        """Return the boxes with these ids in the order of `box_ids`, each once, and the missing ids."""
         wanted = unique(as_box_id(box_id) or box_id for box_id in box_ids)
         rows = self._column("boxes_by_ids", box_ids=[box_id for box_id in wanted if as_box_id(box_id)])
         boxes = {box.box_id: box for box in self.with_titles([decode_box(row) for row in rows])}
@@ -130,15 +130,17 @@ class BoxStore(ProjectStore):
         )
 
     def id_lists(self, box_ids: Sequence[str]) -> dict[str, list[str]]:
-        """The id list of each of these boxes that exists, keyed by canonical box id."""
+        """Return the id list of each of these boxes that exists, by canonical box id."""
         return {box_id: decode_ids(ids) for box_id, ids in self.id_texts(box_ids).items()}
 
     def id_texts(self, box_ids: Sequence[str]) -> dict[str, str]:
-        """`id_lists` as the JSON that Postgres prints: a list that goes on from another begins as that."""
+        """Return `id_lists` as JSON text. The text of a list that extends another one begins with the same
+        text.
+        """
         return dict(self._rows("box_id_lists", box_ids=[each for each in map(as_box_id, box_ids) if each]))
 
     def existing(self, box_ids: Iterable[str]) -> set[str]:
-        """Those of these ids that are boxes of the project."""
+        """Return the ids of these that are boxes of the project."""
         return set(self._column("existing_boxes", box_ids=[each for each in map(as_box_id, box_ids) if each]))
 
     def require(self, box_id: str) -> None:
@@ -147,50 +149,49 @@ class BoxStore(ProjectStore):
             raise self._absent("box", box_id, NO_BOX)
 
     def length(self, box_id: str) -> int:
-        """How many places a box has. Raises NotFound."""
+        """Return the number of positions of a box. Raises NotFound."""
         length = self._value("box_length", box_id=as_uuid(box_id))
         return int(self._found(length, "box", box_id, NO_BOX))
 
     def share(self, box_id: str) -> bool:
-        """Keep the box from changes until the end of the transaction; False for an unknown box."""
+        """Lock the box against changes until the end of the transaction; return False if it is unknown."""
         return bool(self._value("share_box", box_id=as_uuid(box_id)))
 
     def slots(self, box_id: str) -> list[Slot]:
-        """Every place of the box in order with its card, in one round trip; [] for an unknown box."""
-        return [slot_of(row) for row in self._rows("slots_of_box", box_id=as_uuid(box_id), **_WHOLE)]
+        """Return every position of the box in order with its card, by one query; [] for an unknown box."""
+        return [slot_of(row) for row in self._rows("slots_of_box", box_id=as_uuid(box_id), **_ALL_POSITIONS)]
 
     def stream(self, box_id: str, window: range | None = None) -> Iterator[Slot]:
-        """`slots`, read as they are asked for, within the caller's transaction or snapshot.
-
-        Of a `window` of positions nothing else is read.
-        """
+        """Yield `slots`, or those of `window`, lazily within the caller's transaction or snapshot."""
         return map(slot_of, self._stream("slots_of_box", box_id=as_uuid(box_id), **_positions(window)))
 
     def json_lines(
         self, box_id: str, types: Collection[str] | None = None, window: range | None = None
     ) -> Iterator[tuple[str, str | None]]:
-        """Every place of the box in order, as the id and the card's JSON as the database prints it.
+        """Yield the id and the JSON of the card at each position of the box, in order.
 
-        None in its place where a reader sees no card. Cards of other types than `types` are left out. Read as
-        they are asked for, within the caller's transaction or snapshot.
+        The JSON is None if readers do not see the card. With `types`, skips cards of other types. Reads
+        lazily, within the caller's transaction or snapshot.
         """
         wanted = None if types is None else list(types)
         positions = _positions(window)
         return self._stream("json_of_box", box_id=as_uuid(box_id), types=wanted, **positions)
 
     def view(self, box_id: str) -> BoxView:
-        """The box with its cards and digest, as one snapshot. Raises NotFound."""
+        """Return the box with its cards and digest, as one snapshot. Raises NotFound."""
         with self.database.snapshot():
             box = self.get(box_id)
             slots = self.slots(box_id)
         return BoxView(box=box, slots=slots, digest=digest(slot.card for slot in slots))
 
     def provenance(self, box_id: str) -> Provenance | None:
-        """How the box was packed; None if it was not, or if this database does not keep it."""
+        """Return the record of how the box was packed; None without one, or if this database does not store
+        it.
+        """
         return self._info.provenance(as_uuid(box_id))
 
     def diff(self, a: str, b: str) -> "BoxDiff":
-        """How box `b` differs from box `a`, in one snapshot. Raises NotFound."""
+        """Compare box `a` with box `b` in one snapshot. Raises NotFound."""
         from cardbox_cli.model import diff
 
         with self.database.snapshot():
@@ -202,45 +203,46 @@ class BoxStore(ProjectStore):
         return diff.compare(one, other, found, known)
 
     def known(self, card_ids: Iterable[str]) -> dict[str, tuple[Card, CardState]]:
-        """What those of these ids stand for that are cards: hidden ones too, each with its state."""
+        """Return the cards with these ids, including hidden ones, each with its state, by id."""
         wanted = unique(card_ids)
         return {
             card_id: (decode_card(row), state)
-            for begin in range(0, len(wanted), _KNOWN_AT_ONCE)
+            for begin in range(0, len(wanted), _CARDS_PER_QUERY)
             for card_id, state, row in self._rows(
-                "known_cards", card_ids=wanted[begin : begin + _KNOWN_AT_ONCE]
+                "known_cards", card_ids=wanted[begin : begin + _CARDS_PER_QUERY]
             )
         }
 
     def refs(
         self, card_id: str, *, limit: int | None = None, latest: int | None = BOXES_LOOKED_INTO.value
     ) -> Iterator[Reference]:
-        """The boxes that hold this id, a card's or a dangling one, the last changed first, read in pages.
+        """Yield the boxes that contain this id, of a card or dangling, last changed first, reading page by
+        page.
 
-        Looks into the `latest` boxes that changed last; None for all.
+        Searches the `latest` boxes that changed last; None for all.
         """
         return paged(partial(self._page_of_refs, card_id, latest), limit=limit)
 
     def count_refs(self, card_id: str, *, latest: int | None = BOXES_LOOKED_INTO.value) -> int:
-        """How many boxes hold this id, among the `latest` that changed last; None for all."""
+        """Return how many boxes contain this id, among the `latest` that changed last; None for all."""
         return int(self._value("count_boxes_of_card", card_id=card_id, latest=latest))
 
     def are_more_than(self, number: int) -> bool:
-        """Whether the project has more boxes than this. Takes as long as to count so many."""
+        """Return whether the project has more than `number` boxes. Takes as long as counting that many."""
         return bool(self._value("has_more_boxes", latest=number))
 
     def newest(self, where: BoxFilter | None = None, *, limit: int | None = None) -> Iterator[Box]:
-        """The boxes that `where` allows, the last changed first, read in pages as they are asked for."""
+        """Yield the boxes that match `where`, last changed first, reading page by page."""
         return paged(partial(self._page, self._dated(where or BoxFilter())), limit=limit)
 
     def further(self, where: BoxFilter, last: Box) -> Further:
-        """How many boxes `newest` would give after `last`. Counts up to 10,000."""
+        """Return how many boxes `newest` would yield after `last`. Counts up to 10,000."""
         return self._further("count_further_boxes", **place(self._dated(where), last, 0, **_BY_CHANGE))
 
     def resolve(self, wanted: str) -> str:
-        """The full id that `wanted` stands for: an id, or a unique piece of one.
+        """Return the full id for an id, or for a unique part of one.
 
-        That is its beginning, its end, or the beginning of what is shown. Raises NotFound, AmbiguousId.
+        A part is its beginning, its end, or the beginning of the short id. Raises NotFound, AmbiguousId.
         """
         whole = as_box_id(wanted)
         if whole is not None:
@@ -289,16 +291,16 @@ class BoxStore(ProjectStore):
         provenance: Provenance | None = None,
         allow_dangling: bool = False,
     ) -> Box:
-        """Make a box of these ids. Raises NotFound for ids that are no cards here unless they are allowed.
+        """Create a box of these ids. Raises NotFound for ids without a card, unless `allow_dangling`.
 
-        `box_id` is for derived ids only; BoxConflict when it is taken.
+        Only derived ids are passed as `box_id`; raises BoxConflict if it is taken.
         """
         with self.database.transaction(savepoint=False):
             if not allow_dangling:
                 self._refuse_absent(card_ids)
             box = self._insert(box_id or new_box_id(), card_ids, parent_ids or ())
             if box is None:
-                raise BoxConflict(f"the box id {box_id!r} is taken", hint="leave the id out to get a new one")
+                raise BoxConflict(f"the box id {box_id!r} is taken", hint="omit the id to get a new one")
             self._info.keep(box.box_id, title, provenance)
         return msgspec.structs.replace(box, title=title if self.database.keeps_box_info else None)
 
@@ -312,15 +314,16 @@ class BoxStore(ProjectStore):
         held: Head | None = None,
         of_chat: bool = False,
     ) -> int:
-        """Append ids; the box's new length. Concurrent appends are serial, none is lost.
+        """Append ids and return the box's new length. Concurrent appends are serialized; none is lost.
 
-        Raises NotFound for an unknown box, or an id that is no card here unless that is allowed, and
-        BoxConflict for a box that a turn reads or writes, or a chat has. A turn itself appends to its output
-        box with its `fence`; then StaleEpoch is raised when that has fallen. A use case that has the head of
-        the turn `held` passes that, and one that holds the head of a chat says that the box is `of_chat`.
+        Raises NotFound for an unknown box, or for an id without a card unless `allow_dangling`. Raises
+        BoxConflict for a box that a turn reads or writes, or that belongs to a chat. A turn appends to its
+        output box with its `fence`; an outdated one raises StaleEpoch. A use case that has locked the head of
+        the turn passes it as `held`; one that has locked the head of a chat passes `of_chat`.
         """
         is_free = fence is None and held is None and not of_chat
-        # To append to a box that others use is taken back; else nothing is written before it is refused.
+        # Only an append to a box that may be in use must be rolled back; all other refusals come before the
+        # write.
         with self.database.transaction(savepoint=is_free):
             if fence is not None:
                 held = HeadStore(self.database, self.project_id).hold(fence)
@@ -337,15 +340,17 @@ class BoxStore(ProjectStore):
                     self._refuse_absent(card_ids)
                 raise self._absent("box", box_id, NO_BOX)
             if is_free:
-                # Only now that the box is held: a turn may have been asked for until then.
+                # Check after the write has locked the box: until then a turn may have been dispatched.
                 self._use.refuse_change([as_uuid(box_id)])
         return int(length)
 
     def ensure(self, box_id: str) -> Box:
-        """The box of this id, made empty if it is not there. BoxConflict if another project has it."""
+        """Return the box with this id, created empty if missing. Raises BoxConflict if another project has
+        it.
+        """
         canonical = as_box_id(box_id)
         if canonical is None:
-            raise InvalidInput(f"the box id {box_id!r} is no UUID")
+            raise InvalidInput(f"the box id {box_id!r} is not a UUID")
         with self.database.transaction():
             made = self._insert(canonical, (), ())
             if made is not None:
@@ -356,9 +361,10 @@ class BoxStore(ProjectStore):
         return found.boxes[0]
 
     def put(self, box_id: str, card_id: str) -> None:
-        """See to it that the box holds a card; it is made if it is not there. Raises as `ensure`.
+        """Add a card to a box unless it contains it; create the box if it is missing. Raises as `ensure`
+        does.
 
-        The caller holds the turn that writes to the box.
+        The caller has locked the turn that writes to the box.
         """
         canonical = as_box_id(box_id)
         if not self._value("put_into_box", box_id=canonical, card_ids=jsonb([card_id])):
@@ -368,10 +374,11 @@ class BoxStore(ProjectStore):
     def replace(
         self, box_id: str, card_ids: Sequence[str], *, if_ids: str | None = None, allow_dangling: bool = False
     ) -> Box:
-        """Set the id list. With `if_ids` (`hash_ids` of the list as it was read) only if it is still that.
+        """Replace the id list. With `if_ids` (`hash_ids` of the list that was read) only if the list is
+        unchanged.
 
-        Raises BoxConflict when the list changed meanwhile, for the box of a profile, and for one that a turn
-        reads or writes; nothing is written.
+        Raises BoxConflict if the list has changed, for the box of a profile, and for a box that a turn reads
+        or writes; nothing is written.
         """
         with self.database.transaction():
             box = self.lock(box_id)
@@ -379,7 +386,7 @@ class BoxStore(ProjectStore):
             if if_ids is not None and hash_ids(box.card_ids) != if_ids:
                 raise BoxConflict(
                     f"box {box.box_id} has changed: its ids hash to {hash_ids(box.card_ids)}, not {if_ids}",
-                    hint="read it again with `cbx box show`, then replace",
+                    hint=f"read it again with `cbx box show {box.box_id}`, then replace",
                 )
             if not allow_dangling:
                 self._refuse_absent(card_ids)
@@ -390,15 +397,15 @@ class BoxStore(ProjectStore):
         return msgspec.structs.replace(decode_box(row), title=box.title)
 
     def fork(self, box_id: str, *, title: str | None = None) -> Box:
-        """A new box with the same ids and provenance, and this box as its parent."""
+        """Create a box with the same ids and provenance, and this box as its parent."""
         with self.database.transaction():
             box = self.get(box_id)
             return self.derive(msgspec.structs.replace(box, title=title or box.title), box.card_ids)
 
     def derive(self, box: Box, card_ids: Sequence[str], *, may_be_gone: Collection[str] = ()) -> Box:
-        """A new box of these ids, with the title and the provenance of `box`, which is its parent.
+        """Create a box of these ids, with the title and provenance of `box`, which becomes its parent.
 
-        Raises NotFound for ids that are no cards here, unless `box` holds them or they `may_be_gone`.
+        Raises NotFound for ids without a card, unless `box` contains them or they are in `may_be_gone`.
         """
         held = {*box.card_ids, *may_be_gone}
         with self.database.transaction():
@@ -413,19 +420,21 @@ class BoxStore(ProjectStore):
             )
 
     def rewrite(self, box: Box, card_ids: Sequence[str], *, if_ids: str) -> Box:
-        """Set the id list of `box` if it still hashes to `if_ids`. Raises as `replace` and `derive` do."""
+        """Replace the id list of `box` if it still hashes to `if_ids`. Raises as `replace` and `derive`."""
         held = set(box.card_ids)
         with self.database.transaction():
             self._refuse_absent([card_id for card_id in card_ids if card_id not in held])
             return self.replace(box.box_id, card_ids, if_ids=if_ids, allow_dangling=True)
 
     def check_replaceable(self, box_id: str) -> None:
-        """Raise BoxConflict for a box that `replace` does not change: a profile's, or one in use."""
+        """Raise BoxConflict for a box that `replace` refuses: the box of a profile, or one in use."""
         self._refuse_profile_box(box_id)
         self._use.refuse_change([box_id])
 
     def delete(self, box_id: str) -> None:
-        """Remove the box; its cards stay. Refused while a profile, a turn or an agent points to it."""
+        """Delete the box but not its cards. Raises BoxConflict while a profile, a turn or an agent refers to
+        it.
+        """
         with self.database.transaction():
             box = self.lock(box_id)
             self._refuse_profile_box(box.box_id)
@@ -434,7 +443,7 @@ class BoxStore(ProjectStore):
             self._info.forget(box.box_id)
 
     def _insert(self, box_id: str, card_ids: Sequence[str], parent_ids: Sequence[str]) -> Box | None:
-        """The box, written; None where its id is taken."""
+        """Insert the box; return None if its id is taken."""
         check_first_write(self.database, self.project_id)
         written = self._value(
             "insert_box",
@@ -454,7 +463,7 @@ class BoxStore(ProjectStore):
         )
 
     def lock(self, box_id: str) -> Box:
-        """The box, held until the end of the transaction. Raises NotFound."""
+        """Return the box, locked until the end of the transaction. Raises NotFound."""
         row = self._found(self._value("lock_box", box_id=as_uuid(box_id)), "box", box_id, NO_BOX)
         return self.with_titles([decode_box(row)])[0]
 
@@ -463,11 +472,11 @@ class BoxStore(ProjectStore):
             return
         name = self._value("boxes_of_profile", box_id=box_id)
         if name is not None:
-            hint = "import the profile with a change; the name then points to a new box"
+            hint = "import a changed profile; its name then refers to a new box"
             raise BoxConflict(f"box {box_id} holds the profile {name!r}", hint=hint)
 
     def _refuse_absent(self, card_ids: Sequence[str]) -> None:
-        """Raise NotFound if one of these ids is not a card of the project. A deleted card is not one."""
+        """Raise NotFound if one of these ids is not a card of the project. A deleted card does not count."""
         absent = self._column("absent_card_ids", card_ids=unique(card_ids)) if card_ids else []
         if absent:
             others = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
@@ -479,49 +488,46 @@ class BoxStore(ProjectStore):
 
 
 _HEX_PIECE = re.compile(r"[0-9a-f]{1,32}")
-_WHOLE: dict[str, int | None] = {"first": None, "last": None}
+_ALL_POSITIONS: dict[str, int | None] = {"first": None, "last": None}
 _NIL = "00000000-0000-0000-0000-000000000000"
 
 
 def as_uuid(box_id: str) -> str:
-    """`box_id` for a query: a text that is no UUID names a box that cannot exist."""
+    """Return `box_id` for a query; for a string that is not a UUID, an id that no box has."""
     return as_box_id(box_id) or _NIL
 
 
 def _ids_beginning_with(piece: str) -> tuple[str, str] | tuple[None, None]:
-    """The first and the last UUID that begin with `piece`; nothing where none can."""
+    """Return the first and the last UUID that begin with `piece`, or Nones if there cannot be one."""
     if not _HEX_PIECE.fullmatch(piece):
         return None, None
     return piece.ljust(32, "0"), piece.ljust(32, "f")
 
 
 def _positions(window: range | None) -> dict[str, int | None]:
-    """The first and the last position of a window, as queries take them."""
+    """Return the first and last position of a window as parameters of a query."""
     if window is None:
-        return _WHOLE
-    # No list has a place there.
+        return _ALL_POSITIONS
+    # An empty range of positions.
     return {"first": window[0], "last": window[-1]} if window else {"first": 1, "last": 0}
 
 
 def slot_of(row: Sequence[Any]) -> Slot:
-    """The place of a box that a row is: position, id, what became of the card, the card."""
+    """Convert a row of position, id, state and card to a slot."""
     position, card_id, state, card = row
     return Slot(position, card_id, None if card is None else decode_card(card), state)
 
 
 def _check_output(head: Head, box_id: str) -> None:
     if head.output_box_id != as_uuid(box_id):
-        hint = f"that is box {head.output_box_id}"
+        hint = f"its output box is {head.output_box_id}"
         raise BoxConflict(f"box {box_id} is not the output box of turn {head.fence.agent_turn_id}", hint=hint)
 
 
-# The cards of a box that are of one type, without the rest of it, however long it is.
-
-
 def cards_of_type(boxes: BoxStore, box_id: str | None, card_type: str) -> list[Card]:
-    """Those that a reader sees, in order; none of a box that is not there, or that nobody names.
+    """Return the visible cards of one type in a box, in order, without reading the other cards.
 
-    Takes part in the caller's transaction or snapshot.
+    Returns [] for an unknown box or None. Takes part in the caller's transaction or snapshot.
     """
     known = as_box_id(box_id or "")
     lines = [] if known is None else boxes.json_lines(known, [card_type])

@@ -1,7 +1,7 @@
 """Cards in Postgres: one project's view of `public.cards`.
 
-Writes are replays or conflicts, never silent changes; reads show what is neither deleted nor expired.
-Methods take part in the caller's transaction; alone, each is its own.
+Writes are replays or conflicts, never silent changes. Reads show cards that are neither deleted nor expired.
+A method takes part in the caller's transaction, or is a transaction itself.
 """
 
 import re
@@ -32,28 +32,25 @@ from cardbox_cli.store.in_use import CardUseStore, Force
 from cardbox_cli.store.projects import check_first_write
 from cardbox_cli.text import command_line
 
-# How cards are found by what they say, and which index finds few of many.
-
-
-# Scripts that are written without spaces, where a word search finds nothing: kana, Han, Hangul, fullwidth.
-_UNSPACED = (
+# Scripts without spaces, in which a word search finds nothing: kana, Han, Hangul, fullwidth.
+_UNSPACED_SCRIPTS = (
     "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 )
 
-# Those of them whose pairs of characters are indexed: all but punctuation and what has upper and lower case.
-_PAIRED = _UNSPACED.replace("\uff00-\uffef", "\uff66-\uffdc")
+# Scripts whose character pairs are indexed: the above without punctuation and letters that have a case.
+_INDEXED_SCRIPTS = _UNSPACED_SCRIPTS.replace("\uff00-\uffef", "\uff66-\uffdc")
 
 WORD_INDEX, BIGRAM_INDEX = "public.idx_cards_text", "public.idx_cards_bigrams"
 
 
 class Finder(NamedTuple):
-    """The name of an index, and the query of a page of what it finds."""
+    """An index, and the query of a page of what it finds."""
 
     name: str
     listing: str
 
 
-# By the field of a filter that it serves, the rarer ones first. A database that others made may have none.
+# By the filter field that the index serves, most selective first. Databases of other programs may lack them.
 FINDERS = {
     "step_id": Finder("public.idx_cards_step", "list_few_cards"),
     "trace_id": Finder("public.idx_cards_trace", "list_few_cards"),
@@ -61,9 +58,9 @@ FINDERS = {
 
 
 def index_text(database: Database, announce: Callable[[str], None] = lambda text: None) -> list[str]:
-    """Build the indexes behind searches, without blocking writers; their names. Replaces broken attempts.
+    """Build the search indexes without blocking writers, replacing broken attempts; return their names.
 
-    The index for texts without spaces needs a function that cbx makes together with its table of versions.
+    The index for scripts without spaces needs a function that cbx creates with its table of versions.
     """
     from cardbox_cli.store.migrations.upgrade import build_index
 
@@ -74,17 +71,17 @@ def index_text(database: Database, announce: Callable[[str], None] = lambda text
         built.append(BIGRAM_INDEX)
     else:
         announce(
-            "Chinese, Japanese and Korean stay without an index: run `cbx db upgrade` first, and this again"
+            "Chinese, Japanese and Korean text is not indexed: run `cbx db upgrade`, then this command again"
         )
     return [name.removeprefix("public.") for name in built]
 
 
 def text_search(text: str | None) -> dict[str, Any]:
-    """Words where words are spaced; else each piece of `text`, as a string and its JSON hold it."""
+    """Return a search's parameters: words, or for scripts without spaces substrings of text and JSON."""
     nothing = {"words": None, "patterns": None, "json_patterns": None}
     if text is None:
         return nothing
-    if not re.search(_UNSPACED, text):
+    if not re.search(_UNSPACED_SCRIPTS, text):
         return {**nothing, "words": text}
     pieces = text.split()
     in_json = [exact_json.encode(piece).decode()[1:-1] for piece in pieces]
@@ -92,10 +89,10 @@ def text_search(text: str | None) -> dict[str, Any]:
 
 
 def finder(text: str) -> Finder | None:
-    """What finds the cards that say this; None where no index does."""
-    if not re.search(_UNSPACED, text):
+    """Return the index that finds the cards with this text, or None."""
+    if not re.search(_UNSPACED_SCRIPTS, text):
         return Finder(WORD_INDEX, "list_few_cards")
-    return Finder(BIGRAM_INDEX, "list_few_cards_by_bigrams") if re.search(_PAIRED, text) else None
+    return Finder(BIGRAM_INDEX, "list_few_cards_by_bigrams") if re.search(_INDEXED_SCRIPTS, text) else None
 
 
 def _substrings(pieces: list[str]) -> list[str]:
@@ -105,31 +102,31 @@ def _substrings(pieces: list[str]) -> list[str]:
 Outcome = Literal["inserted", "unchanged", "repaired"]
 
 _PAGE = 1000
-# So many new cards may be most of what there is.
-_MANY = 1000
-# How far a count looks in a search: to search a card costs a hundred times what a look does.
-_COUNTED_IN_SEARCH = 1000
-# To sort so many costs less than to look, newest first, for matches that are rarer.
-_FEW = 10_000
+# From this many new cards on, statistics may be badly outdated.
+_MIN_ADDED_TO_ANALYZE = 1000
+# Cards examined by a count of a search; searching a card costs a hundred times as much as reading it.
+_MAX_COUNTED_IN_SEARCH = 1000
+# Up to this many matches, sorting them costs less than scanning all cards, newest first.
+_MAX_SORTED = 10_000
 _NO_CARD = "`cbx card list` shows the newest cards"
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A written card and what writing it did."""
+    """A written card, and the effect of writing it."""
 
     card: Card
     outcome: Outcome
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """How many cards a bulk write inserted, and how many stood there already, equal."""
+    """Number of cards that a bulk write inserted, and of equal ones that existed already."""
 
     inserted: int
     unchanged: int
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Return the sum of both."""
         return self.inserted + self.unchanged
 
     def __add__(self, other: "Counts") -> "Counts":
@@ -137,9 +134,9 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class CardFilter(Dated, frozen=True, kw_only=True):
-    """Which cards a list holds; None means any.
+    """Filter of a list of cards; None means any.
 
-    `since` and `until` (exclusive) are aware times, or how long ago on the database's clock.
+    `since` and `until` (exclusive) are aware times, or ages on the database's clock.
     """
 
     types: Sequence[str] | None = None
@@ -155,7 +152,7 @@ class CardFilter(Dated, frozen=True, kw_only=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The answer of a batch read: what was found in the order asked for, and what was not."""
+    """Result of a batch read: the cards found, in the order requested, and the missing ids."""
 
     cards: list[Card]
     missing_card_ids: list[str]
@@ -169,14 +166,15 @@ class CardStore(ProjectStore):
         self._use = CardUseStore(database, project_id)
 
     def add(self, draft: CardDraft, *, repair: bool = False, force: Force | None = None) -> Written:
-        """Write one card. The same payload again is `unchanged`; with `repair` another overwrites.
+        """Write one card. Repeating the same payload is `unchanged`; with `repair`, a different one
+        overwrites.
 
-        Raises CardConflict when the id is taken by another payload, a deleted card or another project, and
-        without `force` when a card would be overwritten that an unfinished turn sees; InvalidCard when the
-        card cannot be stored. Nothing is written then.
+        Raises CardConflict if another payload, a deleted card or another project has the id. Without `force`
+        also raises it if the card to overwrite is visible to an unfinished turn. Raises InvalidCard for a
+        card that cannot be stored. In each case, nothing is written.
         """
         check_draft(draft)
-        # What a repair overwrote may have to be taken back; nothing else is written before it is refused.
+        # Only a repair may write before it is refused, and needs a savepoint to roll back to.
         with self.database.transaction(savepoint=repair):
             check_first_write(self.database, self.project_id)
             row = self._value("insert_card", **_columns(draft))
@@ -187,33 +185,37 @@ class CardStore(ProjectStore):
             if is_same and not deleted:
                 return Written(decode_card(card), "unchanged")
             if stored is not None and repair:
-                return self._repaired(draft, is_same, force)
+                return self._overwrite(draft, is_same, force)
             raise self._conflict(draft.card_id, draft.tool_call_id, held=stored is not None, deleted=deleted)
 
-    def _repaired(self, draft: CardDraft, is_same: bool, force: Force | None) -> Written:
-        """The card, overwritten. To bring back a deleted one as it was changes nothing under a turn."""
+    def _overwrite(self, draft: CardDraft, is_same: bool, force: Force | None) -> Written:
+        """Overwrite a card. Restoring a deleted card unchanged does not affect any turn."""
         written = Written(decode_card(self._value("repair_card", **_columns(draft))), "repaired")
         if not is_same:
             self._use.check_change([draft.card_id], "repair", force)
         return written
 
     def add_many(self, drafts: Iterable[CardDraft]) -> Counts:
-        """Stream any number of cards in, in constant memory, all or nothing. Raises as `add` does."""
+        """Write a stream of cards in constant memory, all or nothing. Raises as `add` does."""
         counts = self.add_labelled((0, draft) for draft in drafts)
         return counts.get(0, Counts(0, 0))
 
     def refresh_statistics(self, added: int) -> None:
-        """Have the server look at cards and boxes anew, where so many `added` are more than it knew of.
+        """Analyze cards and boxes if `added` cards are more than the server knew of.
 
-        By itself it does so a minute later. Until then it takes a project for one card, and reads all of its
-        cards for each place of a box. To be called after the transaction, which others would wait for; where
-        our role does not own the tables nothing happens.
+        The server does so automatically a minute later. Until then it plans as if a project had one card, and
+        reads all of its cards for each position of a box. Call it after the transaction, because others would
+        wait for it. Does nothing if our role does not own the tables.
         """
-        if added >= _MANY and not self.database.sharded and self.database.value("known_size") < added:
+        if (
+            added >= _MIN_ADDED_TO_ANALYZE
+            and not self.database.sharded
+            and self.database.value("known_size") < added
+        ):
             self.database.run("analyze_cards")
 
     def add_labelled(self, drafts: Iterable[tuple[int, CardDraft]]) -> dict[int, Counts]:
-        """`add_many`, counting apart the cards of each label."""
+        """Write cards as `add_many` does, and count them by label."""
         streamed: dict[int, int] = {}
         with self.database.transaction():
             check_first_write(self.database, self.project_id)
@@ -230,10 +232,10 @@ class CardStore(ProjectStore):
         }
 
     def delete(self, card_ids: Sequence[str], *, force: Force | None = None) -> list[str]:
-        """Soft-delete these cards; the ids that this call deleted.
+        """Soft-delete these cards; return the ids that this call deleted.
 
-        Raises NotFound for unknown ones, and without `force` CardConflict for one that an unfinished turn
-        sees; nothing is deleted then.
+        Raises NotFound for unknown ids. Without `force`, raises CardConflict for a card that an unfinished
+        turn sees. In both cases, nothing is deleted.
         """
         with self.database.transaction():
             found = self.get_many(card_ids, include_deleted=True)
@@ -244,12 +246,12 @@ class CardStore(ProjectStore):
         return [card_id for card_id in unique(card_ids) if card_id in gone]
 
     def get(self, card_id: str, *, include_deleted: bool = False) -> Card:
-        """The card of this id. Raises NotFound, also for a deleted or expired one unless included."""
+        """Return the card with this id. Raises NotFound, also for a hidden one unless `include_deleted`."""
         found = self.get_many([card_id], include_deleted=include_deleted)
         return self._found(next(iter(found.cards), None), "card", card_id, _NO_CARD)
 
     def get_many(self, card_ids: Sequence[str], *, include_deleted: bool = False) -> Found:
-        """The cards of these ids in the order of `card_ids`, each once. A missing one is no error."""
+        """Return the cards with these ids in the order of `card_ids`, each once, and the missing ids."""
         wanted = unique(card_ids)
         rows = self._rows("cards_by_ids", card_ids=wanted, include_deleted=include_deleted)
         cards = {card.card_id: card for card in (decode_card(row) for (row,) in rows)}
@@ -259,15 +261,15 @@ class CardStore(ProjectStore):
         )
 
     def absent(self, card_ids: Sequence[str]) -> list[str]:
-        """Those of `card_ids` that are no card of this project (a deleted one is none), in order."""
+        """Return the ids without a card in this project, in order. A deleted card does not count."""
         return self._column("absent_card_ids", card_ids=unique(card_ids)) if card_ids else []
 
     def newest(self, where: CardFilter | None = None, *, limit: int | None = None) -> Iterator[Card]:
-        """The cards that `where` allows, newest first, read in pages as they are asked for."""
+        """Yield the cards that match `where`, newest first, reading page by page."""
         return paged(partial(self._page, self._dated(where or CardFilter())), page=_PAGE, limit=limit)
 
     def found_in(self, box_ids: Sequence[str], text: str, *, types: Sequence[str], limit: int) -> list[Card]:
-        """What a search for `text` finds among the cards of these types in these boxes, newest first."""
+        """Search for `text` in the cards of these types in these boxes; return them newest first."""
         rows = self._rows(
             "list_cards_of_boxes",
             **text_search(text),
@@ -279,8 +281,8 @@ class CardStore(ProjectStore):
         return [decode_card(row) for (row,) in rows]
 
     def further(self, where: CardFilter, last: Card) -> Further:
-        """How many cards `newest` would give after `last`. Looks at 10,000 cards, or 1000 with a text."""
-        limit = COUNTED if where.text is None else _COUNTED_IN_SEARCH
+        """Return how many cards `newest` would yield after `last`. Reads 10,000 cards, 1,000 for a search."""
+        limit = COUNTED if where.text is None else _MAX_COUNTED_IN_SEARCH
         if last.created_at is None:
             return Further(0, False)
         row = self._row("count_further_cards", **_query(self._dated(where), last, limit + 1))
@@ -288,7 +290,7 @@ class CardStore(ProjectStore):
         return Further.counted(row[0], row[1], limit=limit)
 
     def resolve(self, wanted: str) -> str:
-        """The full id of an id, or of a unique beginning or end of one, or the beginning of what is shown.
+        """Return the full id for an id, a unique beginning or end of one, or the beginning of a short id.
 
         Raises NotFound, AmbiguousId.
         """
@@ -304,13 +306,13 @@ class CardStore(ProjectStore):
         if listing is not None:
             with self.database.aside():
                 self.database.run("plan_for_few")
-                rows = self._rows(listing, **asked, few=_FEW)
-            if not rows or rows[0][1] <= _FEW:
+                rows = self._rows(listing, **asked, few=_MAX_SORTED)
+            if not rows or rows[0][1] <= _MAX_SORTED:
                 return [decode_card(row) for row, _ in rows]
         return [decode_card(row) for (row,) in self._rows("list_cards", **asked)]
 
     def _listing_of_few(self, where: CardFilter) -> str | None:
-        """The query by an index that finds just what `where` allows, where that is likely to be little."""
+        """Return the query that uses an index for exactly this filter, if that likely finds few cards."""
         if where.card_ids is not None or where.agent_turn_id is not None or where.tool_call_id is not None:
             return "list_few_cards"
         wanted = [FINDERS[field] for field in FINDERS if getattr(where, field) is not None]
@@ -322,16 +324,16 @@ class CardStore(ProjectStore):
     def _conflict(self, card_id: str, tool_call_id: str | None, *, held: bool, deleted: bool) -> CbxError:
         if deleted:
             show = command_line(("card", "show", card_id, "--deleted", "-o", "json"))
-            hint = f"`{show} | cbx card add --card - --repair` brings it back"
-            return CardConflict(f"the card id {card_id!r} is that of a deleted card", hint=hint)
+            hint = f"restore it with `{show} | cbx card add --card - --repair`"
+            return CardConflict(f"the card id {card_id!r} belongs to a deleted card", hint=hint)
         if not held and tool_call_id is not None and self.database.unique_tool_results:
             other = self._value("result_card_of_call", tool_call_id=tool_call_id)
             if other is not None:
                 return CardConflict(
-                    f"card {card_id!r} answers the tool call {tool_call_id!r}, as {other!r} does already",
+                    f"tool call {tool_call_id!r} already has a result: card {other!r}, not {card_id!r}",
                     hint="this database allows one result per tool-call id; import with --remap-tool-ids",
                 )
-        hint = "use another id, or --repair to overwrite a card of this project"
+        hint = "use another id, or pass --repair to overwrite a card of this project"
         return CardConflict(f"the card id {card_id!r} is taken", hint=hint)
 
 

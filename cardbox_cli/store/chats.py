@@ -1,3 +1,9 @@
+"""Chats in Postgres: heads and transcripts, archived contexts, runs and their steps.
+
+The head is the first lock of every change of a chat. Methods take part in the caller's transaction; the
+caller who has locked the head decides what they write.
+"""
+
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -29,19 +35,15 @@ from cardbox_cli.store.connection.project_store import Dated, ProjectStore, like
 from cardbox_cli.store.connection.tables import CHATS
 from cardbox_cli.text import argument
 
-# The heads of chats, and their transcripts: chains of boxes whose ids follow from the place of an entry.
-#
-# The head is the first lock of every change of a chat. Methods take part in the caller's transaction; what
-# they
-# write was decided on by who holds the head.
+# --- heads and transcripts; a transcript is a chain of boxes whose ids follow from the positions of entries
 
 
-# Behind every key that begins with a text, as keys sort by code point.
-_LAST = "\U0010ffff"
+# Sorts after every key that begins with a text, because keys sort by code point.
+_MAX_CHARACTER = "\U0010ffff"
 
 
 class ChatStore(ProjectStore):
-    """The chats of one project. Raises SchemaMissing where the database has no tables for them."""
+    """The chats of one project. Raises SchemaMissing if the database has no tables for them."""
 
     def __init__(self, database: Database, project_id: str) -> None:
         super().__init__(database, project_id)
@@ -50,19 +52,19 @@ class ChatStore(ProjectStore):
         self._boxes = BoxStore(database, project_id)
 
     def find(self, chat_key: str) -> Chat | None:
-        """The head of this chat."""
+        """Return the head of this chat, or None."""
         return self._one(Chat, "chat", chat_key=chat_key)
 
     def get(self, chat_key: str) -> Chat:
-        """The head of this chat. Raises NotFound."""
-        return self._of(self.find(chat_key), chat_key)
+        """Return the head of this chat. Raises NotFound."""
+        return self._require_chat(self.find(chat_key), chat_key)
 
     def lock(self, chat_key: str) -> Chat:
-        """The head of this chat, held until the end of the transaction. Raises NotFound."""
-        return self._of(self._one(Chat, "lock_chat", chat_key=chat_key), chat_key)
+        """Return the head of this chat, locked until the end of the transaction. Raises NotFound."""
+        return self._require_chat(self._one(Chat, "lock_chat", chat_key=chat_key), chat_key)
 
     def lock_or_make(self, chat_key: str) -> Chat:
-        """`lock`; a chat that there is not begins with that."""
+        """Lock the head as `lock` does; create the chat if it does not exist."""
         found = self._one(Chat, "lock_chat", chat_key=chat_key)
         if found is not None:
             return found
@@ -70,60 +72,59 @@ class ChatStore(ProjectStore):
         return self.lock(chat_key)
 
     def hold(self, fence: ChatFence) -> Chat:
-        """Lock the head for a write of this run. Raises StaleEpoch where the chat is elsewhere."""
+        """Lock the head for a write of this run. Raises StaleEpoch if the chat is at another run or epoch."""
         chat = self.lock(fence.chat_key)
         if chat.fence != fence:
             raise self.stale(fence, chat)
         return chat
 
     def stale(self, fence: ChatFence, chat: Chat) -> StaleEpoch:
-        """The error that says what became of a chat since `fence` was valid."""
+        """Return the error that says where the chat is now that `fence` is outdated."""
         at = "no run" if chat.run_id is None else f"run {chat.run_id}, epoch {chat.epoch}"
         return StaleEpoch(
-            f"run {fence.run_id} does not have chat {fence.chat_key!r} any more, which is at {at}",
+            f"run {fence.run_id} no longer has chat {fence.chat_key!r}, which is at {at}",
             hint=f"nothing was written; `cbx chat show {argument(fence.chat_key)}` shows its last runs",
             details={"chat_key": fence.chat_key, "run_id": fence.run_id, "epoch": fence.epoch},
         )
 
     def write(self, chat: Chat, now: datetime) -> Chat:
-        """The head as it is from now on."""
+        """Write the new state of a head, and return it."""
         written = msgspec.structs.replace(chat, updated_at=now)
         self._run("write_chat", **msgspec.structs.asdict(written))
         return written
 
     def extend_lease(self, fence: ChatFence, expires_at: datetime) -> bool:
-        """Let the lease of a run last until then; False where the run has lost it."""
+        """Extend the lease of a run; return False if the run has lost it."""
         return self._run("extend_chat_lease", **msgspec.structs.asdict(fence), expires_at=expires_at) > 0
 
     def all(self, *, limit: int | None = None, behind: str | None = None) -> Iterator[Chat]:
-        """The chats in the order of their keys, or those behind a key, read in pages."""
+        """Yield the chats in the order of their keys, or those after the key `behind`, page by page."""
         return paged(partial(self._page, behind or ""), limit=limit)
 
     def beginning(self, text: str, *, limit: int) -> list[Chat]:
-        """The chats whose keys begin so, those last used first."""
-        return self._all(Chat, "chats_between", first=text, last=text + _LAST, limit=limit)
+        """Return the chats whose keys begin with `text`, last used first."""
+        return self._all(Chat, "chats_between", first=text, last=text + _MAX_CHARACTER, limit=limit)
 
     def near(self, chat_key: str, limit: int) -> list[Chat]:
-        """The other chats whose keys are near, those last used first: topics of the same chat."""
+        """Return the other chats with near keys, last used first: topics of the same chat."""
         found = self.beginning(near_to(chat_key), limit=limit + 1)
         return [chat for chat in found if chat.chat_key != chat_key][:limit]
 
     def other_projects(self, chat_key: str, limit: int) -> list[str]:
-        """The other projects that have a chat of this key."""
+        """Return the other projects that have a chat with this key."""
         found = self._column("projects_with_chat", chat_key=chat_key, limit=limit + 1)
         return [project for project in found if project != self.project_id][:limit]
 
     # --- transcripts
 
     def append(self, chat: Chat, drafts: Sequence[CardDraft]) -> Chat:
-        """Add entries at the end of the transcript of a chat that is held; its head, yet to be written.
+        """Append entries to the transcript of a locked chat; return its head, not yet written.
 
-        Those whose cards are there already are left out: the transcript has them.
-
-        Raises CardConflict for an id that another card has.
+        Skips entries whose cards exist already, because the transcript has them. Raises CardConflict for an
+        id that a different card has.
         """
         absent = set(self._cards.absent([draft.card_id for draft in drafts]))
-        # What is there already must be the same card, or it is a conflict.
+        # An existing card must be equal, otherwise it is a conflict.
         self._cards.add_many(drafts)
         new = unique(draft.card_id for draft in drafts if draft.card_id in absent)
         while new:
@@ -142,11 +143,13 @@ class ChatStore(ProjectStore):
         return msgspec.structs.replace(chat, entries=chat.entries + len(card_ids), transcript_box_id=box_id)
 
     def entries(self, chat: Chat, start: int, end: int | None = None) -> list[Entry]:
-        """The entries of a transcript from a place to before another, by default its end, in order."""
+        """Return the entries of a transcript from position `start` to before `end` (default: its end), in
+        order.
+        """
         return list(self.stream_entries(chat, start, end))
 
     def stream_entries(self, chat: Chat, start: int = 0, end: int | None = None) -> Iterator[Entry]:
-        """`entries`, a box at a time."""
+        """Yield `entries`, one box at a time."""
         position = max(start, 0)
         last = chat.entries if end is None else min(end, chat.entries)
         while position < last:
@@ -162,18 +165,16 @@ class ChatStore(ProjectStore):
     def _page(self, behind: str, after: Chat | None, size: int) -> list[Chat]:
         return self._all(Chat, "list_chats", after=behind if after is None else after.chat_key, limit=size)
 
-    def _of(self, chat: Chat | None, chat_key: str) -> Chat:
-        why = f"`cbx chat why {argument(chat_key)}` names keys that are near"
+    def _require_chat(self, chat: Chat | None, chat_key: str) -> Chat:
+        why = f"`cbx chat why {argument(chat_key)}` suggests similar keys"
         return self._found(chat, "chat", chat_key, why)
 
 
-# The archived contexts of chats: rows that say what each holds, beside the box that holds it.
-#
-# Never changed once written. Methods take part in the caller's transaction.
+# --- archived contexts: rows next to the boxes that hold their cards; never changed once written
 
 
 _BY_AGE = {"key": "context_id", "time": "archived_at"}
-_COUNTED = 10_000
+_MAX_COUNTED = 10_000
 
 
 class ArchiveStore(ProjectStore):
@@ -187,55 +188,55 @@ class ArchiveStore(ProjectStore):
         terms: Sequence[int],
         layout: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Write an archived context; False where the chat has it already.
+        """Write an archived context; return False if the chat has it already.
 
-        `layout` is what the file that it was imported from says besides.
+        `layout` has the other fields of the file from which it was imported.
         """
         row = {**msgspec.structs.asdict(archive), "search_text": search_text, "terms": list(terms)}
         kept = None if layout is None else jsonb(dict(layout))
         return self._run("insert_chat_context", **row, layout=kept) > 0
 
     def layouts(self, chat_key: str) -> dict[str, Any]:
-        """What the files say besides that archived contexts were imported from, by the ids of these."""
+        """Return the other fields of the files from which archived contexts were imported, by context id."""
         rows = self._rows("chat_context_layouts", chat_key=chat_key)
         kept = ((context_id, exact_json.decode_stored(layout)) for context_id, layout in rows)
         return {context_id: layout for context_id, layout in kept if isinstance(layout, dict)}
 
     def find(self, chat_key: str, context_id: str) -> Archive | None:
-        """The archived context of this id."""
+        """Return the archived context with this id, or None."""
         return self._one(Archive, "chat_context", chat_key=chat_key, context_id=context_id)
 
     def get(self, chat_key: str, wanted: str) -> Archive:
-        """The archived context of an id, or of a unique beginning or end of one.
+        """Return the archived context for an id, or for a unique beginning or end of one.
 
         Raises NotFound, AmbiguousId.
         """
         whole = self.find(chat_key, wanted)
         if whole is not None:
             return whole
-        found = self.find(chat_key, self._resolved(chat_key, wanted))
-        # Nothing is ever taken out of the table.
+        found = self.find(chat_key, self._resolve(chat_key, wanted))
+        # Rows of this table are never deleted.
         assert found is not None
         return found
 
     def newest(self, chat_key: str, *, limit: int | None = None) -> Iterator[Archive]:
-        """The archived contexts of a chat, newest first, read in pages."""
+        """Yield the archived contexts of a chat, newest first, reading page by page."""
         return paged(partial(self._page, chat_key), limit=limit)
 
     def count(self, chat_key: str) -> int:
-        """How many archived contexts a chat has; counts up to 10,000."""
-        return int(self._value("count_chat_contexts", chat_key=chat_key, limit=_COUNTED))
+        """Return how many archived contexts a chat has. Counts up to 10,000."""
+        return int(self._value("count_chat_contexts", chat_key=chat_key, limit=_MAX_COUNTED))
 
     def with_terms(self, chat_key: str, terms: Sequence[int], limit: int) -> list[str]:
-        """The ids of the newest archived contexts that have all of these terms."""
+        """Return the ids of the newest archived contexts that have all of these terms."""
         return self._column("newest_with_terms", chat_key=chat_key, all_of=list(terms), limit=limit)
 
     def findable(self, chat_key: str, context_ids: Sequence[str]) -> list[Findable]:
-        """What a search ranks these archived contexts by, newest first."""
+        """Return the data by which a search ranks these archived contexts, newest first."""
         asked = list(context_ids)
         return self._all(Findable, "findable_chat_contexts", chat_key=chat_key, context_ids=asked)
 
-    def _resolved(self, chat_key: str, wanted: str) -> str:
+    def _resolve(self, chat_key: str, wanted: str) -> str:
         piece = like_escape(wanted)
         begins = piece if wanted.startswith("ctx_") else f"ctx\\_{piece}"
         patterns = {"beginning": f"{begins}%", "ending": f"%{piece}"}
@@ -252,46 +253,46 @@ class ArchiveStore(ProjectStore):
         return self._all(Archive, "list_chat_contexts", chat_key=chat_key, **asked)
 
 
-# The runs of chats and their steps. Methods take part in the transaction of a caller who holds the head.
+# --- runs of chats, and their steps
 
 
-_EVER = Dated()
+_ANY_TIME = Dated()
 
 
 class ChatRunStore(ProjectStore):
     """The runs of the chats of one project."""
 
     def begin(self, run: ChatRun) -> None:
-        """Write the beginning of a run."""
+        """Insert a run."""
         self._run("insert_chat_run", **_columns(run))
 
     def write(self, run: ChatRun) -> None:
-        """A run as it is from now on."""
+        """Write the new state of a run."""
         self._run("write_chat_run", **_columns(run))
 
     def find(self, chat_key: str, run_id: str) -> ChatRun | None:
-        """The run of this id."""
+        """Return the run with this id, or None."""
         return self._one(ChatRun, "chat_run", chat_key=chat_key, run_id=run_id)
 
     def get(self, chat_key: str, run_id: str) -> ChatRun:
-        """The run of this id. Raises NotFound."""
+        """Return the run with this id. Raises NotFound."""
         run = self.find(chat_key, run_id)
         if run is None:
             raise NotFound(
-                f"chat {chat_key!r} names a run {run_id[:80]!r} that is not there",
-                hint="another program has changed its rows; the next `cbx chat run` goes on without it",
+                f"chat {chat_key!r} refers to an unknown run {run_id[:80]!r}",
+                hint="another program has changed its rows; the next `cbx chat run` continues without it",
             )
         return run
 
-    def last(self, chat_key: str, limit: int | None, where: Dated = _EVER) -> list[ChatRun]:
-        """The last runs of a chat that began then, the newest first; `limit` None means all."""
+    def last(self, chat_key: str, limit: int | None, where: Dated = _ANY_TIME) -> list[ChatRun]:
+        """Return the last runs of a chat in the time range, newest first; None for `limit` means all."""
         dated = msgspec.structs.asdict(self._dated(where))
         return self._all(ChatRun, "last_chat_runs", chat_key=chat_key, limit=limit, **dated)
 
     def begin_step(
         self, run: ChatRun, step_id: str, *, request_box_id: str, metadata: dict[str, Any], now: datetime
     ) -> None:
-        """Write the beginning of a step of a run, which has the run's boxes."""
+        """Insert a step of a run, with the run's boxes."""
         self._run(
             "insert_chat_step",
             chat_key=run.chat_key,
@@ -328,16 +329,16 @@ class ChatRunStore(ProjectStore):
         )
 
     def close_steps(self, run: ChatRun, status: str, error: str | None, now: datetime) -> None:
-        """End the steps that a run leaves open."""
+        """End the open steps of a run."""
         of_run = {"chat_key": run.chat_key, "run_id": run.run_id}
         self._run("close_chat_steps", **of_run, status=status, error=error, now=now)
 
     def steps(self, chat_key: str, run_id: str) -> list[Step]:
-        """The steps of a run in order; `agent_id` is the chat's key, `agent_turn_id` the run's."""
+        """Return the steps of a run in order; `agent_id` is the chat's key, `agent_turn_id` the run's id."""
         return self._all(Step, "steps_of_chat_run", chat_key=chat_key, run_id=run_id)
 
     def steps_like(self, chat_key: str, wanted: str) -> list[Step]:
-        """Up to six steps of a chat whose ids begin or end so, the newest first."""
+        """Return up to six steps of a chat whose ids begin or end with `wanted`, newest first."""
         piece = like_escape(wanted)
         begins = piece if wanted.startswith("step_") else f"step\\_{piece}"
         patterns = {"beginning": f"{begins}%", "ending": f"%{piece}"}
@@ -349,13 +350,10 @@ def _columns(run: ChatRun) -> dict[str, Any]:
     return {**msgspec.structs.asdict(run), **lists}
 
 
-# What every use case of chats stands on: the stores of one project on one database.
-
-
 class Room:
-    """The chats of one project. Raises SchemaMissing where the database has no tables for chats.
+    """The stores that use cases of chats share. Raises SchemaMissing if the database has no tables for chats.
 
-    A use case is one transaction: it holds the head of its chat first.
+    A use case is one transaction, and locks the head of its chat first.
     """
 
     def __init__(self, database: Database, project_id: str, settings: Settings | None = None) -> None:

@@ -1,9 +1,8 @@
-"""Purging what no reader sees any more: expired cards, soft-deleted ones if asked to, box info without a box,
-and what commands of turns wrote on stderr long ago.
+"""Purge of rows that no reader sees any more: expired cards, deleted ones on request, box info without a box,
+and old stderr of the commands of turns.
 
-Works in batches, each a transaction of its own that waits for no writer: what another transaction holds is
-passed over and left to the next run. Stopped in the middle it has done whole batches. Boxes are never
-changed; the references that then lead nowhere are reported.
+Works in batches, each a transaction that waits for no writer: it skips locked rows and leaves them to the
+next run. An interrupted purge has done whole batches. Never changes a box; reports the dangling references.
 """
 
 from collections.abc import Callable
@@ -25,7 +24,7 @@ Advance = Callable[[int], None]
 
 
 class Rubbish(msgspec.Struct, frozen=True):
-    """How many rows there are, or were, to purge. A deleted card that has expired counts as deleted."""
+    """Numbers of rows to purge, or purged. A deleted card that has expired counts as deleted."""
 
     expired: int = 0
     deleted: int = 0
@@ -38,12 +37,12 @@ class Rubbish(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """All rows together."""
+        """Return the sum of all rows."""
         return sum(msgspec.structs.astuple(self))
 
 
 class Dangling(msgspec.Struct, frozen=True):
-    """A box, and how many of its places hold the id of no card."""
+    """A box, and how many of its positions refer to no card."""
 
     project_id: str
     box_id: str
@@ -51,12 +50,12 @@ class Dangling(msgspec.Struct, frozen=True):
 
 
 class Collector(ProjectStore):
-    """The garbage of one project. With `deleted`, soft-deleted cards are garbage too."""
+    """The garbage of one project. With `deleted`, soft-deleted cards are garbage, too."""
 
     def find(self, *, deleted: bool, latest: int | None = BOXES_LOOKED_INTO.value) -> Rubbish:
-        """What there is to purge now. Counting the deleted cards reads all cards of the project.
+        """Count the rows to purge now. Counting deleted cards reads all cards of the project.
 
-        Of what is known of boxes so many of the oldest rows are looked at as `latest` says; None for all.
+        Of box info, only the `latest` oldest rows are examined; None for all.
         """
         return Rubbish(
             expired=self._value("count_expired"),
@@ -70,16 +69,16 @@ class Collector(ProjectStore):
     def purge(
         self, *, deleted: bool, batch_size: int = BATCH_SIZE, advance: Advance = lambda _: None
     ) -> Rubbish:
-        """Purge it; what went. `advance` gets the size of each batch after its commit.
+        """Purge the garbage, and return the numbers. `advance` gets the size of each batch after its commit.
 
-        Must not be called within a transaction: the batches would be none.
+        Do not call it within a transaction, which would merge all batches into one.
         """
         purge = partial(_purge, limit=batch_size, advance=advance)
         return Rubbish(
             expired=purge(partial(self._cards, "purge_expired"), "-infinity"),
             deleted=purge(partial(self._cards, "purge_deleted"), "") if deleted else 0,
             box_info=purge(self._box_info, _NIL) if self.database.keeps_box_info else 0,
-            logs=purge(partial(self._old_logs, self._oldest()), "") if self._logs.writable else 0,
+            logs=purge(partial(self._purge_logs, self._oldest()), "") if self._logs.writable else 0,
         )
 
     def dangling(
@@ -89,9 +88,9 @@ class Collector(ProjectStore):
         without_expired: bool = False,
         without_deleted: bool = False,
     ) -> list[Dangling]:
-        """The boxes with references to no card, most first; `without_…` as if those were purged.
+        """Return the boxes with dangling references, most first; `without_…` as if those cards were purged.
 
-        Looks into the `latest` boxes that changed last; None for all.
+        Searches the `latest` boxes that changed last; None for all.
         """
         rows = self._rows(
             "dangling_references",
@@ -111,10 +110,10 @@ class Collector(ProjectStore):
         return LogStore(self.database, self.project_id)
 
     def _oldest(self) -> datetime:
-        """How old the logs are at most that stay."""
+        """Return the time before which logs are purged."""
         return self.database.now() - timedelta(days=LOG_AGE.value)
 
-    def _old_logs(self, before: datetime, after: str, limit: int) -> tuple[Any, ...]:
+    def _purge_logs(self, before: datetime, after: str, limit: int) -> tuple[Any, ...]:
         row = self._row("purge_old_logs", before=before, after=after, limit=limit)
         assert row is not None
         return row
@@ -122,12 +121,12 @@ class Collector(ProjectStore):
     def _box_info(self, after: str, limit: int) -> tuple[int, str | None]:
         with self.database.transaction():
             orphans = self._column("lock_orphaned_box_info", after=after, limit=limit)
-            # A box of this id may have come back before the lock was ours; this statement sees it.
+            # A box with this id may have returned before we had the lock; this statement sees it.
             return (self._run("purge_box_info", box_ids=orphans), orphans[-1]) if orphans else (0, None)
 
 
 def _purge(batch: Callable[[str, int], tuple[Any, ...]], after: str, *, limit: int, advance: Advance) -> int:
-    """Purge batch by batch, each of which answers its size and where the next begins, None at the end."""
+    """Purge batch by batch. A batch returns its size and the key to continue from, None at the end."""
     purged = 0
     while True:
         count, last = batch(after, limit)
@@ -139,7 +138,7 @@ def _purge(batch: Callable[[str, int], tuple[Any, ...]], after: str, *, limit: i
 
 
 def projects(database: Database) -> list[str]:
-    """Every project that the database holds anything of."""
+    """Return every project that has rows in the database."""
     found = database.column("projects_with_rows")
     if database.keeps_box_info:
         found += database.column("projects_with_box_info")

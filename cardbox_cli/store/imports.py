@@ -1,7 +1,7 @@
-"""Conversations on their way into boxes, any number and length of them, in one transaction.
+"""Import of conversations into boxes, any number and length of them, in one transaction.
 
-Their id lists are made, compared and stored in the database, so that a conversation of a million messages
-costs this process nothing. Which boxes a conversation may become is the importer's business.
+Their id lists are built, compared and stored in the database, so that a conversation of a million messages
+needs no memory here. The importer decides which boxes a conversation may become.
 """
 
 from collections import deque
@@ -19,17 +19,17 @@ from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.in_use import BoxUseStore
 
 # Cards per COPY: enough to be fast, few enough for the server to sort in memory.
-_BATCH = 5000
-# How many ids of versions are looked for at a time.
-_VERSIONS = 32
+_BATCH_SIZE = 5000
+# Number of version ids per query.
+_VERSIONS_PER_QUERY = 32
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation to be found in a box, or put into one.
+    """A conversation to find in a box, or to store in one.
 
-    `versions` names the boxes that it may be, oldest first, without end; `parent_versions` those of the
-    conversation that it branched off from. `same_as` is the label of an earlier one that has the same cards:
-    it needs no box, and none of its cards is written.
+    `versions` returns the ids of the boxes that it may be, oldest first, without end; `parent_versions` those
+    of the conversation from which it branched off. `same_as` is the label of an earlier one with the same
+    cards: it needs no box, and none of its cards is written.
     """
 
     label: int
@@ -40,7 +40,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportStore(ProjectStore):
-    """The import of one transaction. Cards come in under labels, one for each conversation."""
+    """An import in one transaction. Each conversation's cards have its label."""
 
     def __init__(self, database: Database, project_id: str) -> None:
         super().__init__(database, project_id)
@@ -50,34 +50,34 @@ class ImportStore(ProjectStore):
         self._use = BoxUseStore(database, project_id)
 
     def begin(self) -> None:
-        """Wait for other imports into the project to end, and make room. Needs a transaction."""
+        """Wait for other imports into the project, and create temporary tables. Needs a transaction."""
         self.database.value("lock_import", project_id=self.project_id)
         for name in ("make_import_ids", "empty_import_ids", "make_import_lists", "empty_import_lists"):
             self.database.run(name)
 
     def add(self, drafts: Iterable[tuple[int, CardDraft]]) -> dict[int, Counts]:
-        """Stream labelled cards in, and note their ids in order; the counts of each label."""
+        """Write a stream of labelled cards and note their ids in order; return the counts by label."""
         counts: dict[int, Counts] = {}
         remaining = iter(drafts)
-        while added := self._cards.add_labelled(islice(remaining, _BATCH)):
+        while added := self._cards.add_labelled(islice(remaining, _BATCH_SIZE)):
             self.database.run("note_import_ids")
             for label, number in added.items():
                 counts[label] = counts.get(label, Counts(0, 0)) + number
         return counts
 
     def place(self, conversations: Sequence[Wanted]) -> dict[int, str]:
-        """The box of each conversation, by label: one that it is, one that it continues, or a new one.
+        """Return the box of each conversation by label: an equal one, one that it continues, or a new one.
 
-        Each goes to its first version that agrees with it; where none does, a new box has the last one,
-        and the box that it branched off from, as its parents. Raises BoxConflict where a box would grow that
+        Each conversation takes its first version that agrees with it. Otherwise a new box has the last
+        version and the box from which it branched off as parents. Raises BoxConflict if a box would grow that
         a turn reads or writes.
         """
         self.database.run("fill_import_lists")
         placed: dict[int, str] = {}
         own = [each for each in conversations if each.same_as is None]
-        # Those that others branch off from come first, so that their boxes are there to be parents.
+        # Branches come second, so that the boxes of their parents exist.
         for are_branches in (False, True):
-            lines = _Lines(each for each in own if (each.parent_versions is not None) == are_branches)
+            lines = _BoxQueues(each for each in own if (each.parent_versions is not None) == are_branches)
             while turn := lines.next_turn():
                 agreed = self._place(turn)
                 for box_id, each in turn.items():
@@ -88,8 +88,8 @@ class ImportStore(ProjectStore):
         same = {each.label: placed[each.same_as] for each in conversations if each.same_as is not None}
         return placed | same
 
-    def _place(self, turn: dict[str, "_Try"]) -> set[str]:
-        """Those of the boxes that now hold their conversations."""
+    def _place(self, turn: dict[str, "_Attempt"]) -> set[str]:
+        """Return the boxes that now contain their conversations."""
         parents = [self._parents(each.conversation, each.version) for each in turn.values()]
         wanted = {
             "labels": [each.conversation.label for each in turn.values()],
@@ -111,39 +111,43 @@ class ImportStore(ProjectStore):
         return parents
 
     def _newest(self, versions: Callable[[int], str]) -> list[str]:
-        """The last of these boxes that exists, if one does."""
+        """Return the last of these boxes that exists, if any."""
         newest: list[str] = []
-        for first in count(1, _VERSIONS):
-            asked = [versions(number) for number in range(first, first + _VERSIONS)]
+        for first in count(1, _VERSIONS_PER_QUERY):
+            asked = [versions(number) for number in range(first, first + _VERSIONS_PER_QUERY)]
             there = self._boxes.existing(asked)
             known = list(takewhile(there.__contains__, asked))
             newest = known[-1:] or newest
-            if len(known) < _VERSIONS:
+            if len(known) < _VERSIONS_PER_QUERY:
                 break
         return newest
 
 
-class _Try(NamedTuple):
-    """A conversation and the version of its box that it tries."""
+class _Attempt(NamedTuple):
+    """A conversation and the version of its box to try."""
 
     conversation: Wanted
     version: int
 
 
-class _Lines:
-    """Conversations in lines, one for each box. Who finds no place in it joins the line for the next."""
+class _BoxQueues:
+    """Queues of conversations, one for each box. A conversation that does not fit joins the queue of the next
+    version.
+    """
 
     def __init__(self, conversations: Iterable[Wanted]) -> None:
-        self._lines: dict[str, deque[_Try]] = {}
+        self._lines: dict[str, deque[_Attempt]] = {}
         for each in conversations:
             self.join(each, 1)
 
     def join(self, conversation: Wanted, version: int) -> None:
-        """Stand at the end of the line for this version of the conversation's box."""
-        self._lines.setdefault(conversation.versions(version), deque()).append(_Try(conversation, version))
+        """Join the queue for this version of the conversation's box."""
+        self._lines.setdefault(conversation.versions(version), deque()).append(
+            _Attempt(conversation, version)
+        )
 
-    def next_turn(self) -> dict[str, _Try]:
-        """The first of each line, who leaves it, by the box."""
+    def next_turn(self) -> dict[str, _Attempt]:
+        """Remove the first of each queue and return them by box."""
         turn = {box_id: line.popleft() for box_id, line in self._lines.items()}
         self._lines = {box_id: line for box_id, line in self._lines.items() if line}
         return turn

@@ -1,4 +1,9 @@
-"""Who uses boxes and cards: the refusal to change what somebody works with."""
+"""Use of boxes and cards by turns, agents and chats, and the refusal to change what is in use.
+
+The box that a turn reads stays as it was when the turn was dispatched; only the turn writes its output box.
+Call it in the transaction of the change, after the write has locked the box or the cards, so that no turn can
+be dispatched in between. If the database has no turns, nothing is in use.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -13,24 +18,17 @@ from cardbox_cli.store.audit import AuditStore
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.tables import CHATS
 
-# Who uses boxes: turns that wait or run, and agents; and the refusal to change a box under them.
-#
-# What a turn reads stays as it was when the turn was asked for, and what a turn writes, it alone writes. The
-# caller holds the box, so that no turn can be asked for meanwhile. Where the database has no turns nothing is
-# in use.
-
-
 _BOX_TABLES = frozenset({"state.agent_inbox", "state.agent_state_head"})
 _AGENTS = frozenset({"state.agent_state_pointers", "resource.project_agents"})
-# How many inbox rows are looked at for turns that have ended.
-_LATEST = 10_000
+# Inbox rows searched for turns that have ended.
+_MAX_INBOX_ROWS = 10_000
 
 
 class BoxUseStore(ProjectStore):
     """The use of one project's boxes. Box ids are canonical."""
 
     def refuse_change(self, box_ids: Sequence[str]) -> None:
-        """Raise BoxConflict if a turn that has not ended reads one of these, or an active one writes it."""
+        """Raise BoxConflict if an unfinished turn reads one of these boxes, or an active one writes it."""
         for box_id, use, turn_id, agent_id, active in self._turns(box_ids):
             if use in ("context", "profile"):
                 raise _in_use(box_id, f"the {use} box of turn {turn_id}", agent_id, active=active)
@@ -40,7 +38,7 @@ class BoxUseStore(ProjectStore):
             self._refuse_chat(box_id)
 
     def refuse_delete(self, box_id: str) -> None:
-        """Raise BoxConflict if a turn that waits or runs, or an agent, names the box."""
+        """Raise BoxConflict if an unfinished turn or an agent refers to the box."""
         for _, use, turn_id, agent_id, active in self._turns([box_id]):
             raise _in_use(box_id, f"the {use} box of turn {turn_id}", agent_id, active=active)
         self._refuse_chat(box_id)
@@ -49,11 +47,11 @@ class BoxUseStore(ProjectStore):
         row = self._row("agents_using_box", box_id=box_id)
         if row is not None:
             use, agent_id = row
-            hint = "a box can be deleted when no agent names it"
+            hint = "a box can be deleted when no agent refers to it"
             raise BoxConflict(f"box {box_id} is the {use} of agent {agent_id!r}", hint=hint)
 
     def _refuse_chat(self, box_id: str) -> None:
-        """Raise BoxConflict for a box of a chat, which `cbx chat` alone changes."""
+        """Raise BoxConflict for a box of a chat, which only `cbx chat` changes."""
         if not self.database.tables.issuperset(CHATS):
             return
         use, chat_key = self._row("chats_using_box", box_id=box_id) or (None, None)
@@ -62,12 +60,12 @@ class BoxUseStore(ProjectStore):
         if use is not None:
             raise BoxConflict(
                 f"box {box_id} is the {use} of chat {chat_key!r}",
-                hint=f"`cbx chat` changes it; `cbx box fork {box_id}` makes a copy to change",
+                hint=f"change a copy: `cbx box fork {box_id}`",
                 details={"box_id": box_id, "chat_key": chat_key},
             )
 
     def _transcript(self, box_id: str) -> tuple[str, str] | tuple[None, None]:
-        """What a box of a transcript is called, and its chat: the ids of these follow from their places."""
+        """Return the use and the chat of a box of a transcript, whose id follows from its position."""
         chat_key, entries = self._row("chat_of_first_card", box_id=box_id) or ("", 0)
         starts = range(0, entries, BOX_CARDS)
         if any(transcript_box(self.project_id, chat_key, start) == box_id for start in starts):
@@ -75,20 +73,20 @@ class BoxUseStore(ProjectStore):
         return None, None
 
     def turns_of(self, box_ids: Sequence[str]) -> dict[str, list[BoxTurn]]:
-        """The turns that read or write these boxes, newest first, by box.
+        """Return the turns that read or write these boxes, newest first, by box.
 
-        All that wait or run, and of those that have ended the ones among the last 10,000 inbox rows.
+        Includes all unfinished turns, and ended ones among the last 10,000 inbox rows.
         """
         if not box_ids or not self.database.tables.issuperset(_BOX_TABLES):
             return {}
         found: dict[str, list[BoxTurn]] = {}
-        rows = self._rows("turns_of_boxes", box_ids=list(box_ids), latest=_LATEST)
+        rows = self._rows("turns_of_boxes", box_ids=list(box_ids), latest=_MAX_INBOX_ROWS)
         for box_id, use, turn_id, agent_id in rows:
             found.setdefault(box_id, []).append(BoxTurn(turn_id, agent_id, use))
         return found
 
     def active_turns(self, box_ids: Sequence[str]) -> list[tuple[str, str, str]]:
-        """The turns that agents are at and that name one of the boxes: as what, the turn, the agent."""
+        """Return the active turns that refer to one of the boxes, each as use, turn and agent."""
         return [(use, turn, agent) for _, use, turn, agent, active in self._turns(box_ids) if active]
 
     def _turns(self, box_ids: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -101,16 +99,9 @@ def _in_use(box_id: str, what: str, agent_id: str, *, active: bool) -> BoxConfli
     state = "is active" if active else "waits to run"
     return BoxConflict(
         f"box {box_id} is {what} of agent {agent_id!r}, which {state}",
-        hint=f"it can be changed when that has ended; `cbx box fork {box_id}` makes a copy to change now",
+        hint=f"wait for the turn to end, or change a copy: `cbx box fork {box_id}`",
         details={"box_id": box_id, "agent_id": agent_id},
     )
-
-
-# Who sees cards: turns that have not ended; and the refusal to change a card under them.
-#
-# A box that such a turn reads or writes is kept by `boxes.py`; here are the cards in it, and the results that
-# wait to come into it. Whoever changes cards that are stored asks here, in the same transaction. Where the
-# database has no turns nobody sees any.
 
 
 _CARD_TABLES = frozenset({"state.agent_inbox", "state.agent_state_head"})
@@ -119,13 +110,13 @@ Change = Literal["delete", "repair"]
 
 
 class Force(msgspec.Struct, frozen=True, kw_only=True):
-    """A person changes cards although turns see them; the audit says who."""
+    """Permission of a person to change cards although turns see them; the audit names the person."""
 
     actor: str
 
 
 class CardUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn that has not ended, and a card that it sees: in the box of this `use`, None for a `report`."""
+    """An unfinished turn, and a card that it sees: in the box of this `use`, or in a `report` (no box)."""
 
     card_id: str
     box_id: str | None
@@ -137,7 +128,7 @@ class CardUse(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """Where the turn has the card."""
+        """Describe where the turn sees the card."""
         where = f"in the {self.use} box {self.box_id}" if self.box_id else "the reported result of a call"
         state = "is active" if self.active else "waits to run"
         return f"{where} of turn {self.agent_turn_id} of agent {self.agent_id!r}, which {state}"
@@ -147,18 +138,19 @@ class CardUseStore(ProjectStore):
     """The use of one project's cards."""
 
     def check_change(self, card_ids: Sequence[str], change: Change, force: Force | None) -> None:
-        """Raise CardConflict if a turn that has not ended sees one of these; with `force`, write the audit.
+        """Raise CardConflict if an unfinished turn sees one of these cards; with `force`, write the audit
+        instead.
 
-        Call it behind the change: a turn may have been asked for until then.
+        Call it after the change: until then a turn may have been dispatched.
         """
         uses = self.uses(card_ids)
         if uses and force is None:
-            raise _seen(uses[0], change)
+            raise _visible_card(uses[0], change)
         if uses and force is not None:
             self._audit(uses, change, force)
 
     def uses(self, card_ids: Sequence[str]) -> list[CardUse]:
-        """The turns that have not ended and see these cards, the active ones first."""
+        """Return the unfinished turns that see these cards, active ones first."""
         if not card_ids or not self.database.tables.issuperset(_CARD_TABLES):
             return []
         rows = self._rows("turns_seeing_cards", card_ids=list(card_ids))
@@ -184,11 +176,11 @@ class CardUseStore(ProjectStore):
             )
 
 
-def _seen(use: CardUse, change: Change) -> CardConflict:
-    better = "`cbx card edit` makes a new card" if change == "repair" else "delete it when that has ended"
+def _visible_card(use: CardUse, change: Change) -> CardConflict:
+    better = "make a new card with `cbx card edit`" if change == "repair" else "wait for the turn to end"
     return CardConflict(
         f"card {use.card_id!r} is {use.words}",
-        hint=f"{better}; --force {change}s it under the turn, and the audit says so",
+        hint=f"{better}, or pass --force to {change} it now, which the audit records",
         details={
             "card_id": use.card_id,
             "box_id": use.box_id,

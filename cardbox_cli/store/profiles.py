@@ -1,4 +1,4 @@
-"""Profiles in Postgres: names in `resource.profiles` that point to boxes holding a `sys.profile` card."""
+"""Profiles in Postgres: names in `resource.profiles` that refer to boxes with a `sys.profile` card."""
 
 from datetime import datetime
 from typing import Any
@@ -18,7 +18,7 @@ from cardbox_cli.store.projects import ensure_project
 
 
 class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile's name and where it is kept."""
+    """A profile's name and the box that stores it."""
 
     name: str
     profile_box_id: str
@@ -27,7 +27,7 @@ class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime | None
 
 
-# What the entry of a profile and the metadata of its card both tell.
+# Fields that both the entry of a profile and the metadata of its card contain.
 _LABELS = ("name", "worker_target", "tags")
 _NAMES = Names("profile_names_like", "resource.profiles")
 
@@ -36,9 +36,9 @@ class ProfileStore(ProjectStore):
     """The profiles of one project. Names are unique regardless of case."""
 
     def save(self, profile: dict[str, Any], *, author_id: str) -> ProfileEntry:
-        """Store a checked profile as a new box and point its name there; other boxes stay as they were.
+        """Store a checked profile in a new box and let its name refer to it; other boxes do not change.
 
-        What the name has already is left as it is.
+        Does nothing if the name already refers to an equal profile.
         """
         self.database.require("resource.profiles")
         card = draft_card(
@@ -69,7 +69,7 @@ class ProfileStore(ProjectStore):
             return self.get(name)
 
     def _holds(self, entry: ProfileEntry, draft: CardDraft) -> bool:
-        """Whether a name says what this card would, and its box holds just such a card."""
+        """Return whether the entry has the labels of this card, and its box contains an equal card."""
         labels = {name: draft.metadata[name] for name in _LABELS}
         if {name: getattr(entry, name) for name in _LABELS} != labels:
             return False
@@ -80,18 +80,18 @@ class ProfileStore(ProjectStore):
         return view.digest == digest([draft]) and all(slot.state == "present" for slot in view.slots)
 
     def get(self, name: str) -> ProfileEntry:
-        """The profile of this name, in whatever case. Raises NotFound."""
-        hint = "`cbx profile list` shows the names, `cbx profile import FILE.yaml` adds one"
+        """Return the profile with this name, in any case. Raises NotFound."""
+        hint = "`cbx profile list` shows the names"
         return self._found(self.find(name), "profile", name, hint, names=_NAMES)
 
     def find(self, name: str) -> ProfileEntry | None:
-        """The profile of this name, or None."""
+        """Return the profile with this name, or None."""
         self.database.require("resource.profiles")
         row = self._row("profile_by_name", name=name)
         return None if row is None else _entry(row)
 
     def card(self, profile_box_id: str) -> Card | None:
-        """The card that a profile's box holds; None where box or card is gone."""
+        """Return the card in a profile's box; None if the box or the card is gone."""
         try:
             cards = BoxStore(self.database, self.project_id).view(profile_box_id).cards
         except NotFound:
@@ -99,7 +99,7 @@ class ProfileStore(ProjectStore):
         return next((card for card in cards if card.type == PROFILE), None)
 
     def held_by(self, profile_box_id: str) -> ProfileEntry | None:
-        """The profile that a box holds, which may be an older version, or one that no name points to."""
+        """Return the profile in a box, which may be an older version, or one that no name refers to."""
         card = self.card(profile_box_id)
         data = getattr(card and card.content, "data", None)
         if card is None or not isinstance(data, dict):
@@ -114,14 +114,14 @@ class ProfileStore(ProjectStore):
         )
 
     def refuse_lost_box(self, entry: ProfileEntry) -> None:
-        """Raise NotFound where the box of a profile is gone."""
+        """Raise NotFound if the box of a profile is gone."""
         boxes = BoxStore(self.database, self.project_id)
         if not boxes.existing([entry.profile_box_id]):
             hint = "import the profile again"
             raise NotFound(f"the box {entry.profile_box_id!r} of profile {entry.name!r} is gone", hint=hint)
 
     def all(self) -> list[ProfileEntry]:
-        """All profiles of the project by name."""
+        """Return all profiles of the project by name."""
         self.database.require("resource.profiles")
         return [_entry(row) for row in self._rows("list_profiles")]
 

@@ -1,8 +1,7 @@
-"""Projects in Postgres: what `public.projects` says of tenants, and their settings.
+"""Projects in Postgres: rows of `public.projects`, and their settings.
 
-What else belongs to a tenant is the other stores' affair. A project exists by its first write;
-`ensure_project` is what that write calls. A database that another program made may lack the tables: then
-nothing is kept of projects, and their settings are the defaults.
+Other stores own the data of a tenant. A project exists from its first write on, which calls `ensure_project`.
+A database of another program may lack the tables: then cbx stores nothing, and settings have their defaults.
 """
 
 from collections.abc import Iterator
@@ -20,13 +19,13 @@ from cardbox_cli.store.connection.queries import all_decoded, decoded, decoded_o
 _TABLE = "public.projects"
 _SETTINGS = "cbx.project_settings"
 
-_GOOD_NAME = "letters, digits and - are good; --project or CBX_PROJECT names it"
+_GOOD_NAME = "use letters, digits and - in the value of --project or CBX_PROJECT"
 
 
 def ensure_project(database: Database, project_id: str, actor: str) -> None:
-    """Make the project's row, titled by its id and owned by `actor`, unless it is there.
+    """Insert the project, titled by its id and owned by `actor`, unless it exists.
 
-    Call it first in a transaction: two first writers wait for each other here, and hold nothing else yet.
+    Call it first in a transaction: two first writers wait for each other here, before they hold other locks.
     """
     check_first_write(database, project_id)
     if _TABLE in database.tables:
@@ -36,25 +35,23 @@ def ensure_project(database: Database, project_id: str, actor: str) -> None:
 
 
 def check_first_write(database: Database, project_id: str) -> None:
-    """Raise InvalidInput where this would be the first row of a project of whose name cbx makes nothing.
+    """Raise InvalidInput if this would be the first row of a project with an invalid name.
 
-    Projects that other programs, or an older cbx, named so are written to as any other.
+    Existing projects with such names, made by other programs or an older cbx, can be written to.
     """
     if fault_of_new_id(project_id) is not None and not is_known(database, project_id):
-        check_new_id(
-            project_id, "project", "letters, digits and - are good; --project or CBX_PROJECT names it"
-        )
+        check_new_id(project_id, "project", _GOOD_NAME)
 
 
 def is_known(database: Database, project_id: str) -> bool:
-    """Whether the database holds anything of the project: its own row, cards or boxes."""
+    """Return whether the database has any row of the project: its own row, cards or boxes."""
     if _TABLE in database.tables and ProjectsStore(database).find(project_id) is not None:
         return True
     return bool(database.value("project_has_rows", project_id=project_id))
 
 
 def require_known(database: Database, project_id: str) -> None:
-    """Raise NotFound for a project of which the database holds nothing."""
+    """Raise NotFound for a project without any row."""
     if not is_known(database, project_id):
         _no_project(project_id)
 
@@ -66,15 +63,15 @@ class ProjectsStore:
         self.database = database
 
     def create(self, project_id: str, *, title: str, owner_id: str) -> Project:
-        """Make a project. Raises Conflict when it exists, InvalidInput for a name that no new one has."""
+        """Create a project. Raises Conflict if it exists, InvalidInput for an invalid name."""
         self.database.require(_TABLE)
         check_first_write(self.database, project_id)
         row = self.database.value(
             "insert_project", project_id=project_id, title=title, status="active", owner_id=owner_id
         )
         if row is None:
-            hint = "`cbx project update` changes its title, status and owner"
-            raise Conflict(f"the project {project_id!r} exists", hint=hint)
+            hint = "change its title, status or owner with `cbx project update`"
+            raise Conflict(f"project {project_id!r} already exists", hint=hint)
         return decoded(Project, row)
 
     def update(
@@ -85,7 +82,7 @@ class ProjectsStore:
         status: str | None = None,
         owner_id: str | None = None,
     ) -> tuple[Project, bool]:
-        """Set what is not None; the project, and whether that changed it. Raises NotFound."""
+        """Set the fields that are not None; return the project, and whether it changed. Raises NotFound."""
         self.database.require(_TABLE)
         row = self.database.value(
             "update_project", project_id=project_id, title=title, status=status, owner_id=owner_id
@@ -93,31 +90,31 @@ class ProjectsStore:
         return (self.get(project_id), False) if row is None else (decoded(Project, row), True)
 
     def get(self, project_id: str) -> Project:
-        """The project of this id. Raises NotFound."""
+        """Return the project with this id. Raises NotFound."""
         project = self.find(project_id)
         return _no_project(project_id) if project is None else project
 
     def lock(self, project_id: str) -> Project:
-        """The project of this id, which nobody else changes until the transaction ends. Raises NotFound."""
+        """Return the project, locked against changes until the transaction ends. Raises NotFound."""
         self.database.require(_TABLE)
         self.database.value("lock_project", project_id=project_id)
         return self.get(project_id)
 
     def find(self, project_id: str) -> Project | None:
-        """The project of this id, or None."""
+        """Return the project with this id, or None."""
         self.database.require(_TABLE)
         row = self.database.value("project_by_id", project_id=project_id)
         return decoded_or_none(Project, row)
 
     def settings(self, project_id: str) -> ProjectSettings:
-        """The settings of the project; the defaults where nothing is kept of it."""
+        """Return the settings of the project; the defaults if none are stored."""
         row = None
         if _SETTINGS in self.database.tables:
             row = self.database.value("project_settings", project_id=project_id)
         return ProjectSettings() if row is None else decoded(ProjectSettings, row)
 
     def configure(self, project_id: str, **changes: Any) -> bool:
-        """Set the settings that are named; whether that changed any. Raises NotFound."""
+        """Set the named settings; return whether any changed. Raises NotFound."""
         for table in (_TABLE, _SETTINGS):
             self.database.require(table)
         with self.database.transaction():
@@ -140,7 +137,7 @@ class ProjectsStore:
         )
 
     def list(self, *, limit: int | None = None) -> Iterator[Project]:
-        """Projects by id, page by page."""
+        """Yield the projects by id, reading page by page."""
         self.database.require(_TABLE)
 
         def read(after: Project | None, size: int) -> "list[Project]":
@@ -150,7 +147,7 @@ class ProjectsStore:
         return paged(read, limit=limit)
 
     def further(self, last: Project) -> Further:
-        """How many projects `list` would give after `last`. Counts up to 10,000."""
+        """Return how many projects `list` would yield after `last`. Counts up to 10,000."""
         found = self.database.value("count_further_projects", after=last.project_id, limit=COUNTED + 1)
         return Further.counted(found, found)
 
@@ -158,6 +155,5 @@ class ProjectsStore:
 def _no_project(project_id: str) -> NoReturn:
     raise NotFound(
         f"no project {project_id!r}",
-        hint="`cbx project list` shows them; `cbx project create`, or the first profile, tool or "
-        "agent, makes one",
+        hint="`cbx project list` shows the projects",
     )

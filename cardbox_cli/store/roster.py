@@ -1,7 +1,7 @@
-"""Agents in Postgres: one project's view of `resource.project_agents`, with the head that each agent has.
+"""Agents in Postgres: one project's view of `resource.project_agents`, with the head of each agent.
 
-Owns the entry, the idle head that an agent begins with, and the edge that says who made or changed it. What
-an agent does afterwards is in its head, which others write. Methods take part in the caller's transaction.
+Owns the roster entry, the idle head of a new agent, and the edge that records who made or changed it. Other
+stores write the head afterwards. Methods take part in the caller's transaction.
 """
 
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ from cardbox_cli.store.connection.queries import decoded
 
 _TABLE = "resource.project_agents"
 _HEADS = "state.agent_state_head"
-_NO_AGENT = "`cbx agent list` shows the agents, `cbx agent provision` makes one"
+_NO_AGENT = "`cbx agent list` shows the agents"
 _NAMES = Names("agent_ids_like", _TABLE)
 
 
 class AgentFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which agents a list is about; None means any. `behind` is the id up to which it was read before."""
+    """Filter of a list of agents; None means any. `behind` is the id after which the list continues."""
 
     worker_target: str | None = None
     tag: str | None = None
@@ -31,7 +31,7 @@ class AgentFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent, the turn that it is at, and the boxes that it has: those of that turn, or its last."""
+    """An agent, its active turn, and its boxes: those of that turn, or of its last one."""
 
     agent: Agent
     status: str
@@ -45,12 +45,12 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def output(self) -> str | None:
-        """The box that it writes, or wrote last; None where it never wrote any."""
+        """Return the box that the agent writes, or wrote last; None if it never wrote one."""
         return self.output_box_id or self.last_output_box_id
 
     @property
     def box_ids(self) -> frozenset[str]:
-        """All its boxes."""
+        """Return all boxes of the agent."""
         named = (
             self.profile_box_id,
             self.context_box_id,
@@ -65,38 +65,40 @@ class RosterStore(ProjectStore):
     """The agents of one project."""
 
     def get(self, agent_id: str) -> Agent:
-        """The agent of this id. Raises NotFound."""
+        """Return the agent with this id. Raises NotFound."""
         return self._found(self.find(agent_id), "agent", agent_id, _NO_AGENT, names=_NAMES)
 
     def absent(self, agent_id: str, hint: str = _NO_AGENT) -> NotFound:
-        """That there is no agent of this id, and of which near one there is, as far as our role may know."""
+        """Return NotFound for an unknown agent, with a suggestion if our role may read the roster."""
         return self._absent("agent", agent_id, hint, names=_NAMES)
 
     def is_absent(self, agent_id: str) -> bool:
-        """Whether there is no agent of this id. Where our role may not read the roster nobody can say so."""
+        """Return whether no agent has this id. False if our role may not read the roster."""
         return _TABLE in self.database.tables and self.find(agent_id) is None
 
     def find(self, agent_id: str) -> Agent | None:
-        """The agent of this id, or None."""
+        """Return the agent with this id, or None."""
         return self._agent("agent_by_id", agent_id)
 
     def lock(self, agent_id: str, *, share: bool = False) -> Agent | None:
-        """The agent, or None, locked until the end of the transaction: for changing, or against changes."""
+        """Return the agent, or None, locked until the end of the transaction: to change it, or (`share`)
+        against changes.
+        """
         return self._agent("share_agent" if share else "lock_agent", agent_id)
 
     def entry(self, agent_id: str) -> RosterEntry:
-        """The agent of this id and its head. Raises NotFound."""
+        """Return the agent with this id and its head. Raises NotFound."""
         self._require(_TABLE, _HEADS)
         entry = self._one(RosterEntry, "roster_entry", agent_id=agent_id)
         return self._found(entry, "agent", agent_id, _NO_AGENT, names=_NAMES)
 
     def places(self, agent_id: str) -> Places | None:
-        """The agent and its boxes; None for one that is on no roster."""
+        """Return the agent and its boxes; None if the roster does not have it."""
         self._require(_TABLE, _HEADS, "state.agent_state_pointers")
         return self._one(Places, "agent_places", agent_id=agent_id)
 
     def list(self, where: AgentFilter, *, limit: int | None = None) -> Iterator[RosterEntry]:
-        """Agents and their heads by id, page by page."""
+        """Yield agents and their heads by id, reading page by page."""
         self._require(_TABLE, _HEADS)
 
         def read(after: RosterEntry | None, size: int) -> "list[RosterEntry]":
@@ -105,33 +107,33 @@ class RosterStore(ProjectStore):
         return paged(read, limit=limit)
 
     def further(self, where: AgentFilter, last: Agent) -> Further:
-        """How many agents `list` would give after `last`. Counts up to 10,000."""
+        """Return how many agents `list` would yield after `last`. Counts up to 10,000."""
         return self._further("count_further_agents", **_query(where, last))
 
     def add(self, agent: Agent) -> Agent | None:
-        """Write a new agent, which is active from now; as it is stored, or None where its id is taken.
+        """Insert a new, active agent; return the stored one, or None if its id is taken.
 
-        Waits for another transaction that is adding the same.
+        Waits for another transaction that adds the same agent.
         """
         self._require(_TABLE)
-        return self._one(Agent, "insert_agent", **_written(agent))
+        return self._one(Agent, "insert_agent", **_columns(agent))
 
     def change(self, agent: Agent) -> Agent:
-        """Write a locked agent anew; as it is stored. Its status stays, and metadata is merged."""
-        return decoded(Agent, self._value("update_agent", **_written(agent)))
+        """Overwrite a locked agent; return the stored one. Its status stays, and metadata is merged."""
+        return decoded(Agent, self._value("update_agent", **_columns(agent)))
 
     def begin_head(self, agent: Agent) -> None:
-        """Give the agent an idle head, unless it has one, or lost one that its history still tells of."""
+        """Give the agent an idle head, unless it has one, or lost one of which its history has traces."""
         self._require(_HEADS, "state.agent_inbox", "state.agent_steps")
         self._run("insert_first_head", agent_id=agent.agent_id, profile_box_id=agent.profile_box_id)
 
     def can_begin_head(self, agent_id: str) -> bool:
-        """Whether `begin_head` would give an agent without a head one."""
+        """Return whether `begin_head` would create a head for an agent without one."""
         self._require(_HEADS, "state.agent_inbox", "state.agent_steps")
         return bool(self._value("never_did_anything", agent_id=agent_id))
 
     def record(self, action: Literal["provision", "update"], agent: Agent, *, source_agent_id: str) -> None:
-        """Write the identity edge: what `source_agent_id` made of the agent."""
+        """Write the identity edge: the change that `source_agent_id` made to the agent."""
         self._require("state.identity_edges")
         values = {name: getattr(agent, name) for name in _RECORDED}
         self._run(
@@ -148,11 +150,11 @@ class RosterStore(ProjectStore):
         return self._one(Agent, query, agent_id=agent_id)
 
 
-# What the edge keeps of an agent.
+# Fields of an agent that the edge records.
 _RECORDED = ("profile_box_id", "worker_target", "tags", "display_name", "owner_agent_id")
 
 
-def _written(agent: Agent) -> dict[str, Any]:
+def _columns(agent: Agent) -> dict[str, Any]:
     values = msgspec.structs.asdict(agent)
     return {**values, "tags": jsonb(agent.tags), "metadata": jsonb(agent.metadata)}
 

@@ -1,6 +1,6 @@
-"""Batches, as values: children that were asked for together, and one result for all of their ends.
+"""Batches, as values: children that were dispatched together, with one result.
 
-Owns the names of the states. How a batch ends is `orchestration/batch_ends.py`'s. Does no I/O.
+Owns the names of the states. `orchestration/batch_ends.py` decides how a batch ends. Does no I/O.
 """
 
 from datetime import datetime
@@ -21,17 +21,17 @@ TASK_STATUSES = (*TASK_OPEN, *END_STATUSES)
 
 
 def new_batch_id() -> str:
-    """`batch_` and a UUIDv7 as 32 hex digits."""
+    """Return `batch_` and a UUIDv7 as 32 hex digits."""
     import uuid6
 
     return f"batch_{uuid6.uuid7().hex}"
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch. `parent_turn_id` is None where no turn asked for it, but a person or a script.
+    """A batch. `parent_turn_id` is None if a person or a script created it.
 
-    `parent_tool_call_id` is the call that its end answers; `report_due`: it does not yet, although the batch
-    has ended. `error_code` says why it ended before its children did.
+    `parent_tool_call_id` is the call that its end answers. With `report_due`, the batch has ended but the
+    answer is still missing. `error_code` says why it ended before its children.
     """
 
     batch_id: str
@@ -56,15 +56,15 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Return whether the batch has not ended."""
         return self.status == IN_PROGRESS
 
 
 class BatchTask(msgspec.Struct, frozen=True, kw_only=True):
-    """One child of a batch. `agent_turn_id` is None before it was dispatched.
+    """One child of a batch. `agent_turn_id` is None before its dispatch.
 
-    `attempts` counts dispatches that were refused for a while; the next is due at `next_try_at`. `stop_due`:
-    the batch has ended, and the child's turn is still to be stopped.
+    `attempts` counts temporarily refused dispatches; the next is due at `next_try_at`. With `stop_due`, the
+    batch has ended, but the child's turn must still be stopped.
     """
 
     batch_id: str
@@ -87,10 +87,10 @@ class BatchTask(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether its end is still to come."""
+        """Return whether the task has not ended."""
         return self.status in TASK_OPEN
 
     @property
     def correlation_id(self) -> str:
-        """What its dispatch is known by: a second one answers with the first one's turn."""
+        """Return the correlation id of its dispatch; a second dispatch returns the first one's turn."""
         return f"{self.batch_id}.{self.task_index}"

@@ -1,4 +1,4 @@
-"""The context headers of an inbox row: who runs, on whose behalf, how deep, in which trace.
+"""The context headers of an inbox row: agent, parent, depth and trace.
 
 Names and required keys are those of the card-box protocol v1r4, whose workers refuse a row without
 `traceparent` and `CG-Recursion-Depth`. `traceparent` is W3C Trace Context's.
@@ -18,7 +18,7 @@ _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Lineage(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a turn stands: how deep, in which trace, and on whose behalf."""
+    """Position of a turn: its depth, its trace and its parent."""
 
     depth: int
     trace_id: str | None
@@ -28,41 +28,41 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_trace_id() -> str:
-    """32 hex digits."""
+    """Return 32 hex digits."""
     import uuid6
 
     return uuid6.uuid7().hex
 
 
 def as_trace_id(text: str) -> str | None:
-    """The canonical spelling of a trace id (a UUID's dashes are dropped), or None if it is none."""
+    """Return the canonical form of a trace id (without the dashes of a UUID), or None if it is invalid."""
     trace_id = text.replace("-", "").lower()
     return trace_id if _TRACE_ID.fullmatch(trace_id) and trace_id.strip("0") else None
 
 
 def traceparent_of(trace_id: str) -> str:
-    """A new span of this trace."""
+    """Return a header for a new span of this trace."""
     return f"00-{trace_id}-{new_trace_id()[-16:]}-01"
 
 
 def trace_id_of(headers: Any) -> str | None:
-    """The trace that stored headers name, if they can be read."""
+    """Return the trace in stored headers, or None if it cannot be read."""
     found = _TRACEPARENT.fullmatch(_text(headers, TRACEPARENT) or "")
     return found[1] if found else None
 
 
 def depth_of(headers: Any) -> int:
-    """The recursion depth that stored headers name; 0 where they name none."""
+    """Return the recursion depth in stored headers, or 0."""
     return int(_text(headers, DEPTH) or 0) if names_depth(headers) else 0
 
 
 def names_depth(headers: Any) -> bool:
-    """Whether stored headers name a recursion depth, without which no worker takes a row."""
+    """Return whether stored headers have a recursion depth; workers refuse a row without one."""
     return _DEPTH.fullmatch(_text(headers, DEPTH) or "") is not None
 
 
 def lineage_of(headers: Any) -> Lineage:
-    """All that stored headers say of where their turn stands."""
+    """Return the position of a turn from stored headers."""
     return Lineage(
         depth=depth_of(headers),
         trace_id=trace_id_of(headers),
@@ -87,7 +87,7 @@ def turn_headers(
     turn_epoch: int,
     tool_call_id: str | None = None,
 ) -> dict[str, str]:
-    """The headers of a row for this turn; what is None is left out, but the trace: it begins then."""
+    """Return the headers of a row for this turn, without None values; starts a trace if there is none."""
     named = {
         "CG-Project-Id": project_id,
         "CG-Agent-Id": agent_id,

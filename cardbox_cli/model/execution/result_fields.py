@@ -1,7 +1,7 @@
-"""Result fields: which ones a turn was asked for, and which of them its deliverable lacks.
+"""Result fields: those required of a turn, and those that its deliverable lacks.
 
-Pure. A deliverable is JSON or text, so owns what counts as a field of either. What follows from a field that
-is missing is for others to say.
+Pure. A deliverable is JSON or text; owns what counts as a field of either. Others decide the consequences of
+a missing field.
 """
 
 import re
@@ -13,22 +13,22 @@ from cardbox_cli.model.card_types import RESULT_FIELDS
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.content import FieldSchema, FieldsSchemaContent, JsonContent, StoredContent
 
-# The key of a profile: whether a turn that lacks one is a success; and the code of one that is none.
+# Key of a profile that makes a turn without a required field partial; and the error code of such a turn.
 REQUIRED = "require_result_fields"
 MISSING = "result_fields_missing"
 
-# What may stand around a name at the beginning of a line, as in Markdown: "- **total**: 118", "## Total".
+# Markup around a name at the beginning of a line, as in Markdown: "- **total**: 118", "## Total".
 _MARKUP = r"[ \t>#*_`|\"'\-\d.)]*"
 _FENCED = re.compile(r"\A\s*```\w*\n(.*)\n```\s*\Z", re.DOTALL)
 
 
 def asked_fields(cards: Iterable[Card]) -> list[str]:
-    """The names of the fields that these cards ask a result for, in order, each once."""
+    """Return the names of the fields that these cards require of a result, in order, each once."""
     return [field.name for field in described_fields(cards)]
 
 
 def described_fields(cards: Iterable[Card]) -> list[FieldSchema]:
-    """The fields that these cards ask a result for, in order; of two of a name the first."""
+    """Return the fields that these cards require of a result, in order; the first of each name."""
     first: dict[str, FieldSchema] = {}
     for card in cards:
         if card.type == RESULT_FIELDS and isinstance(card.content, FieldsSchemaContent):
@@ -38,10 +38,10 @@ def described_fields(cards: Iterable[Card]) -> list[FieldSchema]:
 
 
 def missing_fields(asked: Sequence[str], content: StoredContent) -> list[str]:
-    """Which of these fields a deliverable of this content lacks; all of them, where there is none.
+    """Return the required fields that a deliverable lacks; all of them without a deliverable.
 
-    JSON has a field as a key, or as an entry of its `fields` with that name; a text that is no JSON has it as
-    a label, in whatever case, at the beginning of a line.
+    JSON has a field as a key, or as an entry of its `fields` with that name. Other text has it as a label, in
+    any case, at the beginning of a line.
     """
     if not asked:
         return []
@@ -54,13 +54,13 @@ def missing_fields(asked: Sequence[str], content: StoredContent) -> list[str]:
 
 
 def lacking(missing: Sequence[str]) -> str:
-    """In words that a deliverable lacks these fields."""
+    """Format a message that names the fields that a deliverable lacks."""
     names = ", ".join(map(repr, missing))
     return f"the deliverable lacks the field{'s' * (len(missing) > 1)} {names}"
 
 
 def _value(text: str) -> Any:
-    """The JSON that a text is, be it fenced as models do; None for other text."""
+    """Return the JSON of a text, which may be fenced as models do; None for other text."""
     fenced = _FENCED.match(text)
     try:
         return exact_json.read(text if fenced is None else fenced[1])
@@ -69,7 +69,7 @@ def _value(text: str) -> Any:
 
 
 def _names(value: dict[str, Any] | list[Any]) -> set[str]:
-    """The keys of an object, and the names of a list of fields."""
+    """Return the keys of an object, and the names in a list of fields."""
     if isinstance(value, dict):
         fields = value.get("fields")
         return {*value, *(_names(fields) if isinstance(fields, list) else ())}

@@ -1,7 +1,5 @@
-"""What decides on a request for a turn, on the promotion of a queued one, and on a claimed row: what one read
-finds.
-
-Does no I/O.
+"""Facts on which decisions about turns are based, as read from the database: dispatch, promotion, claim, end,
+diagnosis. Does no I/O.
 """
 
 from datetime import datetime
@@ -25,14 +23,14 @@ from cardbox_cli.model.execution.turns import (
 
 
 class ProfileCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile's card that is not deleted. `name` is as it is stored, be it no text."""
+    """A profile's card that is not deleted. `name` is as stored, and may not be a string."""
 
     name: Any
     expires_at: datetime | None
 
 
 class HeadState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the head of an agent says that decides on a dispatch."""
+    """The values of an agent's head that matter for a dispatch."""
 
     status: str
     turn_epoch: int
@@ -40,25 +38,24 @@ class HeadState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ParentTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """The turn on whose behalf another is asked for, by the row that asked for it."""
+    """The turn on whose behalf another one is dispatched, from its inbox row."""
 
     agent_id: str
     context_headers: Any
 
     @property
     def lineage(self) -> Lineage:
-        """Where it stands."""
+        """Return the position of the turn."""
         return lineage_of(self.context_headers)
 
 
 class DispatchSituation(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent that is asked, and all that a request for a turn of it names, at `now`.
+    """The agent and all rows that a dispatch names, at `now`. The head and the boxes are locked.
 
-    The head and the boxes are held from then on.
-    `queued_turn_id` is the turn that is next for the agent, `earlier_inbox_id` the row that has the request's
-    correlation id, `output_user` a turn of another agent that writes to the output box, and that agent.
-    `project_status` is None where the project has no row, `profile_box_id` where there is no such box,
-    `profile_cards` where it has none, `output_length` where there is no such output box.
+    `queued_turn_id` is the agent's next turn. `earlier_inbox_id` is the row with the dispatch's correlation
+    id. `output_user` is a turn of another agent that writes to the output box, and that agent.
+    `project_status` is None if the project has no row, `profile_box_id` if the box is missing,
+    `profile_cards` if it has none, `output_length` if the output box is missing.
     """
 
     now: datetime = EARLIEST
@@ -78,12 +75,11 @@ class DispatchSituation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimedSituation(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the inbox, the head of its agent and its lease, all of them held.
+    """A row of the inbox, the head of its agent and its lease, all locked.
 
-    `output_start` is where the own cards of its turn begin, None where that is not noted. For a report,
-    `calls` are those that its turn waits or waited for, in order, and, where it is to be applied, `results`
-    the cards that it and the other calls of its step name. `is_old`: the head was changed while the read
-    waited for it.
+    `output_start` is the position of its turn's first own card, None if unrecorded. For a report, `calls` are
+    those that its turn waits or waited for, in order; if the report is to be applied, `results` are the cards
+    of all calls of its step. `is_old`: the head changed while the read waited for it.
     """
 
     row: InboxRow
@@ -96,11 +92,11 @@ class ClaimedSituation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PromotionSituation(msgspec.Struct, frozen=True, kw_only=True):
-    """The oldest queued row of an idle agent, and its output box, at `now`; both are held from then on.
+    """The oldest queued row of an idle agent, and its output box, at `now`; both are locked.
 
-    `is_repeated`: an older row asks for the same turn. `end_status` is how that turn ended, None where it has
-    not, `output_start` at which place of the box its own cards begin, or will. `worker_target` is None for an
-    agent on no roster.
+    `is_repeated`: an older row is for the same turn. `end_status` is that turn's end, or None. `output_start`
+    is the position in the box at which its own cards begin. `worker_target` is None for an agent that is not
+    on the roster.
     """
 
     now: datetime = EARLIEST
@@ -113,9 +109,7 @@ class PromotionSituation(msgspec.Struct, frozen=True, kw_only=True):
     output_start: int
 
 
-# What decides on the end of an active turn, as one read finds it, and what is written then.
-#
-# Does no I/O.
+# --- the end of an active turn
 
 
 EndMove = Literal["end", "stop"]
@@ -129,9 +123,9 @@ class LatestDeliverable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndSituation(msgspec.Struct, frozen=True, kw_only=True):
-    """An active turn, whose head is held, at `now`. `record` is None for one that cbx has not met.
+    """An active turn, whose head is locked, at `now`. `record` is None if cbx has none.
 
-    `delivered` are the deliverables of its own that its output box holds, the last first; None for none.
+    `delivered` are the turn's own deliverables in its output box, last first; None for none.
     """
 
     now: datetime = EARLIEST
@@ -140,7 +134,7 @@ class EndSituation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def deliverable(self) -> str | None:
-        """The last one that has not expired."""
+        """Return the last deliverable that has not expired, or None."""
         valid = (
             each for each in self.delivered or () if each.expires_at is None or each.expires_at > self.now
         )
@@ -148,10 +142,10 @@ class EndSituation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How a turn ends, by this move of its head. `step_status` is what its open steps become.
+    """The end of a turn, by this move of its head. `step_status` is the new state of its open steps.
 
-    `is_repeated`: it had ended before, and that end stays; it leaves its agent only. `needs_deliverable`: it
-    has none of its own. `remembered_box_id` is the box that its agent wrote last from then on, if it did.
+    `is_repeated`: the turn had already ended, and only frees its agent. `needs_deliverable`: it has none.
+    `remembered_box_id` becomes the box that its agent wrote last, if it is set.
     """
 
     move: EndMove
@@ -164,7 +158,7 @@ class EndPlan(msgspec.Struct, frozen=True, kw_only=True):
     remembered_box_id: str | None
 
 
-_REPEATED = "its turn had ended before"
+_REPEATED = "its turn had already ended"
 
 
 def decide_end(
@@ -176,7 +170,7 @@ def decide_end(
     error_code: str | None = None,
     message: str | None = None,
 ) -> EndPlan:
-    """What is to be written where a turn with this output box is to end so."""
+    """Return what to write if a turn with this output box should end with `end_status`."""
     repeated = found.record is not None and found.record.end_status is not None
     is_success = end_status == "success" and not repeated
     return EndPlan(
@@ -191,7 +185,7 @@ def decide_end(
     )
 
 
-# What a diagnosis must know of a turn beside the turn's own rows, as values. Does no I/O.
+# --- facts for a diagnosis, other than the turn's own rows
 
 
 LossKind = Literal["dangling", "deleted", "expired"]
@@ -205,7 +199,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """A turn of a cycle, as one that the turn before it waits for. `status` is that of the turn."""
+    """A turn of a cycle, for which the turn before it waits. `status` is that of the turn."""
 
     agent_turn_id: str
     agent_id: str
@@ -213,7 +207,7 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class LostCard(msgspec.Struct, frozen=True):
-    """A reference of a box to a card that no reader sees."""
+    """A reference of a box to a card that readers do not see."""
 
     box_id: str
     card_id: str
@@ -221,9 +215,9 @@ class LostCard(msgspec.Struct, frozen=True):
 
 
 class BoxFacts(msgspec.Struct, frozen=True):
-    """A box that a turn points to, by the name of the pointer, and what is wrong with it.
+    """A box of a turn, the name of its pointer, and its problems.
 
-    `without_profile`: it is to hold the turn's profile, and holds none that a reader sees.
+    `without_profile`: it should contain the turn's profile, but has no visible one.
     """
 
     pointer: str
@@ -234,7 +228,7 @@ class BoxFacts(msgspec.Struct, frozen=True):
 
 
 class LiveWorker(msgspec.Struct, frozen=True):
-    """A worker that is alive, and the project that it serves; None for all."""
+    """A live worker and its project; None for all."""
 
     worker_id: str
     worker_target: str
@@ -242,11 +236,11 @@ class LiveWorker(msgspec.Struct, frozen=True):
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """How the agent of a turn is set up, and who there is to serve it.
+    """The configuration of a turn's agent, and its workers.
 
-    `profile_target` is the worker target of the profile of that name as it is now. `serving` are the live
-    workers that serve the project, of whatever target; `elsewhere` those of the agent's target that serve
-    another project alone. `archived` is the project's id where it is archived.
+    `profile_target` is the current worker target of the profile with that name. `serving` are the live
+    workers of the project, of any target; `elsewhere` those of the agent's target that only serve another
+    project. `archived` is the project's id if it is archived.
     """
 
     on_roster: bool = True
@@ -258,14 +252,14 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How long 95 of 100 took at most, by the last that ended, up to 100 of them."""
+    """95th percentile of the duration of the last ended items, at most 100."""
 
     ended: int
     p95_seconds: float
 
 
 class ResultCard(msgspec.Struct, frozen=True):
-    """A tool.result card of a call, whether or not it was reported."""
+    """A tool.result card of a call, reported or not."""
 
     tool_call_id: str
     card_id: str
@@ -273,9 +267,9 @@ class ResultCard(msgspec.Struct, frozen=True):
 
 
 class Child(msgspec.Struct, frozen=True):
-    """A turn that another asked for. `tool_call_id` is the call that its end answers, if there is one.
+    """A turn that another one dispatched. `tool_call_id` is the call that its end answers, if any.
 
-    With others `beside` it, in a batch, it answers the call only together with them.
+    With `beside`, it belongs to a batch, which answers the call.
     """
 
     agent_turn_id: str
@@ -287,9 +281,9 @@ class Child(msgspec.Struct, frozen=True):
 
 
 class TaskFacts(msgspec.Struct, frozen=True):
-    """A child of a batch, as its row says; `turn` is its turn, `due_at` when it is to be dispatched.
+    """A child of a batch, from its row; `turn` is its turn, `due_at` the time of its dispatch.
 
-    `ended`: how that turn has ended, whether or not the batch knows, and when.
+    `ended` and `ended_at` are the end of that turn, whether the batch has recorded it or not.
     """
 
     batch_id: str
@@ -302,7 +296,7 @@ class TaskFacts(msgspec.Struct, frozen=True):
 
 
 class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch whose end answers a call of a turn. `table` is where it is kept: its own are cbx's to end."""
+    """A batch whose end answers a call of a turn. `table` is where it is stored: cbx only ends its own."""
 
     batch_id: str
     table: str
@@ -315,12 +309,12 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_own(self) -> bool:
-        """Whether cbx goes on with it."""
+        """Return whether cbx manages the batch."""
         return self.table == "cbx.batches"
 
 
 class Delivered(msgspec.Struct, frozen=True):
-    """A deliverable that says that a turn wrote it, in this step."""
+    """A deliverable with the metadata of its turn and step."""
 
     agent_turn_id: str
     card_id: str
@@ -328,7 +322,7 @@ class Delivered(msgspec.Struct, frozen=True):
 
 
 class AwaitedCall(msgspec.Struct, frozen=True):
-    """A tool call that waits for the end of a turn, and whether a report of it was written."""
+    """A tool call that waits for the end of a turn, and the state of its report."""
 
     agent_id: str
     agent_turn_id: str
@@ -338,7 +332,7 @@ class AwaitedCall(msgspec.Struct, frozen=True):
 
 
 class Sharer(msgspec.Struct, frozen=True):
-    """A turn that is active and writes to a box."""
+    """An active turn that writes to a box."""
 
     box_id: str
     agent_id: str
@@ -346,9 +340,9 @@ class Sharer(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """A lock as the server lists it. `row` is None for a whole table; `pid` is 0 for a prepared transaction.
+    """A lock of the server. `row` is None for a complete table; `pid` is 0 for a prepared transaction.
 
-    One that is not granted is waited for, and whoever comes later waits behind it.
+    A lock that is not granted is being waited for, and later requests wait behind it.
     """
 
     table: str
@@ -359,9 +353,9 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """What a database session does. Ages are in seconds; None is what this role may not see.
+    """Activity of a database session. Ages are in seconds; None is not visible to this role.
 
-    `blocked_by` are the sessions that it waits for, `waits_for` the table and `waited` for how long.
+    `blocked_by` are the sessions that it waits for, `waits_for` the table, and `waited` the seconds so far.
     """
 
     pid: int
@@ -376,11 +370,11 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class Lock(msgspec.Struct, frozen=True, kw_only=True):
-    """A lock in the way, and the session at the root: it waits for none.
+    """A blocking lock, and the session at the root, which waits for none.
 
-    `row` is None for a whole table; `seconds` is how long it has been in the way, `blocked` how many sessions
-    wait for it. `waiting` is the session that holds or wants the lock itself and waits for the root, if that
-    is another. `bars_reading`: nobody can read the table.
+    `row` is None for a complete table; `seconds` is how long it has blocked, `blocked` how many sessions wait
+    for it. `waiting` is the session that holds or requests the lock and waits for the root, if it is another.
+    `bars_reading`: the table cannot be read.
     """
 
     table: str

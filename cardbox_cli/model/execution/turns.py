@@ -1,7 +1,8 @@
-"""Turns, as values: heads, inbox rows, leases, steps, waiting tools, edges, and what cbx keeps beside them.
+"""Turns, as values: heads, inbox rows, leases, steps, waiting tools, edges, records, logs; and their state
+machines.
 
-Owns the names of the states, how ids of execution are made, and the fence that guards every write of a turn.
-Rows of other programs may hold states of their own, so a row's status is text. Does no I/O.
+Owns the names of the states, the ids of execution, and the fence that guards every write of a turn. Rows of
+other programs may have other states, so a row's status is a string. Does no I/O.
 """
 
 from collections.abc import Sequence
@@ -27,27 +28,27 @@ WAITING, RECEIVED, APPLIED = "waiting", "received", "applied"
 LLM_DONE: Final = "llm_done"
 COMPLETED: Final = "completed"
 FAILED: Final = "failed"
-# The states of a step whose model has answered, of one that has ended, and of one of which nothing runs.
+# States of a step: with an answer; ended; without running work.
 STEP_ANSWERED = (LLM_DONE, COMPLETED, SUSPENDED)
 STEP_OVER = (COMPLETED, FAILED)
 STEP_STILL = (*STEP_OVER, SUSPENDED)
 
 EndStatus = Literal["success", "failed", "canceled", "timeout", "partial"]
 END_STATUSES: tuple[EndStatus, ...] = ("success", "failed", "canceled", "timeout", "partial")
-# The states in which a person sees a turn, in the order in which it may go through them.
+# States of a turn for people, in their usual order.
 TURN_STATUSES = (QUEUED, PENDING, DISPATCHED, RUNNING, SUSPENDED, "ended")
 
 DEFAULT_CHANNEL = "public"
 MAX_DEPTH = RECURSION_DEPTH.value
 
-# Whose cards the fallback deliverables of recovery are, and who reports what nobody reported.
+# Author of fallback deliverables of recovery, and of reports on behalf of lost reporters.
 WATCHDOG = "sys.cbx"
 
 
 def new_id(kind: Literal["turn", "step", "edge", "inbox", "audit", "log", "tc", "run", "ctx"]) -> str:
-    """`kind`, an underscore and a UUIDv7 as 32 hex digits.
+    """Return `kind`, an underscore and a UUIDv7 as 32 hex digits.
 
-    `tc` is for calls whose own ids are taken, `run` and `ctx` for the runs and the contexts of chats.
+    `tc` is for calls whose own ids are taken, `run` and `ctx` for the runs and contexts of chats.
     """
     import uuid6
 
@@ -55,7 +56,7 @@ def new_id(kind: Literal["turn", "step", "edge", "inbox", "audit", "log", "tc", 
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """The right to write for a turn: it holds as long as the head is at this turn and this epoch."""
+    """The right to write for a turn, valid while the head is at this turn and epoch."""
 
     agent_id: str
     agent_turn_id: str
@@ -63,7 +64,7 @@ class Fence(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent's current state. Everything but the epoch and the profile is None when it is idle."""
+    """An agent's current state. If it is idle, everything except the epoch and the profile is None."""
 
     agent_id: str
     status: str
@@ -82,16 +83,16 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fence(self) -> Fence:
-        """The fence of the turn that is active."""
+        """Return the fence of the active turn."""
         return self.fence_at(self.turn_epoch)
 
     def fence_at(self, turn_epoch: int) -> Fence:
-        """The fence of the turn that is active, at another epoch."""
+        """Return the fence of the active turn at another epoch."""
         return Fence(self.agent_id, self.active_agent_turn_id or "", turn_epoch)
 
 
 class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that an agent must process. `payload` and `context_headers` are as stored."""
+    """An item that an agent must process. `payload` and `context_headers` are as stored."""
 
     inbox_id: str
     project_id: str
@@ -115,22 +116,22 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def turn_id(self) -> str:
-        """The turn that the row is about; rows of other programs may name it in other columns."""
+        """Return the turn of the row; other programs may store it in other columns."""
         return self.agent_turn_id or self.correlation_id or self.inbox_id
 
     @property
     def fence(self) -> Fence:
-        """The fence that the row was promoted or written with."""
+        """Return the fence with which the row was promoted or written."""
         return Fence(self.agent_id, self.turn_id, self.turn_epoch)
 
     @property
     def lineage(self) -> Lineage:
-        """Where the turn stands, by the row's headers."""
+        """Return the position of the turn, from the row's headers."""
         return lineage_of(self.context_headers)
 
     @property
     def trouble(self) -> str | None:
-        """What is wrong with the row, or why it waits; other programs write the former into the payload."""
+        """Return the row's error, or why it is deferred; other programs write errors to the payload."""
         noted = self.payload if isinstance(self.payload, dict) else {}
         found = (
             self.last_error or self.defer_reason or noted.get("dispatch_error") or noted.get("watchdog_error")
@@ -138,19 +139,19 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
         return None if found is None else str(found)
 
     def pointer(self, name: str) -> str | None:
-        """A box id of the payload, such as `context_box_id`."""
+        """Return a box id of the payload, such as `context_box_id`."""
         value = self.payload.get(name) if isinstance(self.payload, dict) else None
         return value if isinstance(value, str) else None
 
     @property
     def runtime_config(self) -> dict[str, Any]:
-        """What the dispatch asked of the worker; {} where the payload holds no such object."""
+        """Return the dispatch's settings for the worker; {} without such an object."""
         config = self.payload.get("runtime_config") if isinstance(self.payload, dict) else None
         return config if isinstance(config, dict) else {}
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """Who works on a claimed inbox row, and until when."""
+    """The owner of a claimed inbox row, and the end of the claim."""
 
     inbox_id: str
     agent_id: str
@@ -163,7 +164,9 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One LLM call within a turn, which had these boxes then. `request_box_id` holds what the model saw."""
+    """One LLM call within a turn, with the turn's boxes at that time. `request_box_id` has what the model
+    saw.
+    """
 
     step_id: str
     agent_id: str
@@ -183,7 +186,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def last_is_over(steps: Sequence[Step]) -> bool:
-    """Whether the last of a turn's steps has ended, as other systems end a turn. In SQL: last_step_status."""
+    """Return whether a turn's last step has ended, which ends a turn in other systems. In SQL:
+    last_step_status.
+    """
     return bool(steps) and steps[-1].status in STEP_OVER
 
 
@@ -204,12 +209,12 @@ class WaitingTool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether its result is still to be applied, be it there or not."""
+        """Return whether its result must still be applied, whether it has arrived or not."""
         return self.wait_status in (WAITING, RECEIVED)
 
 
 class Edge(msgspec.Struct, frozen=True, kw_only=True):
-    """An audit row: who asked whom to run, or who answered whom."""
+    """An audit row: who dispatched whom, or who reported to whom."""
 
     edge_id: str
     channel_id: str | None
@@ -230,7 +235,7 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def awaiting_call(self) -> str | None:
-        """The call that waits for the end of the turn that was asked for, or of the batch of that turn."""
+        """Return the call that waits for the end of the dispatched turn or its batch, or None."""
         about = self.metadata if isinstance(self.metadata, dict) else {}
         named = [
             each.get("tool_call_id")
@@ -241,10 +246,10 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What cbx keeps of a turn beside the tables of agents. `end_status` is None before the end.
+    """cbx's record of a turn, in addition to the tables of agents. `end_status` is None before the end.
 
-    `output_start` is how many cards the output box held when the turn was promoted. `report_to` names the
-    call that waits for the end: {agent_id, agent_turn_id, tool_call_id}.
+    `output_start` is the length of the output box when the turn was promoted. `report_to` names the call that
+    waits for the end: {agent_id, agent_turn_id, tool_call_id}.
     """
 
     agent_turn_id: str
@@ -261,7 +266,7 @@ class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody did to a turn from outside its run, or to something else, and why."""
+    """An action on a turn from outside its run, or on something else, and its reason."""
 
     audit_id: str
     agent_id: str | None
@@ -276,9 +281,9 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that announced itself. `project_id` is None when it serves all projects.
+    """An announced worker. `project_id` is None if it serves all projects.
 
-    `last_error` is why it cannot work, while that lasts.
+    `last_error` says why it cannot work, as long as it cannot.
     """
 
     worker_id: str
@@ -296,7 +301,7 @@ class WorkerEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """How a turn ended. `created` is False where it had ended before, and this is how."""
+    """The end of a turn. `created` is False if the turn had already ended this way."""
 
     agent_turn_id: str
     end_status: str
@@ -305,10 +310,9 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     created: bool = True
 
 
-# Where a turn stands, whether it has ended above all: the one judgement, which lists, pages, waits, reports
-# and diagnoses ask. Pure.
+# --- the state of a turn: the one decision that lists, pages, waits, reports and diagnoses use
 #
-# What its head and its row tell by themselves is `turn_status` in SQL.
+# Pure. `turn_status` in SQL is the state by the turn's head and row alone.
 
 
 ENDED = "ended"
@@ -317,33 +321,32 @@ ENDED = "ended"
 def standing(
     status: str, row_status: str | None, *, record: TurnRecord | None, carried: bool, finished: bool
 ) -> str:
-    """The state of a turn; `status` is what its head and its row, at `row_status`, tell by themselves.
+    """Return the state of a turn; `status` is the one by its head and its row alone.
 
-    `carried`: whether an open row or call makes its active agent go on with it. `finished`: whether its last
-    step is over, or it left a deliverable. A recorded end holds, unless another program runs the turn again.
+    `carried`: an open row or call lets its active agent continue it. `finished`: its last step is over, or it
+    has a deliverable. A recorded end counts, unless another program runs the turn again.
     """
     if record is not None and record.end_status is not None:
         return status if status in ACTIVE and carried else ENDED
     if status != ENDED:
         return status
     if row_status in OPEN:
-        # Other systems end a turn first, and its claimed row later.
+        # Other systems end a turn before its claimed row.
         return ENDED if record is None or row_status == PROCESSING else PENDING
     if row_status == SKIPPED or (row_status == ERROR and record is None):
         return ENDED
-    # That its row is done with says nothing: a turn that waits, or was dropped, has no open row either.
+    # A closed row proves nothing: waiting or dropped turns have no open row either.
     return ENDED if finished else PENDING
 
 
-# The state machines of heads and inbox rows: where each move begins and ends, what it adds to the epoch.
+# --- the state machines of heads and inbox rows
 #
-# Every change of a state in the database is one of these moves, by a compare-and-set on the states that it
-# may
-# begin at. `docs/inbox-lifecycle.md` shows the same tables.
+# Every change of a state in the database is one of these moves, a compare-and-set on its source states.
+# `docs/inbox-lifecycle.md` shows the same tables.
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A named change of state. `epoch` is what it adds to the turn's epoch."""
+    """A named change of state. `epoch` is added to the turn's epoch."""
 
     name: str
     sources: tuple[str, ...]
@@ -392,7 +395,7 @@ HEAD_MOVES = {move.name: move for move in _HEAD}
 INBOX_MOVES = {move.name: move for move in _INBOX}
 
 
-# What the commands of turns wrote on stderr, as values: whole, and as turns show the ends of it.
+# --- stderr of the commands of turns: complete, and as a tail
 
 
 class _Log(msgspec.Struct, frozen=True, kw_only=True):
@@ -410,17 +413,17 @@ class _Log(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """Whether the command did not come to a good end."""
+        """Return whether the command failed."""
         return self.exit_code != 0
 
     @property
     def whose(self) -> str:
-        """Which command it was."""
+        """Describe the command."""
         return "the command of the model" if self.tool_name is None else f"tool {self.tool_name!r}"
 
     @property
     def outcome(self) -> str:
-        """How the command ended."""
+        """Describe how the command ended."""
         if self.exit_code is None:
             return "was stopped"
         if self.exit_code < 0:
@@ -429,27 +432,27 @@ class _Log(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandLog(_Log, frozen=True, kw_only=True):
-    """What one command wrote on stderr: the end of its `stderr_bytes` bytes, without secrets.
+    """The end of a command's stderr, without secrets; the command wrote `stderr_bytes` bytes.
 
     `tool_call_id` and `tool_name` are None for the command that answers for the model. `exit_code` is
-    negative where a signal ended the command, None where cbx did.
+    negative after a signal, None if cbx stopped the command.
     """
 
     stderr: str
 
 
 class LogTail(_Log, frozen=True, kw_only=True):
-    """The same with the last characters of its text alone."""
+    """A log with only the last characters of its text."""
 
     stderr_tail: str
 
 
 def of_failure(logs: Sequence[LogTail], last_step_id: str | None) -> LogTail | None:
-    """The log that may say why a turn failed: of its last command that failed, or whose answer was none."""
+    """Return the log that may explain a failed turn: of the last failed command, or an invalid answer."""
     log = next((log for log in reversed(logs) if log.failed or log.tool_name is None), None)
     return log if log is not None and (log.failed or log.step_id == last_step_id) else None
 
 
 def last_lines(text: str, most: int = 10) -> list[str]:
-    """The last lines of a text that say something, at most so many."""
+    """Return the last non-blank lines of a text, at most `most`."""
     return [line for line in text.rstrip().split("\n") if line.strip()][-most:]

@@ -1,7 +1,7 @@
-"""A value that a person wrote by hand, with the place of each of its parts and all that is wrong with it.
+"""Values that people write by hand: the positions of their parts, and their problems.
 
-Owns the list of problems and the one error that names them all. Knows neither YAML (`yaml_files` makes
-documents from it) nor what a recipe or a profile may hold (`handwritten` judges that).
+Owns the list of problems and the one error that names them all. Does not parse YAML (`yaml_files` does), and
+does not know what a recipe or a profile may hold (`validation` judges that).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,11 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.text import Where, dotted, found
 
 MAX_DEPTH = 32
-"""How deep lists and mappings may be nested in what people write by hand."""
+"""Maximum nesting of lists and mappings in hand-written values."""
 
 
 class Mark(NamedTuple):
-    """A place in a file, both counted from 1."""
+    """A position in a file, counted from 1."""
 
     line: int
     column: int
@@ -25,7 +25,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: the part of the value, the sentence, and the place where it was written."""
+    """A problem: the path of the value, a message, and its position in the file."""
 
     where: Where
     message: str
@@ -36,8 +36,8 @@ class Problem:
 class Document:
     """A JSON-like value and the problems of reading it.
 
-    `marks` holds the place of every key and list item by its path; it is empty for a value that never stood
-    in a file. With `whole` false the reading broke off, and `value` means nothing.
+    `marks` has the position of every key and list item by its path; it is empty for a value that is not from
+    a file. If `whole` is False, reading was aborted, and `value` is meaningless.
     """
 
     source: str
@@ -47,17 +47,17 @@ class Document:
     whole: bool = True
 
     def mark(self, where: Where) -> Mark | None:
-        """The place of `where`, or of the nearest part around it that has one."""
+        """Return the position of `where`, or of the nearest parent that has one."""
         while where and where not in self.marks:
             where = where[:-1]
         return self.marks.get(where)
 
 
 def document_of(value: object, source: str) -> Document:
-    """The document of a value that a Python caller made: a copy of it in plain JSON types.
+    """Return a document for a value of a Python caller: a copy in plain JSON types.
 
-    Lists and tuples become lists. What JSON cannot hold, keys that are no strings, and nesting beyond
-    `MAX_DEPTH` are among its problems.
+    Lists and tuples become lists. Values that JSON cannot represent, keys that are not strings, and nesting
+    beyond `MAX_DEPTH` are among its problems.
     """
     problems: list[Problem] = []
     return Document(source, _plain(value, (), problems), problems=problems)
@@ -86,9 +86,10 @@ def _plain(value: object, where: Where, problems: list[Problem]) -> Any:
 def refusal(
     kind: type[InvalidInput], source: str, problems: Sequence[Problem], *, hint: str | None = None
 ) -> InvalidInput:
-    """The error that names all `problems` of `source`, one or more, in the order of their places.
+    """Return the error that names all `problems` of `source`, at least one, in the order of their positions.
 
-    One problem reads `FILE:LINE: path: what`; several are counted, then listed one a line with their columns.
+    One problem reads `FILE:LINE: path: what`; several are counted, then listed one per line with their
+    columns.
     """
     problems = sorted(problems, key=lambda problem: problem.mark or Mark(0, 0))
     if len(problems) == 1:

@@ -1,4 +1,4 @@
-"""Prices as people write them: what a million tokens of a model cost. cbx brings none, for they change."""
+"""Price files: the cost of a million tokens of a model. cbx ships none, because prices change."""
 
 from decimal import Decimal
 from typing import Annotated
@@ -13,25 +13,25 @@ Amount = Annotated[Decimal, Field(ge=0, le=1_000_000, strict=False)]
 
 
 class ModelPrice(Section):
-    """What a million tokens of requests to a model cost."""
+    """Prices of a million tokens of requests to a model."""
 
     input: Amount = Field(description="For a million tokens.")
     cached: Amount | None = Field(
-        default=None, description="For a million of those that its prefix cache holds; absent: as others."
+        default=None, description="For a million tokens in the prefix cache; default: the same as input."
     )
 
 
 class PriceFile(Section):
     """A file of prices."""
 
-    currency: Annotated[str, Field(min_length=1, max_length=12)] = Field(description="Such as USD.")
+    currency: Annotated[str, Field(min_length=1, max_length=12)] = Field(description="For example USD.")
     models: dict[str, ModelPrice] = Field(description="The prices, by the names of the models.")
 
 
 def parse_prices(text: str, source: str) -> tuple[str, dict[str, tuple[Decimal, Decimal | None]]]:
-    """The currency, and the prices of models: of any tokens, and of those in a cache.
+    """Return the currency, and by model the price of a token and that of a cached one.
 
-    Raises InvalidInput with all that is wrong; `source` names the file in it.
+    Raises InvalidInput with all problems; `source` is the file in messages.
     """
     found = fit(PriceFile, read_yaml(text, source), refuse_with=InvalidInput)
     return found.currency, {name: (price.input, price.cached) for name, price in found.models.items()}

@@ -1,6 +1,7 @@
-"""What a task may say that one agent hands to another, in the arguments of a tool call and in files of tasks.
+"""Tasks that one agent gives to another, and batches of them, in tool calls and task files.
 
-Loads pydantic: import this module only where a task is read.
+`orchestration/tasks_file.py` expands the matrix of a file. Loads pydantic: import this module only to read a
+task.
 """
 
 from typing import Annotated, Any, Literal
@@ -11,23 +12,23 @@ from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, ref
 from cardbox_cli.text import found
 
 
-def _said(text: str) -> str:
-    return text if text.strip() else refuse("is blank; say what to do")
+def _check_text(text: str) -> str:
+    return text if text.strip() else refuse("is blank; describe the task")
 
 
 Strategy = Literal["new", "reuse", "clone"]
-Instruction = Annotated[StrictStr, AfterValidator(_said)]
-"""What to do: a text that is not blank, as it is."""
+Instruction = Annotated[StrictStr, AfterValidator(_check_text)]
+"""A non-blank text, unchanged."""
 
 
 class Task(Section):
-    """What another agent shall do, and which agent that is."""
+    """A task for another agent, and the choice of that agent."""
 
     may_be_null = frozenset({"context_box_id"})
 
     target_strategy: Strategy = Field(
-        description="new: a fresh agent of a profile; reuse: an agent that exists; clone: a fresh agent that "
-        "knows what an existing one has written."
+        description="new: a new agent of a profile; reuse: an existing agent; clone: a new agent that "
+        "sees the output of an existing one."
     )
     target_ref: Trimmed = Field(description="The profile's name for new, the agent's id for reuse and clone.")
     instruction: Instruction = Field(description="What to do.")
@@ -36,47 +37,40 @@ class Task(Section):
     )
 
 
-# What may be asked of a batch: by the arguments of a tool call, and in files of tasks.
-#
-# A file may have a matrix besides: `orchestration/tasks_file.py` makes the tasks of it. Loads
-# pydantic:
-# import this module only where a batch is asked for.
-
-
 LONGEST_DEADLINE = 365 * 24 * 3600
 """In seconds."""
 
 
-def _seconds(value: Any) -> Any:
-    """A number of seconds that a deadline can be."""
+def _check_seconds(value: Any) -> Any:
+    """Check that a value is a valid number of seconds for a deadline."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (is_number and 0 < value <= LONGEST_DEADLINE):
         refuse(f"must be a number of seconds above 0, at most {LONGEST_DEADLINE}; found {found(value)}")
     return value
 
 
-Seconds = Annotated[float, BeforeValidator(_seconds)]
+Seconds = Annotated[float, BeforeValidator(_check_seconds)]
 
 
 class ForkJoin(Section):
-    """Tasks that run beside each other, and whose results come back together."""
+    """Tasks that run in parallel and return their results together."""
 
     may_be_null = frozenset({"deadline_seconds"})
 
-    tasks: Annotated[list[Task], Field(min_length=1)] = Field(description="What the children shall do.")
+    tasks: Annotated[list[Task], Field(min_length=1)] = Field(description="The tasks of the children.")
     fail_fast: StrictBool = Field(
-        default=False, description="Whether the first child that fails ends all of them."
+        default=False, description="Whether the first failed child ends all others."
     )
     deadline_seconds: Seconds | None = Field(
-        default=None, description="After how many seconds all that still run are stopped."
+        default=None, description="Seconds after which cbx stops all children that still run."
     )
 
 
 class TasksFile(ForkJoin):
-    """The tasks of a file, with the variables that they are made for."""
+    """The tasks of a file, and variables to expand them with."""
 
     matrix: dict[Name, Any] = Field(
         default={},
-        description="Variables, each with a list of values or {glob: PATTERN} for files: each task is made "
-        "once for each combination.",
+        description="Variables, each with a list of values or {glob: PATTERN} for files: cbx creates each "
+        "task once per combination.",
     )

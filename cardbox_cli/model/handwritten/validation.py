@@ -1,8 +1,7 @@
-"""The models of what people write by hand, and the judgement of a document by them.
+"""The base of the models of what people write by hand, and the validation of a document by them.
 
-Owns what all such models share: an empty key is refused, every problem is reported at once and at its place,
-and the JSON Schema reads well in an editor. pydantic is slow to load: import this module, and the models that
-are built on it, only where such a document is read.
+All models refuse empty keys, report every problem at once in cbx's words, and produce a readable JSON Schema.
+pydantic is slow to load: import this module, and the models based on it, only to read such a document.
 """
 
 import re
@@ -30,28 +29,27 @@ from cardbox_cli.text import Where, closest, did_you_mean, found
 
 M = TypeVar("M", bound=BaseModel)
 
-# How many problems of one document are told.
-_MOST_PROBLEMS = 100
-_EMPTY = "is empty; give it a value or remove the key"
+# Maximum number of reported problems per document.
+_MAX_PROBLEMS = 100
+_EMPTY = "is empty; set a value or remove the key"
 
 
 def refuse(sentence: str) -> NoReturn:
-    """Refuse the value that a validator is looking at. The sentence is shown as it is, after the path."""
+    """Refuse the value in a validator. The sentence is shown unchanged after the path."""
     raise PydanticCustomError("cbx", "{sentence}", {"sentence": sentence})
 
 
 Name = Annotated[StrictStr, Field(min_length=1)]
-"""A string that is not empty."""
+"""A non-empty string."""
 
 Trimmed = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_length=1)]
-"""A string without the space around it, not empty."""
+"""A non-empty string without surrounding space."""
 
 
 class Section(BaseModel):
-    """A mapping as people write it: unchangeable, without unknown keys, and with no key left empty.
+    """A mapping that people write: immutable, without unknown keys and without empty ones.
 
-    An empty key is never taken for an absent one: it says nothing, and an absent allow-list means that
-    there is none.
+    An empty key is not an absent one: it is probably a mistake, and an absent allow-list allows everything.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -59,26 +57,26 @@ class Section(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _has_a_value(cls, value: object, info: ValidationInfo) -> object:
+    def _refuse_empty(cls, value: object, info: ValidationInfo) -> object:
         return refuse(_EMPTY) if value is None and info.field_name not in cls.may_be_null else value
 
 
 def fit(model: type[M], document: Document, *, refuse_with: type[InvalidInput], hint: str | None = None) -> M:
-    """The `model` that `document` describes. Raises `refuse_with` with all problems of reading it, too."""
+    """Validate a document as a `model`. Raises `refuse_with` with all problems, also those of reading."""
     problems = list(document.problems)
     if document.whole:
         try:
             fitted = model.model_validate(document.value)
         except ValidationError as error:
-            # Documents of models have as many as they like.
-            problems += _problems(error.errors(include_url=False)[:_MOST_PROBLEMS], model, document)
+            # A document of a model may have any number of problems.
+            problems += _problems(error.errors(include_url=False)[:_MAX_PROBLEMS], model, document)
         if not problems:
             return fitted
     raise refusal(refuse_with, document.source, problems, hint=hint)
 
 
 def _problems(found_by_pydantic: list[ErrorDetails], model: type[M], document: Document) -> Iterator[Problem]:
-    """What pydantic found, in our words. A misspelt key is reported once, and not as a missing one too."""
+    """Convert pydantic's findings to our words. A misspelled key is not also reported as missing."""
     known = {problem.where for problem in document.problems}
     errors = {error["loc"]: error for error in found_by_pydantic if error["loc"] not in known}
     unknown = {
@@ -100,7 +98,7 @@ def _problems(found_by_pydantic: list[ErrorDetails], model: type[M], document: D
 
 
 def _model_at(annotation: Any, where: Where) -> type[BaseModel]:
-    """The model that `where` leads to, through fields, lists, mappings and what may be absent."""
+    """Return the model at the path `where`, through fields, lists, mappings and optional types."""
     if _is_model(annotation):
         field = keys_of(annotation)[str(where[0])] if where else None
         return _model_at(field.annotation, where[1:]) if field else annotation
@@ -113,7 +111,7 @@ def _is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
 
 
 def _unknown_key(key: str, beside: type[BaseModel]) -> str:
-    """Where the unknown `key` belongs, what was meant by it, or what may stand in its place."""
+    """Return where the unknown `key` belongs, which key was probably meant, or which keys exist."""
     for name, declared in keys_of(beside).items():
         if _is_model(declared.annotation) and key in keys_of(declared.annotation):
             return f"unknown key; it belongs under {name!r}"
@@ -133,7 +131,7 @@ _EXPECTED = {
 
 
 def _problem_sentence(error: ErrorDetails) -> str:
-    """One finding of pydantic in our words; in pydantic's own where we have none."""
+    """Convert a finding of pydantic to our words, or return pydantic's."""
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     if value is None and isinstance((0, *error["loc"])[-1], str):
         return _EMPTY
@@ -150,7 +148,7 @@ def _problem_sentence(error: ErrorDetails) -> str:
 
 
 class _EditorsSchema(GenerateJsonSchema):
-    """JSON Schema as `Section` behaves: null is never allowed, and no title repeats a key."""
+    """JSON Schema for `Section`: null is never allowed, and no title repeats a key."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
@@ -166,35 +164,35 @@ class _EditorsSchema(GenerateJsonSchema):
 
 
 def tool_parameters(model: type[BaseModel]) -> dict[str, Any]:
-    """The JSON Schema of what `model` accepts, as providers take it from tools: in one piece."""
+    """Return the JSON Schema of `model` as providers accept it for tools: without references."""
     described = model.model_json_schema(schema_generator=_EditorsSchema)
     parts = described.pop("$defs", {})
     described.pop("description", None)
-    whole = _whole(described, parts)
+    whole = _inline(described, parts)
     assert isinstance(whole, dict)
     return whole
 
 
-def _whole(schema: Any, parts: dict[str, Any]) -> Any:
-    """The schema without references and titles."""
+def _inline(schema: Any, parts: dict[str, Any]) -> Any:
+    """Return the schema without references and titles."""
     if isinstance(schema, list):
-        return [_whole(item, parts) for item in schema]
+        return [_inline(item, parts) for item in schema]
     if not isinstance(schema, dict):
         return schema
     named = schema.get("$ref")
     if isinstance(named, str):
         beside = {key: value for key, value in schema.items() if key != "$ref"}
-        return _whole({**parts[named.rpartition("/")[2]], **beside}, parts)
+        return _inline({**parts[named.rpartition("/")[2]], **beside}, parts)
     kept = {key: value for key, value in schema.items() if key != "title" or not isinstance(value, str)}
-    return {key: _whole(value, parts) for key, value in kept.items()}
+    return {key: _inline(value, parts) for key, value in kept.items()}
 
 
 def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields of a model by the keys that people write."""
+    """Return the fields of a model by the keys that people write."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def json_schema(model: type[BaseModel], *, schema_id: str, title: str) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of what `model` accepts."""
+    """Return the JSON Schema (draft 2020-12) of `model`."""
     described = model.model_json_schema(schema_generator=_EditorsSchema)
     return {"$schema": GenerateJsonSchema.schema_dialect, "$id": schema_id, **described, "title": title}

@@ -1,9 +1,9 @@
-"""YAML that people write by hand, read safely and with the place of every part.
+"""Safe reading of hand-written YAML, with the position of every part.
 
-A file holds one document of JSON values. Refused, because readers of YAML disagree on them or because they
-can hurt: tags, aliases (every bomb needs them), merge keys, repeated keys, keys that are no strings, dates,
-and `yes`, `on`, `0x1F` and the like without quotes. Owns reading text; opens no file, and knows nothing of
-what a recipe or a profile may hold.
+A file has one document of JSON values. Refused, because YAML readers disagree on them or because they are
+dangerous: tags, aliases (every bomb needs them), merge keys, repeated keys, keys that are not strings, dates,
+and unquoted `yes`, `on`, `0x1F` and the like. Opens no file, and does not know the contents of recipes or
+profiles.
 """
 
 import re
@@ -26,7 +26,7 @@ _TOO_LARGE = f"is larger than {YAML_SIZE}"
 
 
 def text_of(data: bytes, source: str, *, refuse_with: type[InvalidInput]) -> str:
-    """The text of a file's bytes. Raises `refuse_with` unless they are UTF-8 of at most `MAX_BYTES`."""
+    """Decode the bytes of a file. Raises `refuse_with` unless they are UTF-8 of at most `MAX_BYTES`."""
     if len(data) > MAX_BYTES:
         raise refusal(refuse_with, source, [Problem((), _TOO_LARGE)])
     try:
@@ -38,18 +38,18 @@ def text_of(data: bytes, source: str, *, refuse_with: type[InvalidInput]) -> str
 
 
 def read_yaml(text: str, source: str) -> Document:
-    """Read the one document in `text`; `source` names it in errors. What is wrong becomes its problems."""
+    """Read the one document in `text`; `source` is its name in messages. Errors become its problems."""
     reader = _Reader()
     try:
-        with _loaded(text) as loader:
+        with _load_events(text) as loader:
             value = reader.read(loader)
-    except _BrokenOff as reason:
+    except _Aborted as reason:
         return Document(source, None, reader.marks, [*reader.problems, reason.problem], whole=False)
     return Document(source, value, reader.marks, reader.problems)
 
 
-class _BrokenOff(Exception):
-    """Reading cannot go on; `problem` says why."""
+class _Aborted(Exception):
+    """An error that stops reading; `problem` has the reason."""
 
     def __init__(self, message: str, mark: Mark | None = None) -> None:
         super().__init__(message)
@@ -57,10 +57,10 @@ class _BrokenOff(Exception):
 
 
 class _Reader:
-    """Builds a value from PyYAML's events, whose depth and number are bounded as they come.
+    """Builds a value from PyYAML's events, and limits their depth and number.
 
-    Not from its nodes, where an alias is already followed, a written tag looks like one that is implied, and
-    of a file that breaks off nothing is left.
+    PyYAML's nodes would not do: there, aliases are already followed, explicit tags look like implied ones,
+    and nothing is left of an incomplete file.
     """
 
     _loader: Any
@@ -74,23 +74,23 @@ class _Reader:
         self._loader = loader
         loader.get_event()
         if loader.check_event(yaml.StreamEndEvent):
-            raise _BrokenOff("the file is empty, comments aside")
+            raise _Aborted("the file is empty except for comments")
         loader.get_event()
         self.marks[()] = _mark(loader.peek_event())
         value = self._value(())
         loader.get_event()
         if not loader.check_event(yaml.StreamEndEvent):
-            raise _BrokenOff("a second document begins here; a file holds one", _mark(loader.peek_event()))
+            raise _Aborted("a second document begins here; a file holds one", _mark(loader.peek_event()))
         return value
 
     def _value(self, where: Where) -> object:
         event = self._loader.get_event()
         self._check_bounds(event, len(where))
         if isinstance(event, yaml.AliasEvent):
-            self._note(where, f"the alias *{event.anchor} is not followed; write the value out", event)
+            self._note(where, f"the alias *{event.anchor} is not supported; write the value out", event)
             return None
         if event.tag:
-            self._note(where, f"the tag {_short_tag(event.tag)} is not read; remove it", event)
+            self._note(where, f"the tag {_short_tag(event.tag)} is not supported; remove it", event)
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(where)
         if isinstance(event, yaml.SequenceStartEvent):
@@ -104,9 +104,9 @@ class _Reader:
     def _check_bounds(self, event: yaml.Event, depth: int) -> None:
         self._values += 1
         if self._values > MAX_VALUES:
-            raise _BrokenOff(f"more than {MAX_VALUES:,} keys and values", _mark(event))
+            raise _Aborted(f"more than {MAX_VALUES:,} keys and values", _mark(event))
         if depth > MAX_DEPTH:
-            raise _BrokenOff(f"nested more than {MAX_DEPTH} levels deep", _mark(event))
+            raise _Aborted(f"nested more than {MAX_DEPTH} levels deep", _mark(event))
 
     def _sequence(self, where: Where) -> list[object]:
         items: list[object] = []
@@ -129,7 +129,7 @@ class _Reader:
                 self._skip(where)
                 continue
             if key in entries:
-                self._note(here, f"a second time; the first is on line {self.marks[here].line}", start)
+                self._note(here, f"is repeated; the first one is on line {self.marks[here].line}", start)
                 self._skip(where)
             else:
                 self.marks[here] = _mark(start)
@@ -141,39 +141,45 @@ class _Reader:
         self.problems.append(Problem(where, message, _mark(event)))
 
     def _skip(self, where: Where) -> None:
-        """Pass over the key or value that stands here, whatever it holds."""
+        """Skip the next key or value."""
         before = len(self.problems)
         self._value((*where, ""))
         del self.problems[before:]
 
 
 @contextmanager
-def _loaded(text: str) -> Iterator[Any]:
-    """PyYAML's events of `text`. Raises `_BrokenOff` where it is too large or no YAML."""
+def _load_events(text: str) -> Iterator[Any]:
+    """Yield PyYAML's events of `text`. Raises `_Aborted` if it is too large or not YAML."""
     if len(text) > MAX_BYTES:
-        raise _BrokenOff(_TOO_LARGE)
+        raise _Aborted(_TOO_LARGE)
     try:
         loader: Any = yaml.SafeLoader(text)
     except yaml.reader.ReaderError as exc:
-        message = f"the character U+{ord(text[exc.position]):04X} cannot stand in YAML"
-        raise _BrokenOff(message, _mark_after(text[: exc.position])) from None
+        message = f"the character U+{ord(text[exc.position]):04X} is not allowed in YAML"
+        raise _Aborted(message, _mark_after(text[: exc.position])) from None
     try:
         yield loader
     except yaml.MarkedYAMLError as exc:
-        raise _BrokenOff(_syntax_sentence(exc), _mark_of(exc.problem_mark)) from None
+        raise _Aborted(_syntax_sentence(exc), _mark_of(exc.problem_mark)) from None
     except (ValueError, OverflowError):
-        # PyYAML lets these out for "\Uffffffff" and for %YAML with many digits.
-        message = "an escape or a directive holds a number out of range"
-        raise _BrokenOff(message, _mark_of(loader.get_mark())) from None
+        # PyYAML raises these for "\Uffffffff" and for %YAML with many digits.
+        message = "an escape or a directive has a number out of range"
+        raise _Aborted(message, _mark_of(loader.get_mark())) from None
 
 
-# What people most often get wrong, by PyYAML's words for it; `{line}` is where the construct begins.
+# The most frequent mistakes, by PyYAML's message; `{line}` is where the construct begins.
 _SYNTAX = (
-    (r"found character '\\t' that cannot", "a tab stands where YAML wants spaces"),
+    (r"found character '\\t' that cannot", "YAML requires spaces here, not a tab"),
     (r"found character '(.)' that cannot", r"a value cannot begin with '\1'; quote it"),
-    (r"mapping values are not allowed", "': ' cannot stand here; check the indentation, or quote the value"),
-    (r"expected <block end>", "this does not fit what begins on line {line}; check the indentation"),
-    (r"expected ',' or '([]}])'", r"a ',' or '\1' is missing in what begins on line {line}"),
+    (
+        r"mapping values are not allowed",
+        "': ' is not allowed here; check the indentation, or quote the value",
+    ),
+    (
+        r"expected <block end>",
+        "this does not match the part that begins on line {line}; check the indentation",
+    ),
+    (r"expected ',' or '([]}])'", r"a ',' or '\1' is missing in the part that begins on line {line}"),
     (r"found unexpected end of stream", "the quote that begins on line {line} is not closed"),
 )
 
@@ -196,7 +202,7 @@ def _mark_of(mark: Any) -> Mark:
 
 
 def _mark_after(text: str) -> Mark:
-    """The place that follows `text`."""
+    """Return the position after `text`."""
     return Mark(text.count("\n") + 1, len(text) - text.rfind("\n"))
 
 
@@ -205,9 +211,9 @@ def _short_tag(tag: str) -> str:
 
 
 def _key(event: yaml.Event) -> str:
-    """The string that stands as a key. Raises ValueError if it is none."""
+    """Return the key of a mapping. Raises ValueError unless it is a string."""
     if not isinstance(event, yaml.ScalarEvent):
-        raise ValueError("a key must be a string, and here a list, a mapping or an alias is one")
+        raise ValueError("a key must be a string, found a list, a mapping or an alias")
     key = _scalar(event)
     if not isinstance(key, str):
         raise ValueError(f"a key must be a string, found {found(key)}; quote it")
@@ -215,18 +221,18 @@ def _key(event: yaml.Event) -> str:
 
 
 def _scalar(event: yaml.ScalarEvent) -> object:
-    """The value of a scalar. Raises ValueError for what JSONB cannot hold, or readers disagree on."""
-    value = _unquoted_value(event.value) if event.implicit[0] else _with_pairs_joined(event.value)
+    """Return the value of a scalar. Raises ValueError if JSONB cannot store it, or readers disagree on it."""
+    value = _unquoted_value(event.value) if event.implicit[0] else _join_surrogates(event.value)
     exact_json.check_storable(value)
     return value
 
 
-def _with_pairs_joined(text: str) -> str:
-    """`text` with each pair of surrogates, as JSON escapes an emoji, made the one character it means."""
+def _join_surrogates(text: str) -> str:
+    """Join each pair of surrogates in `text`, as JSON escapes an emoji, into the character it encodes."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
-# On these YAML 1.1, YAML 1.2 and people agree.
+# YAML 1.1, YAML 1.2 and people agree on these.
 _WORDS: dict[str, object] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -235,21 +241,21 @@ _WORDS: dict[str, object] = {
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"[-+]?(?=\.?[0-9])(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 
-# On these they do not; the keys are the tags of YAML 1.1, which the resolver knows.
-_ODD_NUMBER = "is a number to some readers of YAML and a string to others; quote it, or write it as JSON does"
+# They disagree on these; the keys are the tags of YAML 1.1, which the resolver knows.
+_ODD_NUMBER = "is a number to some YAML readers and a string to others; quote it, or write it as in JSON"
 _DISPUTED = {
-    "bool": "is true or false to some readers of YAML and a string to others; write that, or quote it",
+    "bool": "is a boolean to some YAML readers and a string to others; write true or false, or quote it",
     "int": _ODD_NUMBER,
     "float": _ODD_NUMBER,
-    "timestamp": "is a date to YAML, and JSON has none; quote it",
-    "merge": "is a merge key, which is not followed; write the keys out",
+    "timestamp": "is a date in YAML, and JSON has no dates; quote it",
+    "merge": "is a merge key, which is not supported; write the keys out",
 }
 _RESOLVER: Any = yaml.resolver.Resolver()
 _ZERO_FIRST = re.compile(r"[-+]?0o?[0-9]+")
 
 
 def _unquoted_value(text: str) -> object:
-    """What `text` means without quotes: what JSON says, or itself. Raises ValueError if that is disputed."""
+    """Return the value of unquoted `text`, as in JSON, or the text. Raises ValueError if readers disagree."""
     if text in _WORDS:
         return _WORDS[text]
     if _NUMBER.fullmatch(text):
@@ -264,5 +270,5 @@ def _unquoted_value(text: str) -> object:
 def _number(text: str) -> object:
     try:
         return int(text) if _INTEGER.fullmatch(text) else exact_json.exact_number(text)
-    except (ValueError, ArithmeticError):  # thousands of digits, or an exponent beyond Decimal's
+    except (ValueError, ArithmeticError):  # thousands of digits, or an exponent too large for Decimal
         raise ValueError(f"{shown(text)} is a number too large to read") from None

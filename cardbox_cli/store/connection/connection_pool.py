@@ -1,7 +1,7 @@
-"""Connections that many threads borrow, each for one look: open ones are kept, with what they know of tables.
+"""Connections that threads borrow for one read, and one connection that successive commands share.
 
-What is lent can read only, and no statement of it takes longer than it may. The first connection starts an
-embedded server that is down; what somebody stopped after that stays down.
+Pooled connections are read-only and limit the time of a statement. The first connection starts an embedded
+server that is down; if the server is stopped after that, it stays down.
 """
 
 import os
@@ -16,36 +16,36 @@ from cardbox_cli.store.connection.target import Target
 
 
 class Lending:
-    """At most `most` connections to `target`. A statement on one ends after `longest`."""
+    """A pool of at most `most` connections to `target`, whose statements end after `longest`."""
 
     def __init__(self, target: Target, *, most: int, longest: timedelta, patience: float = 10) -> None:
-        """Who finds all of them lent waits for so many seconds of `patience`."""
+        """If all connections are in use, a borrower waits `patience` seconds."""
         self._target = target
         self._was_connected = False
-        self._longest = longest
-        self._patience = patience
-        self._places = BoundedSemaphore(most)
+        self._max_statement_time = longest
+        self._timeout_seconds = patience
+        self._slots = BoundedSemaphore(most)
         self._lock = Lock()
         self._idle: list[Database] = []
         self._is_closed = False
 
     @contextmanager
     def snapshot(self) -> Iterator[Database]:
-        """A connection, within one snapshot of its database.
+        """Yield a connection within one snapshot of its database. Replaces a broken connection first.
 
-        Raises DatabaseUnavailable where none can be had, AllAtWork where all are lent. One that has broken
-        meanwhile is replaced before anything is read.
+        Raises DatabaseUnavailable if it cannot connect, AllAtWork if all connections stay in use.
         """
-        with self._lent() as database, self._snapshot_of(database):
+        with self._borrowed() as database, self._snapshot_of(database):
             yield database
 
     @contextmanager
     def glance(self) -> Iterator[Database]:
-        """A connection for one statement, which needs no transaction around it; for more open a snapshot.
+        """Yield a connection for a single statement without a transaction; for more, open a snapshot.
 
-        Raises as `snapshot` does. Behind a pooler it is within a snapshot: the session is not ours there.
+        Raises as `snapshot` does. Behind a pooler it is within a snapshot, because the session is not ours
+        there.
         """
-        with self._lent() as database:
+        with self._borrowed() as database:
             if database.direct:
                 yield database
                 return
@@ -56,31 +56,31 @@ class Lending:
     def _snapshot_of(self, database: Database) -> Iterator[None]:
         with database.snapshot():
             if not database.direct:
-                database.limit_statements(self._longest, once=True)
+                database.limit_statements(self._max_statement_time, once=True)
             yield
 
     @contextmanager
-    def _lent(self) -> Iterator[Database]:
-        if not self._places.acquire(timeout=self._patience):
-            raise AllAtWork("every connection of the server is at work", hint="ask again later")
+    def _borrowed(self) -> Iterator[Database]:
+        if not self._slots.acquire(timeout=self._timeout_seconds):
+            raise AllAtWork("all database connections of the server are in use", hint="try again later")
         try:
-            database = self._taken()
+            database = self._borrow()
             try:
                 yield database
             finally:
-                self._give_back(database)
+                self._return(database)
         finally:
-            self._places.release()
+            self._slots.release()
 
     def close(self) -> None:
-        """Close those that are idle, and the others when they come back."""
+        """Close the idle connections now, and the others when they are returned."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
         for database in idle:
             database.close()
 
-    def _taken(self) -> Database:
+    def _borrow(self) -> Database:
         while (database := self._pop()) is not None:
             if database.answers():
                 return database
@@ -89,7 +89,7 @@ class Lending:
         self._was_connected = True
         database.keep_plans()
         if database.direct:
-            database.limit_statements(self._longest, once=False)
+            database.limit_statements(self._max_statement_time, once=False)
         database.only_read()
         return database
 
@@ -97,7 +97,7 @@ class Lending:
         with self._lock:
             return self._idle.pop() if self._idle else None
 
-    def _give_back(self, database: Database) -> None:
+    def _return(self, database: Database) -> None:
         with self._lock:
             if database.idle and not self._is_closed:
                 self._idle.append(database)
@@ -105,62 +105,62 @@ class Lending:
         database.close()
 
 
-# A connection that is cached while one command after another uses it.
-#
-# Each command gets it as it would get a fresh one: looked at anew, outside of any transaction. A connection
-# that broke, or that a command left in a transaction, is never lent again.
+# A connection that successive commands share. Each command checks it first and gets it outside of any
+# transaction. A broken connection, or one left in a transaction, is not shared again.
 
 
 class CachedDatabase:
-    """At most one open database; asked for another one, it closes the first. `close` it at the end."""
+    """A cache of one open database; a request for another one closes the first. `close` it at the end."""
 
     def __init__(self) -> None:
         self._cached: Database | None = None
-        self._made_in: tuple[object, ...] = ()
+        self._libpq: tuple[object, ...] = ()
 
     @contextmanager
     def lend(self, target: Target) -> Iterator[Database]:
-        """The database of `target`, its tables in place. While it is lent, others get one of their own."""
-        made_in = _surroundings()
-        database = self._take(target, made_in)
+        """Yield the database of `target`, with its tables checked. While it is lent, other callers get a new
+        one.
+        """
+        libpq = _libpq_environment()
+        database = self._take(target, libpq)
         try:
             yield database
         finally:
             if self._cached is None and database.idle:
-                self._cached, self._made_in = database, made_in
+                self._cached, self._libpq = database, libpq
             else:
                 database.close()
 
     def close(self) -> None:
-        """Close what is cached, if anything is."""
+        """Close the cached connection, if any."""
         cached, self._cached = self._cached, None
         if cached is not None:
             cached.close()
 
-    def _take(self, target: Target, made_in: tuple[object, ...]) -> Database:
+    def _take(self, target: Target, libpq: tuple[object, ...]) -> Database:
         cached, self._cached = self._cached, None
         if cached is not None:
-            # Whatever is wrong with it, the fresh connection will tell.
+            # If the cached connection is broken, the fresh one reports the reason.
             with suppress(CbxError):
-                if cached.target == target and made_in == self._made_in:
+                if cached.target == target and libpq == self._libpq:
                     cached.look_again()
                     return cached
             cached.close()
         return Database.open_target(target)
 
 
-def _surroundings() -> tuple[object, ...]:
-    """By what libpq completes an address: its variables, and the files of services as they are now.
+def _libpq_environment() -> tuple[object, ...]:
+    """Return what libpq adds to an address: its variables, and the state of the service files.
 
-    Its files are in HOME where no variable names them.
+    The files are in HOME unless a variable names them.
     """
-    said = {name: value for name, value in os.environ.items() if name.startswith("PG") or name == "HOME"}
-    own = said.get("PGSERVICEFILE") or os.path.join(said.get("HOME", ""), ".pg_service.conf")
-    return said, _state(own), _state(os.path.join(said.get("PGSYSCONFDIR", ""), "pg_service.conf"))
+    variables = {name: value for name, value in os.environ.items() if name.startswith("PG") or name == "HOME"}
+    own = variables.get("PGSERVICEFILE") or os.path.join(variables.get("HOME", ""), ".pg_service.conf")
+    return variables, _state(own), _state(os.path.join(variables.get("PGSYSCONFDIR", ""), "pg_service.conf"))
 
 
 def _state(path: str) -> tuple[int, ...] | None:
-    """What changes with a file; None where there is none."""
+    """Return values that change with a file; None if there is no file."""
     with suppress(OSError):
         found = os.stat(path)
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,7 +1,7 @@
-"""Notifications by Postgres: NOTIFY after a commit, and LISTEN on a connection of its own.
+"""Notifications by Postgres: NOTIFY after a commit, and LISTEN on a dedicated connection.
 
-A payload is `PROJECT/WORKER_TARGET`, or `sha256:` and the digest of that where it is longer than 200 bytes.
-Rows are the truth: a notification that is lost costs time until the next poll, and nothing else.
+A payload is `PROJECT/WORKER_TARGET`, or `sha256:` and the digest of that if it is longer than 200 bytes. Rows
+are the source of truth: a lost notification only delays work until the next poll.
 """
 
 import hashlib
@@ -17,46 +17,47 @@ from cardbox_cli.store.connection import driver_errors
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 
-# Waking a thread that waits: from other threads, from signal handlers, and by what comes in on a socket.
-#
-# Knows nothing of who waits for what.
-
 
 class Waker:
-    """What was woken stays woken until somebody waits; waking twice is waking once."""
+    """Wakes a waiting thread: from other threads, signal handlers, and readable sockets.
+
+    A wake without a waiter ends the next wait at once; waking twice counts once.
+    """
 
     def __init__(self) -> None:
-        self._mine, self._theirs = socket.socketpair()
-        self._mine.setblocking(False)
-        self._theirs.setblocking(False)
+        self._receiver, self._sender = socket.socketpair()
+        self._receiver.setblocking(False)
+        self._sender.setblocking(False)
 
     def wake(self) -> None:
-        """End the wait of now, or the next one at once. Safe anywhere; harmless when closed."""
-        # A full buffer means that the waiter has enough to wake up to.
+        """End the current wait, or the next one at once. Safe anywhere; harmless if closed."""
+        # If the buffer is full, the waiter wakes up anyway.
         with suppress(OSError):
-            self._theirs.send(b"!")
+            self._sender.send(b"!")
 
     def wait(self, seconds: float, *others: int) -> bool:
-        """Block until woken, or until a file descriptor of `others` can be read; False after `seconds`."""
+        """Block until woken, or until a file descriptor of `others` is readable; return False after
+        `seconds`.
+        """
         with selectors.DefaultSelector() as selector:
-            for source in (self._mine.fileno(), *others):
+            for source in (self._receiver.fileno(), *others):
                 selector.register(source, selectors.EVENT_READ)
             ready = selector.select(max(seconds, 0))
-        # Nothing is there to read where time ran out, or where others woke us.
+        # There is nothing to read after a timeout, or if another descriptor woke us.
         with suppress(BlockingIOError):
-            self._mine.recv(65536)
+            self._receiver.recv(65536)
         return bool(ready)
 
     def close(self) -> None:
-        """Give the sockets back. Nobody may wait any more."""
-        self._mine.close()
-        self._theirs.close()
+        """Close the sockets. No thread may wait any more."""
+        self._receiver.close()
+        self._sender.close()
 
 
 LONGEST = 200
 _DIGEST = "sha256:"
 
-# A peer that vanished without a word is noticed within a minute, and firewalls see that the line is in use.
+# Keepalives detect a vanished peer within a minute, and keep firewalls from closing the connection.
 _OPTIONS: dict[str, Any] = {
     "application_name": "cbx listen",
     "keepalives_idle": 30,
@@ -65,26 +66,26 @@ _OPTIONS: dict[str, Any] = {
 }
 Wanted = Callable[[str], bool]
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+_FIRST_PAUSE, _MAX_PAUSE = 0.1, 10.0
 
 
 def payload(project_id: str, worker_target: str) -> str:
-    """The notification for the workers of `worker_target`. Never longer than LONGEST bytes."""
+    """Return the notification for the workers of `worker_target`, at most LONGEST bytes long."""
     text = f"{project_id}/{worker_target}"
     encoded = text.encode()
     return text if len(encoded) <= LONGEST else _DIGEST + hashlib.sha256(encoded).hexdigest()
 
 
 def notify(database: Database, *receivers: tuple[str, str]) -> None:
-    """Wake the workers of every (project, worker target), after the commit of what they shall find.
+    """Wake the workers of every (project, worker target), after the commit of their work.
 
-    A transaction of its own: NOTIFY holds a lock of the whole server until its commit is on disk, and its
-    failures must not become those of the work. Raises Conflict where a transaction is still open.
+    It is a separate transaction: NOTIFY holds a lock of the whole server until its commit is on disk, and its
+    failure must not undo the work. Raises Conflict if a transaction is still open.
     """
     if not database.commits_itself:
         raise Conflict(
-            "the transaction is still open, and what workers shall find is not committed",
-            hint="notify after the commit",
+            "cannot notify workers within a transaction, because they would not see its rows",
+            hint="call `notify` after the commit",
         )
     payloads = sorted({payload(*receiver) for receiver in receivers})
     if payloads:
@@ -92,20 +93,22 @@ def notify(database: Database, *receivers: tuple[str, str]) -> None:
 
 
 def wanted(project_id: str | None, worker_targets: Collection[str] | None) -> Wanted:
-    """Whether a notification may be for a listener to one project, or any, and to some targets, or all."""
+    """Return a predicate of the payloads for a listener to one project (None: any) and to some targets (None:
+    all).
+    """
     if project_id is not None and worker_targets is not None:
         return frozenset(payload(project_id, target) for target in worker_targets).__contains__
     beginning = "" if project_id is None else f"{project_id}/"
     ends = ("",) if worker_targets is None else tuple(f"/{target}" for target in worker_targets)
-    # A digest tells nothing in part, so it may be.
+    # A digest may match.
     return lambda text: text.startswith(_DIGEST) or (text.startswith(beginning) and text.endswith(ends))
 
 
 class Listener:
-    """Receives notifications on a connection of its own, which is made again whenever it breaks.
+    """Receives notifications on a dedicated connection, and reconnects whenever it breaks.
 
-    LISTEN belongs to a session: it works on no replica, and behind no pooler in transaction mode. What is
-    in the way is announced once; from then until it works again the caller polls. Starts no server.
+    LISTEN belongs to a session: it does not work on a replica, nor behind a pooler in transaction mode. The
+    listener announces a problem once, and the caller polls until it is solved. Starts no server.
     """
 
     def __init__(self, target: Target, wanted: Wanted, announce: Callable[[str], None]) -> None:
@@ -121,9 +124,9 @@ class Listener:
         self._warned_of_pooler = False
 
     def wait(self, seconds: float) -> bool:
-        """Block until a wanted notification, or until some may have been missed: both mean "look now".
+        """Block until a wanted notification, or until some may have been lost; both return True: poll now.
 
-        False after `seconds`, or when interrupted. The first wait says "look now" as soon as it listens.
+        Returns False after `seconds`, or if interrupted. The first wait returns True as soon as it listens.
         """
         deadline = monotonic() + seconds
         while True:
@@ -140,12 +143,12 @@ class Listener:
                 return False
 
     def interrupt(self) -> None:
-        """End the wait of now, or the next one; from any thread."""
+        """End the current wait, or the next one; from any thread."""
         self._interrupted = True
         self._waker.wake()
 
     def close(self) -> None:
-        """Close the connection. Nobody may wait any more."""
+        """Close the connection. No thread may wait any more."""
         self._disconnect()
         self._waker.close()
 
@@ -154,14 +157,14 @@ class Listener:
             database = Database.connect(self._target, timeout=5, start=False, **_OPTIONS)
             try:
                 database.run("listen")
-                self._look_for_pooler(database)
+                self._warn_of_pooler(database)
             except BaseException:
                 database.close()
                 raise
         except CbxError as exc:
             self._warn_once(exc)
             self._next_try = monotonic() + self._pause
-            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+            self._pause = min(2 * self._pause, _MAX_PAUSE)
             return False
         self._database = database
         self._pause = _FIRST_PAUSE
@@ -170,16 +173,18 @@ class Listener:
             self._warned = False
         return True
 
-    def _look_for_pooler(self, database: Database) -> None:
+    def _warn_of_pooler(self, database: Database) -> None:
         if not database.direct and not self._warned_of_pooler:
             self._warned_of_pooler = True
             self._announce(
-                "warning: a pooler stands before Postgres, and in transaction mode lets no wakeup through; "
-                "workers poll. Name a direct connection in CBX_LISTEN_URL"
+                "warning: Postgres is behind a connection pooler, which delivers no wakeups in transaction "
+                "mode; workers poll. Set CBX_LISTEN_URL to a direct connection"
             )
 
     def _drain(self) -> bool:
-        """Read what has come in. True where a wanted notification is among it, or the connection broke."""
+        """Read all received notifications. Return True if a wanted one is among them, or the connection
+        broke.
+        """
         if self._database is None:
             return False
         try:

@@ -1,4 +1,4 @@
-"""What the stores of one project share: queries that name the project, and lists read page by page."""
+"""Base of the stores of one project: queries with the project's id, and lists that are read page by page."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -10,40 +10,40 @@ from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.model.ids import MIN_SHORT, SHORT
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.queries import all_decoded, decoded_or_none
-from cardbox_cli.text import did_you_mean, unbounded
+from cardbox_cli.text import ambiguous_message, did_you_mean, unbounded
 
-# A point in time, or how long ago it was on the database's clock.
+# A point in time, or an age on the database's clock.
 Moment = datetime | timedelta
 
 PAGE = 200
 COUNTED = 10_000
-"""How far a count looks behind the end of a list."""
+"""Maximum of a count of further items."""
 NAMES = 1000
-"""How many names are looked at for one that is near."""
+"""Maximum number of names that a suggestion is chosen from."""
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A place in a list that is sorted by time: that of the item of this id, be it there still or not."""
+    """A position in a list sorted by time: that of the item with this id, whether it still exists or not."""
 
     at: datetime
     id: str
 
 
 class Names(NamedTuple):
-    """Names that people choose: the query that gives those of about the length of one, and its table."""
+    """Names that people choose: the query of those with about the same length, and the table."""
 
     query: str
     table: str
 
 
 class Paged(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of a list: `behind` is where it goes on that was read up to there."""
+    """Filter of a list that continues after the item `behind`."""
 
     behind: Mark | None = None
 
 
 class Dated(Paged, frozen=True, kw_only=True):
-    """What limits a list by time: from `since` on, and before `until`; None means ever."""
+    """Filter of a list by time: from `since` on, and before `until`; None means any time."""
 
     since: Moment | None = None
     until: Moment | None = None
@@ -54,19 +54,19 @@ _Filter = TypeVar("_Filter", bound=Dated)
 
 
 class Further(msgspec.Struct, frozen=True):
-    """How many items a list would hold behind a place; at least so many where not all were looked at."""
+    """Number of items in a list after a position; a minimum unless `all_seen`."""
 
     count: int
     all_seen: bool
 
     @classmethod
     def counted(cls, matching: int, looked_at: int, *, limit: int = COUNTED) -> "Further":
-        """What is known after a look at up to `limit` + 1 rows."""
+        """Build it from the number of matches in up to `limit` + 1 examined rows."""
         return cls(min(matching, limit), looked_at <= limit)
 
 
 class ProjectStore:
-    """A view of one project's rows. `project_id` is the tenant; nothing of another project is ever seen."""
+    """A view of one project's rows. `project_id` is the tenant; rows of other projects are never visible."""
 
     def __init__(self, database: Database, project_id: str) -> None:
         self.database = database
@@ -91,15 +91,15 @@ class ProjectStore:
         return self.database.column(name, project_id=self.project_id, **parameters)
 
     def _one(self, kind: type[_Item], name: str, /, **parameters: Any) -> _Item | None:
-        """The value that the query `name` answers as JSON; None for none."""
+        """Return the value that the query `name` returns as JSON, or None."""
         return decoded_or_none(kind, self._value(name, **parameters))
 
     def _all(self, kind: type[_Item], name: str, /, **parameters: Any) -> list[_Item]:
-        """The values that the query `name` answers as JSON."""
+        """Return the values that the query `name` returns as JSON."""
         return all_decoded(kind, self._rows(name, **parameters))
 
     def _dated(self, where: _Filter) -> _Filter:
-        """`where` with instants on the database's clock for ages."""
+        """Return `where` with ages replaced by instants on the database's clock."""
         since, until = (
             self.database.now() - moment if isinstance(moment, timedelta) else moment
             for moment in (where.since, where.until)
@@ -107,7 +107,7 @@ class ProjectStore:
         return msgspec.structs.replace(where, since=since, until=until)
 
     def _further(self, name: str, /, **place: Any) -> Further:
-        """What the query `name` counts behind a place; nothing is behind what has no time."""
+        """Return what the query `name` counts after a position; zero if the position has no time."""
         if place.get("after_time", ...) is None:
             return Further(0, False)
         found = self._value(name, **{**place, "limit": COUNTED + 1})
@@ -120,14 +120,15 @@ class ProjectStore:
     def _found(
         self, item: _Item | None, what: str, name: str, hint: str, *, names: Names | None = None
     ) -> _Item:
-        """`item`, or NotFound for none, as `_absent` makes it."""
+        """Return `item`, or raise the NotFound of `_absent` for None."""
         if item is None:
             raise self._absent(what, name, hint, names=names)
         return item
 
     def _absent(self, what: str, name: str, hint: str, *, names: Names | None = None) -> NotFound:
-        """That nothing is called so. Where people choose the names, and our role may read them, one that is
-        near is what may have been meant."""
+        """Return NotFound for an unknown name, with a suggestion if people choose these names and our role
+        may read them.
+        """
         may_read = names is not None and names.table in self.database.tables
         known = self._column(names.query, name=name, limit=NAMES) if names and may_read else []
         return NotFound(
@@ -138,7 +139,9 @@ class ProjectStore:
 def place(
     where: msgspec.Struct, after: object, limit: int, *, key: str, time: str = "created_at"
 ) -> dict[str, Any]:
-    """The parameters of a list's next page: what `where` allows, behind the item `after` if there is one."""
+    """Return the parameters of a list's next page: the filter, and the position after the item `after`, if
+    any.
+    """
     mark = _mark(where, after, key, time)
     at = None if mark is None else mark.at
     last = {"after_time": at and (unbounded(at) or at), "after_id": None if mark is None else mark.id}
@@ -154,7 +157,7 @@ def _mark(where: msgspec.Struct, after: object, key: str, time: str) -> Mark | N
 def paged(
     read: Callable[[_Item | None, int], list[_Item]], *, limit: int | None, page: int | None = None
 ) -> Iterator[_Item]:
-    """Up to `limit` items of `read(after, size)`, which answers at most `size` items behind `after`."""
+    """Yield up to `limit` items of `read(after, size)`, which returns at most `size` items after `after`."""
     page = page or PAGE
     after: _Item | None = None
     left = limit
@@ -168,30 +171,31 @@ def paged(
         left = None if left is None else left - len(items)
 
 
-# From a piece of an id to the one id that is meant.
+# --- from a part of an id to the id
 
 
 def like_escape(text: str) -> str:
-    """`text` as a LIKE pattern that matches just it."""
+    """Return a LIKE pattern that matches only `text`."""
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
 def shown_beginning(database: "Database", wanted: str, index: str) -> str | None:
-    """The LIKE pattern of ids in short that begin with `wanted`; None where none can.
+    """Return the LIKE pattern of short ids that begin with `wanted`; None if it cannot be one.
 
-    All of them is the end of an id. Where the `index` is not there all ids are looked at, which is announced.
+    A complete short id is the end of an id. Without the `index`, the search reads all ids, which is
+    announced.
     """
     if not MIN_SHORT <= len(wanted) < SHORT:
         return None
     if not database.value("index_exists", index=index):
-        database.target.announce(f"looking through all ids; all {SHORT} shown characters are found faster")
+        database.target.announce(f"searching all ids; typing all {SHORT} shown characters is faster")
     return f"{like_escape(wanted)}%"
 
 
 def the_one(noun: str, wanted: str, candidates: Sequence[str], project_id: str) -> str:
-    """The only candidate. Raises NotFound for none and AmbiguousId for several.
+    """Return the only candidate. Raises NotFound for none and AmbiguousId for several.
 
-    The first word of `noun` is the command that lists such things.
+    The first word of `noun` is the command that lists such items.
     """
     if len(candidates) == 1 and (len(wanted) >= MIN_SHORT or candidates[0] == wanted):
         return candidates[0]
@@ -204,9 +208,8 @@ def the_one(noun: str, wanted: str, candidates: Sequence[str], project_id: str) 
             else f"`cbx {noun.split()[0]} list` shows the newest",
         )
     shown = sorted(candidates)[:5]
-    more = " and more" if len(candidates) > len(shown) else ""
     raise AmbiguousId(
-        f"{wanted!r} fits several: {', '.join(shown)}{more}",
-        hint="type more characters of the id, from its beginning or its end, or all 8 that are shown",
+        ambiguous_message(wanted, noun, shown, more=len(candidates) > len(shown)),
+        hint="type more characters of the id",
         details={"candidates": shown},
     )

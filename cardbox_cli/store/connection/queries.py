@@ -126,9 +126,9 @@ def query_by_server(name: str, times: frozenset[str]) -> LiteralString:
     """
     text = query(name)
     for time in times:
-        spelled = _INCLUDE.sub(_included, _part("fragment", f"server_{time}"))
-        spelled = _INDENTATION.sub(" ", _COMMENT.sub("\n", spelled))
-        text = text.replace(f"%({time})s::timestamptz", spelled)
+        expression = _INCLUDE.sub(_included, _part("fragment", f"server_{time}"))
+        expression = _INDENTATION.sub(" ", _COMMENT.sub("\n", expression))
+        text = text.replace(f"%({time})s::timestamptz", expression)
     return text
 
 
@@ -148,33 +148,33 @@ def _included(found: re.Match[str]) -> str:
     return text
 
 
-# Rows and columns that are JSON, made into values: one decoder for each kind, with numbers as they are.
+# --- decoding of rows and columns that are JSON: one cached decoder per type, with exact numbers
 
 
 _Value = TypeVar("_Value")
 
 
 def decoded(kind: type[_Value], row: str) -> _Value:
-    """The value that a row is."""
+    """Decode a row."""
     return _decoder(kind).decode(row)
 
 
 def decoded_or_none(kind: type[_Value], row: str | None) -> _Value | None:
-    """The value that a row is; None for none."""
+    """Decode a row; return None for None."""
     return None if row is None else decoded(kind, row)
 
 
 def all_decoded(kind: type[_Value], rows: Iterable[tuple[Any, ...]]) -> list[_Value]:
-    """The values that rows of one column are."""
+    """Decode rows of one column."""
     decoder = _decoder(kind)
     return [decoder.decode(row) for (row,) in rows]
 
 
 class ExactJson(Loader):
-    """Reads a column of JSON: the driver's own way fails at very long integers and very deep nesting."""
+    """Loader of JSON columns: the driver's own one fails for very long integers and very deep nesting."""
 
     def load(self, data: Buffer) -> Any:
-        """The value, its numbers exact."""
+        """Return the value, its numbers exact."""
         return exact_json.decode_stored(bytes(data))
 
 

@@ -1,9 +1,9 @@
-"""The names of the tables that cbx knows, by what cannot be done without them, and how they are granted."""
+"""Names of the tables that cbx knows, by the features that need them, and statements that grant them."""
 
 from collections.abc import Sequence
 
 ESSENTIAL = ("public.cards", "public.card_boxes")
-"""What every command needs; the tables of cbx itself add titles, profiles and provenance."""
+"""Tables of every command; the tables of cbx add titles, profiles and provenance."""
 
 EXECUTION = (
     "resource.project_agents",
@@ -16,25 +16,25 @@ EXECUTION = (
     "state.agent_steps",
     "state.turn_waiting_tools",
 )
-"""What running turns needs beside them, which may be another program's."""
+"""Further tables for running turns, which another program may have made."""
 
 OWN_EXECUTION = ("cbx.turns", "cbx.leases", "cbx.workers", "cbx.audit")
-"""What running turns needs of cbx's own."""
+"""Tables of cbx for running turns."""
 
 BATCHES = ("cbx.batches", "cbx.batch_tasks")
-"""What batches need beside all that."""
+"""Further tables for batches."""
 
 FOREIGN_BATCHES = ("state.pmo_batches", "state.pmo_batch_tasks")
-"""The batches of another system's manager, which cbx only reads and never makes."""
+"""Batches of another system's manager, which cbx only reads and never creates."""
 
 SHARDING = "pg_catalog.pg_dist_partition"
-"""Where Citus, if it is there, keeps which tables are spread over nodes."""
+"""Catalog of distributed tables, if Citus is installed."""
 
 CHATS = ("cbx.chats", "cbx.chat_contexts", "cbx.chat_runs", "cbx.chat_steps")
-"""What chats need."""
+"""Tables of chats."""
 
 TOKENS = "cbx.api_tokens"
-"""Who may read a project over HTTP."""
+"""Tokens of the readers of a project over HTTP."""
 
 KNOWN = (
     *ESSENTIAL,
@@ -53,17 +53,17 @@ KNOWN = (
 )
 
 OWN = frozenset(KNOWN) - frozenset(FOREIGN_BATCHES)
-"""What a database has that this cbx made, or completed."""
+"""Tables of a database that this cbx created or completed."""
 
 
 def grant_of(table: str, role: str) -> str:
-    """The statement that lets a role read a table."""
+    """Return the statement that lets a role read a table."""
     quoted = _quoted(role)
     return f"GRANT USAGE ON SCHEMA {table.split('.')[0]} TO {quoted}; GRANT SELECT ON {table} TO {quoted}"
 
 
 def write_grant_of(tables: Sequence[str], role: str) -> str:
-    """The statement that lets a role write tables that it reads."""
+    """Return the statement that lets a role write tables that it can read."""
     return f"GRANT SELECT, INSERT, UPDATE ON {', '.join(tables)} TO {_quoted(role)}"
 
 

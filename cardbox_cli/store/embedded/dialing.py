@@ -1,5 +1,5 @@
-"""The way to the running server: connection parameters that the user's environment cannot bend, and what it
-means when no connection comes about. Starts nothing; the server's messages are English, whatever LANG says.
+"""Connections to the running server, with parameters that the user's environment cannot change, and the
+meaning of failed ones. Starts nothing. The server's messages are English, independent of LANG.
 """
 
 import os
@@ -19,15 +19,15 @@ SUPERUSER = "cbx"
 DATABASE = "cbx"
 MAINTENANCE_DATABASE = "postgres"
 
-# libpq names no default for these, and takes no empty value.
-_UNNAMED_DEFAULTS = {"sslcertmode": "disable", "min_protocol_version": "3.0", "max_protocol_version": "3.0"}
+# libpq has no default for these, and accepts no empty value.
+_MISSING_DEFAULTS = {"sslcertmode": "disable", "min_protocol_version": "3.0", "max_protocol_version": "3.0"}
 
-# What libpq takes from the environment and no parameter overrules: it can only be out of the way.
-_UNANSWERABLE = ("PGSERVICE", "PGDATESTYLE", "PGTZ", "PGGEQO")
+# Variables that no parameter of libpq overrules: they must be unset while connecting.
+_NOT_OVERRULED = ("PGSERVICE", "PGDATESTYLE", "PGTZ", "PGGEQO")
 
 
 class Answer(Enum):
-    """What an attempt to connect learned about the server."""
+    """State of the server that an attempt to connect found."""
 
     READY = "it took the connection"
     NO_DATABASE = "it runs, and does not have that database"
@@ -37,18 +37,18 @@ class Answer(Enum):
 
     @property
     def is_up(self) -> bool:
-        """Whether the server runs, and takes connections or refuses them for good."""
+        """Return whether the server runs, and accepts or permanently refuses connections."""
         return self in (Answer.READY, Answer.NO_DATABASE, Answer.REFUSED)
 
 
 def parameters(location: Location, dbname: str) -> dict[str, str]:
-    """libpq's parameters for `dbname`, none of them left to the environment but the service."""
+    """Return libpq's parameters for `dbname`, so that only the service comes from the environment."""
     ours = {
         "host": str(location.socket),
         "port": str(PORT),
         "user": SUPERUSER,
         "dbname": dbname,
-        # Never asked for; but without one libpq looks into ~/.pgpass, and complains about its mode.
+        # The server never requests it, but without one libpq reads ~/.pgpass and complains about its mode.
         "password": "unused",
         "sslmode": "disable",
         "gssencmode": "disable",
@@ -57,28 +57,30 @@ def parameters(location: Location, dbname: str) -> dict[str, str]:
         "application_name": "cbx",
     }
     if location.account is not None:
-        # Somebody else's process on a socket in a shared temporary folder is not our server.
+        # A process of another account on a socket in a shared temporary folder is not our server.
         ours["requirepeer"] = location.account
-    return {**_neutral(), **ours}
+    return {**_defaults(), **ours}
 
 
 def dial(location: Location, dbname: str, **options: Any) -> psycopg.Connection[Any]:
-    """Connect, or raise what psycopg raises."""
-    with _without_the_unanswerable():
+    """Connect. Raises the errors of psycopg."""
+    with _without_libpq_variables():
         return psycopg.connect(**{**parameters(location, dbname), **options})
 
 
 def ask(location: Location, dbname: str = DATABASE) -> tuple[Answer, str]:
-    """Try a connection and close it again: the answer, and the server's version, or why there is none."""
+    """Try to connect; return the state, and the server's version or the reason of the failure."""
     try:
         with dial(location, dbname) as connection:
             return Answer.READY, connection.info.parameter_status("server_version") or ""
     except psycopg.OperationalError as exc:
-        return _meaning(exc), _words(exc)
+        return _state_of(exc), _reason(exc)
 
 
-def _meaning(exc: psycopg.OperationalError) -> Answer:
-    """What a failed connection says. By its text: libpq hands out no SQLSTATE before there is a session."""
+def _state_of(exc: psycopg.OperationalError) -> Answer:
+    """Return the state that a failed connection shows, by its text: libpq has no SQLSTATE before a session
+    exists.
+    """
     text = str(exc)
     if "FATAL:" not in text:
         return Answer.NOBODY
@@ -90,50 +92,50 @@ def _meaning(exc: psycopg.OperationalError) -> Answer:
 
 
 def refusal(exc: psycopg.OperationalError) -> DatabaseUnavailable:
-    """The error to raise for a connection to a server that was brought up, or that may be down."""
-    if _meaning(exc) is Answer.NOBODY or "the database system is shutting down" in str(exc):
+    """Return the error for a failed connection to a server that may be down."""
+    if _state_of(exc) is Answer.NOBODY or "the database system is shutting down" in str(exc):
         return not_running()
-    hint = "`cbx db status` shows where its log is"
-    return DatabaseUnavailable(f"the embedded Postgres refuses the connection: {_words(exc)}", hint=hint)
+    hint = "`cbx db status` shows the path of its log"
+    return DatabaseUnavailable(f"the embedded Postgres refuses the connection: {_reason(exc)}", hint=hint)
 
 
 def not_running() -> DatabaseUnavailable:
-    """The error to raise where no server answers, and none is to be started."""
-    return DatabaseUnavailable("the embedded Postgres does not run: `cbx db start` starts it")
+    """Return the error for a server that does not run and must not be started."""
+    return DatabaseUnavailable("the embedded Postgres is not running", hint="start it with `cbx db start`")
 
 
 def create_database(location: Location) -> None:
-    """Make the database of cbx; harmless when it is there."""
+    """Create the database of cbx; harmless if it exists."""
     try:
         with dial(location, MAINTENANCE_DATABASE, autocommit=True) as connection:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
     except (psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation):
-        pass  # the latter from the session of a killed command that was just making it
+        pass  # the second one if the session of a killed command is just creating it
     except psycopg.Error as exc:
         raise DatabaseUnavailable(
-            f"the embedded Postgres cannot make the database {DATABASE!r}: {exc}",
+            f"the embedded Postgres cannot create the database {DATABASE!r}: {exc}",
             hint=f"its log is in {str(location.log)!r}",
         ) from exc
 
 
-def _words(exc: psycopg.OperationalError) -> str:
-    """The message of the server or of libpq, without how libpq came by it."""
+def _reason(exc: psycopg.OperationalError) -> str:
+    """Return the message of the server or of libpq, without libpq's prefixes."""
     return re.split(r"FATAL:|failed: ", str(exc))[-1].strip()
 
 
-def _neutral() -> dict[str, str]:
-    """libpq's own default for each parameter that the environment sets, whichever this libpq knows."""
+def _defaults() -> dict[str, str]:
+    """Return libpq's own default for each parameter that the environment sets."""
     overruled = {
         option.keyword.decode(): (option.compiled or b"").decode()
         for option in pq.Conninfo.get_defaults()
         if option.envvar and option.keyword != b"service" and option.envvar.decode() in os.environ
     }
-    return {name: default or _UNNAMED_DEFAULTS.get(name, "") for name, default in overruled.items()}
+    return {name: default or _MISSING_DEFAULTS.get(name, "") for name, default in overruled.items()}
 
 
 @contextmanager
-def _without_the_unanswerable() -> Iterator[None]:
-    found = {name: os.environ.pop(name) for name in _UNANSWERABLE if name in os.environ}
+def _without_libpq_variables() -> Iterator[None]:
+    found = {name: os.environ.pop(name) for name in _NOT_OVERRULED if name in os.environ}
     try:
         yield
     finally:

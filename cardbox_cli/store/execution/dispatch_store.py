@@ -1,8 +1,9 @@
-"""Turns that are asked for and promoted, in Postgres: one read of all that decides, one write of every row.
+"""Dispatch, promotion and end of turns in Postgres: one read of all facts of a decision, one write of every
+row.
 
-Methods take part in the caller's transaction. A read locks: the head of the agent first, then rows of the
-inbox, then boxes. What was committed while it waited for a lock it does not see, so a write looks whether
-what was decided on still holds, and writes nothing otherwise: read again then.
+Methods take part in the caller's transaction. A read locks the head of the agent first, then rows of the
+inbox, then boxes. It does not see commits that happened while it waited for a lock. So a write checks the
+facts of the decision again and writes nothing if they have changed; then read again.
 """
 
 from datetime import datetime
@@ -29,10 +30,10 @@ _Situation = TypeVar("_Situation", DispatchSituation, PromotionSituation)
 
 
 class NewTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows of a turn that is asked for. With `assigns` the agent is assigned to it at once.
+    """The rows of a new turn. With `assigns`, the agent is assigned to it at once.
 
-    `row` has the status and the epoch that this leads to. `makes_box`: its output box is a new one.
-    `output_start` is the place of it at which the turn's own cards begin, None while it is queued.
+    `row` has the resulting status and epoch. With `makes_box`, its output box is new. `output_start` is the
+    position in it at which the turn's own cards begin; None while the turn is queued.
     """
 
     row: InboxRow
@@ -44,9 +45,9 @@ class NewTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What became of a write: `still_so`, what it was decided on held; `written`, no id was taken.
+    """Outcome of a write: `still_so` if the facts of the decision still held, `written` if no id was taken.
 
-    `queue_position` is the place of the row among those of its agent, from 1, if it is queued.
+    `queue_position` is the position of a queued row among those of its agent, from 1.
     """
 
     still_so: bool
@@ -55,7 +56,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class DispatchStore(ProjectStore):
-    """The turns that agents of one project are asked for."""
+    """The dispatched turns of one project's agents."""
 
     def situation(
         self,
@@ -69,9 +70,9 @@ class DispatchStore(ProjectStore):
         parent_turn_id: str | None,
         hold: bool,
     ) -> DispatchSituation | None:
-        """What decides on a request for a turn; None for an unknown agent. Ids are UUIDs.
+        """Return the facts that decide on a dispatch; None for an unknown agent. Ids are UUIDs.
 
-        With `hold` its locks are had, otherwise none is taken.
+        Acquires its locks only with `hold`.
         """
         name = "dispatch_situation" if hold else "dispatch_outlook"
         return self._situation(
@@ -100,16 +101,16 @@ class DispatchStore(ProjectStore):
         return Written(*found)
 
     def promotion(self, agent_id: str) -> PromotionSituation | None:
-        """What decides on the next turn of an agent, whose head is held.
+        """Return the facts that decide on the next turn of an agent, whose head is locked.
 
-        None where the agent is not idle, or nothing is queued.
+        Returns None if the agent is not idle, or no turn is queued.
         """
         keeps = self.database.keeps_turns
         name = "promotion_situation" if keeps else "promotion_situation_without_records"
         return self._situation(PromotionSituation, name, agent_id=agent_id)
 
     def promote(self, found: PromotionSituation) -> InboxRow | None:
-        """Assign the agent to its queued turn; the row as it then is, None where that cannot be any more."""
+        """Assign the agent to its queued turn; return the new row, or None if that is no longer possible."""
         promoted = self._value(
             "promote_turn" if self.database.keeps_turns else "promote_turn_without_record",
             **assignment_of(found.row),
@@ -121,7 +122,7 @@ class DispatchStore(ProjectStore):
         return None if promoted is None else decoded(InboxRow, promoted)
 
     def output_user(self, output_box_id: str, agent_id: str) -> tuple[str, str] | None:
-        """A turn of another agent, active or to come, that writes to this box, and that agent."""
+        """Return a turn of another agent, active or future, that writes to this box, and that agent."""
         row = self._row("output_user", output_box_id=output_box_id, agent_id=agent_id)
         return None if row is None else (row[0], row[1])
 
@@ -130,16 +131,11 @@ class DispatchStore(ProjectStore):
         return None if row is None else msgspec.structs.replace(decoded(kind, row[1]), now=row[0])
 
 
-# The ends of active turns in Postgres: one read of all that decides, one write of every row.
-#
-# Methods take part in the caller's transaction, who holds the head.
-
-
 class EndStore(ProjectStore):
-    """The ends of one project's turns."""
+    """The ends of one project's turns. The caller has locked the head."""
 
     def situation(self, fence: Fence) -> EndSituation:
-        """What decides on the end of the turn at `fence`."""
+        """Return the facts that decide on the end of the turn at `fence`."""
         asked = {"agent_id": fence.agent_id, "agent_turn_id": fence.agent_turn_id}
         row = self._row("end_situation", **asked)
         assert row is not None
@@ -148,7 +144,7 @@ class EndStore(ProjectStore):
     def write(
         self, fence: Fence, plan: EndPlan, deliverable_card_id: str | None, now: datetime
     ) -> int | None:
-        """Write every row of an end; the epoch after it, None where the turn is elsewhere."""
+        """Write every row of an end; return the epoch after it, or None if the turn is not at `fence`."""
         move = HEAD_MOVES[plan.move]
         epoch: int | None = self._value(
             "write_end",

@@ -1,7 +1,7 @@
-"""Heads in Postgres: one row per agent that says which turn it is at, in which state and at which epoch.
+"""Heads in Postgres: one row per agent with its turn, state and epoch.
 
-The head is the first lock of every change of a turn. A change is one of `model/execution/turns.py`, by
-compare-and-set on the turn and its epoch.
+The head is the first lock of every change of a turn. A change is a move of `model/execution/turns.py`, done
+as a compare-and-set on the turn and its epoch.
 """
 
 from datetime import datetime, timedelta
@@ -19,55 +19,59 @@ class HeadStore(ProjectStore):
     """The heads of one project."""
 
     def ensure(self, agent_id: str) -> bool:
-        """Make an idle head for an agent that has none; False where it has one."""
+        """Create an idle head for an agent without one; return False if it has one."""
         return self._run("ensure_head", agent_id=agent_id) > 0
 
     def free_turnless(self, agent_id: str) -> bool:
-        """Make a head idle that names no turn and is not; False where there is none."""
+        """Make a busy head without a turn idle; return False if there is none."""
         return self._run("free_turnless_head", agent_id=agent_id) > 0
 
     def highest_epoch(self, agent_id: str) -> int:
-        """The highest epoch of the agent that is written down anywhere."""
+        """Return the highest recorded epoch of the agent."""
         return int(self._value("highest_epoch", agent_id=agent_id))
 
     def set_epoch(self, agent_id: str, turn_epoch: int, profile_box_id: str | None) -> None:
-        """Give a head that was made anew its epoch, and its profile's box if it is known."""
+        """Set the epoch of a rebuilt head, and its profile's box if known."""
         self._run("set_epoch", agent_id=agent_id, turn_epoch=turn_epoch, profile_box_id=profile_box_id)
 
     def get(self, agent_id: str) -> Head | None:
-        """The head of this agent."""
+        """Return the head of this agent, or None."""
         return self._one(Head, "head", agent_id=agent_id)
 
     def lock(self, agent_id: str) -> Head | None:
-        """The head of this agent, held until the end of the transaction."""
+        """Return the head of this agent, or None, locked until the end of the transaction."""
         return self._one(Head, "lock_head", agent_id=agent_id)
 
     def try_lock(self, agent_id: str) -> Head | None:
-        """`lock`, or None where another transaction holds it."""
+        """Lock the head as `lock` does; return None if another transaction has locked it."""
         return self._one(Head, "try_lock_head", agent_id=agent_id)
 
     def hold(self, fence: Fence) -> Head:
-        """Lock the head for a write of this turn. Raises StaleEpoch, which says why it is elsewhere."""
+        """Lock the head for a write of this turn. Raises StaleEpoch, with the reason, if it is at another
+        turn or epoch.
+        """
         head = self.lock(fence.agent_id)
         if head is None or head.fence != fence:
             raise self.stale(fence, head)
         return head
 
     def assign(self, row: InboxRow) -> int | None:
-        """Assign the agent of a queued turn to it; the new epoch, or None where the agent is not idle."""
+        """Assign the agent to its queued turn; return the new epoch, or None if the agent is not idle."""
         epoch: int | None = self._value("assign_head", **assignment_of(row), now=self.database.now())
         return epoch
 
     def move(self, fence: Fence, move: str, *, waiting: int = 0, deadline: datetime | None = None) -> int:
-        """Make the move of this name; the epoch after it. Raises StaleEpoch where it may not be made."""
+        """Make the named move; return the epoch after it. Raises StaleEpoch if the move is not allowed."""
         known = HEAD_MOVES[move]
-        return self._moved("move_head", fence, known, target=known.target, waiting=waiting, deadline=deadline)
+        return self._set_head(
+            "move_head", fence, known, target=known.target, waiting=waiting, deadline=deadline
+        )
 
     def free(self, fence: Fence, move: str) -> int:
-        """Make the agent idle by `end` or `stop`; the epoch after it. Raises StaleEpoch."""
-        return self._moved("free_head", fence, HEAD_MOVES[move])
+        """Make the agent idle by `end` or `stop`; return the epoch after it. Raises StaleEpoch."""
+        return self._set_head("free_head", fence, HEAD_MOVES[move])
 
-    def _moved(self, query: str, fence: Fence, move: Move, **values: Any) -> int:
+    def _set_head(self, query: str, fence: Fence, move: Move, **values: Any) -> int:
         place = {**msgspec.structs.asdict(fence), "sources": list(move.sources), "epoch": move.epoch}
         epoch: int | None = self._value(query, **place, **values)
         if epoch is None:
@@ -75,25 +79,25 @@ class HeadStore(ProjectStore):
         return epoch
 
     def point(self, agent_id: str, *, context_box_id: str | None, output_box_id: str | None) -> None:
-        """Replace the boxes of the agent's active turn; None keeps one."""
+        """Replace the boxes of the agent's active turn; None leaves a box unchanged."""
         self._run("point_head", agent_id=agent_id, context_box_id=context_box_id, output_box_id=output_box_id)
 
     def extend_deadline(self, fence: Fence, delay: timedelta) -> None:
-        """What the deadline was for has been done; the next one is `delay` from now."""
+        """Set the next deadline to `delay` from now, after the action of the last one."""
         self._run("extend_deadline", **msgspec.structs.asdict(fence), delay=delay)
 
     def stale(self, fence: Fence, head: Head | None) -> StaleEpoch:
-        """The error that says what became of a turn since `fence` was valid."""
-        found = "nothing (its head is lost)" if head is None else _standing(head)
+        """Return the error that explains why `fence` is no longer valid."""
+        found = "no turn (its head is lost)" if head is None else _describe(head)
         return StaleEpoch(
-            f"turn {fence.agent_turn_id} is not at epoch {fence.turn_epoch} any more: "
+            f"turn {fence.agent_turn_id} is no longer at epoch {fence.turn_epoch}: "
             f"agent {fence.agent_id!r} is at {found}{self.what_happened(fence)}",
-            hint=f"nothing was written; `cbx turn show {argument(fence.agent_turn_id)}` tells the story",
+            hint=f"nothing was written; run `cbx turn show {argument(fence.agent_turn_id)}` for details",
             details={"agent_turn_id": fence.agent_turn_id, "turn_epoch": fence.turn_epoch},
         )
 
     def what_happened(self, fence: Fence) -> str:
-        """What became of a turn after `fence`, as the end of a sentence; empty where nothing is known."""
+        """Return what happened to a turn after `fence`, to end a sentence; "" if that is unknown."""
         if not self.database.keeps_turns:
             return ""
         row = self._row("why_fence_fell", agent_turn_id=fence.agent_turn_id)
@@ -107,7 +111,7 @@ class HeadStore(ProjectStore):
 
 
 def assignment_of(row: InboxRow) -> dict[str, Any]:
-    """What the head of an agent says that is assigned to the turn of this row."""
+    """Return the values of the head of an agent that is assigned to the turn of this row."""
     lineage = row.lineage
     return {
         "agent_id": row.agent_id,
@@ -122,7 +126,7 @@ def assignment_of(row: InboxRow) -> dict[str, Any]:
     }
 
 
-def _standing(head: Head) -> str:
+def _describe(head: Head) -> str:
     if head.active_agent_turn_id is None:
-        return f"none, {head.status}, epoch {head.turn_epoch}"
+        return f"no turn, {head.status}, epoch {head.turn_epoch}"
     return f"turn {head.active_agent_turn_id}, {head.status}, epoch {head.turn_epoch}"

@@ -1,7 +1,7 @@
-"""The inbox in Postgres: what agents must process, in which state, and who has claimed it until when.
+"""The inbox in Postgres: work for agents, its states, and the leases of its claims.
 
-A change of a row's state is one of `model/execution/turns.py`. Methods take part in the caller's
-transaction, who holds the head of the agent first; a claim locks the heads itself.
+A change of a row's state is a move of `model/execution/turns.py`. Methods take part in the caller's
+transaction, which has locked the head of the agent first; a claim locks the heads itself.
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.queries import decoded
 
-# So many rows more than are wanted are looked for, where any may be in somebody else's hands.
-_SPARE = 100
-_NO_ROW = "`cbx inbox list` shows them"
+# Further rows to examine, because other transactions may have locked some.
+_SPARE_ROWS = 100
+_NO_ROW = "`cbx inbox list` shows the newest rows"
 
 
 class NewRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A row to be written. `payload` holds pointers and never content."""
+    """A row to insert. `payload` has pointers, never content."""
 
     inbox_id: str
     agent_id: str
@@ -47,7 +47,7 @@ class NewRow(msgspec.Struct, frozen=True, kw_only=True):
     turn_epoch: int = 0
 
     def written(self, project_id: str, now: datetime) -> InboxRow:
-        """The row as it is stored at this time."""
+        """Return the row as it is stored at time `now`."""
         return InboxRow(
             **msgspec.structs.asdict(self),
             project_id=project_id,
@@ -90,7 +90,7 @@ def new_row(row: InboxRow, edge: Edge) -> dict[str, Any]:
 
 
 class Unfinished(msgspec.Struct, frozen=True, kw_only=True):
-    """How many rows are due or claimed, and the agents whose due rows nobody can claim: they have no head."""
+    """Number of due and claimed rows, and agents without a head, whose due rows cannot be claimed."""
 
     rows: int
     headless: list[str]
@@ -100,7 +100,7 @@ class InboxStore(ProjectStore):
     """The inbox rows of one project's agents, and their leases."""
 
     def insert(self, row: NewRow) -> InboxRow | None:
-        """Write a row; None where its id, or its type and correlation id, are taken."""
+        """Insert a row; return None if its id, or its type and correlation id, are taken."""
         values = msgspec.structs.asdict(row)
         values["payload"], values["context_headers"] = jsonb(row.payload), jsonb(row.context_headers)
         stamped = self._row("insert_inbox", **values)
@@ -110,25 +110,25 @@ class InboxStore(ProjectStore):
         return msgspec.structs.replace(row.written(self.project_id, created_at), next_retry_at=due_at)
 
     def get(self, inbox_id: str) -> InboxRow:
-        """The row of this id. Raises NotFound."""
+        """Return the row with this id. Raises NotFound."""
         row = self._one(InboxRow, "inbox_row", inbox_id=inbox_id)
         return self._found(row, "inbox row", inbox_id, _NO_ROW)
 
     def hold(self, inbox_id: str, *, may_report: bool = True) -> ClaimedSituation:
-        """The row of this id with what decides on it, all held until the end of the transaction.
+        """Return the row with the facts that decide on it, all locked until the end of the transaction.
 
-        `may_report` is False for one that is no report. Raises NotFound.
+        `may_report` is False if the row is not a report. Raises NotFound.
         """
         name = "claimed_situation" if may_report else "claimed_turn"
         stored = self._one(ClaimedSituation, name, inbox_id=inbox_id)
         found = self._found(stored, "inbox row", inbox_id, _NO_ROW)
         if found.lease is not None:
             return found
-        # One that was made while we waited for the head.
+        # The lease may have been created while we waited for the head.
         return msgspec.structs.replace(found, lease=self.lock_lease(inbox_id))
 
     def hold_report(self, inbox_id: str) -> ClaimedSituation:
-        """`hold` for a report that is to be applied: with its results, as all is once the locks are had."""
+        """Lock a report to be applied, as `hold` does; include its results as of the time of the lock."""
         while True:
             row = self._row("claimed_report", inbox_id=inbox_id)
             stored = None if row is None else decoded(ClaimedSituation, row[0])
@@ -146,10 +146,10 @@ class InboxStore(ProjectStore):
         delay: timedelta,
         error: str | None,
     ) -> InboxRow | None:
-        """Make the move `defer` or `release` with a claimed row, whose lease is over; the row as it then is.
+        """Make the move `defer` or `release` with a claimed row, and end its lease; return the new row.
 
-        The turn at `fence`, which it carries unless that is None, waits for another claim at its next epoch.
-        None where the row is not claimed any more.
+        The turn at `fence`, which the row carries unless it is None, waits for another claim at its next
+        epoch. Returns None if the row is no longer claimed.
         """
         reclaim, known = HEAD_MOVES["reclaim"], INBOX_MOVES[move]
         at = Fence(row.agent_id, row.turn_id, row.turn_epoch) if fence is None else fence
@@ -171,32 +171,32 @@ class InboxStore(ProjectStore):
         )
 
     def lock(self, inbox_id: str) -> InboxRow | None:
-        """The row of this id, held until the end of the transaction."""
+        """Return the row with this id, or None, locked until the end of the transaction."""
         return self._one(InboxRow, "lock_inbox_row", inbox_id=inbox_id)
 
     def by_correlation(self, message_type: str, correlation_id: str) -> InboxRow | None:
-        """The row of this type that has this correlation id."""
+        """Return the row with this type and correlation id, or None."""
         asked = {"message_type": message_type, "correlation_id": correlation_id}
         return self._one(InboxRow, "inbox_by_correlation", **asked)
 
     def of_turn(self, agent_turn_id: str) -> list[InboxRow]:
-        """The rows of a turn, the oldest first."""
+        """Return the rows of a turn, oldest first."""
         return self._all(InboxRow, "inbox_of_turn", agent_turn_id=agent_turn_id)
 
     def turn_row(self, agent_turn_id: str) -> InboxRow | None:
-        """The row that asks for a turn: the oldest one, where other programs wrote several."""
+        """Return the row that dispatched a turn; the oldest one, if another program wrote several."""
         return self._one(InboxRow, "turn_row", agent_turn_id=agent_turn_id)
 
     def open_of_agent(self, agent_id: str) -> list[InboxRow]:
-        """What an agent still has before it, the oldest first."""
+        """Return the open rows of an agent, oldest first."""
         return self._all(InboxRow, "open_inbox_of_agent", agent_id=agent_id)
 
     def queue_position(self, row: InboxRow) -> int:
-        """The place of a queued row among those of its agent, from 1."""
+        """Return the position of a queued row among those of its agent, from 1."""
         return int(self.database.value("queue_position", **msgspec.structs.asdict(row)))
 
     def count_queued(self, agent_id: str) -> int:
-        """How many turns are queued for an agent."""
+        """Return how many turns are queued for an agent."""
         return int(self._value("count_queued", agent_id=agent_id))
 
     def move(
@@ -209,9 +209,9 @@ class InboxStore(ProjectStore):
         delay: timedelta | None = None,
         error: str | None = None,
     ) -> list[InboxRow]:
-        """Make the move of this name with those of these rows that it may begin at; these, as they then are.
+        """Make the named move with those of these rows that are in a state for it; return them.
 
-        `attempts` is added to the retry count; the next try is `delay` from now.
+        `attempts` is added to the retry count; the next attempt is `delay` from now.
         """
         known = INBOX_MOVES[move]
         return self._all(
@@ -227,34 +227,34 @@ class InboxStore(ProjectStore):
         )
 
     def close(self, agent_turn_id: str) -> None:
-        """Consume what is still due or claimed of a turn that has ended, and end its leases."""
+        """Consume the due and claimed rows of a turn that has ended, and end their leases."""
         closed = self._column("close_inbox_of_turn", agent_turn_id=agent_turn_id)
         if closed and self.database.keeps_turns:
             self.drop_leases(closed)
 
     def point(self, agent_turn_id: str, *, context_box_id: str | None, output_box_id: str | None) -> None:
-        """Replace the boxes that a turn's row points to; None keeps one."""
+        """Replace the boxes in the payload of a turn's row; None leaves a box unchanged."""
         boxes = {"context_box_id": context_box_id, "output_box_id": output_box_id}
         pointers = {name: box_id for name, box_id in boxes.items() if box_id is not None}
         self._run("point_inbox", agent_turn_id=agent_turn_id, pointers=jsonb(pointers))
 
     def point_report(self, inbox_id: str, payload: dict[str, Any]) -> InboxRow | None:
-        """Lead a report to another result, due at once; None where it cannot be claimed."""
+        """Point a report to another result, due at once; return None if it cannot be claimed."""
         now = self.database.now()
         return self._one(InboxRow, "point_report", inbox_id=inbox_id, payload=jsonb(payload), now=now)
 
     def idle_with_queued(self) -> list[str]:
-        """The agents that are idle though a turn is queued for them."""
+        """Return the agents that are idle although a turn is queued for them."""
         return self._column("idle_agents_with_queued")
 
     def unclaimed(self, age: timedelta) -> list[InboxRow]:
-        """The oldest row of each worker target that is due for so long."""
+        """Return the oldest row of each worker target that has been due for at least `age`."""
         return self._all(InboxRow, "unclaimed_since", age=age)
 
     def claim(
         self, *, target: str | None, owner: str, limit: int, lease: timedelta
     ) -> list[tuple[InboxRow, Lease]]:
-        """Claim up to `limit` due rows, one of each agent that serves under `target` (None: under any)."""
+        """Claim up to `limit` due rows, one per agent that serves `target`, or any target for None."""
         if not self.database.sharded:
             taken = self._take("claim_due", "claim_due_by_agent", target, limit, owner=owner, delay=lease)
             return [(row, _new_lease(row, owner, lease)) for row in taken]
@@ -266,13 +266,13 @@ class InboxStore(ProjectStore):
     def _take(
         self, due: str, by_agent: str, target: str | None, limit: int, **leasing: Any
     ) -> list[InboxRow]:
-        """What these two queries take, the second of what the first did not look at."""
+        """Return the rows of the query `due`; if it did not examine all, also those of `by_agent`."""
         taken = self._all(InboxRow, due, target=target, limit=limit, **leasing)
         if len(taken) < limit and self._value("more_due"):
             served, left = [row.agent_id for row in taken], limit - len(taken)
-            # Some may be of agents whose heads others hold.
+            # Some may belong to agents whose heads others have locked.
             asked = {"target": target, "served": served, "now": self.database.now()}
-            found = self._column("due_by_agent", **asked, limit=left + _SPARE)
+            found = self._column("due_by_agent", **asked, limit=left + _SPARE_ROWS)
             taken += self._all(InboxRow, by_agent, inbox_ids=found, limit=left, **leasing)
         return taken
 
@@ -289,49 +289,51 @@ class InboxStore(ProjectStore):
             )
 
     def consume(self, inbox_ids: Sequence[str], *, owner: str) -> list[str]:
-        """Consume those of these rows that `owner` has claimed; their ids."""
+        """Consume those of these rows that `owner` has claimed; return their ids."""
         return self._column("consume_claimed", inbox_ids=list(inbox_ids), owner=owner)
 
     def unfinished(self, target: str) -> Unfinished:
-        """What of this target is due or claimed."""
+        """Return the due and claimed rows of this target."""
         rows, headless = self._row("unfinished", target=target) or (0, None)
         return Unfinished(rows=rows, headless=headless or [])
 
     def lease(self, inbox_id: str) -> Lease | None:
-        """Who has claimed this row."""
+        """Return the lease of this row, or None."""
         return self._one(Lease, "lease", inbox_id=inbox_id)
 
     def lock_lease(self, inbox_id: str) -> Lease | None:
-        """Who has claimed this row, held until the end of the transaction."""
+        """Return the lease of this row, or None, locked until the end of the transaction."""
         return self._one(Lease, "lock_lease", inbox_id=inbox_id)
 
     def leases_of_turn(self, agent_id: str, agent_turn_id: str) -> list[Lease]:
-        """The leases of a turn's rows."""
+        """Return the leases of a turn's rows."""
         return self._all(Lease, "leases_of_turn", agent_id=agent_id, agent_turn_id=agent_turn_id)
 
     def carry(self, inbox_id: str, turn_epoch: int) -> InboxRow:
-        """The row, which is held, carries its turn on at a new epoch; the row as it then is."""
+        """Set the new epoch of a turn in its locked row; return the new row."""
         return decoded(InboxRow, self._value("carry_turn", inbox_id=inbox_id, turn_epoch=turn_epoch))
 
     def drop_leases(self, inbox_ids: Sequence[str]) -> None:
-        """End the leases of these rows, whoever has them."""
+        """End the leases of these rows, independent of their owners."""
         self._run("drop_leases", inbox_ids=list(inbox_ids))
 
     def hold_agents(self, inbox_ids: Sequence[str], *, owner: str) -> None:
-        """Lock the heads of the agents whose rows these are, those that this owner has claimed."""
+        """Lock the heads of the agents of those rows that this owner has claimed."""
         self._rows("lock_heads_of_leases", inbox_ids=list(inbox_ids), owner=owner)
 
     def extend(self, inbox_ids: Sequence[str], *, owner: str, lease: timedelta) -> dict[str, int]:
-        """Extend the leases of this owner, after `hold_agents`; the epoch of each that he still has."""
+        """Extend the leases of this owner, after `hold_agents`; return the epochs of those it still has, by
+        row.
+        """
         return dict(self._rows("extend_leases", inbox_ids=list(inbox_ids), owner=owner, delay=lease))
 
     def expired(self, *, limit: int) -> list[Lease]:
-        """Leases whose time is over, or whose row is not claimed any more."""
+        """Return leases that have expired, or whose row is no longer claimed."""
         return self._all(Lease, "expired_leases", limit=limit)
 
 
 def _new_lease(row: InboxRow, owner: str, lease: timedelta) -> Lease:
-    """The lease that the claim of this row made, at the moment that stamps the row."""
+    """Return the lease that the claim of this row created, at the time of the claim."""
     assert row.processed_at is not None
     return Lease(
         inbox_id=row.inbox_id,

@@ -1,7 +1,8 @@
-"""Reports to calls that turns wait for, in Postgres: one read of all that decides, one write of every row.
+"""Reports to calls that turns wait for, in Postgres: one read of all facts of a decision, one write of every
+row.
 
-Methods take part in the caller's transaction. The read holds what waits for the call; the head of its turn is
-not held, for a report changes no state of it.
+Methods take part in the caller's transaction. The read locks the waiting call, but not the head of its turn,
+because a report does not change the turn's state.
 """
 
 from collections.abc import Sequence
@@ -28,9 +29,9 @@ from cardbox_cli.store.execution.step_store import card_columns
 
 
 class ReportSituation(msgspec.Struct, frozen=True, kw_only=True):
-    """What waits for a call, held, at `now`. `asked` is the row of its turn, None where that is lost.
+    """A locked waiting call at time `now`. `asked` is the row of its turn, None if that is lost.
 
-    `worker_target` is None for an agent on no roster.
+    `worker_target` is None for an agent that is not on the roster.
     """
 
     now: datetime = EARLIEST
@@ -40,7 +41,9 @@ class ReportSituation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportWritten(msgspec.Struct, frozen=True):
-    """What became of a report: whether its cards are `stored`, its row is `written`, and which cards are."""
+    """Outcome of a report: whether its cards are `stored`, whether its row is `written`, and the stored card
+    ids.
+    """
 
     stored: bool
     written: bool
@@ -48,7 +51,7 @@ class ReportWritten(msgspec.Struct, frozen=True):
 
 
 class ReportApplied(msgspec.Struct, frozen=True):
-    """The epoch of the turn to which a result was applied, and the claimed row as it then is."""
+    """The epoch of the turn to which a result was applied, and the new state of the claimed row."""
 
     turn_epoch: int
     row: InboxRow | None
@@ -58,12 +61,12 @@ class ReportStore(ProjectStore):
     """The reports to one project's turns."""
 
     def situation(self, agent_turn_id: str, tool_call_id: str) -> ReportSituation | None:
-        """What decides on a report to this call; None where the turn never waited for it."""
+        """Return the facts that decide on a report to this call; None if the turn never waited for it."""
         row = self._row("report_situation", agent_turn_id=agent_turn_id, tool_call_id=tool_call_id)
         return None if row is None else msgspec.structs.replace(decoded(ReportSituation, row[1]), now=row[0])
 
     def write(self, row: InboxRow, edge: Edge, cards: Sequence[CardDraft], card_id: str) -> ReportWritten:
-        """Write the row and the edge of a report that brings the card of this id, and `cards` of its."""
+        """Write the row and the edge of a report with the card `card_id`, and its new `cards`."""
         found = self._row(
             "write_report",
             **new_row(row, edge),
@@ -77,10 +80,11 @@ class ReportStore(ProjectStore):
     def apply(
         self, head: Head, row: InboxRow, call: WaitingTool, card_id: str, *, left: int, ends: bool
     ) -> ReportApplied | None:
-        """Write every row of a result that is applied to the suspended turn of this head, which is held.
+        """Write every row of a result that is applied to a suspended turn, whose head is locked.
 
-        With none `left` the claimed row carries the turn on, unless the result `ends` it, which is for the
-        caller to do; else the row is done. None where the turn is elsewhere, or its output box is gone.
+        If no calls are `left`, the claimed row resumes the turn; with `ends`, the caller ends the turn
+        instead. If calls are left, the row is done. Returns None if the turn has moved on, or its output box
+        is gone.
         """
         resume, consume = HEAD_MOVES["resume"], INBOX_MOVES["consume"]
         resumes, is_done = not left and not ends, left > 0

@@ -1,7 +1,7 @@
-"""The steps of active turns in Postgres: one statement writes all that changes at once.
+"""The steps of active turns in Postgres: one statement writes all rows of a change.
 
-A statement locks the head first, then boxes, then what it writes; where the fence has fallen it writes
-nothing. Alone, each is its own transaction.
+A statement locks the head first, then boxes, then the rows that it writes. If the fence is outdated, it
+writes nothing. A method outside of a transaction is a transaction itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from cardbox_cli.store.connection.queries import decoded
 
 
 class NewStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that begins, its request kept as a box of these ids, `cards` the new ones among them."""
+    """A new step. Its request is stored as a box of `box_card_ids`; `cards` are the new ones among them."""
 
     step_id: str
     status: str
@@ -31,16 +31,16 @@ class NewStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entering(msgspec.Struct, frozen=True, kw_only=True):
-    """What is noted of a turn that is taken up: where its own cards begin, the error of steps left open."""
+    """Values to record for a claimed turn: the start of its own cards, and the error of steps left open."""
 
     output_start: int
     lost: str
 
 
 class StepWritten(msgspec.Struct, frozen=True):
-    """What became of a write: whether the turn is `at_fence`, and whether it is `written`.
+    """Outcome of a write: whether the turn is `at_fence`, and whether the rows are `written`.
 
-    It is not where a card could not be stored: `stored` are the ids of those that are there now.
+    They are not written if a card could not be stored; `stored` are the ids of the cards that are stored now.
     """
 
     at_fence: bool
@@ -49,7 +49,7 @@ class StepWritten(msgspec.Struct, frozen=True):
 
 
 class StepAnswered(msgspec.Struct, frozen=True, kw_only=True):
-    """The state to which an answer brings a step; `tool_call_ids` are those that it calls, None for none."""
+    """The state of a step after an answer; `tool_call_ids` are its calls, None if it has none."""
 
     step_id: str
     status: str
@@ -58,10 +58,10 @@ class StepAnswered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldOutput(msgspec.Struct, frozen=True):
-    """The head of a turn, and its output box, both held: the places of it that are the turn's own.
+    """The locked head and output box of a turn, with the positions of the box that are the turn's own.
 
-    `has_box` is False where the box is gone. A card that dangles may have been written while others had
-    the box.
+    `has_box` is False if the box is gone. A dangling card may have been written while another transaction had
+    the box locked.
     """
 
     head: Head
@@ -73,12 +73,12 @@ class StepStore(ProjectStore):
     """The steps of one project's active turns."""
 
     def enter(self, fence: Fence, entering: Entering) -> bool:
-        """The claimed turn at `fence` runs from now on; False where it is elsewhere."""
+        """Let the claimed turn at `fence` run; return False if it is no longer there."""
         found = self._value("enter_turn", **msgspec.structs.asdict(fence), **_entered(entering))
         return bool(found)
 
     def begin(self, fence: Fence, entering: Entering, step: NewStep) -> StepWritten:
-        """Write every row of the step of the turn at `fence`, which runs from now on."""
+        """Write every row of a new step of the turn at `fence`, and let the turn run."""
         named = {"title": step.title} if self.database.keeps_box_info else {}
         row = self._row(
             "begin_step" if named else "begin_step_without_title",
@@ -96,9 +96,10 @@ class StepStore(ProjectStore):
         return StepWritten(*row)
 
     def hold(self, fence: Fence, output_start: int) -> HeldOutput | None:
-        """What the turn at `fence` has written from that place of its output box on; None if it fell.
+        """Lock the output of the turn at `fence`; return its positions from `output_start` on, or None if it
+        is outdated.
 
-        All is held until the end of the caller's transaction.
+        The locks last until the end of the caller's transaction.
         """
         rows = self._rows("hold_output", **msgspec.structs.asdict(fence), output_start=output_start)
         if not rows:
@@ -117,7 +118,7 @@ class StepStore(ProjectStore):
         cards: Sequence[CardDraft],
         answered: StepAnswered | None = None,
     ) -> StepWritten:
-        """Write cards of the turn at `fence`, append them unless it has them all, and move the step."""
+        """Write cards of the turn at `fence`, append them unless all are present, and move the step."""
         step: dict[str, Any] = {} if answered is None else msgspec.structs.asdict(answered)
         if answered is not None:
             ids = answered.tool_call_ids
@@ -139,9 +140,9 @@ class StepStore(ProjectStore):
     def suspend(
         self, fence: Fence, step_id: str, calls: Mapping[str, str], *, inbox_id: str, wait: timedelta
     ) -> datetime | None:
-        """Let the running turn wait for these calls, given with the names of their tools; its row is done.
+        """Let the running turn wait for these calls (tool names by call id), and consume its row.
 
-        Until when it waits; None where it is elsewhere.
+        Returns the deadline of the wait, or None if the turn is no longer at `fence`.
         """
         move, consume = HEAD_MOVES["suspend"], INBOX_MOVES["consume"]
         deadline: datetime | None = self._value(
@@ -161,14 +162,14 @@ class StepStore(ProjectStore):
 
 
 def _entered(entering: Entering) -> dict[str, Any]:
-    """What is noted of a turn that is taken up, and the states between which its head moves."""
+    """Return the parameters of entering a turn, with the states of its head's move."""
     move = HEAD_MOVES["enter"]
     states = {"entered_sources": list(move.sources), "entered_target": move.target}
     return {**msgspec.structs.asdict(entering), **states}
 
 
 def card_columns(drafts: Sequence[CardDraft]) -> Any:
-    """New cards as a parameter, each the object of its columns. Raises InvalidCard."""
+    """Return new cards as a parameter: a list of objects of columns. Raises InvalidCard."""
     for draft in drafts:
         check_draft(draft)
     return jsonb(

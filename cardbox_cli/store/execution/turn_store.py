@@ -1,7 +1,7 @@
-"""What turns leave in Postgres beside their inbox rows: steps, waiting tools, edges, their record.
+"""Rows of turns in Postgres other than those of the inbox: steps, waiting tools, edges, records, logs.
 
-Methods take part in the caller's transaction, who holds the head. Without the tables of cbx records are None
-and nothing of them is written.
+Methods take part in the caller's transaction, which has locked the head. Without the tables of cbx, records
+are None and not written.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class TurnStore(ProjectStore):
     def begin_record(
         self, agent_turn_id: str, agent_id: str, *, output_start: int | None, report_to: dict[str, str] | None
     ) -> None:
-        """Begin the record of a turn, or complete its `output_start`."""
+        """Create the record of a turn, or set its `output_start`."""
         if self.database.keeps_turns:
             self._run(
                 "insert_turn_record",
@@ -43,14 +43,14 @@ class TurnStore(ProjectStore):
     def begun_record(
         self, agent_turn_id: str, agent_id: str, *, output_start: int | None = None
     ) -> TurnRecord:
-        """The record of a turn, begun if there was none. Only where the tables of cbx are there."""
+        """Return the record of a turn, created if missing. Requires the tables of cbx."""
         self.begin_record(agent_turn_id, agent_id, output_start=output_start, report_to=None)
         record = self.record(agent_turn_id)
         assert record is not None
         return record
 
     def record(self, agent_turn_id: str) -> TurnRecord | None:
-        """What cbx keeps of a turn; None for one that cbx has not met."""
+        """Return the record of a turn; None if cbx has none."""
         if not self.database.keeps_turns:
             return None
         return self._one(TurnRecord, "turn_record", agent_turn_id=agent_turn_id)
@@ -64,7 +64,7 @@ class TurnStore(ProjectStore):
         error_code: str | None,
         error: str | None,
     ) -> bool:
-        """Record the end of a turn; False where it has ended already."""
+        """Record the end of a turn; return False if it has ended already."""
         row = self._value(
             "end_turn_record",
             agent_turn_id=fence.agent_turn_id,
@@ -77,18 +77,18 @@ class TurnStore(ProjectStore):
         return row is not None
 
     def reset_output_start(self, agent_turn_id: str, output_start: int) -> None:
-        """The turn's own cards begin at this place of its new output box."""
+        """Set the position in the turn's new output box at which its own cards begin."""
         self._run("reset_output_start", agent_turn_id=agent_turn_id, output_start=output_start)
 
     def box_length(self, box_id: str) -> int | None:
-        """How many cards a box holds; None for an unknown box."""
+        """Return the number of cards in a box; None for an unknown box."""
         length: int | None = self._value("box_length", box_id=box_id)
         return length
 
     def output_start(self, box_id: str, agent_turn_id: str) -> int | None:
-        """At which place of its output box a turn's own cards begin, or will; None for an unknown box.
+        """Return the position in its output box at which a turn's own cards begin; None for an unknown box.
 
-        Other programs may have run the turn before, and noted no beginning.
+        Another program may have run the turn before, without recording it.
         """
         if not self.box_length(box_id):
             return self.box_length(box_id)
@@ -96,7 +96,7 @@ class TurnStore(ProjectStore):
         return start
 
     def lock_box(self, box_id: str) -> bool:
-        """Hold the box until the end of the transaction; False for an unknown box."""
+        """Lock the box until the end of the transaction; return False for an unknown box."""
         return bool(self._value("lock_box_row", box_id=box_id))
 
     def move_step(
@@ -121,68 +121,68 @@ class TurnStore(ProjectStore):
         )
 
     def close_steps(self, agent_turn_id: str, status: str, error: str | None) -> None:
-        """End the steps that a turn leaves open."""
+        """End the open steps of a turn."""
         self._run("close_steps", agent_turn_id=agent_turn_id, status=status, error=error)
 
     def steps(self, agent_turn_id: str) -> list[Step]:
-        """The steps of a turn in order."""
+        """Return the steps of a turn in order."""
         return self._all(Step, "steps_of_turn", agent_turn_id=agent_turn_id)
 
     def waiting_tools(self, agent_turn_id: str) -> list[WaitingTool]:
-        """The calls that a turn waits or waited for, in order."""
+        """Return the calls that a turn waits or waited for, in order."""
         return self._all(WaitingTool, "waiting_tools", agent_turn_id=agent_turn_id)
 
     def open_waiting_of(self, agent_id: str) -> list[WaitingTool]:
-        """The calls that the last turn of an agent that waits for any still waits for."""
+        """Return the open calls of the last turn of an agent that waits for any."""
         return self._all(WaitingTool, "open_waiting_of_agent", agent_id=agent_id)
 
     def receive(self, agent_turn_id: str, tool_call_id: str, card_id: str) -> bool:
-        """Note that the result of a call is there; False where nobody waits for it."""
+        """Record that the result of a call has arrived; return False if no turn waits for it."""
         return self._note("receive_waiting_tool", agent_turn_id, tool_call_id, card_id)
 
     def lock_waiting(self, agent_turn_id: str, tool_call_id: str) -> WaitingTool | None:
-        """What a turn waits or last waited for under this call id, held until the end of the transaction."""
+        """Return the last wait of a turn for this call id, locked until the end of the transaction."""
         call = {"agent_turn_id": agent_turn_id, "tool_call_id": tool_call_id}
         return self._one(WaitingTool, "lock_waiting_tool", **call)
 
     def drop_waiting(self, agent_turn_id: str) -> list[WaitingTool]:
-        """Nobody waits for the open calls of this turn any more; these."""
+        """Cancel the waits of this turn for its open calls, and return them."""
         return self._all(WaitingTool, "drop_waiting_tools", agent_turn_id=agent_turn_id)
 
     def move_waiting(self, fence: Fence) -> None:
-        """The calls that a suspended turn waits for are those of its new epoch."""
+        """Move the waits of a suspended turn to its new epoch."""
         self._run("move_waiting_tools", agent_turn_id=fence.agent_turn_id, turn_epoch=fence.turn_epoch)
 
     def overdue(self) -> list[Head]:
-        """The suspended heads whose deadline has passed."""
+        """Return the suspended heads whose deadline has passed."""
         return self._all(Head, "overdue_heads")
 
     def held_tool_call_ids(self, tool_call_ids: Sequence[str]) -> set[str]:
-        """Those of these ids that cards of the project have already."""
+        """Return those of these ids that cards of the project already have."""
         return set(self._column("held_tool_call_ids", tool_call_ids=list(tool_call_ids)))
 
     def lock_tool_call_ids(self, tool_call_ids: Sequence[str]) -> set[str]:
-        """`held_tool_call_ids`, once no other transaction that locked any of them is open.
+        """Lock these ids until the end of the transaction, then return `held_tool_call_ids`.
 
-        What it says holds until the end of the caller's transaction, among those who lock.
+        The result stays valid among transactions that lock the ids.
         """
         self._run("lock_tool_call_ids", tool_call_ids=list(tool_call_ids))
         return self.held_tool_call_ids(tool_call_ids)
 
     def insert_edge(self, edge: Edge) -> None:
-        """Write an edge; a second one of the same correlation, primitive and phase is dropped."""
+        """Insert an edge; ignore it if one with the same correlation id, primitive and phase exists."""
         self._run("insert_edge", **{**msgspec.structs.asdict(edge), "metadata": jsonb(edge.metadata)})
 
     def enqueue_edge(self, agent_turn_id: str) -> Edge | None:
-        """The edge by which a turn was asked for."""
+        """Return the edge by which a turn was dispatched, or None."""
         return self._one(Edge, "enqueue_edge", agent_turn_id=agent_turn_id)
 
     def edges(self, agent_turn_id: str) -> list[Edge]:
-        """The edges that begin or end at a turn, in order."""
+        """Return the edges from or to a turn, in order."""
         return self._all(Edge, "edges_of_turn", agent_turn_id=agent_turn_id)
 
     def head_of(self, agent_turn_id: str) -> Head | None:
-        """The head that is at this turn; None when it is not active."""
+        """Return the head at this turn; None if it is not active."""
         return self._one(Head, "head_of_turn", agent_turn_id=agent_turn_id)
 
     def _note(self, query: str, agent_turn_id: str, tool_call_id: str, card_id: str) -> bool:
@@ -190,9 +190,7 @@ class TurnStore(ProjectStore):
         return self._value(query, **call, card_id=card_id) is not None
 
 
-# What the commands of turns wrote on stderr, in Postgres.
-#
-# A database without the table keeps nothing, and reports that when somebody asks for the logs of a turn.
+# --- stderr of the commands of turns; a database without the table stores none
 
 
 _TABLE = "cbx.logs"
@@ -203,30 +201,30 @@ class LogStore(ProjectStore):
 
     @property
     def readable(self) -> bool:
-        """Whether the database has a place for them that this role may read."""
+        """Return whether the table of logs exists and our role may read it."""
         return _TABLE in self.database.tables and bool(self.database.value("logs_are_readable"))
 
     @property
     def writable(self) -> bool:
-        """Whether the database has a place for them that this role may write to."""
+        """Return whether the table of logs exists and our role may write it."""
         return _TABLE in self.database.tables and bool(self.database.value("logs_are_writable"))
 
     def add(self, log: CommandLog) -> None:
-        """Keep a log, once; of the turn's others the oldest go where all are more than may be kept."""
+        """Store a log once, and delete the turn's oldest logs above the limit of their total size."""
         self._run("insert_log", **msgspec.structs.asdict(log))
         self._run("trim_logs", agent_turn_id=log.agent_turn_id, limit=TURN_LOGS.value << 20)
 
     def require(self) -> None:
-        """Raise SchemaMissing where the database has no place for logs."""
+        """Raise SchemaMissing if the database has no table of logs."""
         self._require(_TABLE)
 
     def of_turn(self, agent_turn_id: str, *, step_id: str | None = None) -> list[CommandLog]:
-        """The logs of a turn, or of one of its steps. Raises SchemaMissing where none can be kept."""
+        """Return the logs of a turn, or of one of its steps. Raises SchemaMissing without a table of logs."""
         self.require()
         return self._all(CommandLog, "logs_of_turn", agent_turn_id=agent_turn_id, step_id=step_id)
 
     def tails(self, agent_turn_id: str) -> list[LogTail]:
-        """The ends of a turn's logs; none where none are kept, or nobody shows them to this role."""
+        """Return the ends of a turn's logs; empty if there are none, or our role may not read them."""
         if not self.readable:
             return []
         return self._all(LogTail, "log_tails", agent_turn_id=agent_turn_id)

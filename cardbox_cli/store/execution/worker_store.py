@@ -1,4 +1,4 @@
-"""Workers in Postgres: who says that it serves which target, and until when that counts."""
+"""Workers in Postgres: their targets, and until when each counts as alive."""
 
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ from cardbox_cli.store.connection.project_store import ProjectStore
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker announces of itself. `served_project_id` is None when it serves all projects."""
+    """Announcement of a worker. `served_project_id` is None if it serves all projects."""
 
     worker_id: str
     served_project_id: str | None
@@ -22,33 +22,35 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def announce(database: Database, worker: Announcement, *, lease: timedelta) -> None:
-    """The worker lives; to be announced again before `lease` is over."""
+    """Record that the worker is alive; it must announce itself again within `lease`."""
     database.run("announce_worker", **msgspec.structs.asdict(worker), lease=lease)
 
 
 def note_error(database: Database, worker_id: str, error: str | None) -> None:
-    """Store why the worker cannot work; None if it can again."""
+    """Record why the worker cannot work; None if it can again."""
     now = database.now()
     database.run("note_worker_error", worker_id=worker_id, error=error, now=now if error else None)
 
 
 def dismiss(database: Database, worker_id: str) -> None:
-    """The worker leaves."""
+    """Remove the worker."""
     database.run("dismiss_worker", worker_id=worker_id)
 
 
 def forget_dead(database: Database) -> int:
-    """Remove workers that nobody heard of for a day; how many."""
+    """Remove workers without an announcement for a day; return their number."""
     return database.run("forget_dead_workers")
 
 
 def due_projects(database: Database, target: str) -> list[str]:
-    """The projects that have due work for a target."""
+    """Return the projects with due work for a target."""
     return database.column("due_projects", target=target)
 
 
 def unsettled_projects(database: Database, target: str) -> list[str]:
-    """The projects where something of a target is open: due, claimed, queued, or suspended; or a batch is."""
+    """Return the projects with open work of a target: due, claimed, queued or suspended; or with an open
+    batch.
+    """
     found = database.column("unsettled_projects", target=target)
     batches = database.column("projects_with_open_batches") if database.keeps_batches else []
     return unique([*found, *batches])
@@ -58,5 +60,5 @@ class WorkerStore(ProjectStore):
     """The workers that serve one project."""
 
     def all(self, target: str | None = None) -> list[WorkerEntry]:
-        """Those of one target if it is named, dead ones that are not forgotten yet too."""
+        """Return the workers, of one target if given, including dead ones that are not yet removed."""
         return self._all(WorkerEntry, "workers", target=target)

@@ -15,7 +15,7 @@ from cardbox_cli.store.migrations.steps import Announce, Connection, Plan, Step,
 GLOBAL_IDS = "public.uniq_cards_card_id"
 """The index that keeps a card's id unique across projects, which no shard can."""
 
-_FIRST = "public.cards"
+_FIRST_TABLE = "public.cards"
 """The table next to whose shards those of all other tables are stored."""
 
 _PROJECT = r"^ +(tenant_id|project_id) +text COLLATE \"C\" (?:NOT NULL|PRIMARY KEY)"
@@ -42,7 +42,7 @@ def plan_distribution(database: Connection) -> Plan:
 def steps_without(done: Collection[str]) -> list[Step]:
     """Return the steps that distribute all other tables of projects. The first table comes first."""
     todo = {name: column for name in tables() if name not in done and (column := project_column(name))}
-    in_order = sorted(todo, key=lambda name: name != _FIRST)
+    in_order = sorted(todo, key=lambda name: name != _FIRST_TABLE)
     return [Step(f"{_VERB}{name}", True, _distributing(name, todo[name])) for name in in_order]
 
 
@@ -84,21 +84,21 @@ def check_distributed(found: Mapping[str, bool], version: int | None) -> None:
     """
     if version != newest():
         raise SchemaMissing(
-            f"the tables are distributed, and of schema version {version}: this cbx needs {newest()} there",
-            hint="`cbx db upgrade` brings them up to date",
+            f"the distributed tables have schema version {version}, but this cbx needs {newest()} there",
+            hint="run `cbx db upgrade`",
         )
     of_projects = {name for name in tables() if project_column(name)}
     missing = sorted(of_projects - {name for name, spread in found.items() if spread})
     if missing:
         raise SchemaMissing(
             f"some tables are distributed, but not {', '.join(missing)}",
-            hint="`cbx db distribute` finishes it",
+            hint="finish it with `cbx db distribute`",
         )
     copied = sorted(found.keys() & (tables().keys() - of_projects))
     if copied:
         raise SchemaMissing(
-            f"{', '.join(copied)} must stay on the coordinator, and the nodes have copies",
-            hint=f"SELECT undistribute_table('{copied[0]}')",
+            f"{', '.join(copied)} must stay on the coordinator, but the nodes have copies",
+            hint=f"run `SELECT undistribute_table('{copied[0]}')`",
         )
 
 
@@ -108,12 +108,12 @@ def _distributing(table: str, column: str) -> list[str]:
     Citus calls it unsafe to distribute a table with triggers. The trigger of cbx only refuses changes, on
     every shard; it would also refuse to remove the local copies of the rows that moved.
     """
-    beside = "none" if table == _FIRST else _FIRST
+    colocated = "none" if table == _FIRST_TABLE else _FIRST_TABLE
     triggers = re.findall(_TRIGGER, tables()[table], re.MULTILINE)
     return [
-        *([f"DROP INDEX IF EXISTS {GLOBAL_IDS};"] if table == _FIRST else []),
+        *([f"DROP INDEX IF EXISTS {GLOBAL_IDS};"] if table == _FIRST_TABLE else []),
         *(["SET LOCAL citus.enable_unsafe_triggers = on;"] if triggers else []),
-        f"SELECT create_distributed_table('{table}', '{column}', colocate_with => '{beside}');",
+        f"SELECT create_distributed_table('{table}', '{column}', colocate_with => '{colocated}');",
         *(f"ALTER TABLE {table} DISABLE TRIGGER {name};" for name in triggers),
         f"SELECT truncate_local_data_after_distributing_table('{table}');",
         *(f"ALTER TABLE {table} ENABLE TRIGGER {name};" for name in triggers),
@@ -131,6 +131,6 @@ def _check_tables(database: Connection) -> None:
     foreign = sorted(name for name, ours in makers.items() if not ours)
     if foreign:
         raise Conflict(
-            f"another program made {', '.join(foreign)}, and cbx alters none of its tables",
-            hint="distribute a database whose tables `cbx db init` made",
+            f"another program created {', '.join(foreign)}, and cbx does not alter tables of other programs",
+            hint="use a database whose tables `cbx db init` created",
         )

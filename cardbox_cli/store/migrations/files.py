@@ -47,13 +47,13 @@ def check_version(version: int | None) -> None:
         return
     if version < BASELINE:
         raise SchemaTooOld(
-            f"the database has schema version {version}, and this cbx upgrades from version {BASELINE} on",
+            f"the database has schema version {version}, but this cbx upgrades from version {BASELINE} on",
             hint="`cbx db upgrade --help` shows the commands that move its data to a new database",
         )
     if version > newest():
         raise SchemaTooNew(
-            f"the database has schema version {version}, this cbx knows up to {newest()}",
-            hint="use the newer cbx that upgraded it",
+            f"the database has schema version {version}, but this cbx only knows versions up to {newest()}",
+            hint="use the cbx that upgraded it, or a newer one",
         )
 
 

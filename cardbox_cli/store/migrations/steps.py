@@ -16,7 +16,7 @@ from cardbox_cli.errors import Conflict, UsageError
 Announce = Callable[[str], None]
 
 # Seconds between two tries: for a lock that is held for a moment, and for one that may be held for minutes.
-MOMENT, _WHILE = 0.05, 1.0
+MOMENT, _POLL_INTERVAL = 0.05, 1.0
 
 
 class Connection(Protocol):
@@ -52,7 +52,7 @@ class Step(NamedTuple):
 
     @property
     def script(self) -> str:
-        """The step as a script for psql."""
+        """Return the step as a script for psql."""
         lines = ["BEGIN;", *self.statements, "COMMIT;"] if self.whole else self.statements
         return "\n".join([f"-- {self.name}", *lines])
 
@@ -66,7 +66,7 @@ class Plan(NamedTuple):
 
     @property
     def script(self) -> str:
-        """All steps as a script for psql."""
+        """Return all steps as a script for psql."""
         return "\n\n".join(step.script for step in self.steps)
 
 
@@ -105,8 +105,8 @@ def alone(database: Connection, announce: Announce) -> Iterator[None]:
     """Keep every other cbx from making or changing tables. The lock ends with the session at the latest."""
     if not database.direct:
         raise UsageError(
-            "a pooler stands before the database, and this needs a session of its own",
-            hint="name the server itself with --database-url",
+            "this command does not work through a connection pooler",
+            hint="pass the server's own address as --database-url",
         )
     _poll(lambda: bool(database.value("try_hold_schema")), announce, "another cbx changes the tables")
     try:
@@ -121,4 +121,4 @@ def _poll(attempt: Callable[[], bool], announce: Announce, obstacle: str) -> Non
         return
     announce(f"{obstacle}; waiting")
     while not attempt():
-        sleep(_WHILE)
+        sleep(_POLL_INTERVAL)

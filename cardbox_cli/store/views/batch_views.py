@@ -1,6 +1,6 @@
-"""Batches as people read them: those of cbx, and those of another system's manager. Never writes.
+"""Lists of batches: those of cbx, and those of another system's manager. Never writes.
 
-The manager of the other system picks up every task that is due in its tables, so cbx only ever reads them.
+The manager of the other system runs every task that is due in its tables, so cbx only reads them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ class ForeignBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForeignTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A child of such a batch. What its metadata holds may be anything."""
+    """A child of such a batch. Its metadata may be any JSON."""
 
     batch_id: str
     task_index: Any
@@ -55,9 +55,9 @@ class ForeignTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch as a list shows it; `ended_count` is how many of its children have ended.
+    """A batch in a list; `ended_count` is the number of ended children.
 
-    `manager` says whose it is: cbx's, or that of the other system's.
+    `manager` names the system that manages it: cbx or the other one.
     """
 
     batch_id: str
@@ -72,7 +72,7 @@ class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """Which child of which batch a turn is; `task_index` is None where its row says none."""
+    """The batch and position of a child turn; `task_index` is None if its row has none."""
 
     batch_id: str | None
     task_index: int | None
@@ -88,11 +88,11 @@ class BatchViews(ProjectStore):
 
     @property
     def has_foreign(self) -> bool:
-        """Whether another system keeps batches here."""
+        """Return whether another system has tables of batches here."""
         return self.database.tables.issuperset(FOREIGN_BATCHES)
 
     def newest(self, where: BatchFilter, *, limit: int | None = None) -> Iterator[BatchRow]:
-        """The batches that `where` allows, newest first, read in pages as they are asked for."""
+        """Yield the batches that match `where`, newest first, reading page by page."""
         where = self._dated(where)
         own = iter(()) if self._own is None else paged(partial(self._page, where), limit=None)
         foreign = paged(partial(self._foreign_page, where), limit=None) if self.has_foreign else iter(())
@@ -101,25 +101,25 @@ class BatchViews(ProjectStore):
         return islice(merge(own, foreign, key=_when, reverse=True), limit)
 
     def further(self, where: BatchFilter, last: BatchRow) -> Further:
-        """How many batches `newest` would give after `last`: of cbx's own, which are counted, alone."""
+        """Return how many batches of cbx `newest` would yield after `last`; others are not counted."""
         if self._own is None or last.manager != "cbx":
             return Further(0, not self.has_foreign)
         counted = self._further("count_further_batches", **place(self._dated(where), last, 0, key="batch_id"))
         return Further(counted.count, counted.all_seen and not self.has_foreign)
 
     def find_foreign(self, batch_id: str) -> ForeignBatch | None:
-        """The batch of this id of the other system's manager."""
+        """Return the batch with this id of the other system's manager, or None."""
         return self._one(ForeignBatch, "foreign_batch", batch_id=batch_id) if self.has_foreign else None
 
     def foreign_tasks(self, batch_ids: Sequence[str]) -> list[ForeignTask]:
-        """The tasks of these batches of the other system's manager, in order."""
+        """Return the tasks of these batches of the other system's manager, in order."""
         if not self.has_foreign or not batch_ids:
             return []
         tasks = self._all(ForeignTask, "tasks_of_foreign_batches", batch_ids=list(batch_ids))
         return sorted(tasks, key=lambda task: (task.batch_id, index_of(task.task_index) or 0))
 
     def members(self, turn_ids: Sequence[str]) -> Mapping[str, Member]:
-        """Those of these turns that are children of batches: of which, and at which place."""
+        """Return the batch and position of those of these turns that are children of batches."""
         wanted = {"turn_ids": list(turn_ids)}
         rows = self._rows("foreign_children", **wanted) if self.has_foreign and turn_ids else []
         if self._own is not None and turn_ids:
@@ -127,7 +127,7 @@ class BatchViews(ProjectStore):
         return {turn_id: Member(batch_id, index_of(index)) for turn_id, batch_id, index in rows}
 
     def get_many(self, batch_ids: Sequence[str]) -> dict[str, BatchRow]:
-        """Those of these batches that are there, by id."""
+        """Return those of these batches that exist, by id."""
         found: dict[str, BatchRow] = {}
         for batch_id in batch_ids:
             batch = None if self._own is None else self._own.find(batch_id)
@@ -139,7 +139,7 @@ class BatchViews(ProjectStore):
         return found
 
     def resolve(self, wanted: str) -> str:
-        """As the store of batches does, those of the other system's manager among them."""
+        """Return a full id as `BatchStore.resolve` does, including batches of the other system."""
         own = self._own
         if not self.has_foreign:
             return (own or BatchStore(self.database, self.project_id)).resolve(wanted)
@@ -175,7 +175,7 @@ class BatchViews(ProjectStore):
 
 
 def index_of(value: Any) -> int | None:
-    """A place that another system's metadata may hold."""
+    """Return a position from another system's metadata, or None if it is not an integer."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 

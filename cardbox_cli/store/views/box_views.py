@@ -1,7 +1,7 @@
-"""Lists of boxes by what each is for, and parts of boxes of any length. Never writes.
+"""Lists of boxes by kind, and windows of boxes of any length. Never writes.
 
-The kind of a box is what its first card, its packing or its title tells, in SQL; where these tell nothing,
-how the turns that name it use it: all that wait or run, and the latest ones.
+A box's first card, packing or title determines its kind, in SQL. If they do not, its use by turns does: all
+unfinished turns that refer to it, and the latest ones.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,24 +27,24 @@ from cardbox_cli.store.connection.project_store import (
 )
 from cardbox_cli.store.in_use import BoxUseStore
 
-# What a box is for is told by its first card, so that counting is dearer than elsewhere.
-_COUNTED_BY_KIND = 1000
-# How many boxes are looked into for the cards of a page.
-_LOOKED_INTO = 100
-# The kind of a box that does not tell it.
-_UNTOLD = ""
-_TURNS_TELL = frozenset({"context", "output"})
+# Counting by kind reads the first card of each box, so it counts fewer.
+_MAX_COUNTED_BY_KIND = 1000
+# Boxes that are searched for the cards of a page.
+_MAX_BOXES_SEARCHED = 100
+# Kind of a box that neither its first card, its packing nor its title determines.
+_UNDETERMINED = ""
+_KINDS_OF_TURNS = frozenset({"context", "output"})
 
 
 class BoxKindFilter(Dated, frozen=True, kw_only=True):
-    """When the boxes of a list changed last, and their kinds; None means any, and those without one."""
+    """Filter of a list of boxes by the time of their last change and by kind; None for `kinds` means any."""
 
     kinds: tuple[BoxKind, ...] | None = None
     without: tuple[BoxKind, ...] = ()
 
 
 class BoxInShort(msgspec.Struct, frozen=True, kw_only=True):
-    """A box without its ids: `length` is how many it has."""
+    """A box without its ids; `length` is their number."""
 
     box_id: str
     title: str | None = None
@@ -54,8 +54,9 @@ class BoxInShort(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WindowSlot(msgspec.Struct, frozen=True):
-    """A place of a box, from 0, and its card as far as it is read: of a large one only the `beginning` of its
-    content. `size` is that of its JSON in bytes, 0 where there is no card."""
+    """A position of a box, from 0, and its card; of a large card, only the `beginning` of its content. `size`
+    is the length of the card's JSON in bytes, 0 without a card.
+    """
 
     position: int
     card_id: str
@@ -67,16 +68,16 @@ class WindowSlot(msgspec.Struct, frozen=True):
     beginning: str
 
 
-# Larger cards are read whole only when one is asked for by its id. In bytes of JSON.
-_WHOLE = 32_000
-_BEGINNING = 4_000
+# Larger cards are only read completely by id. In bytes of JSON.
+_MAX_WHOLE_BYTES = 32_000
+_BEGINNING_CHARACTERS = 4_000
 
 
 class BoxViews(ProjectStore):
-    """The boxes of one project, as lists show them."""
+    """Lists and windows of one project's boxes."""
 
     def in_short(self, box_id: str) -> BoxInShort:
-        """A box, by its whole id, without its ids, of which it may have very many. Raises NotFound."""
+        """Return a box, by its full id, without its ids, which may be many. Raises NotFound."""
         canonical = as_box_id(box_id)
         found = None if canonical is None else self._one(BoxInShort, "box_in_short", box_id=canonical)
         box = self._found(found, "box", box_id, "`cbx box list` shows the newest boxes")
@@ -84,50 +85,55 @@ class BoxViews(ProjectStore):
         return msgspec.structs.replace(box, title=titles.get(box.box_id))
 
     def window(self, box_id: str, first: int, count: int) -> list[WindowSlot]:
-        """The places of a box, by its canonical id, from `first` on, up to `count` of them."""
-        bounds = {"first": first, "last": first + count - 1, "whole": _WHOLE, "beginning": _BEGINNING}
+        """Return up to `count` positions of a box, by its canonical id, from `first` on."""
+        bounds = {
+            "first": first,
+            "last": first + count - 1,
+            "whole": _MAX_WHOLE_BYTES,
+            "beginning": _BEGINNING_CHARACTERS,
+        }
         rows = self._rows("window_of_box", box_id=box_id, **bounds)
         return [_window_slot(*row) for row in rows]
 
     def newest(self, where: BoxKindFilter, *, limit: int | None = None) -> Iterator[ListedBox]:
-        """The boxes that `where` allows, the last changed first, read in pages as they are asked for."""
+        """Yield the boxes that match `where`, last changed first, reading page by page."""
         size = PAGE if limit is None else min(limit, PAGE)
         every = paged(partial(self._page, self._dated(where)), page=size, limit=None)
         return islice((box for box in every if where.kinds is None or box.kind in where.kinds), limit)
 
     def further(self, where: BoxKindFilter, last: Box) -> Further:
-        """How many boxes `newest` would give after `last`. Looks at 1,000."""
+        """Return how many boxes `newest` would yield after `last`. Counts among 1,000."""
         counts = self._counts(self._dated(where), last)
-        if where.kinds is not None and _UNTOLD in _told(where):
+        if where.kinds is not None and _UNDETERMINED in _stored_kinds(where):
             return Further(sum(counts.get(kind, 0) for kind in where.kinds), False)
-        matching = sum(counts.get(kind, 0) for kind in _told(where))
-        return Further.counted(matching, sum(counts.values()), limit=_COUNTED_BY_KIND)
+        matching = sum(counts.get(kind, 0) for kind in _stored_kinds(where))
+        return Further.counted(matching, sum(counts.values()), limit=_MAX_COUNTED_BY_KIND)
 
     def hidden(self, where: BoxKindFilter) -> dict[str, int]:
-        """How many of the newest 1,000 boxes `where` goes without, by kind."""
+        """Return how many of the newest 1,000 boxes `where` excludes, by kind."""
         counts = self._counts(self._dated(where), None)
         return {kind: counts[kind] for kind in where.without if kind in counts}
 
     def holding(self, card_ids: Sequence[str]) -> dict[str, str]:
-        """Of each of these cards the box that changed first, among the 100 boxes that changed last.
+        """Return for each of these cards the box that changed first, among the 100 boxes that changed last.
 
-        To look into a box of 500 cards takes as long as to find a card.
+        Searching a box of 500 cards takes as long as finding a card.
         """
-        return dict(self._rows("boxes_holding_cards", card_ids=list(card_ids), latest=_LOOKED_INTO))
+        return dict(self._rows("boxes_holding_cards", card_ids=list(card_ids), latest=_MAX_BOXES_SEARCHED))
 
     def _page(self, where: BoxKindFilter, after: ListedBox | None, size: int) -> list[ListedBox]:
         kinds: dict[str, Any] = dict(
             self._rows(self._query("list_boxes_by_kind"), **_place(where, after, size))
         )
         boxes = BoxStore(self.database, self.project_id).get_many(list(kinds)).boxes
-        untold = [box_id for box_id, kind in kinds.items() if kind == _UNTOLD]
-        turns = BoxUseStore(self.database, self.project_id).turns_of(untold)
-        for box_id in untold:
+        undetermined = [box_id for box_id, kind in kinds.items() if kind == _UNDETERMINED]
+        turns = BoxUseStore(self.database, self.project_id).turns_of(undetermined)
+        for box_id in undetermined:
             kinds[box_id] = turns[box_id][0].use if box_id in turns else None
         return [ListedBox(**msgspec.structs.asdict(box), kind=kinds[box.box_id]) for box in boxes]
 
     def _counts(self, where: BoxKindFilter, last: Box | None) -> dict[str, int]:
-        behind = _place(where, last, _COUNTED_BY_KIND + 1)
+        behind = _place(where, last, _MAX_COUNTED_BY_KIND + 1)
         return dict(self._rows(self._query("count_boxes_by_kind"), **behind))
 
     def _query(self, name: str) -> str:
@@ -148,17 +154,17 @@ def _window_slot(
     return WindowSlot(position, card_id, state, size, read, card_type, role, beginning or "")
 
 
-def _told(where: BoxKindFilter) -> list[str]:
-    """The kinds that boxes may tell to be listed: '' where the turns that name one may tell it."""
+def _stored_kinds(where: BoxKindFilter) -> list[str]:
+    """Return the stored kinds to list, with '' if the turns of a box may determine its kind."""
     if where.kinds is None:
-        return [kind for kind in (*BOX_KINDS, _UNTOLD) if kind not in where.without]
-    return [*where.kinds, *([_UNTOLD] if _TURNS_TELL.intersection(where.kinds) else [])]
+        return [kind for kind in (*BOX_KINDS, _UNDETERMINED) if kind not in where.without]
+    return [*where.kinds, *([_UNDETERMINED] if _KINDS_OF_TURNS.intersection(where.kinds) else [])]
 
 
 def _place(where: BoxKindFilter, after: Box | None, limit: int) -> dict[str, Any]:
     return {
         **place(where, after, limit, key="box_id", time="updated_at"),
-        "kinds": _told(where),
+        "kinds": _stored_kinds(where),
         "snapshots": [name for name, record in CARD_TYPES.items() if record.is_snapshot],
         "profile": PROFILE,
         "importer": IMPORTER,

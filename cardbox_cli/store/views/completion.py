@@ -1,7 +1,7 @@
-"""What shell completion offers: what was made lately, and the names that there are.
+"""Candidates of shell completion: recent ids and existing names.
 
-Starts no server, makes no table, writes nothing and waits for little. Answers pairs of a value and what
-to say of it.
+Starts no server, creates no table, writes nothing and waits little. Returns pairs of a value and its
+description.
 """
 
 from collections.abc import Iterator
@@ -25,9 +25,9 @@ Pairs = list[tuple[str, str]]
 
 @contextmanager
 def completion_snapshot(target: Target, *, milliseconds: int) -> Iterator[Database]:
-    """A read-only snapshot of the database as it is; a statement may take so long.
+    """Yield a read-only snapshot of the database, whose statements may take `milliseconds`.
 
-    Raises DatabaseUnavailable when it does not run. Connecting may take 2 s where the network is silent.
+    Raises DatabaseUnavailable if it does not run. Connecting may take 2 s on a silent network.
     """
     with Database.connect(target, timeout=2, start=False) as database, database.snapshot():
         database.value("give_up_after", limit=f"{milliseconds}ms")
@@ -35,54 +35,54 @@ def completion_snapshot(target: Target, *, milliseconds: int) -> Iterator[Databa
 
 
 def recent_boxes(database: Database, project_id: str) -> Pairs:
-    """The ids of the boxes that changed last, each with its title, or else when it changed."""
+    """Return the ids of the boxes that changed last, each with its title, or the time of the change."""
     rows = database.rows("recent_boxes", project_id=project_id, limit=RECENT)
     titles = BoxInfoStore(database, project_id).titles([box_id for box_id, _ in rows])
     return [(box_id, titles.get(box_id) or f"changed {format_time(changed)}") for box_id, changed in rows]
 
 
 def recent_cards(database: Database, project_id: str) -> Pairs:
-    """The ids of the newest cards, each with its type and the beginning of its text."""
+    """Return the ids of the newest cards, each with its type and the beginning of its text."""
     rows = database.rows("recent_cards", project_id=project_id, limit=RECENT)
     return [(card_id, f"{card_type}  {text}".rstrip()) for card_id, card_type, text in rows]
 
 
 def profile_names(database: Database, project_id: str) -> Pairs:
-    """The names of the profiles, each with its worker target."""
+    """Return the names of the profiles, each with its worker target."""
     return [(row[0], row[2]) for row in database.rows("list_profiles", project_id=project_id)]
 
 
 def agent_ids(database: Database, project_id: str, beginning: str) -> Pairs:
-    """The first agents whose ids have this beginning, each with its worker target."""
+    """Return the first agents whose ids begin with `beginning`, each with its worker target."""
     return database.rows("agent_ids_beginning", project_id=project_id, beginning=beginning, limit=RECENT)
 
 
 def chat_keys(database: Database, project_id: str, beginning: str) -> Pairs:
-    """The chats whose keys have this beginning, those last used first, each with when that was."""
+    """Return the chats whose keys begin with `beginning`, last used first, each with that time."""
     chats = ChatStore(database, project_id).beginning(beginning, limit=RECENT)
     return [(chat.chat_key, f"changed {format_time(chat.updated_at)}") for chat in chats]
 
 
 def recent_turns(database: Database, project_id: str) -> Pairs:
-    """The ids of the newest turns, each with its agent and its state."""
+    """Return the ids of the newest turns, each with its agent and its state."""
     turns = TurnViews(database, project_id).newest(limit=RECENT)
     return [(turn.agent_turn_id, f"{turn.agent_id}  {turn.status}") for turn in turns]
 
 
 def recent_batches(database: Database, project_id: str) -> Pairs:
-    """The ids of the newest batches, each with its state and how many of its children have ended."""
+    """Return the ids of the newest batches, each with its state and the number of ended children."""
     batches = BatchViews(database, project_id).newest(BatchFilter(), limit=RECENT)
     return [(each.batch_id, f"{each.status}  {each.ended_count} of {each.task_count}") for each in batches]
 
 
 def recent_inbox(database: Database, project_id: str) -> Pairs:
-    """The ids of the newest inbox rows, each with its agent, type and status."""
+    """Return the ids of the newest inbox rows, each with its agent, type and status."""
     rows = InboxViews(database, project_id).newest(limit=RECENT)
     return [(row.inbox_id, f"{row.agent_id}  {row.message_type}  {row.status}") for row in rows]
 
 
 def tool_names(database: Database, project_id: str) -> Pairs:
-    """The names of the tools, each with its description."""
+    """Return the names of the tools, each with its description."""
     return [
         (tool.tool_name, tool.description or tool.command or "")
         for tool in ToolStore(database, project_id).all()

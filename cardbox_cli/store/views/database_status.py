@@ -1,8 +1,8 @@
-"""What there is to say of a database: where it is, what runs there, what it holds, how large it is.
+"""Status of a database: its address, its software, its content and its size.
 
-Read-only, and quick on a large database: tables beyond `COUNTED_BYTES` are not counted but estimated by the
-planner's statistics, unless exact numbers are asked for; what the project has of them is counted up to
-`COUNTED_ROWS`. Every number says which of the two it is.
+Read-only, and fast on a large database. For tables above `COUNTED_BYTES`, the numbers are estimates of the
+planner's statistics unless exact ones are requested; the project's rows are counted up to `COUNTED_ROWS`.
+Each number is marked as counted or estimated.
 """
 
 from datetime import timedelta
@@ -17,15 +17,15 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target, hide_password
 from cardbox_cli.store.migrations.files import newest
 
-# Reading so much takes milliseconds, and small tables are the ones without statistics.
+# Reading that much takes milliseconds, and only small tables lack statistics.
 COUNTED_BYTES = 8_000_000
-# By an index, so many take a tenth of a second. The planner knows nothing of a project that is small or new.
+# With an index, counting that many takes 0.1 s. The planner knows nothing about a small or new project.
 COUNTED_ROWS = 100_000
 _CARDS, _BOXES = "public.cards", "public.card_boxes"
 
 
 class TableSize(msgspec.Struct, frozen=True):
-    """A table: `rows` is counted if `exact`, else an estimate, None where there is none. Sizes in bytes."""
+    """A table: `rows` is counted if `exact`, otherwise an estimate, None without one. Sizes in bytes."""
 
     table: str
     rows: int | None
@@ -35,9 +35,9 @@ class TableSize(msgspec.Struct, frozen=True):
 
 
 class ProjectSize(msgspec.Struct, frozen=True):
-    """What a project holds: all its cards, hidden ones too, and its boxes; estimates unless `…_exact`.
+    """Content of a project: all its cards, including hidden ones, and its boxes; estimates unless `…_exact`.
 
-    `expired` and `deleted` of its cards are hidden, one that is both counts as deleted; None if not counted.
+    `expired` and `deleted` are hidden cards; a card that is both counts as deleted. None if not counted.
     """
 
     project_id: str
@@ -50,7 +50,7 @@ class ProjectSize(msgspec.Struct, frozen=True):
 
 
 class Distributed(msgspec.Struct, frozen=True):
-    """How many tables are spread, over how many shards each, on how many nodes."""
+    """Number of distributed tables, of shards for each, and of nodes."""
 
     tables: int
     shards: int
@@ -58,7 +58,7 @@ class Distributed(msgspec.Struct, frozen=True):
 
 
 def target_status(target: Target, project_id: str, *, exact: bool = False) -> dict[str, Any]:
-    """The status of `target` and what the project holds there, starting and changing nothing.
+    """Return the status of `target` and the project's content, without starting or changing anything.
 
     Raises DatabaseUnavailable for a server that does not answer, unless it is the embedded one.
     """
@@ -69,7 +69,7 @@ def target_status(target: Target, project_id: str, *, exact: bool = False) -> di
 
 
 def database_status(database: Database) -> dict[str, Any]:
-    """The status of a database that answers."""
+    """Return the status of a database that answers."""
     target = database.target
     info = database.connection.info
     version = f"{info.server_version // 10000}.{info.server_version % 10000}"
@@ -117,7 +117,7 @@ def _table_sizes(database: Database, exact: bool) -> list[TableSize]:
     sizes = []
     spread = [name for name, is_spread in database.distributed_tables().items() if is_spread]
     found = database.rows("table_sizes", names=sorted(database.tables.difference(spread)))
-    # The coordinator has no statistics of what lies on the nodes.
+    # The coordinator has no statistics of the nodes' rows.
     found += [(*row, None) for row in (database.rows("distributed_sizes", names=spread) if spread else [])]
     for table, in_rows, in_indexes, estimate in sorted(found):
         counted = exact or in_rows <= COUNTED_BYTES
@@ -135,7 +135,7 @@ def _count(database: Database, table: str) -> int:
 
 
 def _project_size(database: Database, project_id: str, counted: dict[str, bool]) -> ProjectSize | None:
-    """None where the tables of cards and boxes are not there."""
+    """Return None if the tables of cards and boxes do not exist."""
     if not {_CARDS, _BOXES} <= counted.keys():
         return None
     if counted[_CARDS]:
@@ -143,16 +143,16 @@ def _project_size(database: Database, project_id: str, counted: dict[str, bool])
         assert row is not None
         (cards, expired, deleted), cards_exact = row, True
     else:
-        (cards, cards_exact), expired, deleted = _about(database, "cards", project_id), None, None
+        (cards, cards_exact), expired, deleted = _count_or_estimate(database, "cards", project_id), None, None
     if counted[_BOXES]:
         boxes, boxes_exact = database.value("count_boxes", project_id=project_id), True
     else:
-        boxes, boxes_exact = _about(database, "boxes", project_id)
+        boxes, boxes_exact = _count_or_estimate(database, "boxes", project_id)
     return ProjectSize(project_id, cards, cards_exact, expired, deleted, boxes, boxes_exact)
 
 
-def _about(database: Database, things: str, project_id: str) -> tuple[int, bool]:
-    """How many cards or boxes the project has, and whether they were counted or the planner expects them."""
+def _count_or_estimate(database: Database, things: str, project_id: str) -> tuple[int, bool]:
+    """Return how many cards or boxes the project has, and whether they were counted or estimated."""
     counted = database.value(f"count_some_{things}", project_id=project_id, limit=COUNTED_ROWS + 1)
     if counted <= COUNTED_ROWS:
         return counted, True
@@ -173,20 +173,17 @@ def _server_place(target: Target) -> dict[str, Any]:
     }
 
 
-# How old what a replica answers is.
-
-
 class Lag(msgspec.Struct, frozen=True):
-    """How far a replica is behind its primary; None where it cannot know."""
+    """Delay of a replica behind its primary; None if it is unknown."""
 
     behind: timedelta | None
 
 
 def lag(database: Database) -> Lag | None:
-    """How far the server is behind; None for a primary.
+    """Return the delay of the server; None for a primary.
 
-    Nothing behind is one that is connected and has replayed all that it received. Otherwise it is the age of
-    the last transaction that it replayed, which is more than it lacks where the primary is at rest.
+    The delay is zero if the replica is connected and has replayed everything it received. Otherwise it is the
+    age of the last replayed transaction, which overestimates if the primary is idle.
     """
     row = database.row("replica_lag")
     return None if row is None else Lag(row[0])

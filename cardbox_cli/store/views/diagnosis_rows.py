@@ -1,6 +1,6 @@
-"""What a diagnosis reads: everything about a set of turns, each kind of row in one query for all of them.
+"""Rows for a diagnosis: everything about a set of turns, with one query per type of row.
 
-Reads only. The caller opens the snapshot; database locks are looked up outside it. Judges nothing.
+Read-only. The caller opens the snapshot; database locks are read outside of it. Draws no conclusions.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -31,190 +31,193 @@ from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.store.views.batch_views import ForeignBatch
 from cardbox_cli.store.views.turn_views import TurnViews
 
-# How many dead rows, unended turns and requests a look at a whole project takes in.
+# Maximum of dead rows, unended turns and dispatches that a diagnosis of a project examines.
 LOOKED_AT = 10_000
-# Among how many of the newest inbox rows one of an unknown status is found: no index has such.
-_STRANGE_AMONG = 2000
+# Newest inbox rows that are searched for an unknown status, for which there is no index.
+_MAX_ROWS_SEARCHED = 2000
 
 _Value = TypeVar("_Value")
 
 
 class DiagnosisStore(ProjectStore):
-    """The rows of one project, as a diagnosis wants them."""
+    """The rows of one project for a diagnosis."""
 
     @property
     def keeps_turns(self) -> bool:
-        """Whether leases, workers and records of turns have a place here, be it closed to our role."""
+        """Return whether leases, workers and records have tables, even if our role may not read them."""
         return {*self.database.tables, *self.database.closed_tables}.issuperset(OWN_EXECUTION)
 
     @property
     def closed(self) -> tuple[str, ...]:
-        """Those of their tables that our role may not read."""
+        """Return those of these tables that our role may not read."""
         return tuple(table for table in OWN_EXECUTION if table in self.database.closed_tables)
 
     def be_impatient(self) -> None:
-        """Let the reads of this transaction fail soon where a table is locked."""
+        """Let the reads of this transaction fail soon if a table is locked."""
         self._value("why_lock_timeout")
 
     def places(self, turns: Collection[str]) -> dict[str, str]:
-        """The agent of each of these turns that any row tells of."""
+        """Return the agents of those of these turns that any row mentions, by turn."""
         found = dict(self._rows("why_places", turns=list(turns)))
         return found | dict(self._own("cbx.turns", "why_places_recorded", turns=list(turns)))
 
     def agent(self, agent_id: str) -> tuple[bool, str | None]:
-        """Whether the agent is known, and the turn that it is at, else its next one, else its last one.
+        """Return whether the agent is known, and its active turn, otherwise its next one, otherwise its last
+        one.
 
-        The turn is "" where the agent is not idle, and its head names none.
+        The turn is "" if the agent is not idle but its head has no turn.
         """
         row = self._row("why_turn_of_agent", agent_id=agent_id)
         known = row is not None or bool(self.heads([agent_id])) or bool(self.worker_targets([agent_id]))
         return known, None if row is None else row[0]
 
     def resolve(self, wanted: str) -> str:
-        """The full id of a turn, or of a unique beginning or end. Raises NotFound, AmbiguousId."""
+        """Return the full id for an id of a turn, or a unique beginning or end of one. Raises NotFound,
+        AmbiguousId.
+        """
         return wanted if self.places([wanted]) else TurnViews(self.database, self.project_id).resolve(wanted)
 
     def suspects(self, patience: timedelta) -> list[facts.Place]:
-        """Every turn that something may be wrong with; none that waits behind an active one or is done.
+        """Return every turn that may have a problem; none that waits behind an active one, or is done.
 
-        An agent that is at no turn and not idle is a place without a turn. Follows partial indexes over what
-        is open; of what is lost, up to `LOOKED_AT` of each kind count, the newest of dead rows and of
-        requests, and of rows whose status nobody knows those among the newest.
+        An agent that is busy without a turn is a place without a turn. Reads partial indexes of open rows.
+        For lost turns, it examines up to `LOOKED_AT` of each type, the newest dead rows and dispatches, and
+        among the newest rows those with an unknown status.
         """
         found = dict[facts.Place, None]()
         for query in ("why_active", "why_open", "why_next"):
-            found |= _places(self._rows(query))
-        found |= _places(self._rows("why_queued_without_box", limit=LOOKED_AT))
-        found |= _places(self._rows("why_strange", limit=_STRANGE_AMONG))
+            found |= _unique_places(self._rows(query))
+        found |= _unique_places(self._rows("why_queued_without_box", limit=LOOKED_AT))
+        found |= _unique_places(self._rows("why_strange", limit=_MAX_ROWS_SEARCHED))
         found |= self._queued_without_cards()
         found |= self._with_batches_amiss(patience)
         lost = dict[facts.Place, None]()
         for query in ("why_dead", "why_bare_edges"):
-            lost |= _places(self._rows(query, limit=LOOKED_AT))
-        lost |= _places(self._rows("why_dropped", limit=_STRANGE_AMONG))
-        lost |= _places(self._own("cbx.turns", "why_unended", limit=LOOKED_AT))
+            lost |= _unique_places(self._rows(query, limit=LOOKED_AT))
+        lost |= _unique_places(self._rows("why_dropped", limit=_MAX_ROWS_SEARCHED))
+        lost |= _unique_places(self._own("cbx.turns", "why_unended", limit=LOOKED_AT))
         turns = [place.agent_turn_id for place in lost]
         ended = {turn for (turn,) in self._own("cbx.turns", "why_ended", turns=turns)}
         lost = {place: None for place in lost if place.agent_turn_id not in ended}
-        return list(lost | found | _places(self._own("cbx.leases", "why_orphans")))
+        return list(lost | found | _unique_places(self._own("cbx.leases", "why_orphans")))
 
     def _with_batches_amiss(self, patience: timedelta) -> dict[facts.Place, None]:
-        """The turns that wait for a batch which nobody goes on with, or for one that only others can end."""
+        """Return the turns that wait for a batch that no one continues, or that another system must end."""
         now = {"now": self.database.now(), "age": patience, "limit": LOOKED_AT}
-        found = _places(self._of_batches("why_batches_amiss", **now))
-        return found | _places(self._foreign("why_foreign_batches_running", limit=LOOKED_AT))
+        found = _unique_places(self._of_batches("why_batches_amiss", **now))
+        return found | _unique_places(self._foreign("why_foreign_batches_running", limit=LOOKED_AT))
 
     def _queued_without_cards(self) -> dict[facts.Place, None]:
-        """The first queued turns of which a card of the context or profile is gone."""
-        rows = self._rows("why_queued_boxes", limit=_STRANGE_AMONG)
+        """Return the first queued turns that lack a card of their context or profile."""
+        rows = self._rows("why_queued_boxes", limit=_MAX_ROWS_SEARCHED)
         lost = self.lost_cards(sorted({box_id for _, _, box_id in rows}))
-        return _places((turn, agent) for turn, agent, box_id in rows if box_id.lower() in lost)
+        return _unique_places((turn, agent) for turn, agent, box_id in rows if box_id.lower() in lost)
 
     def counts(self) -> tuple[int, int]:
-        """How many agents are at a turn, and how many turns are queued."""
+        """Return how many agents have an active turn, and how many turns are queued."""
         row = self._row("why_active_count")
         assert row is not None
         return row[0], row[1]
 
     def heads(self, agents: Collection[str]) -> dict[str, model.Head]:
-        """The heads of agents."""
+        """Return the heads of agents, by agent."""
         return {head.agent_id: head for head in self._all(model.Head, "why_heads", agents=list(agents))}
 
     def rows(self, turns: Collection[str], agents: Collection[str]) -> dict[str, list[model.InboxRow]]:
-        """The inbox rows of turns, the oldest first."""
+        """Return the inbox rows of turns, oldest first, by turn."""
         rows = self._all(model.InboxRow, "why_rows", turns=list(turns), agents=list(agents))
         rows.sort(key=lambda row: (row.created_at is not None, row.created_at, row.inbox_id))
         return _grouped(rows, "turn_id")
 
     def queue_lengths(self, agents: Collection[str]) -> dict[str, int]:
-        """How many turns are queued for agents, where any is."""
+        """Return how many turns are queued for agents, without those that have none."""
         return dict(self._rows("why_queues", agents=list(agents)))
 
     def steps(self, turns: Collection[str]) -> dict[str, list[model.Step]]:
-        """The steps of turns in order."""
+        """Return the steps of turns in order, by turn."""
         return _grouped(self._all(model.Step, "why_steps", turns=list(turns)), "agent_turn_id")
 
     def waiting_tools(
         self, turns: Collection[str], agents: Collection[str]
     ) -> dict[str, list[model.WaitingTool]]:
-        """The calls that turns wait or waited for, of all their epochs."""
+        """Return the calls that turns wait or waited for, at all their epochs, by turn."""
         tools = self._all(model.WaitingTool, "why_waiting", turns=list(turns), agents=list(agents))
         return _grouped(tools, "agent_turn_id")
 
     def requests(self, turns: Collection[str]) -> dict[str, list[model.Edge]]:
-        """The edges by which turns were asked for."""
+        """Return the edges by which turns were dispatched, by turn."""
         return _grouped(self._all(model.Edge, "why_edges", turns=list(turns)), "target_agent_turn_id")
 
     def records(self, turns: Collection[str]) -> dict[str, model.TurnRecord]:
-        """What cbx keeps of turns."""
+        """Return the records of turns, by turn."""
         rows = self._own("cbx.turns", "records_of_turns", turn_ids=list(turns))
         return {record.agent_turn_id: record for record in all_decoded(model.TurnRecord, rows)}
 
     def audit(self, turns: Collection[str]) -> dict[str, model.AuditEntry]:
-        """The last thing that was done to turns from outside their runs."""
+        """Return the last action on each turn from outside its run, by turn."""
         rows = self._own("cbx.audit", "why_audit", turns=list(turns))
         return {entry.agent_turn_id or "": entry for entry in all_decoded(model.AuditEntry, rows)}
 
     def leases(self, agents: Collection[str]) -> dict[str, list[model.Lease]]:
-        """The leases of agents' rows, by agent."""
+        """Return the leases of agents' rows, by agent."""
         rows = self._own("cbx.leases", "why_leases", agents=list(agents))
         return _grouped(all_decoded(model.Lease, rows), "agent_id")
 
     def worker_targets(self, agents: Collection[str]) -> dict[str, str]:
-        """Which workers serve the agents that are on the roster; "" for nobody."""
+        """Return the worker targets of the agents that are on the roster; "" for none."""
         rows = self._rows("why_roster", agents=list(agents))
         return {agent_id: (target or "").strip() for agent_id, target in rows}
 
     def workers(self, targets: Collection[str]) -> dict[str, list[model.WorkerEntry]]:
-        """The workers that announced themselves for targets, by target."""
+        """Return the announced workers of targets, by target."""
         rows = self._own("cbx.workers", "why_workers", targets=list(targets))
         return _grouped(all_decoded(model.WorkerEntry, rows), "worker_target")
 
     def setups(self, agents: Collection[str]) -> dict[str, tuple[str, str]]:
-        """The names and worker targets that the profiles of these agents have now, by agent."""
+        """Return the current names and worker targets of the profiles of these agents, by agent."""
         if "resource.profiles" not in self.database.tables:
             return {}
         rows = self._rows("why_setups", agents=list(agents))
         return {agent_id: (name, target) for agent_id, name, target in rows}
 
     def live_workers(self, now: datetime) -> list[facts.LiveWorker]:
-        """The live workers of all projects."""
+        """Return the live workers of all projects."""
         if "cbx.workers" not in self.database.tables:
             return []
         return [facts.LiveWorker(*row) for row in self.database.rows("why_live_workers", now=now)]
 
     def archived(self) -> str | None:
-        """The project's id, if it is archived."""
+        """Return the project's id if it is archived, otherwise None."""
         if "public.projects" not in self.database.tables:
             return None
         project = ProjectsStore(self.database).find(self.project_id)
         return self.project_id if project is not None and project.status == ARCHIVED else None
 
     def step_pace(self, agent_id: str, profile_box_id: str | None) -> facts.Pace | None:
-        """What the last ended steps took of agents with this profile, that waited for nobody."""
+        """Return the duration of the last ended steps, without waits, of agents with this profile."""
         row = self._row("why_step_pace", agent_id=agent_id, profile_box_id=profile_box_id)
         return None if row is None or row[1] is None else facts.Pace(*row)
 
     def call_paces(self, agent_id: str, tools: Collection[str]) -> dict[str, facts.Pace]:
-        """How long the agent waited for the last answered calls of these tools, by tool."""
+        """Return how long the agent waited for the last answered calls of these tools, by tool."""
         rows = self._rows("why_call_paces", agent_id=agent_id, tools=list(tools))
         return {tool: facts.Pace(ended, seconds) for tool, ended, seconds in rows}
 
     def loads(self, workers: Collection[str]) -> dict[str, int]:
-        """How many leases each of these workers has that are not over, in whatever project."""
+        """Return how many valid leases each of these workers has, in all projects."""
         return dict(self._own("cbx.leases", "why_loads", workers=list(workers)))
 
     def existing_boxes(self, boxes: Collection[str]) -> frozenset[str]:
-        """Which of these boxes exist."""
+        """Return those of these boxes that exist."""
         return frozenset(self._column("existing_boxes", box_ids=list(boxes)))
 
     def lost_cards(self, boxes: Collection[str]) -> dict[str, list[facts.LostCard]]:
-        """The references of boxes that lead to no card that is seen."""
+        """Return the references of boxes without a visible card, by box."""
         lost = [facts.LostCard(*row) for row in self._rows("why_lost_cards", boxes=list(boxes))]
         return _grouped(lost, "box_id")
 
     def profile_names(self, boxes: Collection[str]) -> dict[str, str | None]:
-        """The names of the profiles that a reader sees in these boxes, by box; none for a box without one."""
+        """Return the names of the visible profiles in these boxes, by box; nothing for a box without one."""
         lists = BoxStore(self.database, self.project_id).id_lists(list(boxes))
         held = [card_id for card_ids in lists.values() for card_id in card_ids]
         cards = CardStore(self.database, self.project_id).get_many(held).cards if held else []
@@ -223,42 +226,44 @@ class DiagnosisStore(ProjectStore):
         return {box_id: names[card_ids[0]] for box_id, card_ids in found.items() if card_ids}
 
     def incomplete_allowed(self) -> bool:
-        """Whether the project lets turns run whose contexts lack cards."""
+        """Return whether the project lets turns run although their contexts lack cards."""
         return ProjectsStore(self.database).settings(self.project_id).allow_incomplete_context
 
     def stored_commands(self) -> frozenset[str]:
-        """The tools that are stored with a command."""
+        """Return the names of the tools that are stored with a command."""
         if "resource.tools" not in self.database.tables:
             return frozenset()
         tools = ToolStore(self.database, self.project_id).all()
         return frozenset(tool.tool_name for tool in tools if tool.command is not None)
 
     def results(self, turns: Collection[str], calls: Collection[str]) -> dict[str, list[facts.ResultCard]]:
-        """The results of calls that turns wait for, by turn."""
+        """Return the results of calls that turns wait for, by turn."""
         found = dict[str, list[facts.ResultCard]]()
         for turn, *card in self._rows("why_results", turns=list(turns), calls=list(calls)):
             found.setdefault(turn, []).append(facts.ResultCard(*card))
         return found
 
     def waits_for(self, turns: Collection[str]) -> list[facts.Place]:
-        """The turns that these wait for: to answer their calls, or because their agents are at them."""
+        """Return the turns that these wait for: to answer their calls, or because their agents are busy with
+        them.
+        """
         places = [facts.Place(*row) for row in self._rows("why_waits_for", turns=list(turns))]
         theirs = self._foreign_children(turns)
         return places + [facts.Place(child.agent_turn_id, child.agent_id) for child in theirs]
 
     def delivered(self, turns: Collection[str]) -> dict[str, list[facts.Delivered]]:
-        """The deliverables that turns wrote, the oldest first."""
+        """Return the deliverables that turns wrote, oldest first, by turn."""
         rows = self._rows("why_delivered", turns=list(turns))
         return _grouped([facts.Delivered(*row) for row in rows], "agent_turn_id")
 
     def freed(self, agents: Collection[str]) -> dict[str, datetime]:
-        """When agents last ended a turn, by whatever program."""
+        """Return when agents last ended a turn, by any program."""
         return dict(self._rows("why_freed", agents=list(agents)))
 
     def arguments(
         self, turns: Collection[str], calls: Collection[str], length: int
     ) -> dict[str, dict[str, str]]:
-        """What turns call tools with, by turn and call: the first `length` characters of the JSON."""
+        """Return the arguments of tool calls, by turn and call: the first `length` characters of the JSON."""
         found = dict[str, dict[str, str]]()
         asked = {"turns": list(turns), "calls": list(calls), "length": length}
         for turn, call, text in self._rows("why_arguments", **asked) if calls else ():
@@ -266,7 +271,7 @@ class DiagnosisStore(ProjectStore):
         return found
 
     def children(self, turns: Collection[str]) -> dict[str, list[facts.Child]]:
-        """The turns that turns asked for, without their ends."""
+        """Return the turns that turns dispatched, without their ends, by parent."""
         children = [facts.Child(*row) for row in self._rows("why_children", turns=list(turns))]
         return _grouped([*children, *self._foreign_children(turns)], "source_turn_id")
 
@@ -275,7 +280,9 @@ class DiagnosisStore(ProjectStore):
         return [facts.Child(turn, agent, source, call, True) for turn, agent, source, call in rows]
 
     def batches(self, turns: Collection[str]) -> list[facts.BatchFacts]:
-        """The batches that turns asked for, another system's too, without the ends of their children."""
+        """Return the batches that turns created, including another system's, without the ends of their
+        children.
+        """
         own, foreign = BATCHES[0], FOREIGN_BATCHES[0]
         mine = all_decoded(Batch, self._of_batches("why_batches", turns=list(turns)))
         theirs = all_decoded(ForeignBatch, self._foreign("why_foreign_batches", turns=list(turns)))
@@ -288,39 +295,42 @@ class DiagnosisStore(ProjectStore):
         ]
 
     def _of_batches(self, query: str, **asked: Any) -> list[tuple[Any, ...]]:
-        """What cbx keeps of batches, where it keeps any, and turns."""
+        """Return rows of batches and turns of cbx; empty without its tables."""
         kept = self.database.tables.issuperset((*BATCHES, *OWN_EXECUTION))
         return self._rows(query, **asked) if kept else []
 
     def _foreign(self, query: str, **asked: Any) -> list[tuple[Any, ...]]:
-        """What another system's manager of batches keeps, where there is one."""
+        """Return rows of another system's manager of batches; empty without its tables."""
         return self._rows(query, **asked) if self.database.tables.issuperset(FOREIGN_BATCHES) else []
 
     def calls(self, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], facts.AwaitedCall]:
-        """The state of calls, given as (agent, turn, tool call), by the same."""
+        """Return the state of calls, by (agent, turn, tool call)."""
         agents, turns, calls = zip(*wanted, strict=True) if wanted else ((), (), ())
         rows = self._rows("why_calls", agents=list(agents), turns=list(turns), calls=list(calls))
         return {row[:3]: facts.AwaitedCall(*row) for row in rows}
 
     def sharers(self, boxes: Collection[str]) -> dict[str, list[facts.Sharer]]:
-        """The active turns that write to boxes, by box."""
+        """Return the active turns that write to boxes, by box."""
         return _grouped(
             [facts.Sharer(*row) for row in self._rows("why_sharers", boxes=list(boxes))], "box_id"
         )
 
     def locks_are_here(self) -> bool:
-        """Whether this is a primary, where the locks are."""
+        """Return whether this is a primary, which has the locks."""
         return bool(self._value("why_primary"))
 
     def read_only_by(self) -> str | None:
-        """Where it is set, on this primary, that everybody's new transactions are read-only; None if not."""
+        """Return the setting that makes all new transactions on this primary read-only, or None."""
         source: str | None = self._value("why_read_only")
         return source
 
     def row_locks(
         self, agents: Collection[str], turns: Collection[str], rows: Collection[str], boxes: Collection[str]
     ) -> list[facts.Held]:
-        """Who holds the rows of these agents, turns, messages and boxes. Raises Conflict rather than wait."""
+        """Return the sessions that hold locks on rows of these agents, turns, messages and boxes.
+
+        Raises Conflict instead of waiting.
+        """
         wanted = {"agents": list(agents), "inbox_ids": list(rows), "boxes": list(boxes)}
         with self.database.aside():
             self.be_impatient()
@@ -329,19 +339,21 @@ class DiagnosisStore(ProjectStore):
         return [facts.Held(*row) for row in found]
 
     def table_locks(self) -> list[facts.Held]:
-        """Who keeps others from writing to a table that turns need, or waits to. Waits for no lock itself."""
+        """Return the sessions that block writes to a table that turns need, or wait to do so. Never waits for
+        a lock.
+        """
         tables = [*EXECUTION, *ESSENTIAL, *OWN_EXECUTION]
         return [facts.Held(*row) for row in self._rows("why_table_locks", tables=tables)]
 
     def failure_logs(self, turns: Collection[str]) -> dict[str, LogTail]:
-        """The log of each of these turns that may say why it failed, where one is kept."""
+        """Return the log of each of these turns that may explain its failure, if there is one."""
         if not turns or not LogStore(self.database, self.project_id).readable:
             return {}
         found = self._all(LogTail, "why_failure_logs", turns=list(turns))
         return {log.agent_turn_id: log for log in found}
 
     def sessions(self, pids: Collection[int]) -> dict[int, facts.Session]:
-        """What these sessions do, and all that wait for a lock."""
+        """Return the activity of these sessions, and of all that wait for a lock."""
         rows = self._rows("why_sessions", pids=list(pids), now=self.database.now())
         return {row[0]: facts.Session(*row) for row in rows}
 
@@ -349,7 +361,7 @@ class DiagnosisStore(ProjectStore):
         return self._rows(query, **parameters) if table in self.database.tables else []
 
 
-def _places(rows: Iterable[tuple[Any, ...]]) -> dict[facts.Place, None]:
+def _unique_places(rows: Iterable[tuple[Any, ...]]) -> dict[facts.Place, None]:
     return dict.fromkeys(facts.Place(*row) for row in rows)
 
 

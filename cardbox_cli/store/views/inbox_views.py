@@ -1,4 +1,4 @@
-"""Inbox rows as people read them: lists of them, and the ids that short ones stand for. Never writes."""
+"""Lists of inbox rows, the full ids for short ones, and lost reports. Never writes."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -19,7 +19,7 @@ from cardbox_cli.store.connection.project_store import (
 
 
 class InboxFilter(Paged, frozen=True, kw_only=True):
-    """Which rows a list holds; None means any."""
+    """Filter of a list of rows; None means any."""
 
     agent_id: str | None = None
     status: str | None = None
@@ -30,16 +30,16 @@ class InboxViews(ProjectStore):
     """The inbox rows of one project's agents."""
 
     def newest(self, where: InboxFilter | None = None, *, limit: int | None = None) -> Iterator[InboxRow]:
-        """The rows that `where` allows, newest first, read in pages as they are asked for."""
+        """Yield the rows that match `where`, newest first, reading page by page."""
         self._require("state.agent_inbox")
         return paged(partial(self._page, where or InboxFilter()), limit=limit)
 
     def further(self, where: InboxFilter, last: InboxRow) -> Further:
-        """How many rows `newest` would give after `last`. Counts up to 10,000."""
+        """Return how many rows `newest` would yield after `last`. Counts up to 10,000."""
         return self._further("count_further_inbox", **place(where, last, 0, key="inbox_id"))
 
     def resolve(self, wanted: str) -> str:
-        """The full id that `wanted` stands for: an id, or a unique end or beginning of one.
+        """Return the full id for an id, or for a unique end or beginning of one.
 
         A beginning may lack its `inbox_` or `turn_`. Raises NotFound, or AmbiguousId with the candidates.
         """
@@ -58,15 +58,12 @@ class InboxViews(ProjectStore):
         )
 
 
-# By the status that few rows have, the query that an index of its own serves.
+# Queries of statuses that few rows have, each with its own index.
 _LISTS = {**dict.fromkeys(OPEN, "list_open_inbox"), ERROR: "list_dead_inbox", SKIPPED: "list_skipped_inbox"}
 
 
-# Which calls of suspended turns wait although their result is there. Reads only.
-
-
 class LostReport(msgspec.Struct, frozen=True):
-    """A call that may wait in vain. Its result is `card_id`, or the end of turn `child_turn_id`."""
+    """A call that may wait forever. Its result is `card_id`, or the end of turn `child_turn_id`."""
 
     agent_id: str
     agent_turn_id: str
@@ -76,11 +73,11 @@ class LostReport(msgspec.Struct, frozen=True):
 
 
 class LostReportStore(ProjectStore):
-    """The lost reports of one project."""
+    """Calls of one project's suspended turns that wait although their result exists."""
 
     def find(self, agent_turn_id: str | None, *, age: timedelta) -> list[LostReport]:
-        """Calls that this suspended turn (None: any) may wait for in vain.
+        """Return calls that this suspended turn, or any for None, may wait for forever.
 
-        Their results are stored for so long, or no agent is at the turns that were to answer them.
+        Their results have been stored for `age`, or no agent is at the turns that should answer them.
         """
         return [LostReport(*row) for row in self._rows("lost_reports", agent_turn_id=agent_turn_id, age=age)]

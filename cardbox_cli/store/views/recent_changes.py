@@ -1,4 +1,4 @@
-"""What has changed in a project since it was looked at last: how its agents and its batches stand."""
+"""Changes of the agents and batches of a project since the last poll."""
 
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ _HEADS = "state.agent_state_head"
 
 
 class HeadChange(msgspec.Struct, frozen=True):
-    """How an agent stands."""
+    """State of an agent."""
 
     agent_id: str
     agent_turn_id: str | None
@@ -22,7 +22,7 @@ class HeadChange(msgspec.Struct, frozen=True):
 
 
 class BatchChange(msgspec.Struct, frozen=True):
-    """How a batch stands."""
+    """State of a batch."""
 
     batch_id: str
     status: str
@@ -31,23 +31,23 @@ class BatchChange(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """A look: how everything stood."""
+    """State of all agents and running batches at a poll."""
 
     heads: dict[str, HeadChange]
     batches: dict[str, BatchChange]
 
     def news(self, before: "Standing") -> list[tuple[str, Any]]:
-        """What stands otherwise than at the look before, each with its kind: `head` or `batch`."""
+        """Return the states that differ from the earlier poll, each with its type: `head` or `batch`."""
         heads = [("head", each) for key, each in self.heads.items() if before.heads.get(key) != each]
         batches = [("batch", each) for key, each in self.batches.items() if before.batches.get(key) != each]
         return [*heads, *batches]
 
 
 class ChangeViews(ProjectStore):
-    """Looks at one project."""
+    """Polls of one project."""
 
     def look(self) -> Standing:
-        """How things stand."""
+        """Return the current state."""
         return Standing(
             heads={each.agent_id: each for each in self._heads()},
             batches={each.batch_id: each for each in self._batches()},

@@ -1,7 +1,8 @@
-"""What the next request of a turn is made of, in Postgres: one statement reads all of it, as of one moment.
+"""The content of a turn's next request, in Postgres: one statement reads it in one snapshot; and deliverables
+of earlier turns.
 
-Where tables of cbx are missing, or may not be read, what they would hold is read for itself, if at all: then
-the caller's snapshot makes one moment of it.
+If tables of cbx are missing, or our role may not read them, further queries read what exists; then the
+caller's snapshot keeps them consistent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,9 +22,9 @@ from cardbox_cli.store.execution.turn_store import TurnStore
 from cardbox_cli.store.tools import ToolStore
 
 _POINTERS = ("profile", "context", "output")
-# Tables that a database may lack which has the others.
+# Tables that may be missing although the others exist.
 _TOOLS = "resource.tools"
-_OWN = ("cbx.box_info", "cbx.turns", _TOOLS)
+_OPTIONAL_TABLES = ("cbx.box_info", "cbx.turns", _TOOLS)
 
 
 class _Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,11 +38,11 @@ class _Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredContext(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn's boxes and all else that its next request is made of. `boxes` are the ids of those that exist.
+    """A turn's boxes, and everything else of its next request. `boxes` are the ids of those that exist.
 
-    Both are by what the turn calls them: `profile`, `context`, `output`. `answered` are the ids of its steps
-    that were asked for, in order; `output_start` is None where it was never noted, `config` empty where
-    the dispatch asked nothing of the worker. `head` is that of the agent that was asked for.
+    `boxes` and `slots` have the keys `profile`, `context` and `output`. `answered` are the ids of the
+    requested steps, in order. `output_start` is None if it was never recorded; `config` is empty if the
+    dispatch did not set it. `head` is that of the requested agent.
     """
 
     head: Head | None
@@ -55,7 +56,7 @@ class StoredContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContextStore(ProjectStore):
-    """What the requests of one project's turns are made of."""
+    """The contents of the requests of one project's turns."""
 
     def read(
         self,
@@ -65,11 +66,11 @@ class ContextStore(ProjectStore):
         boxes: Mapping[str, str | None] = {},
         answered: Sequence[str] = (),
     ) -> StoredContext:
-        """The context of a turn, in these boxes, and in those of the head of `agent_id` that are not named.
+        """Return the context of a turn in these boxes; the head of `agent_id` has those that are not given.
 
-        `answered` are the states of the steps that are asked for.
+        `answered` are the states of the steps to return.
         """
-        knows_all = self.database.tables.issuperset(_OWN)
+        knows_all = self.database.tables.issuperset(_OPTIONAL_TABLES)
         first, *rows = self._rows(
             "turn_context" if knows_all else "turn_context_of_others",
             agent_turn_id=agent_turn_id,
@@ -95,10 +96,10 @@ class ContextStore(ProjectStore):
             output_start=facts.output_start,
             tools=facts.tools or [],
         )
-        return stored if knows_all else self._completed(agent_turn_id, stored)
+        return stored if knows_all else self._complete(agent_turn_id, stored)
 
-    def _completed(self, agent_turn_id: str, stored: StoredContext) -> StoredContext:
-        """With what those of the tables hold that are there."""
+    def _complete(self, agent_turn_id: str, stored: StoredContext) -> StoredContext:
+        """Complete the context from the tables that exist."""
         context, database = stored.boxes.get("context"), self.database
         info = BoxInfoStore(database, self.project_id)
         record = TurnStore(database, self.project_id).record(agent_turn_id)
@@ -115,33 +116,30 @@ def _provenance(found: Any) -> Provenance | None:
     try:
         return None if found is None else msgspec.convert(found, Provenance)
     except msgspec.ValidationError:
-        # Another program wrote it: nobody knows.
+        # Another program wrote it in its own format.
         return None
 
 
-# What turns with one profile delivered: a look at inbox rows, profiles' boxes, the ends of turns and cards.
-#
-# The rows are read as they are, another program's too; nothing is kept of them.
-
-
 _TABLES = ("state.agent_inbox", "state.agent_state_head", "state.agent_steps")
-# How many inbox rows are looked at: experience is what was done lately.
-_LATEST = 10_000
+# Inbox rows to search: experience is recent.
+_MAX_INBOX_ROWS = 10_000
 
 
 class ExperienceStore(ProjectStore):
-    """The deliverables of one project's turns, as a layer's provider gives them."""
+    """The deliverables of one project's turns, for the provider of a layer."""
 
     def experience(self, profile_box_id: str, limit: int) -> list[Card]:
-        """What turns with the same profile delivered that ended in success, the last enqueued first.
+        """Return the deliverables of successful turns with the same profile, last enqueued first.
 
-        The same profile is one of the same name in any case: importing a name again makes a new box. What
-        counts is the profile that the turn ran with, whatever its agent has had since. Looks at the project's
-        last 10,000 inbox rows. A deliverable that stands for one that the turn did not make is none. Raises
-        SchemaMissing where the database has no turns.
+        The same profile has the same name in any case, because importing a name again makes a new box. The
+        turn's profile counts, not its agent's current one. Searches the project's last 10,000 inbox rows. A
+        deliverable that replaces one that the turn did not make is skipped. Raises SchemaMissing if the
+        database has no turns.
         """
         for table in _TABLES:
             self.database.require(table)
         query = "kept_deliverables" if self.database.keeps_turns else "left_deliverables"
-        rows = self._rows(query, profile_box_id=as_box_id(profile_box_id), latest=_LATEST, limit=limit)
+        rows = self._rows(
+            query, profile_box_id=as_box_id(profile_box_id), latest=_MAX_INBOX_ROWS, limit=limit
+        )
         return [decode_card(row) for (row,) in rows]

@@ -1,8 +1,8 @@
-"""Turns as they are read: lists of them, and all rows of one. Never writes.
+"""Turns for readers: lists of them, and all rows of one. Never writes.
 
-What became of a turn is in its inbox row and its agent's head, on databases of other programs too; the
-end that cbx keeps, or what the turn left where nobody kept one, comes with the row. What all that means is
-for `execution/turn_page.py` to say.
+The state of a turn is in its inbox row and its agent's head, also on databases of other programs. The end
+that cbx recorded, or otherwise the rows that the turn left, come with it. `execution/turn_page.py` interprets
+them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -47,7 +47,7 @@ from cardbox_cli.store.connection.project_store import (
 from cardbox_cli.store.execution.inbox_store import InboxStore
 from cardbox_cli.store.execution.turn_store import LogStore, TurnStore
 
-# How many turns of a family are followed to further ones.
+# Maximum of turns in a family that are followed to further ones.
 FAMILY = 1000
 _TABLES = (
     "state.agent_state_head",
@@ -59,7 +59,7 @@ _TABLES = (
 
 
 class TurnFilter(Dated, frozen=True, kw_only=True):
-    """Which turns a list holds; None means any. The times are those of the enqueueing."""
+    """Filter of a list of turns; None means any. Times are those of the enqueueing."""
 
     agent_id: str | None = None
     status: str | None = None
@@ -67,7 +67,7 @@ class TurnFilter(Dated, frozen=True, kw_only=True):
 
 
 class Remains(msgspec.Struct, frozen=True, kw_only=True):
-    """What a turn left whose end nobody kept: its last step and its newest deliverable."""
+    """Rows of an ended turn without a recorded end: its last step and its newest deliverable."""
 
     agent_turn_id: str
     step_id: str | None
@@ -80,16 +80,16 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def finished(self) -> bool:
-        """Whether this is what an ended turn leaves."""
+        """Return whether only an ended turn leaves these rows."""
         return self.step_status in STEP_OVER or self.card_id is not None
 
 
 class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn as its inbox row and its agent's head tell it; without the row (None), as its edge does.
+    """A turn from its inbox row and its agent's head; if the row is gone (None), from its edge.
 
-    `status` is that of the whole turn. Of an ended one there is its `record`, or else its `remains`.
-    `left_at` is when its inbox row was touched last; `carried` is whether an open row or call makes the agent
-    that is at the turn go on with it.
+    `status` is that of the whole turn. An ended one has its `record`, or otherwise its `remains`. `left_at`
+    is the last change of its inbox row. `carried` is True if an open row or call lets the agent at the turn
+    continue it.
     """
 
     agent_turn_id: str
@@ -115,9 +115,9 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WrittenCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A card that a turn wrote. `text` is the beginning of what it says.
+    """A card that a turn wrote. `text` is the beginning of its text.
 
-    `calls` are the ids and tools of the calls that it asks for, each None where the model named none.
+    `calls` are the ids and tools of its calls, each None if the model named none.
     """
 
     card_id: str
@@ -131,10 +131,10 @@ class WrittenCard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """All rows of one turn, as one state of the database. What a database has no place for is empty.
+    """All rows of one turn, in one snapshot; empty for tables that the database lacks.
 
-    Of a turn that has ended there are the cards of its context box that ask for `result_fields`, and its
-    deliverable, each where a reader sees it.
+    An ended turn has the cards of its context box that require `result_fields`, and its deliverable, if
+    visible.
     """
 
     turn: TurnRow
@@ -156,21 +156,24 @@ class TurnViews(ProjectStore):
     """The turns of one project."""
 
     def newest(self, where: TurnFilter | None = None, *, limit: int | None = None) -> Iterator[TurnRow]:
-        """The turns that `where` allows, newest first, read in pages as they are asked for."""
+        """Yield the turns that match `where`, newest first, reading page by page."""
         self._require(*_TABLES)
         where = self._dated(where or TurnFilter())
         if where.trace_id is not None:
-            return islice(self._traced(where), limit)
+            return islice(self._turns_of_trace(where), limit)
         size = PAGE if limit is None else min(limit, PAGE)
         every = paged(partial(self._page, where), page=size, limit=None)
-        # That nearly all have ended the planner does not know: it would read every row to find them.
-        return islice(_each_once(turn for turn in every if where.status in (None, turn.status)), limit)
+        # The planner does not know that nearly all turns have ended: it would read every row to find them.
+        return islice(_deduplicate(turn for turn in every if where.status in (None, turn.status)), limit)
 
     def further(self, where: TurnFilter, last: TurnRow) -> Further:
-        """How many turns `newest` would give after `last`. Counts up to 10,000."""
+        """Return how many turns `newest` would yield after `last`. Counts up to 10,000."""
         where = self._dated(where)
         if where.trace_id is not None:
-            return Further(sum(_when(turn) < _when(last) for turn in self._traced(where)), True)
+            return Further(
+                sum(_creation_order(turn) < _creation_order(last) for turn in self._turns_of_trace(where)),
+                True,
+            )
         behind = place(where, last, COUNTED + 1, key="inbox_id")
         if where.status != ENDED or last.created_at is None:
             counting = "count_further_turns" if where.status is None else "count_further_unfinished_turns"
@@ -180,28 +183,28 @@ class TurnViews(ProjectStore):
         return Further.counted(passed - unfinished, passed)
 
     def get(self, turn_id: str) -> TurnRow:
-        """The turn of this id. Raises NotFound."""
+        """Return the turn with this id. Raises NotFound."""
         turn = next(iter(self.get_many([turn_id])), None)
         return self._found(turn, "turn", turn_id, "`cbx turn list` shows the newest")
 
     def get_many(self, turn_ids: Collection[str]) -> list[TurnRow]:
-        """Those of these turns that are known, oldest first; those whose inbox rows are gone come last."""
+        """Return those of these turns that exist, oldest first; those without inbox rows come last."""
         self._require(*_TABLES)
         turns = self._all(TurnRow, "turns_by_ids", turn_ids=list(turn_ids))
         absent = set(turn_ids).difference(turn.agent_turn_id for turn in turns)
         if absent:
             turns += self._all(TurnRow, "turns_by_edges", turn_ids=list(absent))
-        return self._with_ends(turns)
+        return self._add_ends(turns)
 
     def of_trace(self, trace_id: str) -> list[TurnRow]:
-        """The turns of a trace, oldest first."""
+        """Return the turns of a trace, oldest first."""
         return self.get_many(unique(self._column("turns_of_trace", trace_id=trace_id)))
 
     def family(self, turn: TurnRow) -> list[TurnRow]:
-        """The turns of its trace, and those that gave one of these its work, or got it, oldest first.
+        """Return the turns of its trace, and their ancestors and descendants, oldest first.
 
-        Each names its parent, whichever row tells. Other programs begin a trace for each child. Looks for no
-        more once there are `FAMILY`.
+        Each has its parent, from whichever row has it, because other programs begin a trace for each child.
+        Stops at `FAMILY` turns.
         """
         known: dict[str, TurnRow] = {}
         links: list[tuple[str, str]] = []
@@ -219,11 +222,11 @@ class TurnViews(ProjectStore):
         parents = {child: parent for child, parent in reversed(links) if parent}
         return [
             msgspec.structs.replace(each, parent_agent_turn_id=parents.get(each.agent_turn_id))
-            for each in sorted(known.values(), key=_when)
+            for each in sorted(known.values(), key=_creation_order)
         ]
 
     def story(self, turn_id: str) -> StoredTurn:
-        """Everything of one turn, as one snapshot. Raises NotFound."""
+        """Return all rows of one turn, in one snapshot. Raises NotFound."""
         with self.database.snapshot():
             turn = self.get(turn_id)
             turns = TurnStore(self.database, self.project_id)
@@ -252,7 +255,7 @@ class TurnViews(ProjectStore):
             )
 
     def _result(self, turn: TurnRow) -> tuple[list[Card], Card | None]:
-        """What asks an ended turn for fields of its result, and its deliverable."""
+        """Return the cards that require fields of an ended turn's result, and its deliverable."""
         boxes = BoxStore(self.database, self.project_id)
         fields = cards_of_type(boxes, turn.context_box_id, RESULT_FIELDS)
         card_id = turn.record.deliverable_card_id if turn.record else turn.remains and turn.remains.card_id
@@ -261,7 +264,7 @@ class TurnViews(ProjectStore):
         return fields, next(iter(found), None)
 
     def resolve(self, wanted: str) -> str:
-        """The full id that `wanted` stands for: an id, a unique end or beginning of one, or of what is shown.
+        """Return the full id for an id, a unique end or beginning of one, or the beginning of a short id.
 
         A beginning may lack its `turn_`. Raises NotFound, or AmbiguousId with the candidates.
         """
@@ -270,13 +273,13 @@ class TurnViews(ProjectStore):
         return str(whole) if whole else the_one("turn", wanted, self._candidates(wanted), self.project_id)
 
     def of_step(self, step_id: str) -> str:
-        """The id of the turn that a step, by its whole id, is of. Raises NotFound."""
+        """Return the id of the turn of a step, by the step's full id. Raises NotFound."""
         self._require(*_TABLES)
-        hint = "`cbx turn show TURN` lists the steps of a turn; name that with --turn"
+        hint = "pass the turn with --turn; `cbx turn list` shows the newest"
         return str(self._found(self._value("turn_of_step", step_id=step_id), "step", step_id, hint))
 
     def _candidates(self, wanted: str) -> list[str]:
-        """The turns that a piece of an id may stand for: those that cbx keeps, or else those of others."""
+        """Return the turns that a part of an id may mean: those that cbx recorded, or otherwise all."""
         patterns: dict[str, str | None] = {
             "beginning": f"{like_escape(wanted)}%",
             "reversed_end": f"{like_escape(wanted[::-1])}%",
@@ -287,25 +290,26 @@ class TurnViews(ProjectStore):
         kept = self._column("find_kept_turn_ids", **patterns) if self.database.keeps_turns else []
         return kept or self._column("find_turn_ids", **patterns)
 
-    def _traced(self, where: TurnFilter) -> Iterator[TurnRow]:
-        """Those turns of the trace that `where` allows, its times dated, newest first: a trace is short."""
-        turns = sorted(self.of_trace(where.trace_id or ""), key=_when, reverse=True)
-        return (turn for turn in turns if _allows(where, turn))
+    def _turns_of_trace(self, where: TurnFilter) -> Iterator[TurnRow]:
+        """Return the turns of the trace that match `where`, with its times as instants, newest first. A trace
+        is short.
+        """
+        turns = sorted(self.of_trace(where.trace_id or ""), key=_creation_order, reverse=True)
+        return (turn for turn in turns if _matches(where, turn))
 
     def _page(self, where: TurnFilter, after: TurnRow | None, size: int) -> list[TurnRow]:
         query = "list_turns" if where.status in (None, ENDED) else "list_unfinished_turns"
-        return self._with_ends(self._all(TurnRow, query, **place(where, after, size, key="inbox_id")))
+        return self._add_ends(self._all(TurnRow, query, **place(where, after, size, key="inbox_id")))
 
-    def _with_ends(self, turns: list[TurnRow]) -> list[TurnRow]:
+    def _add_ends(self, turns: list[TurnRow]) -> list[TurnRow]:
         turn_ids = unique(turn.agent_turn_id for turn in turns)
         records = self._records(turn_ids) if self.database.keeps_turns else {}
         ended = unique(turn.agent_turn_id for turn in turns if turn.status == ENDED)
-        unkept = [turn_id for turn_id in ended if _kept_end(records.get(turn_id)) is None]
-        left = self._all(Remains, "turn_remains", turn_ids=unkept) if unkept else []
+        unrecorded = [turn_id for turn_id in ended if _recorded_end(records.get(turn_id)) is None]
+        left = self._all(Remains, "turn_remains", turn_ids=unrecorded) if unrecorded else []
         remains = {each.agent_turn_id: each for each in left}
         return [
-            _with_end(turn, records.get(turn.agent_turn_id), remains.get(turn.agent_turn_id))
-            for turn in turns
+            _add_end(turn, records.get(turn.agent_turn_id), remains.get(turn.agent_turn_id)) for turn in turns
         ]
 
     def _records(self, turn_ids: Sequence[str]) -> dict[str, TurnRecord]:
@@ -313,22 +317,22 @@ class TurnViews(ProjectStore):
         return {record.agent_turn_id: record for record in records}
 
 
-def _kept_end(record: TurnRecord | None) -> TurnRecord | None:
-    """The record if it has the turn's end."""
+def _recorded_end(record: TurnRecord | None) -> TurnRecord | None:
+    """Return the record if it has the turn's end."""
     return None if record is None or record.end_status is None else record
 
 
-def _with_end(turn: TurnRow, record: TurnRecord | None, left: Remains | None) -> TurnRow:
+def _add_end(turn: TurnRow, record: TurnRecord | None, left: Remains | None) -> TurnRow:
     finished = left is not None and left.finished
     status = standing(turn.status, turn.row_status, record=record, carried=turn.carried, finished=finished)
     ended = status == ENDED
     return msgspec.structs.replace(
-        turn, status=status, record=_kept_end(record) if ended else None, remains=left if ended else None
+        turn, status=status, record=_recorded_end(record) if ended else None, remains=left if ended else None
     )
 
 
-def _each_once(turns: Iterable[TurnRow]) -> Iterator[TurnRow]:
-    """`turns` without those that came before: other programs enqueue a turn again under its own id."""
+def _deduplicate(turns: Iterable[TurnRow]) -> Iterator[TurnRow]:
+    """Yield `turns` without duplicates: other programs enqueue a turn again under its own id."""
     seen: set[str] = set()
     for turn in turns:
         if turn.agent_turn_id not in seen:
@@ -338,13 +342,13 @@ def _each_once(turns: Iterable[TurnRow]) -> Iterator[TurnRow]:
         seen.add(turn.agent_turn_id)
 
 
-def _when(turn: TurnRow) -> tuple[datetime, str]:
+def _creation_order(turn: TurnRow) -> tuple[datetime, str]:
     return turn.created_at or datetime.min.replace(tzinfo=UTC), turn.inbox_id or ""
 
 
-def _allows(where: TurnFilter, turn: TurnRow) -> bool:
-    """Whether a turn is one of these, its trace aside. The times are instants."""
-    made = _when(turn)[0]
+def _matches(where: TurnFilter, turn: TurnRow) -> bool:
+    """Return whether a turn matches the filter, whose times are instants, ignoring its trace."""
+    made = _creation_order(turn)[0]
     return (
         where.agent_id in (None, turn.agent_id)
         and where.status in (None, turn.status)
