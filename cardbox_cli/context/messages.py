@@ -54,6 +54,11 @@ def never_a_message(card: Card | CardDraft) -> NoMessage | None:
     return _NEVER.get(card.type)
 
 
+def is_user(card: Card | CardDraft) -> bool:
+    """Return whether the user says it, and no tool."""
+    return card.role == "user" and card.type != TOOL_RESULT
+
+
 def standard_body(card: Card | CardDraft) -> dict[str, Any]:
     """The message in the chat form that the card's own fields make."""
     if card.type == TOOL_RESULT:
@@ -214,17 +219,3 @@ def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
     for role, run in groupby(messages, key=lambda message: message.body["role"]):
         together = list(run)
         yield from ([message] for message in together) if role == "system" else [together]
-
-
-def steps(messages: Sequence[Message]) -> list[int]:
-    """Return the step of each message: neighbours of one role share one; system text, which moves, has none
-    (-1)."""
-    numbers: list[int] = []
-    number, before = 0, None
-    for message in messages:
-        role = message.body["role"]
-        if role != "system":
-            number += role != before
-            before = role
-        numbers.append(-1 if role == "system" else number)
-    return numbers

@@ -203,12 +203,21 @@ class Provider(ABC):
         """Return the ids of the calls that a message makes and answers."""
         return ExchangedIds()
 
-    @abstractmethod
     def steps(self, messages: Sequence[Message]) -> list[int]:
         """Return the number of the step that each message belongs to, -1 for none.
 
-        Calls and their results must be in neighbouring steps.
+        Calls and their results must be in neighbouring steps. Neighbours of one role share a step; system
+        text, which moves, has none.
         """
+        numbers: list[int] = []
+        number, before = 0, None
+        for message in messages:
+            role = message.body["role"]
+            if role != "system":
+                number += role != before
+                before = role
+            numbers.append(-1 if role == "system" else number)
+        return numbers
 
     @abstractmethod
     def sent_messages(self, request: "Request") -> Iterable[SentMessage]:

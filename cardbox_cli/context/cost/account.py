@@ -67,7 +67,8 @@ def conversation(request: Request, provider: Provider) -> Sequence[Sent]:
     """
     start, end = history_of(request.messages)
     roles = [message.body.get("role") for message in request.messages[start:end]]
-    asked = [place for place in range(1, len(roles)) if _is_asked(roles, place)]
+    # The places at which an answer begins.
+    asked = [at for at in range(1, len(roles)) if roles[at] == "assistant" and roles[at - 1] != "assistant"]
     if not asked or roles[-1] != "assistant":
         asked.append(len(roles))
     return _AskedRequests(request, provider, [start + length for length in asked], end)
@@ -96,11 +97,6 @@ class _AskedRequests(Sequence[Sent]):
         messages, place = self._request.messages, self._places[at]
         asked = msgspec.structs.replace(self._request, messages=[*messages[:place], *messages[self._end :]])
         return Sent(provider=self._provider, request=asked, behind=messages[place : self._end])
-
-
-def _is_asked(roles: Sequence[Any], place: int) -> bool:
-    """Whether an answer begins at this place of a history."""
-    return bool(roles[place] == "assistant" and roles[place - 1] != "assistant")
 
 
 def history_of(messages: Sequence[Message]) -> tuple[int, int]:
@@ -237,6 +233,11 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     last: int
 
 
+def share_of(tokens: int, of_all: int) -> float:
+    """Return the share of all tokens, 0 if there are none."""
+    return round(tokens / of_all, 4) if of_all else 0.0
+
+
 class Account(msgspec.Struct, frozen=True, kw_only=True):
     """The account of a series. `parts` are its messages in the order in which they were first sent."""
 
@@ -304,8 +305,11 @@ class _Ledger:
         costs = self._costs_of(sent)
         self.tokenizer = costs.tokenizer
         if before is not None and before.request.model != request.model:
-            change = _all_anew(before.request, request)
-        self._leave(len(self._now) - len(change.gone))
+            # Two models count and cache apart.
+            gone, added = before.request.messages, request.messages
+            change = SeriesChange(kept=0, gone=gone, added=added, same_frame=False, breaks=True)
+        for part in self._ended(len(self._now) - len(change.gone)):
+            self._count(part, -1)
         beginning = len(self._now)
         kept_of = self._beginning(beginning, change, before, request)
         for message in change.added:
@@ -329,10 +333,6 @@ class _Ledger:
     def _held(self) -> int:
         return self._present["layer"].total()
 
-    def _leave(self, length: int) -> None:
-        for part in self._ended(length):
-            self._count(part, -1)
-
     def _ended(self, length: int) -> list[SentPart]:
         """The messages behind the first so many, which the next request goes without."""
         ended = self._now[length:]
@@ -348,9 +348,8 @@ class _Ledger:
         self._count(part, 1)
 
     def _count(self, part: SentPart, sign: int) -> None:
-        self._present["layer"][part.layer] += sign * part.tokens
-        self._present["type"][part.type] += sign * part.tokens
-        self._present["tool"][part.tool] += sign * part.tokens
+        for grouping, name in (("layer", part.layer), ("type", part.type), ("tool", part.tool)):
+            self._present[grouping][name] += sign * part.tokens
         self._estimated += sign * part.estimated
 
     def _part(self, message: Message, cost: Cost, request: Request) -> SentPart:
@@ -421,20 +420,10 @@ class _Ledger:
         sums = self._sums[grouping]
         of_all = sums.total()
         return [
-            Share(
-                name=name,
-                tokens=tokens,
-                share=round(tokens / of_all, 4) if of_all else 0.0,
-                last=self._last[grouping][name],
-            )
+            Share(name=name, tokens=tokens, share=share_of(tokens, of_all), last=self._last[grouping][name])
             for name, tokens in sums.most_common()
             if tokens
         ]
-
-
-def _all_anew(before: Request, request: Request) -> SeriesChange:
-    """The change between requests to two models, which count and cache apart."""
-    return SeriesChange(kept=0, gone=before.messages, added=request.messages, same_frame=False, breaks=True)
 
 
 # --- what each card takes
@@ -476,7 +465,7 @@ def card_shares(account: Account) -> list[CardShare]:
             tokens_exact=not part.estimated,
             sends=sent,
             total=part.tokens * sent,
-            share=round(part.tokens * sent / of_all, 4) if of_all else 0.0,
+            share=share_of(part.tokens * sent, of_all),
             preview=_preview(part),
         )
         for part in {_card_key(part): part for part in reversed(account.parts)}.values()
