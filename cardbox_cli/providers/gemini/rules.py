@@ -25,7 +25,7 @@ from cardbox_cli.context.lint.request_rules import (
     too_many,
 )
 from cardbox_cli.context.lint.rule import Hit, Rules, Subject
-from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.parts import list_at, text_at
 from cardbox_cli.providers.gemini.cards import KINDS, MAX_STOPS, at, camel_key, kind_of
 
 _CONTENT = "Gemini API reference, Content: parts"
@@ -67,13 +67,12 @@ _OWN.error(
 @_OWN.error("content-malformed", remedy="give the part one of the kinds that Content has")
 def _malformed_parts(subject: Subject) -> Iterator[Hit]:
     """A part that is none of the kinds that the API has, or two of them."""
-    for entry, _, message in subject.history.not_text:
-        for part in message.body["content"]:
-            if not isinstance(part, dict):
-                yield entry, "a part is no object"
-            elif not kind_of(part) and at(part, "thoughtSignature") is None:
-                keys = ", ".join(repr(key) for key in sorted(part)[:4]) or "none"
-                yield entry, f"a part has no kind that Gemini knows; its keys: {keys}"
+    for entry, _, part in subject.parts:
+        if not isinstance(part, dict):
+            yield entry, "a part is no object"
+        elif not kind_of(part) and at(part, "thoughtSignature") is None:
+            keys = ", ".join(map(repr, sorted(part)[:4])) or "none"
+            yield entry, f"a part has no kind that Gemini knows; its keys: {keys}"
 
 
 @_OWN.warning("thought-signature-missing", source="Gemini API docs, Thought signatures")
@@ -151,13 +150,8 @@ def _exclusive(subject: Subject) -> Iterator[Hit]:
 @_REQUESTS.error("setting-repeated", source="Gemini API reference, SafetySetting", remedy="keep one of them")
 def _repeated_settings(subject: Subject) -> Iterator[Hit]:
     """Two safety settings of one category."""
-    settings = _camel(subject.beside).get("safetySettings")
-    names = (
-        Counter(text_at(each, "category") for each in settings if isinstance(each, dict))
-        if isinstance(settings, list)
-        else Counter[str | None]()
-    )
-    for name, number in names.items():
+    settings = list_at(_camel(subject.beside), "safetySettings")
+    for name, number in Counter(text_at(each, "category") for each in settings).items():
         if name is not None and number > 1:
             yield None, f"there are {number} safety settings of the category {name}"
 
@@ -167,8 +161,7 @@ def _calling(subject: Subject) -> dict[str, Any]:
 
 
 def _declared(subject: Subject) -> list[Any]:
-    lists = [_camel(tool).get("functionDeclarations") for tool in subject.tools]
-    return [each for declared in lists if isinstance(declared, list) for each in declared]
+    return [each for tool in subject.tools for each in list_at(_camel(tool), "functionDeclarations")]
 
 
 @_REQUESTS.error("tool-repeated", source=_TOOLS, remedy="keep one of the declarations")
@@ -204,21 +197,16 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
 )
 def _arrays(subject: Subject) -> Iterator[Hit]:
     """Parameters of a function, as OpenAPI has them, with an array that has no items."""
-    declared = _declared(subject)
-    schemas = (
-        (f"the parameters of {text_at(each, 'name')!r}", _camel(each).get("parameters")) for each in declared
-    )
+    named = ((text_at(each, "name"), _camel(each).get("parameters")) for each in _declared(subject))
+    schemas = ((f"the parameters of {name!r}", schema) for name, schema in named)
     return schema_hits(schemas, items_missing)
 
 
 @_REQUESTS.error("allowed-function-unknown", source=_TOOLS, remedy="declare the function, or allow another")
 def _unknown_allowed(subject: Subject) -> Iterator[Hit]:
     """A function that may be called by its name and is not declared."""
-    names, known = (
-        _calling(subject).get("allowedFunctionNames"),
-        {text_at(each, "name") for each in _declared(subject)},
-    )
-    for name in names if isinstance(names, list) else ():
+    known = [text_at(each, "name") for each in _declared(subject)]
+    for name in list_at(_calling(subject), "allowedFunctionNames"):
         if name not in known:
             yield None, f"the function {name!r} is allowed, and not declared"
 
@@ -229,11 +217,10 @@ def _unknown_allowed(subject: Subject) -> Iterator[Hit]:
 def _parts(subject: Subject) -> Iterator[Hit]:
     """As logged, a content without parts, a part of two kinds, bytes that are missing or not in base64, or
     that have no type."""
-    for entry, content in subject.logged.messages if subject.logged is not None else ():
-        parts = content.get("parts") if isinstance(content, dict) else None
-        if parts == []:
+    for entry, content in subject.logged_messages:
+        if isinstance(content, dict) and content.get("parts") == []:
             yield entry, "the content has no parts"
-        for part in parts if isinstance(parts, list) else ():
+        for part in list_at(content, "parts"):
             kinds = [name for name in KINDS if at(part, name) is not None]
             if len(kinds) > 1:
                 yield entry, f"a part is {' and '.join(kinds)} at once"
@@ -258,14 +245,11 @@ def _data_problem(inline: Any) -> str | None:
 )
 def _first_call(subject: Subject) -> Iterator[Hit]:
     """As logged, a first content of the model that calls a function: a call follows the user."""
-    for entry, content in subject.logged.messages[:1] if subject.logged is not None else ():
-        parts = content.get("parts") if text_at(content, "role") == "model" else None
-        if isinstance(parts, list) and any(at(part, "functionCall") is not None for part in parts):
+    for entry, content in subject.logged_messages[:1]:
+        calls = (part for part in list_at(content, "parts") if at(part, "functionCall") is not None)
+        if text_at(content, "role") == "model" and any(calls):
             yield entry, "a function is called before the user has said anything"
 
-
-# The choice of a tool is looked at with the other parameters of the body.
-_SHARED = ("temperature-out-of-range",)
 
 RULES = (
     *card_rules.EXCHANGES.by(_CALLING),
@@ -273,11 +257,7 @@ RULES = (
     *request_rules.SHAPE,
     *_OWN,
     *_REQUESTS,
-    *(
-        each
-        for each in request_rules.PARAMETERS.by("Gemini API reference, GenerationConfig")
-        if each.id in _SHARED
-    ),
+    *request_rules.TEMPERATURE.by(_GENERATION),
     *request_rules.LIMITS.by("Gemini API docs, Gemini models: token limits"),
     *request_rules.CACHING.by("Gemini API docs, Context caching"),
 )

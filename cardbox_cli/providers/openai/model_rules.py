@@ -19,8 +19,7 @@ from cardbox_cli.context.lint.request_rules import (
     without_other,
 )
 from cardbox_cli.context.lint.rule import Hit, Rules, Subject
-from cardbox_cli.context.parts import kind, text_at
-from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.context.parts import dict_at, kind, list_at, text_at
 from cardbox_cli.model.cards import SYSTEM_ROLES
 from cardbox_cli.providers.openai.cards import MAX_STOPS
 
@@ -52,8 +51,7 @@ def _ranges(subject: Subject) -> Iterator[Hit]:
     values of `logit_bias`; more than 4 `stop` texts; more or longer `metadata` than may be."""
     sent = subject.beside
     yield from out_of_range(sent, _RANGES)
-    biases = sent.get("logit_bias")
-    for token, bias in biases.items() if isinstance(biases, dict) else ():
+    for token, bias in dict_at(sent, "logit_bias").items():
         if not token.isdecimal():
             yield None, f"the logit_bias of {token!r} is of no token, which is a number"
         if (number := number_of(bias)) is not None and not -100 <= number <= 100:
@@ -93,8 +91,7 @@ def _alone(subject: Subject) -> Iterator[Hit]:
     `stream: true`, `modalities` with audio without `audio`."""
     sent = subject.beside
     yield from without_other(sent, _NEEDS)
-    modalities = sent.get("modalities")
-    if isinstance(modalities, list) and "audio" in modalities and not sent.get("audio"):
+    if "audio" in list_at(sent, "modalities") and not sent.get("audio"):
         yield None, "modalities asks for audio, and there is no audio with a voice and a format"
 
 
@@ -135,17 +132,16 @@ def _strict_schemas(subject: Subject) -> Iterator[Hit]:
     not false or whose properties are not all required, or that is no object at the top."""
     answer = _answer_schema(subject)
     strict = [("the json_schema", answer.get("schema"))] if answer.get("strict") is True else []
-    for number, tool in enumerate(subject.tools):
-        function = tool.get("function") if kind(tool) == "function" else None
-        if isinstance(function, dict) and function.get("strict") is True:
-            strict.append((f"tool {number}", function.get("parameters")))
+    strict += [
+        (f"tool {number}", dict_at(tool, "function").get("parameters"))
+        for number, tool in enumerate(subject.tools)
+        if kind(tool) == "function" and dict_at(tool, "function").get("strict") is True
+    ]
     return not_strict(strict)
 
 
 def _answer_schema(subject: Subject) -> dict[str, Any]:
-    wanted = subject.beside.get("response_format")
-    schema = wanted.get("json_schema") if isinstance(wanted, dict) else None
-    return schema if isinstance(schema, dict) else {}
+    return dict_at(dict_at(subject.beside, "response_format"), "json_schema")
 
 
 # --- models
@@ -176,22 +172,19 @@ def _roles(subject: Subject) -> Iterator[Hit]:
 )
 def _audio(subject: Subject) -> Iterator[Hit]:
     """Audio for a model that does not hear."""
-    for hit in _parts(subject, "input_audio") if subject.facts.audio is False else ():
-        yield hit, f"{subject.request.model} takes no audio"
+    yield from _refused_parts(subject, "input_audio", "audio", subject.facts.audio)
 
 
 @RULES.error("image-refused", remedy="choose a model that sees, or say in words what is to be seen")
 def _images(subject: Subject) -> Iterator[Hit]:
     """An image for a model that does not see."""
-    for hit in _parts(subject, "image_url") if subject.facts.vision is False else ():
-        yield hit, f"{subject.request.model} takes no images"
+    yield from _refused_parts(subject, "image_url", "images", subject.facts.vision)
 
 
-def _parts(subject: Subject, wanted: str) -> Iterator[RequestEntry]:
-    for entry, _, message in subject.history.not_text:
-        content = message.body.get("content")
-        if isinstance(content, list) and any(kind(part) == wanted for part in content):
-            yield entry
+def _refused_parts(subject: Subject, part_type: str, what: str, is_taken: bool | None) -> Iterator[Hit]:
+    found = {id(entry): entry for entry, _, part in subject.parts if kind(part) == part_type}
+    for entry in found.values() if is_taken is False else ():
+        yield entry, f"{subject.request.model} takes no {what}"
 
 
 @RULES.error(
@@ -206,8 +199,7 @@ def _parameters(subject: Subject) -> Iterator[Hit]:
     model, facts, sent = subject.request.model, subject.facts, subject.beside
     if sent.get("web_search_options") is not None and facts.web_search is False:
         yield None, f"{model} does not search: it takes no web_search_options"
-    modalities = sent.get("modalities")
-    speaks = sent.get("audio") or (isinstance(modalities, list) and "audio" in modalities)
+    speaks = sent.get("audio") or "audio" in list_at(sent, "modalities")
     if speaks and facts.audio is False:
         yield None, f"{model} does not speak: it takes no audio and no such modality"
     if subject.tools and facts.tools is False:

@@ -5,7 +5,6 @@ What the chat completions have in the same way is asked of `openai`.
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -28,8 +27,7 @@ from cardbox_cli.context.lint.request_rules import (
     without_other,
 )
 from cardbox_cli.context.lint.rule import Hit, LintRule, Rules, Subject
-from cardbox_cli.context.parts import as_list, kind, text_at
-from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.context.parts import kind, list_at, text_at
 from cardbox_cli.providers.openai.model_rules import metadata_hits, schema_name_hits
 from cardbox_cli.providers.openai.rules import url_problem
 from cardbox_cli.providers.openai_responses.cards import kind_of, role_of_item
@@ -45,8 +43,7 @@ _CONTINUING = ("previous_response_id", "conversation")
 _NO_RULES = ("result-not-after-call",)
 _NAMES = NamePattern.up_to(128)
 
-_OWN = Rules(_INPUT)
-_REQUESTS = Rules(_REFERENCE)
+_OWN, _REQUESTS = Rules(_INPUT), Rules(_REFERENCE)
 
 _OWN.error("tool-name-invalid", finds=_NAMES.finds, remedy=RENAME)(partial(invalid_names, allowed=_NAMES))
 
@@ -85,7 +82,8 @@ def _alone(subject: Subject) -> Iterator[Hit]:
     `background` without `store`."""
     sent = subject.beside
     choice = sent.get("tool_choice")
-    tools = subject.tools or [item for item in _items(subject) if kind_of(item[1]) == "additional_tools"]
+    others = (item for _, item in subject.logged_messages if kind_of(item) == "additional_tools")
+    tools = subject.tools or list(others)
     if not tools and (choice == "required" or kind(choice) == "function"):
         yield None, "tool_choice forces a tool, and there are none"
     yield from without_other(sent, [("stream_options", "stream")])
@@ -175,17 +173,11 @@ def _schemas(subject: Subject) -> Iterator[Hit]:
 )
 def _sides(subject: Subject) -> Iterator[Hit]:
     """A part of input in a message of the assistant's."""
-    for entry, _, message in subject.history.not_text:
-        for item in as_list(message.body["content"]):
-            is_answer = kind_of(item) == "message" and role_of_item(item) == "assistant"
-            parts = as_list(item.get("content")) if is_answer else []
-            for name in dict.fromkeys(map(kind, parts)):
-                if name in _INPUTS:
-                    yield entry, f"a part of type {name!r} stands in a message of the assistant's"
-
-
-def _items(subject: Subject) -> list[tuple[RequestEntry, Any]]:
-    return subject.logged.messages if subject.logged is not None else []
+    for entry, _, item in subject.parts:
+        is_answer = kind_of(item) == "message" and role_of_item(item) == "assistant"
+        for name in dict.fromkeys(map(kind, list_at(item, "content") if is_answer else ())):
+            if name in _INPUTS:
+                yield entry, f"a part of type {name!r} stands in a message of the assistant's"
 
 
 @_REQUESTS.error(
@@ -196,7 +188,7 @@ def _items(subject: Subject) -> list[tuple[RequestEntry, Any]]:
 def _alone_thoughts(subject: Subject) -> Iterator[Hit]:
     """As logged, reasoning with an id that is not followed by what the model made of it: another item of the
     same answer, under its id."""
-    items = _items(subject)
+    items = subject.logged_messages
     for (entry, item), (_, after) in zip(items, [*items[1:], (None, None)], strict=False):
         if kind_of(item) != "reasoning" or not text_at(item, "id"):
             continue
@@ -209,9 +201,8 @@ def _alone_thoughts(subject: Subject) -> Iterator[Hit]:
 def _images(subject: Subject) -> Iterator[Hit]:
     """As logged, an image that is neither at a web address nor in base64 in its URL, or that is no PNG, JPEG,
     GIF or WebP by its bytes, or an image for a model that takes none."""
-    for entry, item in _items(subject):
-        content = item.get("content") if isinstance(item, dict) else None
-        for part in content if isinstance(content, list) else ():
+    for entry, item in subject.logged_messages:
+        for part in list_at(item, "content"):
             url = text_at(part, "image_url") if kind(part) == "input_image" else None
             if url is not None and (problem := url_problem(url)) is not None:
                 yield entry, f"an image cannot be read: {problem}"
@@ -235,7 +226,8 @@ RULES = (
     *request_rules.SHAPE,
     *_OWN,
     *_REQUESTS,
-    *request_rules.PARAMETERS.by("OpenAI API reference, Create a model response: temperature, tool_choice"),
+    *request_rules.TEMPERATURE.by("OpenAI API reference, Create a model response: temperature, tool_choice"),
+    *request_rules.TOOL_CHOICE.by("OpenAI API reference, Create a model response: temperature, tool_choice"),
     *request_rules.LIMITS.by("OpenAI docs, Models: context window"),
     *request_rules.CACHING.by("OpenAI docs, Prompt caching"),
 )
