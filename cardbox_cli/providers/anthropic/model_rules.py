@@ -22,7 +22,7 @@ from cardbox_cli.context.lint.request_rules import (
 )
 from cardbox_cli.context.lint.rule import Hit, Rules, Subject
 from cardbox_cli.context.messages import Message, runs
-from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.parts import kind, list_at, text_at
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.model.card_types import REASONING
 from cardbox_cli.providers.anthropic.blocks import (
@@ -100,8 +100,7 @@ class SentMessages:
         """
         kinds: dict[str, list[tuple[Any, Message]]] = {}
         for message in self._messages:
-            content = message.body["content"]
-            for block in content if isinstance(content, list) else ():
+            for block in list_at(message.body, "content"):
                 kinds.setdefault(kind(block), []).append((block, message))
         return kinds
 
@@ -139,12 +138,13 @@ def _unsigned(subject: Subject) -> Iterator[Hit]:
 def _modified(subject: Subject) -> Iterator[Hit]:
     """Thinking that its signature was not made for: edited, or two thoughts with one signature."""
     signed: dict[str, str] = {}
-    for entry, card, message in subject.history.messages if REASONING in subject.types else []:
-        if card.type != REASONING:
-            continue
-        for block in as_blocks(message.body["content"]):
-            if kind(block) != "thinking":
-                continue
+    thoughts = (
+        (entry, card, block)
+        for entry, card, message in (subject.history.messages if REASONING in subject.types else ())
+        for block in (as_blocks(message.body["content"]) if card.type == REASONING else ())
+    )
+    for entry, card, block in thoughts:
+        if kind(block) == "thinking":
             signature, thought = str(block.get("signature")), str(block.get("thinking"))
             if "edited_from" in card.metadata or signed.setdefault(signature, thought) != thought:
                 yield entry, "the thinking is not what its signature was made for"

@@ -182,9 +182,9 @@ def _images(subject: Subject) -> Iterator[Hit]:
 
 
 def _refused_parts(subject: Subject, part_type: str, what: str, is_taken: bool | None) -> Iterator[Hit]:
-    found = {id(entry): entry for entry, _, part in subject.parts if kind(part) == part_type}
-    for entry in found.values() if is_taken is False else ():
-        yield entry, f"{subject.request.model} takes no {what}"
+    if is_taken is False:
+        found = {id(entry): entry for entry, _, part in subject.parts if kind(part) == part_type}
+        yield from ((entry, f"{subject.request.model} takes no {what}") for entry in found.values())
 
 
 @RULES.error(
