@@ -11,22 +11,8 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.lint import card_rules, request_rules
-from cardbox_cli.context.lint.request_rules import (
-    RENAME,
-    TOO_DEEP,
-    NamePattern,
-    alternatives_at_top,
-    arguments_problem,
-    image_format,
-    image_problem,
-    invalid_tool_names,
-    repeated_tools,
-    schema_hits,
-    schema_problem,
-    types_unknown,
-    value_at,
-)
+from cardbox_cli.context.lint import card_rules
+from cardbox_cli.context.lint import request_rules as shared
 from cardbox_cli.context.lint.rule import Hit, Rules, Subject
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import RAW, arguments_of, as_list, is_text, kind, list_at, text_at, tool_name
@@ -47,7 +33,7 @@ from cardbox_cli.providers.anthropic.model_rules import THINKING_BLOCKS, SentMes
 
 _MAX_BREAKPOINTS = 4
 _LONG_LIFETIME = "1h"
-_NAMES = NamePattern.up_to(128)
+_NAMES = shared.NamePattern.up_to(128)
 # The types of tools that have no name: `BetaMCPToolsetParam`.
 _NAMELESS = ("mcp_toolset",)
 # Which blocks only one side may send.
@@ -207,8 +193,8 @@ def _images(subject: Subject) -> Iterator[Hit]:
 
 def _bytes_problem(source: dict[str, Any]) -> str | None:
     data, said = text_at(source, "data") or "", source["media_type"]
-    shown = image_format(data)
-    return image_problem(data) or (f"it is {shown}, and says {said}" if shown != said else None)
+    shown = shared.image_format(data)
+    return shared.image_problem(data) or (f"it is {shown}, and says {said}" if shown != said else None)
 
 
 @_OWN.error("document-empty", source="Anthropic docs, PDF support", remedy="leave the document out")
@@ -319,14 +305,16 @@ def _renamed(subject: Subject) -> Iterator[tuple[RenamedCall, bool]]:
         before.add(change.old)
 
 
-@_OWN.error("tool-name-invalid", finds=_NAMES.finds, source=_TOOLS, remedy=RENAME)
+@_OWN.error("tool-name-invalid", finds=_NAMES.finds, source=_TOOLS, remedy=shared.RENAME)
 def _names(subject: Subject) -> Iterator[Hit]:
     for block, message in subject.view(SentMessages).blocks.get("tool_use", []):
         name = text_at(block, "name")
         # What has no name that is a text is malformed as a block.
         if name is not None and (problem := _NAMES.problem(name, "the called tool")) is not None:
             yield subject.place(message), problem
-    yield from invalid_tool_names(subject, allowed=_NAMES, is_named=lambda tool: kind(tool) not in _NAMELESS)
+    yield from shared.invalid_tool_names(
+        subject, allowed=_NAMES, is_named=lambda tool: kind(tool) not in _NAMELESS
+    )
 
 
 @_OWN.error("tool-malformed", source=_TOOLS, remedy="write the input_schema as that of an object")
@@ -334,7 +322,10 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
     """A tool whose `input_schema` is no schema of an object."""
     for number, tool in enumerate(subject.tools):
         has_schema = isinstance(tool, dict) and "input_schema" in tool
-        if has_schema and (problem := schema_problem(tool["input_schema"], "input_schema")) is not None:
+        if (
+            has_schema
+            and (problem := shared.schema_problem(tool["input_schema"], "input_schema")) is not None
+        ):
             yield None, f"tool {number} {problem}"
 
 
@@ -347,16 +338,16 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
 def _schemas(subject: Subject) -> Iterator[Hit]:
     """An `input_schema` with oneOf, allOf or anyOf at its top, or a type that JSON Schema does not have."""
     schemas = (
-        (f"the input_schema of tool {number}", value_at(tool, "input_schema"))
+        (f"the input_schema of tool {number}", shared.value_at(tool, "input_schema"))
         for number, tool in enumerate(subject.tools)
     )
-    return schema_hits(schemas, alternatives_at_top, types_unknown)
+    return shared.schema_hits(schemas, shared.alternatives_at_top, shared.types_unknown)
 
 
 @_OWN.error("tool-repeated", source=_TOOLS, remedy="keep one of the definitions")
 def _repeated_tools(subject: Subject) -> Iterator[Hit]:
     """Two tools of one name."""
-    return repeated_tools(map(tool_name, subject.offered))
+    return shared.repeated_tools(map(tool_name, subject.offered))
 
 
 @_OWN.warning(
@@ -376,7 +367,7 @@ def _raw_arguments(subject: Subject) -> Iterator[Hit]:
         if call.function is None or call.entry.slot.card_id in with_blocks:
             continue
         if arguments_of(arguments := call.function.get("arguments")) is None:
-            problem = arguments_problem(arguments) or TOO_DEEP
+            problem = shared.arguments_problem(arguments) or shared.TOO_DEEP
             yield call.entry, f"the arguments of {call.name!r} are sent as text: they are {problem}"
 
 
@@ -432,14 +423,14 @@ def _late_results(subject: Subject) -> Iterator[Hit]:
 RULES = (
     *card_rules.EXCHANGES.by("Anthropic docs, Handle tool calls: formatting requirements"),
     *card_rules.CARDS.by("Anthropic API reference, Create a Message: messages"),
-    *request_rules.SHAPE,
+    *shared.SHAPE,
     *_OWN,
     *model_rules.THINKING,
-    *request_rules.TEMPERATURE.by("Anthropic API reference, Create a Message: temperature, tool_choice"),
-    *request_rules.TOOL_CHOICE.by("Anthropic API reference, Create a Message: temperature, tool_choice"),
+    *shared.TEMPERATURE.by("Anthropic API reference, Create a Message: temperature, tool_choice"),
+    *shared.TOOL_CHOICE.by("Anthropic API reference, Create a Message: temperature, tool_choice"),
     *model_rules.PARAMETERS,
     *model_rules.MODELS,
     *_LOGGED,
-    *request_rules.LIMITS.by("Anthropic docs, Models overview: context window"),
-    *request_rules.CACHING.by("Anthropic docs, Prompt caching"),
+    *shared.LIMITS.by("Anthropic docs, Models overview: context window"),
+    *shared.CACHING.by("Anthropic docs, Prompt caching"),
 )

@@ -9,16 +9,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.lint import card_rules, request_rules
-from cardbox_cli.context.lint.request_rules import (
-    RENAME,
-    NamePattern,
-    arguments_sent_as_text,
-    invalid_names,
-    is_base64,
-    repeated_tools,
-    value_at,
-)
+from cardbox_cli.context.lint import card_rules
+from cardbox_cli.context.lint import request_rules as shared
 from cardbox_cli.context.lint.rule import Hit, Rules, Subject
 from cardbox_cli.context.parts import dict_at, list_at, text_at
 from cardbox_cli.context.request import RequestEntry
@@ -30,7 +22,7 @@ _DOCUMENT = "Amazon Bedrock API reference, DocumentBlock: name"
 
 _OWN = Rules(_MESSAGES)
 
-_NAMES = NamePattern.up_to(64)
+_NAMES = shared.NamePattern.up_to(64)
 _BYTES = ("image", "document", "video", "audio")
 _OF_TOOLS = frozenset(("toolUse", "toolResult"))
 _SIDES = {"toolUse": "assistant", "reasoningContent": "assistant", "toolResult": "user"} | dict.fromkeys(
@@ -58,8 +50,8 @@ _OWN.error(
     "tool-name-invalid",
     finds=_NAMES.finds,
     source="Amazon Bedrock API reference, ToolSpecification: name",
-    remedy=RENAME,
-)(partial(invalid_names, allowed=_NAMES))
+    remedy=shared.RENAME,
+)(partial(shared.invalid_names, allowed=_NAMES))
 
 
 @_OWN.error(
@@ -86,7 +78,7 @@ def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
 _OWN.warning(
     "arguments-invalid",
     finds='A tool call whose arguments are no JSON object: the model sees them as `{"_raw": text}`.',
-)(arguments_sent_as_text)
+)(shared.arguments_sent_as_text)
 
 
 # --- tools and single messages
@@ -145,8 +137,8 @@ def _bytes(subject: Subject) -> Iterator[Hit]:
     for entry, _, blocks in _messages(subject):
         for name in _BYTES:
             for block in blocks:
-                data = text_at(value_at(block, f"{name}.source"), "bytes")
-                if data is not None and not is_base64(data):
+                data = text_at(shared.value_at(block, f"{name}.source"), "bytes")
+                if data is not None and not shared.is_base64(data):
                     yield entry, f"the bytes of the {name} are not in base64"
 
 
@@ -162,20 +154,22 @@ def _without_tools(subject: Subject) -> Iterator[Hit]:
 
 
 def _specs(subject: Subject) -> list[Any]:
-    return [value_at(tool, "toolSpec") for tool in list_at(dict_at(subject.beside, "toolConfig"), "tools")]
+    return [
+        shared.value_at(tool, "toolSpec") for tool in list_at(dict_at(subject.beside, "toolConfig"), "tools")
+    ]
 
 
 @_OWN.error("tool-repeated", source=_TOOLS, remedy="keep one of the definitions")
 def _repeated_tools(subject: Subject) -> Iterator[Hit]:
     """Two tools of one name."""
-    return repeated_tools(text_at(spec, "name") for spec in _specs(subject))
+    return shared.repeated_tools(text_at(spec, "name") for spec in _specs(subject))
 
 
 @_OWN.error("tool-malformed", source=_TOOLS, remedy="write the schema as that of an object")
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
     """A tool whose `inputSchema` is no schema of an object."""
     for number, spec in enumerate(_specs(subject)):
-        schema = value_at(spec, "inputSchema.json")
+        schema = shared.value_at(spec, "inputSchema.json")
         if schema is not None and text_at(schema, "type") != "object":
             yield None, f"the inputSchema of tool {number} is no schema of an object"
 
@@ -183,7 +177,7 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
 @_OWN.error("tool-wanted-unknown", source=_TOOLS, remedy="add the tool's definition, or choose another")
 def _unknown_choice(subject: Subject) -> Iterator[Hit]:
     """A `toolChoice` that names a tool which is not among the tools."""
-    wanted = text_at(value_at(subject.beside, "toolConfig.toolChoice.tool"), "name")
+    wanted = text_at(shared.value_at(subject.beside, "toolConfig.toolChoice.tool"), "name")
     if wanted is not None and wanted not in {text_at(spec, "name") for spec in _specs(subject)}:
         yield None, f"toolChoice wants {wanted!r}, which is not among the tools"
 
@@ -191,9 +185,9 @@ def _unknown_choice(subject: Subject) -> Iterator[Hit]:
 RULES = (
     *card_rules.EXCHANGES.by(_TOOLS),
     *card_rules.CARDS.by(_MESSAGES),
-    *request_rules.SHAPE,
+    *shared.SHAPE,
     *_OWN,
-    *request_rules.TEMPERATURE.by("Amazon Bedrock API reference, InferenceConfiguration"),
-    *request_rules.LIMITS.by("Amazon Nova user guide, What is Amazon Nova"),
-    *request_rules.CACHING.by("Amazon Bedrock user guide, Prompt caching"),
+    *shared.TEMPERATURE.by("Amazon Bedrock API reference, InferenceConfiguration"),
+    *shared.LIMITS.by("Amazon Nova user guide, What is Amazon Nova"),
+    *shared.CACHING.by("Amazon Bedrock user guide, Prompt caching"),
 )

@@ -7,17 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cardbox_cli.context.lint.request_rules import (
-    Range,
-    both_set,
-    not_strict,
-    number_of,
-    out_of_range,
-    refused_effort,
-    too_long_answer,
-    too_many,
-    without_other,
-)
+from cardbox_cli.context.lint import request_rules as shared
 from cardbox_cli.context.lint.rule import Hit, Rules, Subject
 from cardbox_cli.context.parts import dict_at, kind, list_at, text_at
 from cardbox_cli.model.cards import SYSTEM_ROLES
@@ -31,13 +21,13 @@ RULES = Rules("OpenAI docs, Models")
 
 # The bounds that the reference names for each; those of `n` from OpenAI's published OpenAPI document.
 _RANGES = (
-    Range("n", 1, 128),
-    Range("max_tokens", 1),
-    Range("max_completion_tokens", 1),
-    Range("top_p", 0, 1),
-    Range("top_logprobs", 0, 20),
-    Range("frequency_penalty", -2, 2),
-    Range("presence_penalty", -2, 2),
+    shared.Range("n", 1, 128),
+    shared.Range("max_tokens", 1),
+    shared.Range("max_completion_tokens", 1),
+    shared.Range("top_p", 0, 1),
+    shared.Range("top_logprobs", 0, 20),
+    shared.Range("frequency_penalty", -2, 2),
+    shared.Range("presence_penalty", -2, 2),
 )
 _MAX_METADATA = 16
 # In characters: metadata's keys and values, and who the user is.
@@ -50,13 +40,13 @@ def _ranges(subject: Subject) -> Iterator[Hit]:
     """A parameter outside of its bounds: `n`, `max_tokens`, `top_p`, penalties, `top_logprobs`, tokens and
     values of `logit_bias`; more than 4 `stop` texts; more or longer `metadata` than may be."""
     sent = subject.beside
-    yield from out_of_range(sent, _RANGES)
+    yield from shared.out_of_range(sent, _RANGES)
     for token, bias in dict_at(sent, "logit_bias").items():
         if not token.isdecimal():
             yield None, f"the logit_bias of {token!r} is of no token, which is a number"
-        if (number := number_of(bias)) is not None and not -100 <= number <= 100:
+        if (number := shared.number_of(bias)) is not None and not -100 <= number <= 100:
             yield None, f"the logit_bias of {token!r} is {number}, not from -100 to 100"
-    yield from too_many(sent.get("stop"), MAX_STOPS, "stop texts")
+    yield from shared.too_many(sent.get("stop"), MAX_STOPS, "stop texts")
     yield from metadata_hits(sent.get("metadata"))
     user = text_at(sent, "safety_identifier")
     if user is not None and len(user) > _MAX_USER:
@@ -90,7 +80,7 @@ def _alone(subject: Subject) -> Iterator[Hit]:
     `function_call` without functions, `top_logprobs` without `logprobs: true`, `stream_options` without
     `stream: true`, `modalities` with audio without `audio`."""
     sent = subject.beside
-    yield from without_other(sent, _NEEDS)
+    yield from shared.without_other(sent, _NEEDS)
     if "audio" in list_at(sent, "modalities") and not sent.get("audio"):
         yield None, "modalities asks for audio, and there is no audio with a voice and a format"
 
@@ -98,7 +88,7 @@ def _alone(subject: Subject) -> Iterator[Hit]:
 @PARAMETERS.error("parameters-exclusive", remedy="leave one of them out")
 def _exclusive(subject: Subject) -> Iterator[Hit]:
     """`max_tokens` beside `max_completion_tokens`, which replaced it."""
-    return both_set(subject.beside, [("max_tokens", "max_completion_tokens")])
+    return shared.both_set(subject.beside, [("max_tokens", "max_completion_tokens")])
 
 
 @PARAMETERS.error("list-empty", remedy="leave the key out")
@@ -137,7 +127,7 @@ def _strict_schemas(subject: Subject) -> Iterator[Hit]:
         for number, tool in enumerate(subject.tools)
         if kind(tool) == "function" and dict_at(tool, "function").get("strict") is True
     ]
-    return not_strict(strict)
+    return shared.not_strict(strict)
 
 
 def _answer_schema(subject: Subject) -> dict[str, Any]:
@@ -206,7 +196,7 @@ def _parameters(subject: Subject) -> Iterator[Hit]:
         yield None, f"{model} takes no tools"
     if kind(sent.get("response_format")) == "json_schema" and facts.json_schema is False:
         yield None, f"{model} takes no response_format of type json_schema"
-    yield from refused_effort(subject, sent.get("reasoning_effort"), parameter="reasoning_effort")
+    yield from shared.refused_effort(subject, sent.get("reasoning_effort"), parameter="reasoning_effort")
 
 
 @RULES.error(
@@ -216,7 +206,7 @@ def _parameters(subject: Subject) -> Iterator[Hit]:
 )
 def _too_long(subject: Subject) -> Iterator[Hit]:
     """A `max_tokens` or `max_completion_tokens` above what the model's answers may have."""
-    return too_long_answer(subject, ("max_tokens", "max_completion_tokens"), subject.facts.max_output)
+    return shared.too_long_answer(subject, ("max_tokens", "max_completion_tokens"), subject.facts.max_output)
 
 
 @RULES.error(
@@ -236,7 +226,7 @@ def _refused_by_reasoning(subject: Subject) -> Iterator[Hit]:
     if not facts.reasons(sent.get("reasoning_effort")):
         return
     for name in _SAMPLING:
-        value = number_of(sent.get(name))
+        value = shared.number_of(sent.get(name))
         if value not in (None, 1):
             yield None, f"{model} takes no other {name} than 1 when it reasons, and it is {value}"
     for name in _OF_TOKENS:

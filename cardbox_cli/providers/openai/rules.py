@@ -5,19 +5,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.lint import card_rules, request_rules
-from cardbox_cli.context.lint.request_rules import (
-    IMAGE_FORMATS,
-    RENAME,
-    NamePattern,
-    image_problem,
-    invalid_names,
-    items_missing,
-    malformed_arguments,
-    schema_hits,
-    schema_problem,
-    types_unknown,
-)
+from cardbox_cli.context.lint import card_rules
+from cardbox_cli.context.lint import request_rules as shared
 from cardbox_cli.context.lint.rule import HistoryCall, Hit, Rules, Subject
 from cardbox_cli.context.parts import dict_at, kind, list_at, text_at, texts_in
 from cardbox_cli.model.handwritten.wording import json_kind
@@ -27,7 +16,7 @@ from cardbox_cli.providers.openai.cards import runs
 _MAX_ID = 40
 _MAX_TOOLS = 128
 _MAX_DESCRIPTION = 1024
-_NAMES = NamePattern.up_to(64)
+_NAMES = shared.NamePattern.up_to(64)
 _SPEAKER = re.compile(r"[^\s<|\\/>]+")
 # What the parts of a message's content may be, by role; of roles that are not here, text alone.
 _PARTS = {"user": ("text", "image_url", "input_audio", "file"), "assistant": ("text", "refusal")}
@@ -61,9 +50,9 @@ def _long_ids(subject: Subject) -> Iterator[Hit]:
             yield call.entry, f"the id {call.id!r} has {len(call.id)} characters, not up to {_MAX_ID}"
 
 
-_OWN.error("tool-name-invalid", finds=_NAMES.finds, source=_TOOLS, remedy=RENAME)(
+_OWN.error("tool-name-invalid", finds=_NAMES.finds, source=_TOOLS, remedy=shared.RENAME)(
     partial(
-        invalid_names,
+        shared.invalid_names,
         allowed=_NAMES,
         calls=_function_calls,
         is_named=lambda tool: tool.get("type") == "function" or "input_schema" in tool,
@@ -88,7 +77,7 @@ _OWN.error(
     finds="A tool call whose `arguments` are not a JSON object in a string.",
     source=_ASSISTANT,
     remedy="edit the card so that the arguments are a string such as '{}'",
-)(partial(malformed_arguments, calls=_function_calls))
+)(partial(shared.malformed_arguments, calls=_function_calls))
 
 
 @_OWN.warning("nothing-asked", remedy="render a box that holds the conversation, too")
@@ -181,7 +170,7 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
         yield from _malformed_calls(subject)
     for number, function in functions(subject):
         schema = function.get("parameters")
-        if schema not in (None, {}) and (problem := schema_problem(schema, "parameters")) is not None:
+        if schema not in (None, {}) and (problem := shared.schema_problem(schema, "parameters")) is not None:
             yield None, f"tool {number} {problem}"
 
 
@@ -216,7 +205,7 @@ def functions(subject: Subject) -> Iterator[tuple[int, dict[str, Any]]]:
 def _schemas(subject: Subject) -> Iterator[Hit]:
     """Parameters of a function with an array that has no items, or a type that JSON Schema does not have."""
     schemas = ((f"the parameters of tool {at}", each.get("parameters")) for at, each in functions(subject))
-    return schema_hits(schemas, types_unknown, items_missing)
+    return shared.schema_hits(schemas, shared.types_unknown, shared.items_missing)
 
 
 @_OWN.error(
@@ -263,7 +252,7 @@ def _json_not_asked_for(subject: Subject) -> Iterator[Hit]:
     if text_at(subject.request.config.get("response_format"), "type") != "json_object":
         return
     texts = (texts_in(message.body.get("content")) for message in subject.request.messages)
-    yield from request_rules.json_unsaid(texts, "response_format")
+    yield from shared.json_unsaid(texts, "response_format")
 
 
 @_OWN.error(
@@ -290,22 +279,22 @@ def url_problem(url: str) -> str | None:
     if not comma or not head.endswith(";base64"):
         return "the data URL is not in base64"
     media_type = head.removeprefix("data:").partition(";")[0]
-    if media_type not in (*IMAGE_FORMATS, "image/jpg"):
-        return f"it is of type {media_type!r}, none of {', '.join(IMAGE_FORMATS)}"
-    return image_problem(data)
+    if media_type not in (*shared.IMAGE_FORMATS, "image/jpg"):
+        return f"it is of type {media_type!r}, none of {', '.join(shared.IMAGE_FORMATS)}"
+    return shared.image_problem(data)
 
 
 RULES = (
     *card_rules.EXCHANGES.by("OpenAI API reference, Create chat completion: messages, tool message"),
     *card_rules.CARDS.by("OpenAI API reference, Create chat completion: messages"),
-    *request_rules.SHAPE,
+    *shared.SHAPE,
     *_OWN,
     *model_rules.PARAMETERS,
     *model_rules.RULES,
-    *request_rules.TEMPERATURE.by("OpenAI API reference, Create chat completion: temperature, tool_choice"),
-    *request_rules.TOOL_CHOICE.by("OpenAI API reference, Create chat completion: temperature, tool_choice"),
-    *request_rules.LIMITS.by("OpenAI docs, Models: context window"),
-    *request_rules.CACHING.by("OpenAI docs, Prompt caching"),
+    *shared.TEMPERATURE.by("OpenAI API reference, Create chat completion: temperature, tool_choice"),
+    *shared.TOOL_CHOICE.by("OpenAI API reference, Create chat completion: temperature, tool_choice"),
+    *shared.LIMITS.by("OpenAI docs, Models: context window"),
+    *shared.CACHING.by("OpenAI docs, Prompt caching"),
 )
 
 # What is OpenAI's alone: how many and how long, which values there are, what its models refuse.
