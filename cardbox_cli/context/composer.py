@@ -144,7 +144,6 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def contexts(self) -> dict[str, str]:
-        """The texts by their layers, as the composer takes them."""
         return {layer.name: layer.text for layer in self.layers}
 
 

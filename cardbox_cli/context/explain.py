@@ -87,7 +87,6 @@ class TokenCosts:
         return self._tokenizer.count(words) + media * _PER_MEDIUM
 
     def of_tool(self, tool: dict[str, Any]) -> Cost:
-        """The definition of a tool, as it is stored."""
         text = _json_text(tool)
         tokens = self._tokenizer.count(text)
         return Cost(text, tokens, tokens)

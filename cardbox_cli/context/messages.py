@@ -116,14 +116,12 @@ class PackedMessages(Sequence[Message]):
         self._behind: Sequence[Message] = ()
 
     def add(self, message: Message) -> None:
-        """A message behind those that were added."""
         if len(self._last) == PACK_SIZE:
             self._packed.append(_pack(self._last))
             self._last = []
         self._last.append(message)
 
     def between(self, before: Sequence[Message], behind: Sequence[Message]) -> "PackedMessages":
-        """The same ones between others."""
         around = PackedMessages()
         around._before, around._behind = before, behind
         around._packed, around._last = self._packed, self._last

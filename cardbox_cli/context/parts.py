@@ -24,7 +24,6 @@ _TYPES_WITHOUT_TEXT = ("base64", "redacted_thinking")
 
 
 def text_part(text: str) -> dict[str, Any]:
-    """A part that is text."""
     return {"type": "text", "text": text}
 
 
@@ -81,7 +80,6 @@ def tool_name(value: Any) -> str | None:
 
 
 def list_of(value: Any) -> list[Any]:
-    """Return a list as it is; an empty one for any other value."""
     return value if isinstance(value, list) else []
 
 
@@ -221,7 +219,6 @@ def are_functions(calls: Any) -> bool:
 
 
 def other_calls(calls: Any) -> Iterator[Any]:
-    """The tool calls that are no function's."""
     return (call for call in list_of(calls) if not are_functions([call]))
 
 

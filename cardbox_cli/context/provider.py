@@ -107,14 +107,11 @@ UNKNOWN_MODEL = ModelFacts()
 class Registry(Protocol):
     """All providers, and the facts about models."""
 
-    def providers(self) -> Iterable["Provider"]:
-        """Return every provider whose format can be rendered, in order."""
+    def providers(self) -> Iterable["Provider"]: ...
 
-    def facts(self, model: str | None) -> ModelFacts:
-        """Return the facts about a model."""
+    def facts(self, model: str | None) -> ModelFacts: ...
 
-    def model_provider(self, model: str | None) -> str | None:
-        """Return the name of the provider of a model; None if it is not known."""
+    def model_provider(self, model: str | None) -> str | None: ...
 
 
 class Provider(ABC):
@@ -196,7 +193,6 @@ class Provider(ABC):
         return ()
 
     def renamed_calls(self, messages: Sequence[Message]) -> Sequence[RenamedCall]:
-        """Return the tool calls that are sent under other ids."""
         return ()
 
     def exchanged_ids(self, body: Body) -> ExchangedIds:
@@ -266,7 +262,6 @@ class Provider(ABC):
         return None if self.schema_package is None else schema_of(self.schema_package)
 
     def facts(self, model: str | None) -> ModelFacts:
-        """Return the facts about a model, whoever provides it."""
         return self._registry.facts(model)
 
     @property

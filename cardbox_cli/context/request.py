@@ -238,7 +238,6 @@ def is_packed(entry: RequestEntry) -> bool:
 
 
 def left_out(entry: RequestEntry, reason: str) -> Omitted:
-    """The place of a card that is no message."""
     return Omitted(entry.slot.card_id, entry.box_id, entry.slot.position, reason)
 
 
@@ -394,12 +393,10 @@ def no_history(process: ProcessName) -> str:
 
 
 def profile_of(cards: Iterable[Card]) -> dict[str, Any]:
-    """The first profile among these cards; {} where there is none."""
     return next((data for data in map(profile_in, cards) if data is not None), {})
 
 
 def model_of(profile: Mapping[str, Any]) -> str | None:
-    """The model that a profile names."""
     return text_at(_config(profile), "model") or None
 
 

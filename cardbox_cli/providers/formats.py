@@ -29,7 +29,6 @@ TEXT = "text"
 
 
 def format_names() -> tuple[str, ...]:
-    """Return the names of all formats."""
     return (*PROVIDERS, TEXT)
 
 
@@ -54,7 +53,6 @@ def of_another(model: str | None, format: str) -> str | None:
 
 
 def encoder_of(format: str) -> "Encode":
-    """Return what makes cards messages in a format."""
     return provider_of(format).encode
 
 

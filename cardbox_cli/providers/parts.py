@@ -88,14 +88,12 @@ class PartsProvider(Provider):
 
     @property
     def parts_title(self) -> str:
-        """The provider's name in sentences about its parts."""
         return self.title
 
     # --- what parts mean
 
     @abstractmethod
-    def is_thought(self, part: Part) -> bool:
-        """Return whether a part holds thinking."""
+    def is_thought(self, part: Part) -> bool: ...
 
     @abstractmethod
     def is_plain(self, part: Part) -> bool:
@@ -540,12 +538,10 @@ class PartsAnswers(AnswerReader):
         """Return whether the model calls a tool of the client's by a part, well-formed or not."""
 
     @abstractmethod
-    def call_id(self, part: Part) -> Any:
-        """Return what such a part has as its id."""
+    def call_id(self, part: Part) -> Any: ...
 
     @abstractmethod
-    def with_id(self, part: Part, call_id: str) -> Part:
-        """Return the call under another id."""
+    def with_id(self, part: Part, call_id: str) -> Part: ...
 
     def parts(self, message: Body) -> Any:
         return message.get(self.parts_key)

@@ -152,6 +152,5 @@ def _fits(schema: Schema, key: str, value: Any) -> bool:
 
 
 def misfitting_keys(tool: Mapping[str, Any], provider: Provider) -> set[str]:
-    """Return the keys of a tool whose values the provider does not take."""
     found = () if provider.schema is None else provider.schema.misfits_of_item("tools", 0, tool)
     return {str(misfit.place[2]) for misfit in found if len(misfit.place) > 2}

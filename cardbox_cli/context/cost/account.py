@@ -131,7 +131,6 @@ def _moves(gone: Sequence[Message], added: Sequence[Message]) -> bool:
 
 
 def common(ones: Sequence[Message], others: Sequence[Message]) -> int:
-    """How many messages both begin with."""
     shorter = min(len(ones), len(others))
     if ones[:shorter] == others[:shorter]:
         return shorter
@@ -181,17 +180,14 @@ class SentPart(msgspec.Struct, kw_only=True, gc=False):
 
     @property
     def card_id(self) -> str | None:
-        """The card of the message, or the one that made its layer."""
         return self.message.card_id or (None if self.card is None else self.card.card_id)
 
     @property
     def total(self) -> int:
-        """The tokens of all its sendings."""
         return self.tokens * self.sends
 
     @property
     def again(self) -> int:
-        """The tokens of all its sendings but the first."""
         return self.tokens * max(self.sends - 1, 0)
 
 
@@ -234,7 +230,6 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def share_of(tokens: int, of_all: int) -> float:
-    """Return the share of all tokens, 0 if there are none."""
     return round(tokens / of_all, 4) if of_all else 0.0
 
 
@@ -251,7 +246,6 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        """The tokens of all requests."""
         return sum(step.tokens for step in self.steps)
 
     @property
@@ -261,7 +255,6 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exact(self) -> bool:
-        """Whether none of them is an estimate."""
         return not any(step.estimated for step in self.steps)
 
 
@@ -300,7 +293,6 @@ class _Ledger:
         self._sums: dict[str, Counter[str]] = {name: Counter() for name in self._present}
 
     def enter(self, sent: Sent, change: SeriesChange, before: Sent | None) -> None:
-        """Enter the next request of the series."""
         request = sent.request
         costs = self._costs_of(sent)
         self.tokenizer = costs.tokenizer

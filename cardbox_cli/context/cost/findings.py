@@ -124,8 +124,6 @@ class CostRules:
         return iter(self._rules)
 
     def rule(self, code: str, *, remedy: str) -> Callable[[Find], Find]:
-        """Enter a rule."""
-
         def enter(find: Find) -> Find:
             finds = " ".join((find.__doc__ or "").split())
             self._rules.append(CostRule(code=code, finds=finds, remedy=remedy, find=find))
@@ -191,7 +189,6 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def said(part: SentPart) -> str:
-    """What the card of a message says."""
     return "" if part.card is None else card_text(part.card.content)
 
 

@@ -282,7 +282,6 @@ class NamePattern:
         return cls(rf"[a-zA-Z0-9_-]{{1,{most}}}", f"1 to {most} letters, digits, `_` and `-`")
 
     def fits(self, name: str) -> bool:
-        """Return whether a name is allowed."""
         return self._pattern.fullmatch(name) is not None
 
     def problem(self, name: str | None, what: str) -> str | None:
@@ -299,12 +298,10 @@ def _name_problem(allowed: NamePattern, name: str | None, what: str) -> str | No
 
 
 def called_functions(subject: Subject) -> Iterator[HistoryCall]:
-    """Yield the calls of functions."""
     return (call for call in subject.history.calls if call.function is not None)
 
 
 def has_name(tool: dict[str, Any]) -> bool:
-    """Return whether a tool has a name."""
     return tool_name(tool) is not None
 
 

@@ -121,7 +121,6 @@ class History:
 
     @cached_property
     def with_originals(self) -> list[CardMessage]:
-        """The messages whose cards keep something of an original."""
         return [self.messages[place] for place in self._with_originals]
 
     @cached_property
@@ -206,17 +205,14 @@ class Subject:
 
     @cached_property
     def facts(self) -> ModelFacts:
-        """The facts about the request's model, if it is one of the provider's own."""
         return self.provider.own_facts(self.request.model)
 
     @cached_property
     def window(self) -> int | None:
-        """How many tokens the model holds, None if that is not known."""
         return self.provider.facts(self.request.model).window
 
     @cached_property
     def history(self) -> History:
-        """The messages that cards make."""
         return History(self.request)
 
     @cached_property
@@ -241,7 +237,6 @@ class Subject:
 
     @cached_property
     def tools(self) -> list[Any]:
-        """The tools as the provider gets them, whatever they are."""
         return list_at(self.beside, "tools")
 
     @property
@@ -268,21 +263,17 @@ class Subject:
 
     @cached_property
     def types(self) -> set[str]:
-        """The types that cards have."""
         return self.history.types.union(card.type for _, card in self.without_message)
 
     @cached_property
     def roles(self) -> set[str | None]:
-        """The roles that cards have."""
         return self.history.roles_of_cards.union(card.role for _, card in self.without_message)
 
     @cached_property
     def classes(self) -> set[type]:
-        """The classes that the contents of cards are of."""
         return self.history.classes.union(type(card.content) for _, card in self.without_message)
 
     def of_type(self, card_type: str) -> list[tuple[RequestEntry, Card]]:
-        """The cards of this type."""
         return [pair for pair in self.cards if pair[1].type == card_type] if card_type in self.types else []
 
     @cached_property

@@ -85,7 +85,6 @@ def edited_card(card: Card, content: Content, *, author_id: str) -> CardDraft:
 
 
 def replace_id(card_ids: Sequence[str], old: str, new: str) -> list[str]:
-    """`card_ids` with `new` at each place of `old`."""
     return [new if card_id == old else card_id for card_id in card_ids]
 
 
@@ -126,7 +125,6 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def places_of(entries: Iterable[RequestEntry]) -> list[Place]:
-    """The places of a box as it is."""
     return [Place(origin=entry.slot.position, slot=entry.slot, rule=entry.rule) for entry in entries]
 
 
@@ -149,12 +147,10 @@ def entries_of(places: Sequence[Place], box_id: str) -> list[RequestEntry]:
 
 
 def card_ids_of(places: Iterable[Place]) -> list[str]:
-    """The ids of the list."""
     return [place.slot.card_id for place in places]
 
 
 def drafts_of(places: Iterable[Place]) -> list[CardDraft]:
-    """The cards of the list that are to be written."""
     return [place.draft for place in places if place.draft is not None]
 
 
@@ -318,14 +314,12 @@ def with_arguments(card: Card, author_id: str) -> CardDraft | None:
 
 
 def with_call_id(card: Card, index: int, call_id: str, author_id: str) -> CardDraft | None:
-    """The card with another id for its call of this index."""
     draft, calls = rewrite(card, author_id), list(list_of(card.tool_calls))
     calls[index] = {**calls[index], "id": call_id}
     return None if draft is None else msgspec.structs.replace(draft, tool_calls=calls)
 
 
 def with_answered_id(card: Card, call_id: str, author_id: str) -> CardDraft | None:
-    """The result as that of the call of this id."""
     draft = rewrite(card, author_id)
     return None if draft is None else msgspec.structs.replace(draft, tool_call_id=call_id)
 

@@ -112,12 +112,10 @@ class _Fitting:
 
     @property
     def shown(self) -> str:
-        """The tokens that it takes now, for people."""
         return f"{'~' if self._estimated else ''}{self.tokens}"
 
     @property
     def is_empty(self) -> bool:
-        """Whether all messages that there were are gone."""
         return bool(self._cards) and len(self._gone) == len(self._request.messages)
 
     def largest(self) -> Iterator[tuple[int, str]]:
@@ -179,7 +177,6 @@ class _Fitting:
             self._drop(unit_at[late], "answers what is left out")
 
     def fitted(self, before: int) -> Fitted:
-        """What has become of the request."""
         request = self._request
         now = {
             card.card_id: self._messages[place]

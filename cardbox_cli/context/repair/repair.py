@@ -112,7 +112,6 @@ class _Mending:
         ]
 
     def is_here(self, found: LintFinding) -> bool:
-        """Whether it is about a card of this box."""
         return found.card_id is not None and found.box_id == self._wanted.box_id
 
     def mend(self, errors: Sequence[LintFinding]) -> None:

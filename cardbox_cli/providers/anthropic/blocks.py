@@ -79,7 +79,6 @@ def call_of_block(block: Block) -> dict[str, Any]:
 
 
 def parts_of(blocks: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return the content parts that a user's blocks are."""
     return [_file_part(block) or text_part(plain_text([block])) for block in blocks]
 
 
@@ -138,7 +137,6 @@ def blocks_of_content(content: Any) -> list[Block]:
 
 
 def as_blocks(content: Any) -> list[Any]:
-    """Return content as a list of blocks."""
     return content if isinstance(content, list) else blocks_of_content(content)
 
 
@@ -360,7 +358,6 @@ class CallNaming:
         self._messages = messages
 
     def renamed(self) -> Iterator[Message]:
-        """Yield the messages with the ids that their calls and results are given."""
         if _are_fine(self._messages()):
             return iter(self._messages())
         one_pass = _NamingPass(self._messages(), self.changes)
@@ -382,7 +379,6 @@ class _NamingPass:
         self._waiting: dict[str, list[tuple[int, str]]] = {}
 
     def renamed(self, place: int, message: Message) -> Message:
-        """Return the message with the ids that its calls and results are given."""
         before = list_at(message.body, "content")
         after = [self._block(place, block, message.card_id) for block in before]
         if all(new is old for new, old in zip(after, before, strict=True)):

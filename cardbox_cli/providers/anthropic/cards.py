@@ -44,8 +44,6 @@ _TYPES = {"user": INSTRUCTION, "assistant": THOUGHT, _SYSTEM: RENDERED_PROMPT}
 
 
 class AnthropicFiles(MessageFiles):
-    """Files with lists of Anthropic's messages."""
-
     roles = tuple(_TYPES)
     system_keys = (_SYSTEM,)
     endpoints = ("/v1/messages", "/v1/messages/count_tokens")
@@ -161,7 +159,6 @@ class AnthropicFiles(MessageFiles):
         return {**around, "content": self.joined_content(cards)} if place == [] else around
 
     def joined_content(self, cards: Sequence[AnyCard]) -> list[Any]:
-        """Return the blocks of neighbouring cards, one after the other."""
         return [block for card in cards for block in as_blocks(content_of(card, self.provider))]
 
     def _content_of(self, cards: Sequence[Card]) -> Any:

@@ -86,8 +86,6 @@ _LATE_SYSTEM_KEYS = ("clear_at", "output_config")
 
 
 class Anthropic(Provider):
-    """Anthropic's Messages."""
-
     name = NAME
     title = "Anthropic"
     sends = "a Messages body"

@@ -45,8 +45,6 @@ def _is_message(value: Any) -> bool:
 
 
 class BedrockFiles(PartsFiles):
-    """Files with lists of Converse's messages."""
-
     shape = MessageShape("messages", _is_message, is_own=True)
     roles = _ROLES
     system_keys = (_SYSTEM,)

@@ -59,8 +59,6 @@ _BLANKS = re.compile(r"\s+")
 
 
 class BedrockConverse(PartsProvider):
-    """Amazon Bedrock."""
-
     name = NAME
     title = "Bedrock"
     sends = "a Converse body"

@@ -133,8 +133,6 @@ def _alone(message: Any) -> Any:
 
 
 class GeminiFiles(PartsFiles):
-    """Files with lists of contents."""
-
     shape = MessageShape(_KEY, is_content, is_own=True, takes_one=True)
     roles = _ROLES
     system_keys = _SYSTEM_KEYS

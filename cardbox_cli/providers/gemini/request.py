@@ -69,8 +69,6 @@ _OWN_TOOLS = (
 
 
 class Gemini(PartsProvider):
-    """Google's Gemini."""
-
     name = NAME
     title = "Gemini"
     sends = "a generateContent body"

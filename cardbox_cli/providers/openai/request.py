@@ -45,8 +45,6 @@ TOOL_PARAMETERS = ("tool_choice", "parallel_tool_calls")
 
 
 class OpenAI(Provider):
-    """OpenAI's chat completions."""
-
     name = NAME
     title = "OpenAI"
     sends = "a chat-completions body"
