@@ -156,8 +156,7 @@ class Provider(ABC):
         """Return the message that a card is sent as, or the reason why it is none."""
 
     def chat_original(self, card: AnyCard) -> Body | None:
-        """Return the message in the chat form that a card imported from this format keeps; None for
-        others."""
+        """Return the chat message that a card imported from this format keeps; None for other cards."""
         return None
 
     def keeps_failure(self, card: AnyCard) -> bool:
@@ -288,8 +287,7 @@ class Provider(ABC):
         return NOT_IN_CHAT.get(card.type) or self.chat_body(card)
 
     def chat_body(self, card: AnyCard) -> Body:
-        """Return the message in the chat form of a card that makes one: its original, or what its fields
-        hold."""
+        """Return the chat message of a card that makes one: its original, or what its fields hold."""
         metadata = card.metadata
         if MESSAGE in metadata or BLOCKS in metadata:
             for each in self.peers():
@@ -397,8 +395,7 @@ class MessageFiles(ABC):
         return None
 
     def is_exchange(self, part: Any) -> bool:
-        """Return whether a part of a message's content is a call or a result as only this provider writes
-        it."""
+        """Return whether a content part is a call or a result as only this provider writes it."""
         return False
 
     # --- reading
@@ -424,8 +421,7 @@ class MessageFiles(ABC):
         """Return the first card with what `export` needs to give back the second."""
 
     def read_request(self, beside: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Return the llm_config and the tools, as every provider's `members` takes them, beside the
-        messages."""
+        """Return the llm_config and the tools of a request, as every provider's `members` takes them."""
         tools = beside.get("tools")
         config = {key: value for key, value in beside.items() if key != "tools"}
         return config, [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
@@ -438,8 +434,7 @@ class MessageFiles(ABC):
 
 
 class AnswerReader(ABC):
-    """How a model's answer is read as cards. `limits` are the reasons for a cut that are a limit of
-    tokens."""
+    """The reader of models' answers. `limits` are the reasons to cut an answer that are a limit of tokens."""
 
     limits: Collection[str] = ()
 

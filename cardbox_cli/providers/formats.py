@@ -72,8 +72,7 @@ def sent(request: "Request", format: str) -> bytes:
 
 
 def sent_by_any(request: "Request", format: str) -> list[bytes]:
-    """Return a request as a command reads it, and as a command of an older cbx did, which indented no
-    text."""
+    """Return a request as a command reads it, and as one of an older cbx did, which indented no text."""
     older = [text(request, indent="").encode()] if format == TEXT else []
     return [sent(request, format), *older]
 

@@ -236,8 +236,7 @@ class PartsProvider(Provider):
         return made if answered is None else [self.other_result(part) for part in made]
 
     def _is_sent_as_text(self, card: AnyCard, body: Body) -> bool:
-        """Return whether it is a result that is sent as text, as its call is: also that of a function without
-        an id."""
+        """Return whether it is a result that is sent as text, as its call is, or as it has no id."""
         if body["role"] not in ("tool", "function"):
             return False
         answered = answered_call(card)
@@ -422,8 +421,7 @@ def _json(value: Any) -> str:
 
 
 def _sayable(role: str, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the content parts that a role can say in the chat form: the user files, the assistant
-    refusals."""
+    """Return the content parts that a role can say in the chat form: users files, assistants refusals."""
     is_refused = role == "assistant" and any(kind(part) == "refusal" for part in parts)
     return parts if role == "user" or is_refused else []
 

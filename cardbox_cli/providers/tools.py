@@ -92,8 +92,7 @@ def stops_of(config: Mapping[str, Any], most: int | None = None) -> Any:
 
 
 def choice_for(request: Request, tools: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the `tool_choice` of a request that sends these of its tools; None if it can choose none of
-    them."""
+    """Return the `tool_choice` of a request that sends these tools; None if it can choose none of them."""
     choice = request.config.get("tool_choice")
     if not tools:
         return None
@@ -107,8 +106,7 @@ def _named(tool: Mapping[str, Any]) -> str:
 
 
 def is_parallel(config: Mapping[str, Any]) -> Any:
-    """Return whether several tools may be called at once, as OpenAI or Anthropic says it; None if nothing
-    says."""
+    """Return whether several tools may be called at once, by OpenAI's or Anthropic's key; None if unsaid."""
     choice = config.get("tool_choice")
     is_off = isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True
     return config.get("parallel_tool_calls", False if is_off else None)

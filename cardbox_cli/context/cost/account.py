@@ -100,8 +100,7 @@ class _AskedRequests(Sequence[Sent]):
 
 
 def history_of(messages: Sequence[Message]) -> tuple[int, int]:
-    """Where the history begins in composed messages, and where it ends: what is before and behind is of
-    layers. Without a history both are the end."""
+    """Return where the history begins and ends between the layers; both are the end if there is none."""
     start = 0
     while start < len(messages) and messages[start].layer != CHECKPOINT:
         start += 1

@@ -1,5 +1,4 @@
-"""What follows from an account, as programs get it: the contract of `cbx cost -o json`, wherever it is asked
-for. Pure."""
+"""Conclusions from an account, as programs get them: the contract of `cbx cost -o json`. Pure."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -91,8 +90,7 @@ _MILLION = 1_000_000
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """The prices of a model for a million tokens; `cached` for those that its prefix cache holds, by default
-    as any others."""
+    """The prices of a model for a million tokens; `cached` of those in its prefix cache, if it differs."""
 
     input: Decimal
     cached: Decimal | None = None

@@ -1,5 +1,4 @@
-"""What a finding about costs is, what its rules look at, and the commands that help. No command changes a
-card or a box."""
+"""Findings about costs, the subject of their rules, and commands that help. None changes a card or a box."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -202,8 +201,7 @@ class ChatSubject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostSubject:
-    """An account of requests; `profile` names that of the turn, and `chat` is the chat, where all were sent
-    for one."""
+    """An account of requests, with the name of the turn's `profile`, or the `chat` that sent all."""
 
     def __init__(
         self, account: Account, *, profile: str | None = None, chat: ChatSubject | None = None
@@ -291,8 +289,7 @@ class CostSubject:
         return Mend(how="without" if whole else "without-results", name=box_id, card_ids=ids)
 
     def afresh(self, chat: ChatSubject, parts: Sequence[SentPart]) -> Mend | None:
-        """How a chat goes on without these: only its active context is sent again, and no other box becomes
-        that."""
+        """Return how a chat goes on without these: nothing but its active context is sent again."""
         if chat.box_id is None or all(part.box_id != chat.box_id for part in parts):
             return None
         return Mend(how="afresh", name=chat.key)

@@ -78,8 +78,7 @@ _LISTED = ("anyOf", "allOf", "oneOf", "prefixItems")
 
 
 def strict_problem(schema: dict[str, Any], *, all_required: bool = True) -> str | None:
-    """What is wrong with a schema whose objects must be closed, and must have every property required if
-    `all_required`; None for a sound one."""
+    """Say what is wrong with a schema whose objects must be closed, and required; None if nothing."""
     if "anyOf" in schema and "type" not in schema:
         return "it is anyOf at its top, and no object"
     problems = (_object_problem(each, place, all_required) for place, each in schemas_within(schema, "it"))
@@ -368,8 +367,7 @@ def schema_hits(schemas: Iterable[tuple[str, Any]], *checks: Callable[[Any], Ite
 
 
 def schema_problem(schema: Any, key: str) -> str | None:
-    """Say what keeps the value under `key` of a tool from being the JSON schema of an object; None if
-    nothing."""
+    """Say what keeps the value under `key` of a tool from being an object's JSON schema; None if nothing."""
     if not isinstance(schema, dict):
         return f"has {json_kind(schema)} as its {key}, and no JSON schema"
     if schema.get("type") == "object":

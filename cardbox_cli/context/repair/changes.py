@@ -250,8 +250,7 @@ def units_of(cards: Sequence[Card], keeps: Container[str] = ()) -> list[Unit]:
 
 
 def begins_late(cards: Sequence[Card], gone: set[int]) -> int | None:
-    """The first place that is left of a history without `gone`, where an answer stands there that nothing
-    asks; None where it begins as it may."""
+    """Return the first place of a history without `gone` if nothing asks for the answer there; else None."""
     left = (place for place in range(len(cards)) if place not in gone)
     first = next((place for place in left if cards[place].role not in SYSTEM_ROLES), None)
     return None if first is None or is_user(cards[first]) else first

@@ -300,8 +300,7 @@ def ids_in(blocks: Iterable[Any]) -> Iterator[str]:
 
 
 def with_id(block: Any, name: Callable[[str], str]) -> Any:
-    """Return the block with what `name` makes of the id of the call that it is or answers, if it is such a
-    block."""
+    """Return the block, the id of the call that it is or answers replaced by what `name` makes of it."""
     key = _key(block)
     if key is None or (new := name(block[key])) == block[key]:
         return block
@@ -321,8 +320,7 @@ def _is_call(block: Any) -> bool:
 
 
 def with_unique_ids(messages: Sequence[Message]) -> tuple[list[Message], list[RenamedCall]]:
-    """Return messages of content blocks whose calls have unique ids, the repeated `x` as `x_2`, `x_3`, …; and
-    what was renamed."""
+    """Return the messages, repeated ids `x` of calls as `x_2`, `x_3`, …, and what was renamed."""
     naming = CallNaming(lambda: messages)
     return list(naming.renamed()), naming.changes
 

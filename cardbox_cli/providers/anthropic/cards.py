@@ -53,8 +53,7 @@ class AnthropicFiles(MessageFiles):
     # --- recognition
 
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
-        """Say what tells Anthropic: a system prompt, a tool's input_schema, a model with the limit that it
-        needs."""
+        """Say which mark there is: a system prompt, a tool's input_schema, a model with its limit."""
         if _SYSTEM in beside:
             return f"{_SYSTEM!r} stands beside the messages"
         tools = beside.get("tools")

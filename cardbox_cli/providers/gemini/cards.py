@@ -97,8 +97,7 @@ def kind_of(part: Any) -> str:
 
 
 def named_part(part: Part, names: dict[str, str]) -> Part:
-    """Return the part, a result of a tool with the name of its call. `names` are those of the calls so
-    far."""
+    """Return the part, a result with the name of its call. `names` are those of the calls so far."""
     if type(part) is dict and len(part) == 1 and "text" in part:
         return part
     call, answer = at(part, "functionCall"), part.get("functionResponse") if isinstance(part, dict) else None
@@ -112,8 +111,7 @@ def named_part(part: Part, names: dict[str, str]) -> Part:
 
 
 def is_content(value: Any) -> bool:
-    """Return whether a value is meant as a content: an object with parts, which have no type, and no other
-    content."""
+    """Return whether a value is meant as a content: its parts have no type, and it has no other content."""
     if not isinstance(value, dict) or "parts" not in value or "content" in value:
         return False
     return not any(map(kind, _parts(value["parts"])))

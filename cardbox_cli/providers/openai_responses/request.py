@@ -176,8 +176,7 @@ class OpenAIResponses(PartsProvider):
     # --- requests
 
     def encode(self, card: Card) -> Body | NoMessage:
-        """Return the items that a card is, or the reason why it is none. System text of no item is text
-        alone."""
+        """Return the items that a card is, or why it is none; system text of no item is text alone."""
         body = super().encode(card)
         if isinstance(body, dict) and body["role"] == "system" and self.own_parts(card) is None:
             texts = map(_text_of, body["content"])
@@ -220,8 +219,7 @@ class OpenAIResponses(PartsProvider):
             yield SentMessage("messages", number, body, [place])
 
     def steps(self, messages: Sequence[Message]) -> list[int]:
-        """Return the step of each message; calls and results need not be neighbours, so all are one step
-        on."""
+        """Return the step of each message; results need not follow their calls, so all are one step on."""
         numbers: list[int] = []
         number, before = 0, None
         for message in messages:
