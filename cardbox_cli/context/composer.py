@@ -7,12 +7,12 @@ composer knows the one order of messages. Neither writes anything; without provi
 
 import hashlib
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
 from cardbox_cli.context.messages import Message, PackedMessages
-from cardbox_cli.context.parts import text_of
+from cardbox_cli.context.parts import are_functions, list_of, text_of
 from cardbox_cli.errors import DuplicateQuery, InvalidInput
 from cardbox_cli.model import exact_json, layers
 from cardbox_cli.model.boxes import Slot
@@ -47,12 +47,12 @@ def todo_text(items: Sequence[TodoItem]) -> str:
 
 
 def knowledge_text(query: str, cards: Sequence[Card]) -> str:
-    """What was found for the words of `query`, each card's text cut at LONGEST characters."""
+    """Return what was found for the words of `query`, each card's text cut at MAX_LAYER_CARD characters."""
     return _listed(f"What this project knows about {exact_json.encode(query).decode()}:", cards)
 
 
 def experience_text(cards: Sequence[Card]) -> str:
-    """The results of earlier turns, each cut at LONGEST characters."""
+    """Return the results of earlier turns, each cut at MAX_LAYER_CARD characters."""
     return _listed("Results of your earlier work, the newest first:", cards)
 
 
@@ -69,16 +69,9 @@ def _entry(mark: str, text: str) -> str:
 
 
 def _layer_text(card: Card) -> str:
-    calls = card.tool_calls if isinstance(card.tool_calls, list) else []
-    parts = (card_text(card.content).strip(), *map(_call, calls))
-    return "\n".join(part for part in parts if part)
-
-
-def _call(call: Any) -> str:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
-        return ""
-    return f"called {function.get('name')} with {function.get('arguments')}"
+    functions = (call["function"] for call in list_of(card.tool_calls) if are_functions([call]))
+    calls = (f"called {each.get('name')} with {each.get('arguments')}" for each in functions)
+    return "\n".join(filter(None, (card_text(card.content).strip(), *calls)))
 
 
 def _bounded(text: str) -> str:
@@ -151,7 +144,6 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def contexts(self) -> dict[str, str]:
-        """The texts by their layers, as the composer takes them."""
         return {layer.name: layer.text for layer in self.layers}
 
 
@@ -227,8 +219,7 @@ class ContextCollector:
             text = experience_text(cards)
         elif name == layers.TODO:
             items = todo_items(wanted.todo)
-            ids = [item.card_id for item in items]
-            return Layer(name=name, text=todo_text(items), card_ids=ids)
+            return Layer(name=name, text=todo_text(items), card_ids=[item.card_id for item in items])
         elif name in _JOINED:
             cards = _of_type(wanted.makers, _JOINED[name])
             text = "\n\n".join(card_text(card.content) for card in cards)
@@ -271,10 +262,10 @@ def _refusal(wanted: Collecting, name: str) -> str | None:
 
 def _stored(cards: Sequence[Card], name: str) -> Layer | None:
     """The layer as an earlier request had it, where the boxes keep that."""
-    kept = (card for card in reversed(cards) if kept_layer(card) == name)
-    return next(
-        (Layer(name=name, text=card_text(card.content), card_ids=[card.card_id]) for card in kept), None
-    )
+    card = next((card for card in reversed(cards) if kept_layer(card) == name), None)
+    if card is None:
+        return None
+    return Layer(name=name, text=card_text(card.content), card_ids=[card.card_id])
 
 
 def kept_layer(card: Card) -> str | None:
@@ -371,5 +362,5 @@ def _ends_with(history: Sequence[Message], query: str) -> bool:
     if not history or history[-1].body.get("role") != "user":
         return False
     content = history[-1].body.get("content")
-    text = content if isinstance(content, str) else text_of(content if isinstance(content, list) else [])
+    text = content if isinstance(content, str) else text_of(list_of(content))
     return text.strip() == query.strip()

@@ -113,8 +113,7 @@ def diff(a: Request, b: Request, provider: Provider) -> RequestDiff:
 
 
 def _completed(request: Request, other: Request) -> Request:
-    """The request with messages for its lost layers: with the text that `other` has of the same hash, or
-    else with the hash in its place."""
+    """Return the request with its lost layers: the text of the same hash in `other`, or else the hash."""
     if not request.lost_layers:
         return request
     known = {layer.sha256: layer.text for layer in other.layers}
@@ -140,8 +139,7 @@ def _explained(request: Request, provider: Provider) -> Explanation:
 
 
 class _Compared(NamedTuple):
-    """A piece, how early its section stands, and what of it is compared, as a value and in bytes: no cache
-    knows the marks of what to cache."""
+    """A piece, the rank of its section, and what is compared: a value, and bytes, without marks for caches."""
 
     piece: Piece
     rank: int

@@ -6,6 +6,7 @@ definitions, nobody documents: that is an estimate, whatever counts it.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -86,7 +87,6 @@ class TokenCosts:
         return self._tokenizer.count(words) + media * _PER_MEDIUM
 
     def of_tool(self, tool: dict[str, Any]) -> Cost:
-        """The definition of a tool, as it is stored."""
         text = _json_text(tool)
         tokens = self._tokenizer.count(text)
         return Cost(text, tokens, tokens)
@@ -213,7 +213,8 @@ def whole_shares(account: Explanation, window: int | None) -> list[LayerShare]:
     reply = account.tokens - sum(share.tokens for share in found)
     # It is estimated where all is.
     exact = account.tokens_exact or any(share.tokens_exact for share in found)
-    return [*found, _share_of(REPLY, 0, 0, (reply, exact), account.tokens, window)] if reply else found
+    share = _share(REPLY, [ToolLine(None, 0, reply, exact)], account.tokens, window)
+    return [*found, msgspec.structs.replace(share, messages=0)] if reply else found
 
 
 def _message_line(message: Message, cost: Cost, request: Request) -> MessageLine:
@@ -233,21 +234,16 @@ def _message_line(message: Message, cost: Cost, request: Request) -> MessageLine
     )
 
 
-def _share(layer: str, lines: list[MessageLine | ToolLine], of_all: int, window: int | None) -> LayerShare:
-    tokens = sum(line.tokens for line in lines), all(line.tokens_exact for line in lines)
-    return _share_of(layer, len(lines), sum(line.characters for line in lines), tokens, of_all, window)
-
-
-def _share_of(
-    layer: str, messages: int, characters: int, counted: tuple[int, bool], of_all: int, window: int | None
+def _share(
+    layer: str, lines: Sequence[MessageLine | ToolLine], of_all: int, window: int | None
 ) -> LayerShare:
-    tokens, exact = counted
+    tokens = sum(line.tokens for line in lines)
     return LayerShare(
         layer=layer,
-        messages=messages,
-        characters=characters,
+        messages=len(lines),
+        characters=sum(line.characters for line in lines),
         tokens=tokens,
-        tokens_exact=exact,
+        tokens_exact=all(line.tokens_exact for line in lines),
         share=round(tokens / of_all, 4) if of_all else 0.0,
         of_window=round(tokens / window, 4) if window else None,
     )

@@ -4,7 +4,7 @@ Pure, and no more than an account: how something is sent is decided by the provi
 what they lose. Here stand the files and the parameters that none of them can send.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
 import msgspec
@@ -170,7 +170,23 @@ def _json(value: Any) -> str:
     return exact_json.encode(value).decode()
 
 
-# --- what only the chat form sends of a content part
+# --- what only the chat form sends of a message, and of a content part
+
+
+def unsent_of_message(body: Mapping[str, Any], sent: Collection[str] = ()) -> Iterator[str]:
+    """Yield the keys of a message in the chat form that a format sends as text, or leaves out.
+
+    Each format sends the keys of `_SENT_KEYS`; this one also those of `sent`.
+    """
+    for key, value in body.items():
+        if key in ("refusal", "function_call") and value:
+            if key not in sent:
+                yield f"{key!r} is sent as text"
+        elif key not in (*_SENT_KEYS, *sent) and not is_nothing(value):
+            yield f"the message's {key!r} is not sent"
+
+
+_SENT_KEYS = ("role", "content", "tool_calls", "tool_call_id")
 
 _PART_KEYS = {"text": ("text",), "image_url": ("image_url",), "input_audio": ("input_audio",)}
 _PART_KEYS |= {"file": ("file",), "refusal": ("refusal",)}

@@ -54,6 +54,11 @@ def never_a_message(card: Card | CardDraft) -> NoMessage | None:
     return _NEVER.get(card.type)
 
 
+def is_user(card: Card | CardDraft) -> bool:
+    """Return whether the user says it, and no tool."""
+    return card.role == "user" and card.type != TOOL_RESULT
+
+
 def standard_body(card: Card | CardDraft) -> dict[str, Any]:
     """The message in the chat form that the card's own fields make."""
     if card.type == TOOL_RESULT:
@@ -111,14 +116,12 @@ class PackedMessages(Sequence[Message]):
         self._behind: Sequence[Message] = ()
 
     def add(self, message: Message) -> None:
-        """A message behind those that were added."""
         if len(self._last) == PACK_SIZE:
             self._packed.append(_pack(self._last))
             self._last = []
         self._last.append(message)
 
     def between(self, before: Sequence[Message], behind: Sequence[Message]) -> "PackedMessages":
-        """The same ones between others."""
         around = PackedMessages()
         around._before, around._behind = before, behind
         around._packed, around._last = self._packed, self._last
@@ -214,17 +217,3 @@ def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
     for role, run in groupby(messages, key=lambda message: message.body["role"]):
         together = list(run)
         yield from ([message] for message in together) if role == "system" else [together]
-
-
-def steps(messages: Sequence[Message]) -> list[int]:
-    """Return the step of each message: neighbours of one role share one; system text, which moves, has none
-    (-1)."""
-    numbers: list[int] = []
-    number, before = 0, None
-    for message in messages:
-        role = message.body["role"]
-        if role != "system":
-            number += role != before
-            before = role
-        numbers.append(-1 if role == "system" else number)
-    return numbers

@@ -24,7 +24,6 @@ _TYPES_WITHOUT_TEXT = ("base64", "redacted_thinking")
 
 
 def text_part(text: str) -> dict[str, Any]:
-    """A part that is text."""
     return {"type": "text", "text": text}
 
 
@@ -50,18 +49,38 @@ def text_at(value: Any, key: str) -> str | None:
     return text if isinstance(text, str) else None
 
 
+def list_at(value: Any, key: str) -> list[Any]:
+    """Return the list that an object has under `key`; an empty one if it has none, or is no object."""
+    items = value.get(key) if isinstance(value, dict) else None
+    return items if isinstance(items, list) else []
+
+
+def dict_at(value: Any, key: str) -> dict[str, Any]:
+    """Return the object that another has under `key`; an empty one if it has none, or is no object."""
+    inner = value.get(key) if isinstance(value, dict) else None
+    return inner if isinstance(inner, dict) else {}
+
+
+def function_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    """Return the call of a function as cards hold it."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
 def texts_in(content: Any) -> str:
     """A message's content where it is a text, else the texts of its parts, a line each."""
     if isinstance(content, str):
         return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(text for part in parts if (text := text_at(part, "text")) is not None)
+    return "\n".join(text for part in list_of(content) if (text := text_at(part, "text")) is not None)
 
 
 def tool_name(value: Any) -> str | None:
     """The name of a tool, in a definition or a call: of a function, a custom tool, or neither."""
     inner = [value.get(key) for key in ("function", "custom")] if isinstance(value, dict) else []
     return text_at(next((each for each in inner if isinstance(each, dict)), value), "name")
+
+
+def list_of(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def as_list(content: Any) -> list[Any]:
@@ -196,15 +215,11 @@ def arguments_text(arguments: Any) -> str:
 
 def are_functions(calls: Any) -> bool:
     """Whether no tool call is another thing than one of a function."""
-    for call in calls if isinstance(calls, list) else ():
-        if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
-            return False
-    return True
+    return all(isinstance(call, dict) and isinstance(call.get("function"), dict) for call in list_of(calls))
 
 
 def other_calls(calls: Any) -> Iterator[Any]:
-    """The tool calls that are no function's."""
-    return (call for call in (calls if isinstance(calls, list) else ()) if not are_functions([call]))
+    return (call for call in list_of(calls) if not are_functions([call]))
 
 
 def normalized_calls(calls: Sequence[Any]) -> list[dict[str, Any]]:
@@ -216,14 +231,12 @@ def normalized_calls(calls: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _normalized(call: Any, index: int) -> dict[str, Any]:
-    function = call.get("function") if isinstance(call, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    if not isinstance(function, dict) or not isinstance(name, str) or not name:
+    function = dict_at(call, "function")
+    if not text_at(function, "name"):
         raise MalformedAnswer(f"tool_calls[{index}] names no function")
-    call_id = call.get("id")
     return {
         **call,
-        "id": call_id if isinstance(call_id, str) else "",
+        "id": text_at(call, "id") or "",
         "type": "function",
         "function": {**function, "arguments": arguments_text(function.get("arguments"))},
     }
@@ -247,21 +260,15 @@ class OtherCalls:
     def answering(self, card: Card) -> Card:
         """The card; the result of such a call with this beside it."""
         if card.tool_calls and (self._calls or not are_functions(card.tool_calls)):
-            self._note(card.tool_calls)
-        if not self._calls or card.type != TOOL_RESULT:
-            return card
-        call = self._calls.get(card.tool_call_id or "")
+            for call in list_of(card.tool_calls):
+                if call_id := text_at(call, "id"):
+                    self._calls.pop(call_id, None)  # a result answers the nearest call
+                    if not are_functions([call]):
+                        self._calls[call_id] = call
+        call = self._calls.get(card.tool_call_id or "") if card.type == TOOL_RESULT else None
         if call is None:
             return card
         return msgspec.structs.replace(card, metadata={**card.metadata, _ANSWERED: call})
-
-    def _note(self, calls: Any) -> None:
-        for call in calls if isinstance(calls, list) else ():
-            if call_id := text_at(call, "id"):
-                if are_functions([call]):
-                    self._calls.pop(call_id, None)  # a result answers the nearest call
-                else:
-                    self._calls[call_id] = call
 
 
 def answering(cards: Iterable[Card]) -> Iterator[Card]:

@@ -107,14 +107,11 @@ UNKNOWN_MODEL = ModelFacts()
 class Registry(Protocol):
     """All providers, and the facts about models."""
 
-    def providers(self) -> Iterable["Provider"]:
-        """Return every provider whose format can be rendered, in order."""
+    def providers(self) -> Iterable["Provider"]: ...
 
-    def facts(self, model: str | None) -> ModelFacts:
-        """Return the facts about a model."""
+    def facts(self, model: str | None) -> ModelFacts: ...
 
-    def model_provider(self, model: str | None) -> str | None:
-        """Return the name of the provider of a model; None if it is not known."""
+    def model_provider(self, model: str | None) -> str | None: ...
 
 
 class Provider(ABC):
@@ -159,8 +156,7 @@ class Provider(ABC):
         """Return the message that a card is sent as, or the reason why it is none."""
 
     def chat_original(self, card: AnyCard) -> Body | None:
-        """Return the message in the chat form that a card imported from this format keeps; None for
-        others."""
+        """Return the chat message that a card imported from this format keeps; None for other cards."""
         return None
 
     def keeps_failure(self, card: AnyCard) -> bool:
@@ -196,19 +192,27 @@ class Provider(ABC):
         return ()
 
     def renamed_calls(self, messages: Sequence[Message]) -> Sequence[RenamedCall]:
-        """Return the tool calls that are sent under other ids."""
         return ()
 
     def exchanged_ids(self, body: Body) -> ExchangedIds:
         """Return the ids of the calls that a message makes and answers."""
         return ExchangedIds()
 
-    @abstractmethod
     def steps(self, messages: Sequence[Message]) -> list[int]:
         """Return the number of the step that each message belongs to, -1 for none.
 
-        Calls and their results must be in neighbouring steps.
+        Calls and their results must be in neighbouring steps. Neighbours of one role share a step; system
+        text, which moves, has none.
         """
+        numbers: list[int] = []
+        number, before = 0, None
+        for message in messages:
+            role = message.body["role"]
+            if role != "system":
+                number += role != before
+                before = role
+            numbers.append(-1 if role == "system" else number)
+        return numbers
 
     @abstractmethod
     def sent_messages(self, request: "Request") -> Iterable[SentMessage]:
@@ -257,7 +261,6 @@ class Provider(ABC):
         return None if self.schema_package is None else schema_of(self.schema_package)
 
     def facts(self, model: str | None) -> ModelFacts:
-        """Return the facts about a model, whoever provides it."""
         return self._registry.facts(model)
 
     @property
@@ -284,8 +287,7 @@ class Provider(ABC):
         return NOT_IN_CHAT.get(card.type) or self.chat_body(card)
 
     def chat_body(self, card: AnyCard) -> Body:
-        """Return the message in the chat form of a card that makes one: its original, or what its fields
-        hold."""
+        """Return the chat message of a card that makes one: its original, or what its fields hold."""
         metadata = card.metadata
         if MESSAGE in metadata or BLOCKS in metadata:
             for each in self.peers():
@@ -393,8 +395,7 @@ class MessageFiles(ABC):
         return None
 
     def is_exchange(self, part: Any) -> bool:
-        """Return whether a part of a message's content is a call or a result as only this provider writes
-        it."""
+        """Return whether a content part is a call or a result as only this provider writes it."""
         return False
 
     # --- reading
@@ -420,8 +421,7 @@ class MessageFiles(ABC):
         """Return the first card with what `export` needs to give back the second."""
 
     def read_request(self, beside: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Return the llm_config and the tools, as every provider's `members` takes them, beside the
-        messages."""
+        """Return the llm_config and the tools of a request, as every provider's `members` takes them."""
         tools = beside.get("tools")
         config = {key: value for key, value in beside.items() if key != "tools"}
         return config, [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
@@ -434,8 +434,7 @@ class MessageFiles(ABC):
 
 
 class AnswerReader(ABC):
-    """How a model's answer is read as cards. `limits` are the reasons for a cut that are a limit of
-    tokens."""
+    """The reader of models' answers. `limits` are the reasons to cut an answer that are a limit of tokens."""
 
     limits: Collection[str] = ()
 

@@ -23,7 +23,7 @@ from cardbox_cli.context.composer import (
     compose,
 )
 from cardbox_cli.context.messages import Message, NoMessage, PackedMessages
-from cardbox_cli.context.parts import OtherCalls, text_at
+from cardbox_cli.context.parts import OtherCalls, dict_at, text_at
 from cardbox_cli.context.sources import GROUP, group
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import REPLACED, Slot
@@ -165,12 +165,10 @@ class WholeHistory:
         self._entries: list[RequestEntry] = []
 
     def add(self, entry: RequestEntry, card: Card) -> RequestEntry | None:
-        """Take a card in; its place."""
         self._entries.append(entry)
         return entry
 
     def messages(self, left_out_as: str | None) -> tuple[Sequence[Message], list[Omitted]]:
-        """The messages that the cards make, and why others make none."""
         messages: list[Message] = []
         without: list[Omitted] = []
         calls = OtherCalls()
@@ -202,7 +200,6 @@ class PackedHistory:
         self._are_packed = bytearray()
 
     def add(self, entry: RequestEntry, card: Card) -> RequestEntry | None:
-        """Take a card in; its place, if that shall be kept."""
         card = self._calls.answering(card)
         body = self._encode(card)
         if isinstance(body, dict):
@@ -211,7 +208,6 @@ class PackedHistory:
         return entry if self._keep(card) else None
 
     def messages(self, left_out_as: str | None) -> tuple[Sequence[Message], list[Omitted]]:
-        """The messages that the cards make."""
         if left_out_as is None:
             return self._messages, []
         packed = PackedMessages()
@@ -242,7 +238,6 @@ def is_packed(entry: RequestEntry) -> bool:
 
 
 def left_out(entry: RequestEntry, reason: str) -> Omitted:
-    """The place of a card that is no message."""
     return Omitted(entry.slot.card_id, entry.box_id, entry.slot.position, reason)
 
 
@@ -253,24 +248,6 @@ def profile_in(card: Card) -> dict[str, Any] | None:
 
 
 # --- the request
-
-
-__all__ = [
-    "DEFAULT_OPTIONS",
-    "OUTPUT",
-    "TURN",
-    "ComposeOptions",
-    "Encode",
-    "Omitted",
-    "Request",
-    "RequestEntry",
-    "is_packed",
-    "model_of",
-    "no_history",
-    "profile_of",
-    "request_of",
-    "request_to_send",
-]
 
 
 class ComposeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -416,18 +393,15 @@ def no_history(process: ProcessName) -> str:
 
 
 def profile_of(cards: Iterable[Card]) -> dict[str, Any]:
-    """The first profile among these cards; {} where there is none."""
     return next((data for data in map(profile_in, cards) if data is not None), {})
 
 
 def model_of(profile: Mapping[str, Any]) -> str | None:
-    """The model that a profile names."""
     return text_at(_config(profile), "model") or None
 
 
 def _config(profile: Mapping[str, Any]) -> dict[str, Any]:
-    config = profile.get("llm_config")
-    return config if isinstance(config, dict) else {}
+    return dict_at(profile, "llm_config")
 
 
 # --- the StateBuilder: what is stored of a request, and under which ids

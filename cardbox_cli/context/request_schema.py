@@ -104,7 +104,8 @@ class Schema:
     def misfits_of_item(self, key: str, number: int, value: Any) -> Iterator[Misfit]:
         """The same of one item of the list at this key of a request."""
         wanted = self._known[self._request][key]
-        lists = (each["each"] for each in _alternatives(wanted) if isinstance(each, dict) and "each" in each)
+        wanted = wanted if isinstance(wanted, list) else [wanted]
+        lists = (each["each"] for each in wanted if isinstance(each, dict) and "each" in each)
         return self._of(value, next(lists), (key, number))
 
     def misfits_of_value(self, key: str, value: Any) -> Iterator[Misfit]:
@@ -169,7 +170,8 @@ class Schema:
             if key in known and key != "*":
                 yield from self._of(item, known[key], (*place, key))
             elif others is None:
-                yield Misfit((*place, key), "key-unknown", _unknown(key, known))
+                near = [f" (near: {name})" for name in get_close_matches(key, known, 1)]
+                yield Misfit((*place, key), "key-unknown", f"unknown{''.join(near)}")
             else:
                 yield from self._of(item, others, (*place, key))
 
@@ -238,11 +240,8 @@ def place_text(place: Place) -> str:
 
 def shown(value: Any) -> str:
     """A value in a sentence: itself where it is short, else what kind it is."""
-    if (
-        isinstance(value, str | int | float | Decimal)
-        and not isinstance(value, bool)
-        and len(str(value)) <= 60
-    ):
+    is_shown = isinstance(value, (str, *_NUMBER)) and not isinstance(value, bool)
+    if is_shown and len(str(value)) <= 60:
         return repr(value) if isinstance(value, str) else str(value)
     return json_kind(value)
 
@@ -291,18 +290,10 @@ def _kind(wanted: _Type, types: Mapping[str, Any]) -> str:
     return "a list" if "each" in wanted else "an object"
 
 
-def _alternatives(wanted: _Type) -> list[_Type]:
-    return wanted if isinstance(wanted, list) else [wanted]
-
-
 def _values(wanted: _Type) -> list[Any]:
-    return [value for each in _alternatives(wanted) if isinstance(each, dict) for value in each.get("in", [])]
+    alternatives = wanted if isinstance(wanted, list) else [wanted]
+    return [value for each in alternatives if isinstance(each, dict) for value in each.get("in", [])]
 
 
 def _listed(values: Sequence[Any]) -> str:
     return ", ".join(str(shown(value)) for value in values)
-
-
-def _unknown(key: str, known: Mapping[str, Any]) -> str:
-    near = get_close_matches(key, known, 1)
-    return f"unknown (near: {near[0]})" if near else "unknown"

@@ -29,7 +29,6 @@ TEXT = "text"
 
 
 def format_names() -> tuple[str, ...]:
-    """Return the names of all formats."""
     return (*PROVIDERS, TEXT)
 
 
@@ -54,7 +53,6 @@ def of_another(model: str | None, format: str) -> str | None:
 
 
 def encoder_of(format: str) -> "Encode":
-    """Return what makes cards messages in a format."""
     return provider_of(format).encode
 
 
@@ -74,8 +72,7 @@ def sent(request: "Request", format: str) -> bytes:
 
 
 def sent_by_any(request: "Request", format: str) -> list[bytes]:
-    """Return a request as a command reads it, and as a command of an older cbx did, which indented no
-    text."""
+    """Return a request as a command reads it, and as one of an older cbx did, which indented no text."""
     older = [text(request, indent="").encode()] if format == TEXT else []
     return [sent(request, format), *older]
 

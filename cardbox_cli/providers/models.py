@@ -34,7 +34,6 @@ class _Names:
         self._patterns = [name.split("*") for name in names if "*" in name]
 
     def match(self, names: Sequence[str]) -> bool:
-        """Return whether one of them is one of these names."""
         if not self._whole.isdisjoint(names):
             return True
         return any(_matches(parts, name) for parts in self._patterns for name in names)

@@ -15,19 +15,22 @@ import msgspec
 
 from cardbox_cli.context import messages as speakers
 from cardbox_cli.context import sources
-from cardbox_cli.context.losses import unsent_detail, unsent_keys
+from cardbox_cli.context.losses import unsent_detail, unsent_keys, unsent_of_message
 from cardbox_cli.context.messages import OF_ONE_FORMAT, Message, NoMessage, never_a_message, standard_body
 from cardbox_cli.context.parts import (
     MalformedAnswer,
     answered_call,
     answering,
+    are_functions,
     file_of,
-    is_nothing,
     is_text,
     kind,
+    list_at,
+    list_of,
     lost_result,
     other_calls,
     result_text,
+    text_at,
     text_part,
 )
 from cardbox_cli.context.provider import (
@@ -49,7 +52,6 @@ from cardbox_cli.model.cards import Card, CardDraft
 Part = Any
 # The type of the cards that a run of text makes.
 _TYPES = {"user": INSTRUCTION, "assistant": THOUGHT, "system": RENDERED_PROMPT}
-_SENT_KEYS = ("role", "content", "tool_calls", "tool_call_id")
 
 
 class AnsweredCall(NamedTuple):
@@ -86,14 +88,12 @@ class PartsProvider(Provider):
 
     @property
     def parts_title(self) -> str:
-        """The provider's name in sentences about its parts."""
         return self.title
 
     # --- what parts mean
 
     @abstractmethod
-    def is_thought(self, part: Part) -> bool:
-        """Return whether a part holds thinking."""
+    def is_thought(self, part: Part) -> bool: ...
 
     @abstractmethod
     def is_plain(self, part: Part) -> bool:
@@ -236,8 +236,7 @@ class PartsProvider(Provider):
         return made if answered is None else [self.other_result(part) for part in made]
 
     def _is_sent_as_text(self, card: AnyCard, body: Body) -> bool:
-        """Return whether it is a result that is sent as text, as its call is: also that of a function without
-        an id."""
+        """Return whether it is a result that is sent as text, as its call is, or as it has no id."""
         if body["role"] not in ("tool", "function"):
             return False
         answered = answered_call(card)
@@ -262,10 +261,9 @@ class PartsProvider(Provider):
         return {"role": speakers.role_of(card), "content": parts}
 
     def exchanged_ids(self, body: Body) -> ExchangedIds:
-        parts = body["content"] if isinstance(body["content"], list) else []
-        calls = [call["id"] for part in parts if (call := self.call(part)) is not None]
-        answers = [answer.id for part in parts if (answer := self.answered(part)) is not None]
-        return ExchangedIds(calls, answers)
+        parts = list_at(body, "content")
+        calls = [call["id"] for call in map(self.call, parts) if call is not None]
+        return ExchangedIds(calls, [each.id for each in map(self.answered, parts) if each is not None])
 
     def chat_original(self, card: AnyCard) -> Body | None:
         parts = self.own_parts(card)
@@ -316,9 +314,6 @@ class PartsProvider(Provider):
             if parts:
                 yield role, parts
 
-    def steps(self, messages: Sequence[Message]) -> list[int]:
-        return speakers.steps(messages)
-
     def sent_messages(self, request: Request) -> Iterator[SentMessage]:
         made = list(self.in_parts(request.messages))
         system = (place for place, message in enumerate(made) if message.body["role"] == "system")
@@ -359,19 +354,13 @@ class PartsProvider(Provider):
         is_result = body["role"] in ("tool", "function")
         # cbx itself names the tools of all results, which their calls do, too.
         is_said = self.names_results or not (sources.is_named_result(card) and card.tool_call_id)
-        known = (*_SENT_KEYS, "name") if is_result and is_said else _SENT_KEYS
-        for key, value in body.items():
-            if key in ("refusal", "function_call") and value:
-                if key != "refusal" or not self.has_refusals:
-                    yield f"{key!r} is sent as text"
-            elif key not in known and not is_nothing(value):
-                yield f"the message's {key!r} is not sent"
+        own = ("name",) * (is_result and is_said) + ("refusal",) * self.has_refusals
+        yield from unsent_of_message(body, own)
         if any(not self.sends_other_call(call) for call in other_calls(body.get("tool_calls"))):
             yield "a tool call that is no function's is sent as text"
         if self._is_sent_as_text(card, body):
             yield lost_result(card)
-        content = body.get("content")
-        for part in content if isinstance(content, list) else []:
+        for part in list_at(body, "content"):
             yield from self._losses_of_chat_part(body["role"], part)
 
     def _losses_of_chat_part(self, role: str, part: Any) -> Iterator[str]:
@@ -402,30 +391,37 @@ def _runs_of_one_type(parts: Iterable[_TypedPart]) -> Iterator[list[_TypedPart]]
 
 
 def text_parts(
-    body: Body, make_part: Callable[[Any], Part | None], make_call: Callable[[Any], Part]
+    body: Body, make_file: Callable[[Any], Part | None], make_call: Callable[[Any, dict[str, Any]], Part]
 ) -> list[Part]:
-    """Return the parts of a message in the chat form that is no tool's, for formats whose text is `{"text":
-    …}`.
+    """Return the parts of a message in the chat form that is not a tool's, if text is `{"text": …}`.
 
-    `make_part` makes a content part, or None for a blank one; `make_call` makes a tool call.
+    `make_file` makes a content part that is not text, or returns None if the format cannot say it;
+    `make_call` makes a tool call, of which it gets the function, too.
     """
-    content = body.get("content")
-    if isinstance(content, str):
-        parts: list[Part] = [{"text": content}] if content.strip() else []
-    else:
-        given = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
-        parts = [made for part in given if (made := make_part(part)) is not None]
-    refusal = body.get("refusal")
-    parts += [{"text": refusal}] if isinstance(refusal, str) and refusal.strip() else []
-    calls = body.get("tool_calls")
-    parts += [make_call(call) for call in calls] if isinstance(calls, list) else []
+    content, parts = body.get("content"), list[Part]()
+    for part in content if isinstance(content, list) else [text_part(content or "")]:
+        if not is_text(part):
+            name = f"[{kind(part)}]" if kind(part) else _json(part)
+            parts.append(make_file(part) or {"text": text_at(part, "refusal") or name})
+        elif part["text"].strip():
+            parts.append({"text": part["text"]})
+    refusal = text_at(body, "refusal") or ""
+    parts += [{"text": refusal}] if refusal.strip() else []
+    for call in list_at(body, "tool_calls"):
+        is_function = are_functions([call])
+        parts.append(
+            make_call(call, call["function"]) if is_function else {"text": f"[tool call: {_json(call)}]"}
+        )
     old = body.get("function_call")
-    return [*parts, {"text": f"[call of {exact_json.encode(old).decode()}]"}] if old else parts
+    return [*parts, {"text": f"[call of {_json(old)}]"}] if old else parts
+
+
+def _json(value: Any) -> str:
+    return exact_json.encode(value).decode()
 
 
 def _sayable(role: str, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the content parts that a role can say in the chat form: the user files, the assistant
-    refusals."""
+    """Return the content parts that a role can say in the chat form: users files, assistants refusals."""
     is_refused = role == "assistant" and any(kind(part) == "refusal" for part in parts)
     return parts if role == "user" or is_refused else []
 
@@ -455,38 +451,24 @@ class PartsFiles(MessageFiles):
 
     def system_parts(self, value: Any) -> list[Part]:
         """Return the parts that the value of a system key holds."""
-        return value if isinstance(value, list) else []
-
-    def _role_of(self, role: str) -> str:
-        return self.assistant if role == "assistant" else role
+        return list_of(value)
 
     def _envelope_of(self, role: str) -> Body:
-        """The keys around the parts of a message that has nothing else."""
-        return {"role": self._role_of(role), self.parts_key: []}
+        """Return the keys around the parts of a message that has nothing else."""
+        return {"role": self.assistant if role == "assistant" else role, self.parts_key: []}
 
     def keep_around(self, message: Body, role: str, cards: list[CardDraft]) -> list[CardDraft]:
-        """Return the cards of a message; the first keeps the keys around the parts if they are not the
-        usual."""
-        parts = message.get(self.parts_key)
-        is_list = isinstance(parts, list)
-        if parts and is_list and len(message) == 2 and message.get("role") == self._role_of(role):
+        """Return the cards of a message; the first keeps unusual keys around the parts."""
+        if message.get(self.parts_key) and self.emptied(message) == self._envelope_of(role):
             return cards
-        around = self._emptied(message)
-        if parts and same_json(around, self._envelope_of(role)):
-            return cards
-        return [keep(cards[0], self.provider.format, source_message=around), *cards[1:]]
+        return [keep(cards[0], self.provider.format, source_message=self.emptied(message)), *cards[1:]]
 
-    def _emptied(self, message: Body) -> Body:
-        """The message with `[]` instead of its parts, `{}` instead of the one part that replaces them."""
+    def emptied(self, message: Body) -> Body:
+        """Return a message with `[]` instead of its parts, `{}` instead of the one that replaces them."""
         parts = message.get(self.parts_key)
         if isinstance(parts, list):
             return {**message, self.parts_key: []}
         return {**message, self.parts_key: {}} if self.alone_key and isinstance(parts, dict) else message
-
-    def keep_alone(self, message: Body, cards: list[CardDraft]) -> list[CardDraft]:
-        """Return the cards of a message that replaces the list; the first keeps that."""
-        kept = {self.alone_key: self._emptied(message)}
-        return [keep(cards[0], self.provider.format, source_message=kept), *cards[1:]]
 
     def draft_system(self, key: str, value: Any) -> CardDraft:
         parts = self.system_parts(value)
@@ -500,14 +482,12 @@ class PartsFiles(MessageFiles):
         return keep(changed, self.provider.format, source_blocks=self.provider.parts_of(original))
 
     def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
-        prompts = [
-            card for card in cards if never_a_message(card) is None and speakers.role_of(card) == "system"
-        ]
+        system = (card for card in cards if speakers.role_of(card) == "system")
+        prompts = [card for card in system if never_a_message(card) is None]
         others = (card for card in answering(cards) if speakers.role_of(card) != "system")
         sent = (card for card in others if never_a_message(card) is None)
         runs = speakers.gather(sent, lambda each: self._around(each) is not None)
-        messages = map(self._message, runs)
-        return self._system(prompts), (message for message in messages if message is not None)
+        return self._system(prompts), filter(None, map(self._message, runs))
 
     def _system(self, prompts: Sequence[Card]) -> Body:
         if not prompts:
@@ -556,12 +536,10 @@ class PartsAnswers(AnswerReader):
         """Return whether the model calls a tool of the client's by a part, well-formed or not."""
 
     @abstractmethod
-    def call_id(self, part: Part) -> Any:
-        """Return what such a part has as its id."""
+    def call_id(self, part: Part) -> Any: ...
 
     @abstractmethod
-    def with_id(self, part: Part, call_id: str) -> Part:
-        """Return the call under another id."""
+    def with_id(self, part: Part, call_id: str) -> Part: ...
 
     def parts(self, message: Body) -> Any:
         return message.get(self.parts_key)
@@ -571,21 +549,13 @@ class PartsAnswers(AnswerReader):
         parts = message.get(self.parts_key) or []
         if not isinstance(parts, list):
             raise MalformedAnswer(f"the {self.parts_key!r} of the answer are no list")
-        return self.provider.draft_parts("assistant", self._renamed(parts, own_ids))
-
-    def _renamed(self, parts: list[Part], own_ids: OwnIds) -> list[Part]:
-        """The parts, calls under the ids that they are stored with."""
         places = [place for place, part in enumerate(parts) if self.is_call(part)]
         given = [self.call_id(parts[place]) for place in places]
         ids = own_ids([each if isinstance(each, str) else "" for each in given])
         renamed = list(parts)
         for place, call_id in zip(places, ids, strict=True):
             renamed[place] = self.with_id(parts[place], call_id)
-            self._check(renamed[place], place)
-        return renamed
-
-    def _check(self, part: Part, place: int) -> None:
-        call = self.provider.call(part)
-        if call is None or "function" not in call:
-            what = "is no call of a function: it needs a name, and arguments"
-            raise MalformedAnswer(f"{self.parts_key}[{place}] {what}")
+            if not are_functions([self.provider.call(renamed[place])]):
+                what = "is no call of a function: it needs a name, and arguments"
+                raise MalformedAnswer(f"{self.parts_key}[{place}] {what}")
+        return self.provider.draft_parts("assistant", renamed)

@@ -4,7 +4,7 @@ Pure. A request keeps tools as they were written: OpenAI's function objects, fla
 `input_schema`. A provider knows the tools that it runs itself.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cardbox_cli.context.parts import kind, text_at, tool_name
@@ -12,6 +12,8 @@ from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import Request
 from cardbox_cli.context.request_schema import Schema
 
+# The schema of a function without arguments, for formats that want one.
+NO_ARGUMENTS = {"type": "object", "properties": {}}
 _KEYS = frozenset({"name", "description", "parameters", "input_schema", "strict"})
 
 
@@ -34,16 +36,13 @@ def function_of(tool: Mapping[str, Any]) -> Function | None:
     is_wrapped = isinstance(inner, dict)
     value = inner if is_wrapped and isinstance(inner, dict) else tool
     name, sort = text_at(value, "name"), tool.get("type", "function")
-    if name is None or (sort not in ("function", "custom") if is_wrapped else not _is_flat(tool)):
+    is_flat = "input_schema" in tool or tool.get("type") == "function" or "parameters" in tool
+    if name is None or not (sort in ("function", "custom") if is_wrapped else is_flat):
         return None
     around = {key: each for key, each in tool.items() if is_wrapped and key not in ("type", "function")}
     others = {key: each for key, each in value.items() if key not in (*_KEYS, "type")}
     schema = value.get("parameters", value.get("input_schema"))
     return Function(name, text_at(value, "description"), schema, value.get("strict"), {**others, **around})
-
-
-def _is_flat(tool: Mapping[str, Any]) -> bool:
-    return "input_schema" in tool or tool.get("type") == "function" or "parameters" in tool
 
 
 def is_custom(tool: Mapping[str, Any]) -> bool:
@@ -66,11 +65,23 @@ def custom_tool(tool: Mapping[str, Any], *, nested: bool) -> dict[str, Any]:
 
 def chat_tool(function: Function) -> dict[str, Any]:
     """Return the definition for OpenAI's chat completions; flat, if it says more than these can."""
-    said = {"description": function.description, "parameters": function.schema, "strict": function.strict}
-    inner = {"name": function.name, **{key: value for key, value in said.items() if value is not None}}
+    schema, strict = function.schema, function.strict
+    inner = known(name=function.name, description=function.description, parameters=schema, strict=strict)
     if function.others:
         return {"type": "function", **inner, **function.others}
     return {"type": "function", "function": inner}
+
+
+def known(**values: Any) -> dict[str, Any]:
+    """Return the values that are not None, by their names."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def token_limit(
+    config: Mapping[str, Any], names: Sequence[str] = ("max_tokens", "max_completion_tokens")
+) -> Any:
+    """Return how many tokens an answer may have, by the first of these names; None if nothing says."""
+    return next((config[name] for name in names if config.get(name)), None)
 
 
 def stops_of(config: Mapping[str, Any], most: int | None = None) -> Any:
@@ -81,8 +92,7 @@ def stops_of(config: Mapping[str, Any], most: int | None = None) -> Any:
 
 
 def choice_for(request: Request, tools: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the `tool_choice` of a request that sends these of its tools; None if it can choose none of
-    them."""
+    """Return the `tool_choice` of a request that sends these tools; None if it can choose none of them."""
     choice = request.config.get("tool_choice")
     if not tools:
         return None
@@ -96,8 +106,7 @@ def _named(tool: Mapping[str, Any]) -> str:
 
 
 def is_parallel(config: Mapping[str, Any]) -> Any:
-    """Return whether several tools may be called at once, as OpenAI or Anthropic says it; None if nothing
-    says."""
+    """Return whether several tools may be called at once, by OpenAI's or Anthropic's key; None if unsaid."""
     choice = config.get("tool_choice")
     is_off = isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True
     return config.get("parallel_tool_calls", False if is_off else None)
@@ -118,26 +127,22 @@ def choice_mode(value: Any) -> str | None:
 # --- parameters that are copied under the name that they have
 
 
-def copy_parameters(given: Mapping[str, Any], provider: Provider) -> dict[str, Any]:
-    """Return the parameters without those that only another provider takes as they are.
+def copy_parameters(
+    config: Mapping[str, Any], names: Iterable[str], provider: Provider, *, nulls: bool = False
+) -> dict[str, Any]:
+    """Return the parameters of these names that are set, without those that only another provider takes.
 
     Providers share names, and not always the values: `metadata` is any texts or a user's id. A parameter that
     no provider takes is copied all the same, as a mistake that the lint finds.
     """
+    given = {name: config[name] for name in names if name in config and (nulls or config[name] is not None)}
     own = provider.schema
-    if own is None:
-        return dict(given)
-    unfit = [
-        key
-        for key, value in given.items()
-        if not _fits(own, key, value) and _is_anothers(provider, key, value)
-    ]
-    return {key: value for key, value in given.items() if key not in unfit}
-
-
-def _is_anothers(provider: Provider, key: str, value: Any) -> bool:
-    schemas = (each.schema for each in provider.peers())
-    return any(key in each.names and _fits(each, key, value) for each in schemas if each is not None)
+    unfit = [key for key, value in given.items() if own is not None and not _fits(own, key, value)]
+    others = [each.schema for each in provider.peers() if each.schema is not None] if unfit else []
+    anothers = {
+        key for key in unfit if any(key in each.names and _fits(each, key, given[key]) for each in others)
+    }
+    return {key: value for key, value in given.items() if key not in anothers}
 
 
 def _fits(schema: Schema, key: str, value: Any) -> bool:
@@ -145,6 +150,5 @@ def _fits(schema: Schema, key: str, value: Any) -> bool:
 
 
 def misfitting_keys(tool: Mapping[str, Any], provider: Provider) -> set[str]:
-    """Return the keys of a tool whose values the provider does not take."""
     found = () if provider.schema is None else provider.schema.misfits_of_item("tools", 0, tool)
     return {str(misfit.place[2]) for misfit in found if len(misfit.place) > 2}

@@ -67,7 +67,8 @@ def conversation(request: Request, provider: Provider) -> Sequence[Sent]:
     """
     start, end = history_of(request.messages)
     roles = [message.body.get("role") for message in request.messages[start:end]]
-    asked = [place for place in range(1, len(roles)) if _is_asked(roles, place)]
+    # The places at which an answer begins.
+    asked = [at for at in range(1, len(roles)) if roles[at] == "assistant" and roles[at - 1] != "assistant"]
     if not asked or roles[-1] != "assistant":
         asked.append(len(roles))
     return _AskedRequests(request, provider, [start + length for length in asked], end)
@@ -98,14 +99,8 @@ class _AskedRequests(Sequence[Sent]):
         return Sent(provider=self._provider, request=asked, behind=messages[place : self._end])
 
 
-def _is_asked(roles: Sequence[Any], place: int) -> bool:
-    """Whether an answer begins at this place of a history."""
-    return bool(roles[place] == "assistant" and roles[place - 1] != "assistant")
-
-
 def history_of(messages: Sequence[Message]) -> tuple[int, int]:
-    """Where the history begins in composed messages, and where it ends: what is before and behind is of
-    layers. Without a history both are the end."""
+    """Return where the history begins and ends between the layers; both are the end if there is none."""
     start = 0
     while start < len(messages) and messages[start].layer != CHECKPOINT:
         start += 1
@@ -135,7 +130,6 @@ def _moves(gone: Sequence[Message], added: Sequence[Message]) -> bool:
 
 
 def common(ones: Sequence[Message], others: Sequence[Message]) -> int:
-    """How many messages both begin with."""
     shorter = min(len(ones), len(others))
     if ones[:shorter] == others[:shorter]:
         return shorter
@@ -185,17 +179,14 @@ class SentPart(msgspec.Struct, kw_only=True, gc=False):
 
     @property
     def card_id(self) -> str | None:
-        """The card of the message, or the one that made its layer."""
         return self.message.card_id or (None if self.card is None else self.card.card_id)
 
     @property
     def total(self) -> int:
-        """The tokens of all its sendings."""
         return self.tokens * self.sends
 
     @property
     def again(self) -> int:
-        """The tokens of all its sendings but the first."""
         return self.tokens * max(self.sends - 1, 0)
 
 
@@ -237,6 +228,10 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     last: int
 
 
+def share_of(tokens: int, of_all: int) -> float:
+    return round(tokens / of_all, 4) if of_all else 0.0
+
+
 class Account(msgspec.Struct, frozen=True, kw_only=True):
     """The account of a series. `parts` are its messages in the order in which they were first sent."""
 
@@ -250,7 +245,6 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        """The tokens of all requests."""
         return sum(step.tokens for step in self.steps)
 
     @property
@@ -260,7 +254,6 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exact(self) -> bool:
-        """Whether none of them is an estimate."""
         return not any(step.estimated for step in self.steps)
 
 
@@ -299,13 +292,15 @@ class _Ledger:
         self._sums: dict[str, Counter[str]] = {name: Counter() for name in self._present}
 
     def enter(self, sent: Sent, change: SeriesChange, before: Sent | None) -> None:
-        """Enter the next request of the series."""
         request = sent.request
         costs = self._costs_of(sent)
         self.tokenizer = costs.tokenizer
         if before is not None and before.request.model != request.model:
-            change = _all_anew(before.request, request)
-        self._leave(len(self._now) - len(change.gone))
+            # Two models count and cache apart.
+            gone, added = before.request.messages, request.messages
+            change = SeriesChange(kept=0, gone=gone, added=added, same_frame=False, breaks=True)
+        for part in self._ended(len(self._now) - len(change.gone)):
+            self._count(part, -1)
         beginning = len(self._now)
         kept_of = self._beginning(beginning, change, before, request)
         for message in change.added:
@@ -329,10 +324,6 @@ class _Ledger:
     def _held(self) -> int:
         return self._present["layer"].total()
 
-    def _leave(self, length: int) -> None:
-        for part in self._ended(length):
-            self._count(part, -1)
-
     def _ended(self, length: int) -> list[SentPart]:
         """The messages behind the first so many, which the next request goes without."""
         ended = self._now[length:]
@@ -348,9 +339,8 @@ class _Ledger:
         self._count(part, 1)
 
     def _count(self, part: SentPart, sign: int) -> None:
-        self._present["layer"][part.layer] += sign * part.tokens
-        self._present["type"][part.type] += sign * part.tokens
-        self._present["tool"][part.tool] += sign * part.tokens
+        for grouping, name in (("layer", part.layer), ("type", part.type), ("tool", part.tool)):
+            self._present[grouping][name] += sign * part.tokens
         self._estimated += sign * part.estimated
 
     def _part(self, message: Message, cost: Cost, request: Request) -> SentPart:
@@ -421,20 +411,10 @@ class _Ledger:
         sums = self._sums[grouping]
         of_all = sums.total()
         return [
-            Share(
-                name=name,
-                tokens=tokens,
-                share=round(tokens / of_all, 4) if of_all else 0.0,
-                last=self._last[grouping][name],
-            )
+            Share(name=name, tokens=tokens, share=share_of(tokens, of_all), last=self._last[grouping][name])
             for name, tokens in sums.most_common()
             if tokens
         ]
-
-
-def _all_anew(before: Request, request: Request) -> SeriesChange:
-    """The change between requests to two models, which count and cache apart."""
-    return SeriesChange(kept=0, gone=before.messages, added=request.messages, same_frame=False, breaks=True)
 
 
 # --- what each card takes
@@ -476,7 +456,7 @@ def card_shares(account: Account) -> list[CardShare]:
             tokens_exact=not part.estimated,
             sends=sent,
             total=part.tokens * sent,
-            share=round(part.tokens * sent / of_all, 4) if of_all else 0.0,
+            share=share_of(part.tokens * sent, of_all),
             preview=_preview(part),
         )
         for part in {_card_key(part): part for part in reversed(account.parts)}.values()

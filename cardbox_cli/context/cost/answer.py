@@ -1,5 +1,4 @@
-"""What follows from an account, as programs get it: the contract of `cbx cost -o json`, wherever it is asked
-for. Pure."""
+"""Conclusions from an account, as programs get them: the contract of `cbx cost -o json`. Pure."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -91,8 +90,7 @@ _MILLION = 1_000_000
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """The prices of a model for a million tokens; `cached` for those that its prefix cache holds, by default
-    as any others."""
+    """The prices of a model for a million tokens; `cached` of those in its prefix cache, if it differs."""
 
     input: Decimal
     cached: Decimal | None = None
@@ -206,6 +204,8 @@ def cost_answer(
     """The answer about what costs so much. `project_option` is what commands name besides, if anything."""
     account, steps = costs.account, costs.account.steps
     greatest = max(steps, key=lambda step: step.tokens, default=None)
+    provider = None if greatest is None else account.series[greatest.number - 1].provider
+    window = None if greatest is None or provider is None else provider.facts(greatest.model).window
     return CostAnswer(
         kind=kind,
         id=name,
@@ -215,7 +215,7 @@ def cost_answer(
         kept=account.kept,
         new=account.tokens - account.kept,
         greatest=None if greatest is None else greatest.number,
-        of_window=None if greatest is None else _of_window(account, greatest),
+        of_window=None if greatest is None or window is None else round(greatest.tokens / window, 4),
         steps=steps,
         by={**{str(name): list(shares) for name, shares in account.by.items()}, "card": costs.cards[:top]},
         breaks=[step.number for step in steps if step.breaks],
@@ -229,8 +229,3 @@ def cost_answer(
         ],
         money=costs.money,
     )
-
-
-def _of_window(account: Account, step: StepCost) -> float | None:
-    holds = account.series[step.number - 1].provider.facts(step.model).window
-    return None if holds is None else round(step.tokens / holds, 4)

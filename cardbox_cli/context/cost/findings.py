@@ -1,5 +1,4 @@
-"""What a finding about costs is, what its rules look at, and the commands that help. No command changes a
-card or a box."""
+"""Findings about costs, the subject of their rules, and commands that help. None changes a card or a box."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,11 +9,11 @@ import msgspec
 
 from cardbox_cli.context.cost.account import Account, SentPart
 from cardbox_cli.context.explain import TokenCosts
-from cardbox_cli.context.parts import arguments_of, arguments_text
-from cardbox_cli.context.provider import Provider
+from cardbox_cli.context.messages import is_user
+from cardbox_cli.context.parts import arguments_of, arguments_text, list_of, text_at
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT
-from cardbox_cli.model.cards import Card, card_text
+from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.pairing import Pairer
 from cardbox_cli.text import argument, quoted
 
@@ -51,65 +50,33 @@ class Mend(msgspec.Struct, frozen=True, kw_only=True):
 
     def line(self, *options: str) -> str:
         """The line to be copied; `options` stand in each command of cbx."""
-        return " ".join(_LINES[self.how](self, " ".join(map(quoted, options))).split())
+        line = _LINES[self.how].format(
+            mend=self,
+            name=quoted(self.name),
+            key=argument(self.name),
+            unwanted=" ".join(f"-e {quoted(card_id)}" for card_id in self.card_ids),
+            steps=" ".join(map(quoted, self.steps)),
+            options=" ".join(map(quoted, options)),
+        )
+        return " ".join(line.split())
 
 
-def _without(mend: Mend, options: str) -> str:
-    unwanted = " ".join(f"-e {quoted(card_id)}" for card_id in mend.card_ids)
-    box = quoted(mend.name)
-    ids = f"cbx box show {box} -o csv --columns full-id --no-header {options}"
-    return f"{ids} | grep -vxF {unwanted} | cbx box edit {box} --file - {options}"
-
-
-def _without_results(mend: Mend, options: str) -> str:
-    return f"{_without(mend, options)} -o id | xargs cbx box repair --drop-orphans -o id {options}"
-
-
-def _fit(mend: Mend, options: str) -> str:
-    return f"cbx render --box {quoted(mend.name)} {_fitted(mend)} {options}"
-
-
-def _fit_turn(mend: Mend, options: str) -> str:
-    return f"cbx render --turn {quoted(mend.name)} --at next {_fitted(mend)} {options}"
-
-
-def _fitted(mend: Mend) -> str:
-    return f"--max-tokens {mend.tokens} --fit {mend.first}"
-
-
-def _compress(mend: Mend, options: str) -> str:
-    return f"cbx box compress {quoted(mend.name)} --keep {mend.keep} --summary @summary.md {options}"
-
-
-def _compare(mend: Mend, options: str) -> str:
-    a, b = map(quoted, mend.steps)
-    return f"cbx render --turn {quoted(mend.name)} --diff {a} {b} {options}"
-
-
-def _compare_chat(mend: Mend, options: str) -> str:
-    a, b = map(quoted, mend.steps)
-    # A key may begin as an option does.
-    return f"cbx render --chat={quoted(mend.name)} --diff {a} {b} {options}"
-
-
-def _afresh(mend: Mend, options: str) -> str:
-    return f"cbx chat new {options} {argument(mend.name)}"
-
-
-def _profile(mend: Mend, options: str) -> str:
-    return f"cbx profile show {quoted(mend.name)} -o yaml {options}"
-
-
+_FITTED = "--max-tokens {mend.tokens} --fit {mend.first} {options}"
+_WITHOUT = (
+    "cbx box show {name} -o csv --columns full-id --no-header {options} | grep -vxF {unwanted} | "
+    "cbx box edit {name} --file - {options}"
+)
 _LINES = {
-    "without": _without,
-    "without-results": _without_results,
-    "fit": _fit,
-    "fit-turn": _fit_turn,
-    "compress": _compress,
-    "compare": _compare,
-    "compare-chat": _compare_chat,
-    "afresh": _afresh,
-    "profile": _profile,
+    "without": _WITHOUT,
+    "without-results": f"{_WITHOUT} -o id | xargs cbx box repair --drop-orphans -o id {{options}}",
+    "fit": f"cbx render --box {{name}} {_FITTED}",
+    "fit-turn": f"cbx render --turn {{name}} --at next {_FITTED}",
+    "compress": "cbx box compress {name} --keep {mend.keep} --summary @summary.md {options}",
+    "compare": "cbx render --turn {name} --diff {steps} {options}",
+    # The key of a chat may begin as an option does.
+    "compare-chat": "cbx render --chat={name} --diff {steps} {options}",
+    "afresh": "cbx chat new {options} {key}",
+    "profile": "cbx profile show {name} -o yaml {options}",
 }
 
 
@@ -156,8 +123,6 @@ class CostRules:
         return iter(self._rules)
 
     def rule(self, code: str, *, remedy: str) -> Callable[[Find], Find]:
-        """Enter a rule."""
-
         def enter(find: Find) -> Find:
             finds = " ".join((find.__doc__ or "").split())
             self._rules.append(CostRule(code=code, finds=finds, remedy=remedy, find=find))
@@ -223,7 +188,6 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def said(part: SentPart) -> str:
-    """What the card of a message says."""
     return "" if part.card is None else card_text(part.card.content)
 
 
@@ -237,8 +201,7 @@ class ChatSubject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostSubject:
-    """An account of requests; `profile` names that of the turn, and `chat` is the chat, where all were sent
-    for one."""
+    """An account of requests, with the name of the turn's `profile`, or the `chat` that sent all."""
 
     def __init__(
         self, account: Account, *, profile: str | None = None, chat: ChatSubject | None = None
@@ -267,9 +230,8 @@ class CostSubject:
         for place, part in enumerate(self.parts):
             card = part.card
             assert card is not None
-            for call in card.tool_calls if isinstance(card.tool_calls, list) else ():
-                call_id = call.get("id") if isinstance(call, dict) else None
-                if isinstance(call_id, str) and call_id:
+            for call in list_of(card.tool_calls):
+                if call_id := text_at(call, "id"):
                     pairer.called(place, call_id)
                     calls[place, call_id] = call
             if card.type == TOOL_RESULT and card.tool_call_id:
@@ -285,13 +247,16 @@ class CostSubject:
         function = made.get("function") if isinstance(made, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             return None
+        text, provider = said(answer), self.account.series[0].provider
+        # Many imported results say in their text alone that the tool failed.
+        failed = provider.is_failed(answer.card) or text.lstrip()[:5].lower() == "error"
         return ToolUse(
             caller=caller,
             result=answer,
             name=function["name"],
             arguments=_spelled(arguments_text(function.get("arguments"))),
-            text=said(answer),
-            failed=_failed(answer.card, self.account.series[0].provider),
+            text=text,
+            failed=failed,
             is_alone=len(caller.card.tool_calls or ()) == 1 and not said(caller).strip(),
         )
 
@@ -324,8 +289,7 @@ class CostSubject:
         return Mend(how="without" if whole else "without-results", name=box_id, card_ids=ids)
 
     def afresh(self, chat: ChatSubject, parts: Sequence[SentPart]) -> Mend | None:
-        """How a chat goes on without these: only its active context is sent again, and no other box becomes
-        that."""
+        """Return how a chat goes on without these: nothing but its active context is sent again."""
         if chat.box_id is None or all(part.box_id != chat.box_id for part in parts):
             return None
         return Mend(how="afresh", name=chat.key)
@@ -338,7 +302,9 @@ class CostSubject:
         if not part.box_id or not self.account.series:
             return None
         later = [each for each in self.parts[self.parts.index(part) + 1 :] if each.box_id == part.box_id]
-        asked = next((place for place, each in enumerate(later) if _is_user(each)), None)
+        asked = next(
+            (place for place, each in enumerate(later) if each.card is not None and is_user(each.card)), None
+        )
         if asked is not None:
             keep = len(later) - asked + len(self.account.series[-1].behind)
             return Mend(how="compress", name=part.box_id, keep=keep)
@@ -364,10 +330,6 @@ class CostSubject:
         return Mend(how="fit-turn", name=last.agent_turn_id, tokens=tokens, first=first)
 
 
-def _is_user(part: SentPart) -> bool:
-    return part.card is not None and part.card.role == "user" and part.card.type != TOOL_RESULT
-
-
 def words(text: str) -> set[str]:
     """What a text consists of, in one case: words and numbers that are long enough to tell it from others."""
     return set(_WORD.findall(text.lower()))
@@ -378,8 +340,3 @@ def _spelled(arguments: str) -> str:
     """Arguments in one spelling; those that are no JSON object as they are. Agents call alike, and often."""
     value = arguments_of(arguments)
     return arguments if value is None else exact_json.canonical(exact_json.encode(value)).decode()
-
-
-def _failed(card: Card, provider: Provider) -> bool:
-    """Return whether a tool's result says that it failed; many imported ones say so in their text alone."""
-    return provider.is_failed(card) or card_text(card.content).lstrip()[:5].lower() == "error"

@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from cardbox_cli.context.cost.account import SentPart, StepCost
+from cardbox_cli.context.cost.account import SentPart, StepCost, share_of
 from cardbox_cli.context.cost.findings import (
     CostFinding,
     CostHit,
@@ -151,7 +151,7 @@ def _same(subject: CostSubject) -> Iterator[CostHit]:
 
 
 def _without(subject: CostSubject, parts: Sequence[SentPart], pairs: dict[int, ToolUse]) -> Mend | None:
-    """How to go on without these; a call goes with its result, and a caller is never left alone."""
+    # A call goes with its result, and a card that calls is never left alone.
     if any(part.card is not None and part.card.tool_calls for part in parts):
         return subject.fit(parts)
     return subject.mend([pairs.get(id(part), part) for part in parts], "duplicates")
@@ -275,21 +275,21 @@ RULES: tuple[CostRule, ...] = (*RESULTS, *REQUESTS)
 def check(subject: CostSubject) -> list[CostFinding]:
     """What all rules find, the most tokens first."""
     of_all = subject.account.tokens
-    found = [_finding(rule, hit, of_all) for rule in RULES for hit in rule.find(subject)]
+    found = [
+        CostFinding(
+            code=rule.code,
+            message=hit.message,
+            tokens=hit.tokens,
+            share=share_of(hit.tokens, of_all),
+            evidence=[_evidence(part) for part in hit.parts],
+            steps=list(hit.steps),
+            remedy=hit.remedy or rule.remedy,
+            mend=hit.mend,
+        )
+        for rule in RULES
+        for hit in rule.find(subject)
+    ]
     return sorted(found, key=lambda finding: -finding.tokens)
-
-
-def _finding(rule: CostRule, hit: CostHit, of_all: int) -> CostFinding:
-    return CostFinding(
-        code=rule.code,
-        message=hit.message,
-        tokens=hit.tokens,
-        share=round(hit.tokens / of_all, 4) if of_all else 0.0,
-        evidence=[_evidence(part) for part in hit.parts],
-        steps=list(hit.steps),
-        remedy=hit.remedy or rule.remedy,
-        mend=hit.mend,
-    )
 
 
 def _evidence(part: SentPart) -> Evidence:

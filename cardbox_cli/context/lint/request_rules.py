@@ -19,7 +19,7 @@ import msgspec
 
 from cardbox_cli.context.composer import PER_CALL
 from cardbox_cli.context.lint.rule import Find, HistoryCall, Hit, Logged, Rules, Subject
-from cardbox_cli.context.parts import arguments_of, text_at, texts_in, tool_name
+from cardbox_cli.context.parts import arguments_of, as_list, dict_at, list_at, text_at, texts_in, tool_name
 from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.context.request_schema import Misfit, Schema, Sort, place_text
@@ -43,8 +43,12 @@ IMAGE_FORMATS = tuple(_BEGINNINGS)
 
 
 def image_problem(data: str) -> str | None:
-    """What keeps base64 text from being an image in one of FORMATS; None for such a one."""
-    return _bytes_problem(data) or (None if image_format(data) else "the bytes are no PNG, JPEG, GIF or WebP")
+    """Say what keeps base64 text from being an image in one of IMAGE_FORMATS; None if nothing does."""
+    if not data:
+        return "there are no bytes"
+    if not is_base64(data):
+        return "the bytes are not in base64"
+    return None if image_format(data) else "the bytes are no PNG, JPEG, GIF or WebP"
 
 
 def image_format(data: str) -> str | None:
@@ -54,12 +58,6 @@ def image_format(data: str) -> str | None:
     except (binascii.Error, ValueError):
         return None
     return next((name for name, beginning in _BEGINNINGS.items() if beginning.match(head)), None)
-
-
-def _bytes_problem(data: str) -> str | None:
-    if not data:
-        return "there are no bytes"
-    return None if is_base64(data) else "the bytes are not in base64"
 
 
 def is_base64(data: str) -> bool:
@@ -77,12 +75,10 @@ def is_base64(data: str) -> bool:
 # Where a schema has others in it: by name, in a list, alone.
 _NAMED = ("properties", "$defs", "definitions")
 _LISTED = ("anyOf", "allOf", "oneOf", "prefixItems")
-_ALONE = ("items",)
 
 
 def strict_problem(schema: dict[str, Any], *, all_required: bool = True) -> str | None:
-    """What is wrong with a schema whose objects must be closed, and must have every property required if
-    `all_required`; None for a sound one."""
+    """Say what is wrong with a schema whose objects must be closed, and required; None if nothing."""
     if "anyOf" in schema and "type" not in schema:
         return "it is anyOf at its top, and no object"
     problems = (_object_problem(each, place, all_required) for place, each in schemas_within(schema, "it"))
@@ -91,13 +87,11 @@ def strict_problem(schema: dict[str, Any], *, all_required: bool = True) -> str 
 
 def _object_problem(schema: dict[str, Any], place: str, all_required: bool) -> str | None:
     properties = schema.get("properties")
-    kinds = schema.get("type")
-    if not isinstance(properties, dict) and kinds != "object":
+    if not isinstance(properties, dict) and schema.get("type") != "object":
         return None
     if schema.get("additionalProperties") is not False:
         return f"{place} does not say additionalProperties: false"
-    required = schema.get("required")
-    listed = required if isinstance(required, list) else []
+    listed = list_at(schema, "required")
     absent = [name for name in properties or {} if name not in listed] if all_required else []
     return f"{place} does not require {absent[0]!r}" if absent else None
 
@@ -108,15 +102,12 @@ def schemas_within(schema: Any, place: str) -> Iterator[tuple[str, dict[str, Any
         return
     yield place, schema
     for key in _NAMED:
-        named = schema.get(key)
-        for name, each in named.items() if isinstance(named, dict) else ():
+        for name, each in dict_at(schema, key).items():
             yield from schemas_within(each, f"{name!r}")
     for key in _LISTED:
-        listed = schema.get(key)
-        for each in listed if isinstance(listed, list) else ():
+        for each in list_at(schema, key):
             yield from schemas_within(each, f"an alternative of {place}")
-    for key in _ALONE:
-        yield from schemas_within(schema.get(key), f"an item of {place}")
+    yield from schemas_within(schema.get("items"), f"an item of {place}")
 
 
 # --- schemas of arguments
@@ -152,15 +143,13 @@ def alternatives_at_top(schema: Any) -> Iterator[str]:
 
 
 def _schema_types(schema: dict[str, Any]) -> list[str]:
-    named = schema.get("type")
-    names = named if isinstance(named, list) else [named]
-    return [name for name in names if isinstance(name, str)]
+    return [name for name in as_list(schema.get("type")) if isinstance(name, str)]
 
 
 # --- parameters
 
 
-PARAMETERS = Rules()
+TEMPERATURE, TOOL_CHOICE = Rules(), Rules()
 
 
 class Range(NamedTuple):
@@ -246,7 +235,7 @@ def number_of(value: Any) -> int | float | Decimal | None:
     return value if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else None
 
 
-@PARAMETERS.error("temperature-out-of-range", remedy="set another temperature in the profile's llm_config")
+@TEMPERATURE.error("temperature-out-of-range", remedy="set another temperature in the profile's llm_config")
 def _temperature(subject: Subject) -> Iterator[Hit]:
     """A temperature below 0 or above the highest that the provider takes."""
     if not subject.request.config:
@@ -257,7 +246,7 @@ def _temperature(subject: Subject) -> Iterator[Hit]:
         yield None, f"the temperature is {heat}, not from 0 to {most}"
 
 
-@PARAMETERS.error(
+@TOOL_CHOICE.error(
     "tool-choice-unknown", remedy="add the tool's definition (a `sys.tools` card), or choose another"
 )
 def _tool_choice(subject: Subject) -> Iterator[Hit]:
@@ -292,7 +281,6 @@ class NamePattern:
         return cls(rf"[a-zA-Z0-9_-]{{1,{most}}}", f"1 to {most} letters, digits, `_` and `-`")
 
     def fits(self, name: str) -> bool:
-        """Return whether a name is allowed."""
         return self._pattern.fullmatch(name) is not None
 
     def problem(self, name: str | None, what: str) -> str | None:
@@ -309,12 +297,10 @@ def _name_problem(allowed: NamePattern, name: str | None, what: str) -> str | No
 
 
 def called_functions(subject: Subject) -> Iterator[HistoryCall]:
-    """Yield the calls of functions."""
     return (call for call in subject.history.calls if call.function is not None)
 
 
 def has_name(tool: dict[str, Any]) -> bool:
-    """Return whether a tool has a name."""
     return tool_name(tool) is not None
 
 
@@ -381,8 +367,7 @@ def schema_hits(schemas: Iterable[tuple[str, Any]], *checks: Callable[[Any], Ite
 
 
 def schema_problem(schema: Any, key: str) -> str | None:
-    """Say what keeps the value under `key` of a tool from being the JSON schema of an object; None if
-    nothing."""
+    """Say what keeps the value under `key` of a tool from being an object's JSON schema; None if nothing."""
     if not isinstance(schema, dict):
         return f"has {json_kind(schema)} as its {key}, and no JSON schema"
     if schema.get("type") == "object":
@@ -509,17 +494,13 @@ SHAPE = Rules("the types of the provider's own package")
 
 
 def _shape_hits(subject: Subject, *, sort: Sort) -> Iterator[Hit]:
-    """The misfits of a sort, in words; those of a message without the place of the message."""
-    for entry, misfit in subject.view(_misfits):
-        if misfit.sort != sort:
-            continue
-        place = place_text(misfit.place if entry is None else misfit.place[2:]) or "the message"
-        yield entry, f"{place} is {misfit.what}{_version(subject, sort)}"
-
-
-def _version(subject: Subject, sort: Sort) -> str:
     schema = subject.provider.schema
-    return f" to {schema.sdk}" if schema and sort in ("parameter-unknown", "key-unknown") else ""
+    version = f" to {schema.sdk}" if schema and sort in ("parameter-unknown", "key-unknown") else ""
+    for entry, misfit in subject.view(_misfits):
+        if misfit.sort == sort:
+            # In a message the place begins within it.
+            place = place_text(misfit.place if entry is None else misfit.place[2:]) or "the message"
+            yield entry, f"{place} is {misfit.what}{version}"
 
 
 def _enter_rule(sort: Sort, finds: str, remedy: str) -> None:

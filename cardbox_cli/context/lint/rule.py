@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from cardbox_cli.context.explain import Explanation, explain
 from cardbox_cli.context.messages import Message
+from cardbox_cli.context.parts import list_at, list_of, text_at
 from cardbox_cli.context.provider import ModelFacts, Provider
 from cardbox_cli.context.request import Request, RequestEntry
 from cardbox_cli.context.sources import is_named_result
@@ -83,20 +84,16 @@ class History:
         self.classes.add(type(content))
         if "source_message" in metadata or "source_blocks" in metadata:
             self._with_originals.append(len(self.messages))
-        if card.tool_calls:
-            self._note_calls(entry, card.tool_calls)
+        for value in list_of(card.tool_calls):
+            call = _history_call(entry, value)
+            self.calls.append(call)
+            if call.id:
+                self._pairer.called(len(self.messages), call.id)
         if card.type == TOOL_RESULT:
             self._note_answer(entry, card)
         text = content.text if type(content) is TextContent else _result_text(content)
         if len(text) >= MIN_LONG_TEXT:
             self.long_texts.append((entry, text))
-
-    def _note_calls(self, entry: RequestEntry, calls: Any) -> None:
-        for value in calls if isinstance(calls, list) else ():
-            call = _history_call(entry, value)
-            self.calls.append(call)
-            if call.id:
-                self._pairer.called(len(self.messages), call.id)
 
     def _note_answer(self, entry: RequestEntry, card: Card) -> None:
         if is_named_result(card):
@@ -124,7 +121,6 @@ class History:
 
     @cached_property
     def with_originals(self) -> list[CardMessage]:
-        """The messages whose cards keep something of an original."""
         return [self.messages[place] for place in self._with_originals]
 
     @cached_property
@@ -139,13 +135,10 @@ def _result_text(content: StoredContent) -> str:
 
 
 def _history_call(entry: RequestEntry, value: Any) -> HistoryCall:
-    if not isinstance(value, dict):
-        return HistoryCall(entry, value, None, None, None)
-    function, call_id = value.get("function"), value.get("id")
+    function = value.get("function") if isinstance(value, dict) else None
     function = function if isinstance(function, dict) else None
-    name = value.get("name") if function is None else function.get("name")
-    call_id = call_id if isinstance(call_id, str) else None
-    return HistoryCall(entry, value, function, call_id, name if isinstance(name, str) else None)
+    name = text_at(value if function is None else function, "name")
+    return HistoryCall(entry, value, function, text_at(value, "id"), name)
 
 
 # --- the subject
@@ -212,17 +205,14 @@ class Subject:
 
     @cached_property
     def facts(self) -> ModelFacts:
-        """The facts about the request's model, if it is one of the provider's own."""
         return self.provider.own_facts(self.request.model)
 
     @cached_property
     def window(self) -> int | None:
-        """How many tokens the model holds, None if that is not known."""
         return self.provider.facts(self.request.model).window
 
     @cached_property
     def history(self) -> History:
-        """The messages that cards make."""
         return History(self.request)
 
     @cached_property
@@ -247,9 +237,19 @@ class Subject:
 
     @cached_property
     def tools(self) -> list[Any]:
-        """The tools as the provider gets them, whatever they are."""
-        tools = self.beside.get("tools")
-        return tools if isinstance(tools, list) else []
+        return list_at(self.beside, "tools")
+
+    @property
+    def parts(self) -> Iterator[tuple[RequestEntry, str, Any]]:
+        """The content parts of the history's messages, with the role of each."""
+        for entry, _, message in self.history.not_text:
+            for part in list_at(message.body, "content"):
+                yield entry, message.body["role"], part
+
+    @property
+    def logged_messages(self) -> list[tuple[RequestEntry, Any]]:
+        """The messages as they were logged; none if rendering makes them."""
+        return [] if self.logged is None else self.logged.messages
 
     @cached_property
     def is_system_alone(self) -> bool:
@@ -263,21 +263,17 @@ class Subject:
 
     @cached_property
     def types(self) -> set[str]:
-        """The types that cards have."""
         return self.history.types.union(card.type for _, card in self.without_message)
 
     @cached_property
     def roles(self) -> set[str | None]:
-        """The roles that cards have."""
         return self.history.roles_of_cards.union(card.role for _, card in self.without_message)
 
     @cached_property
     def classes(self) -> set[type]:
-        """The classes that the contents of cards are of."""
         return self.history.classes.union(type(card.content) for _, card in self.without_message)
 
     def of_type(self, card_type: str) -> list[tuple[RequestEntry, Card]]:
-        """The cards of this type."""
         return [pair for pair in self.cards if pair[1].type == card_type] if card_type in self.types else []
 
     @cached_property
@@ -328,10 +324,6 @@ class LintRule(msgspec.Struct, frozen=True, kw_only=True):
     logged: Severity | None = None
     yields: bool = False
     find: Find
-
-    def severity_for(self, subject: Subject) -> Severity:
-        """How severe it is in this subject."""
-        return self.severity if self.logged is None or subject.logged is None else self.logged
 
 
 class Rules:
@@ -424,32 +416,23 @@ def lint(
     hits = [(rule, entry, words) for rule in provider.rules() for entry, words in rule.find(subject)]
     if not hits:
         return []
-    blamed = {id(entry) for rule, entry, _ in hits if rule.severity == "error" and not rule.yields} - {
-        id(None)
-    }
+    errors = (id(entry) for rule, entry, _ in hits if rule.severity == "error" and not rule.yields)
+    blamed = set(errors) - {id(None)}
     hits = [hit for hit in hits if not (hit[0].yields and id(hit[1]) in blamed)]
     places = {id(entry): number for number, entry in enumerate(entries)}
     hits.sort(key=lambda hit: places.get(id(hit[1]), len(entries)))
-    return [
-        _finding(
-            rule,
-            "warning" if rule.id in warned else rule.severity_for(subject),
-            provider.name,
-            entry,
-            words,
-        )
-        for rule, entry, words in hits
-    ]
+    return [_finding(subject, rule, entry, words, warned) for rule, entry, words in hits]
 
 
 def _finding(
-    rule: LintRule, severity: Severity, provider: str, entry: RequestEntry | None, message: str
+    subject: Subject, rule: LintRule, entry: RequestEntry | None, message: str, warned: Container[str]
 ) -> LintFinding:
+    severity = rule.severity if rule.logged is None or subject.logged is None else rule.logged
     is_long = len(message) > _MAX_MESSAGE
     return LintFinding(
         rule=rule.id,
-        severity=severity,
-        provider=provider,
+        severity="warning" if rule.id in warned else severity,
+        provider=subject.provider.name,
         card_id=None if entry is None else entry.slot.card_id,
         box_id=None if entry is None else entry.box_id or None,
         position=None if entry is None else entry.slot.position,

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import msgspec
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.messages import never_a_message
-from cardbox_cli.context.parts import arguments_of, arguments_text, input_of, text_at
+from cardbox_cli.context.messages import is_user, never_a_message
+from cardbox_cli.context.parts import are_functions, arguments_of, arguments_text, input_of, list_of, text_at
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.errors import InvalidCard, InvalidInput
 from cardbox_cli.model import exact_json
@@ -85,7 +85,6 @@ def edited_card(card: Card, content: Content, *, author_id: str) -> CardDraft:
 
 
 def replace_id(card_ids: Sequence[str], old: str, new: str) -> list[str]:
-    """`card_ids` with `new` at each place of `old`."""
     return [new if card_id == old else card_id for card_id in card_ids]
 
 
@@ -126,7 +125,6 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def places_of(entries: Iterable[RequestEntry]) -> list[Place]:
-    """The places of a box as it is."""
     return [Place(origin=entry.slot.position, slot=entry.slot, rule=entry.rule) for entry in entries]
 
 
@@ -149,12 +147,10 @@ def entries_of(places: Sequence[Place], box_id: str) -> list[RequestEntry]:
 
 
 def card_ids_of(places: Iterable[Place]) -> list[str]:
-    """The ids of the list."""
     return [place.slot.card_id for place in places]
 
 
 def drafts_of(places: Iterable[Place]) -> list[CardDraft]:
-    """The cards of the list that are to be written."""
     return [place.draft for place in places if place.draft is not None]
 
 
@@ -189,7 +185,7 @@ def exchanges_of(places: Sequence[Place]) -> Exchanges:
     messages = _first_messages(places)
     pairer = Pairer()
     for place, card in messages.items():
-        for call in calls_of(card):
+        for call in list_of(card.tool_calls):
             if call_id := text_at(call, "id"):
                 pairer.called(place, call_id)
         if card.type == TOOL_RESULT and card.tool_call_id:
@@ -200,11 +196,6 @@ def exchanges_of(places: Sequence[Place]) -> Exchanges:
         unanswered.setdefault(place, []).append(call_id)
     open_calls = {place: _indexes(messages[place], ids) for place, ids in unanswered.items()}
     return Exchanges(messages, pairing.results, open_calls)
-
-
-def calls_of(card: Card) -> list[Any]:
-    """The calls that a card makes, whatever they are."""
-    return card.tool_calls if isinstance(card.tool_calls, list) else []
 
 
 def _first_messages(places: Sequence[Place]) -> dict[int, Card]:
@@ -222,7 +213,7 @@ def _first_messages(places: Sequence[Place]) -> dict[int, Card]:
 def _indexes(card: Card, ids: Sequence[str]) -> list[int]:
     """The last calls of these ids: a result answers the first of a card that has its id twice."""
     left, indexes = list(ids), []
-    for index, call in reversed(list(enumerate(calls_of(card)))):
+    for index, call in reversed(list(enumerate(list_of(card.tool_calls)))):
         call_id = text_at(call, "id")
         if call_id in left:
             left.remove(call_id)
@@ -252,24 +243,14 @@ def brought_by_arguments(entries: Iterable[RequestEntry]) -> frozenset[str]:
 def units_of(cards: Sequence[Card], keeps: Container[str] = ()) -> list[Unit]:
     """The units of a history, the oldest first; `keeps` are cards that never go, too."""
     asked = next((place for place in reversed(range(len(cards))) if is_user(cards[place])), None)
+    stay = {place for place, card in enumerate(cards) if card.role in SYSTEM_ROLES or card.card_id in keeps}
     return [
-        Unit(places, any(place == asked or _stays(cards[place], keeps) for place in places))
-        for places in _together(cards)
+        Unit(places, any(place == asked or place in stay for place in places)) for places in _together(cards)
     ]
 
 
-def _stays(card: Card, keeps: Container[str]) -> bool:
-    return card.role in SYSTEM_ROLES or card.card_id in keeps
-
-
-def is_user(card: Card) -> bool:
-    """Whether the user says it, and no tool."""
-    return card.role == "user" and card.type != TOOL_RESULT
-
-
 def begins_late(cards: Sequence[Card], gone: set[int]) -> int | None:
-    """The first place that is left of a history without `gone`, where an answer stands there that nothing
-    asks; None where it begins as it may."""
+    """Return the first place of a history without `gone` if nothing asks for the answer there; else None."""
     left = (place for place in range(len(cards)) if place not in gone)
     first = next((place for place in left if cards[place].role not in SYSTEM_ROLES), None)
     return None if first is None or is_user(cards[first]) else first
@@ -316,7 +297,7 @@ def without_original(card: Card, author_id: str) -> CardDraft | None:
 
 def without_calls(card: Card, calls: Collection[int], author_id: str) -> CardDraft | None:
     """The card without its calls of these indexes; None where nothing is left of it."""
-    kept = [call for index, call in enumerate(_calls(card)) if index not in calls]
+    kept = [call for index, call in enumerate(list_of(card.tool_calls)) if index not in calls]
     draft = rewrite(card, author_id) if kept or card_text(card.content).strip() else None
     return None if draft is None else msgspec.structs.replace(draft, tool_calls=kept or None)
 
@@ -326,20 +307,18 @@ def with_arguments(card: Card, author_id: str) -> CardDraft | None:
 
     None where all of them are objects.
     """
-    calls = [_with_object(call) for call in _calls(card)]
+    calls = [_with_object(call) for call in list_of(card.tool_calls)]
     draft = rewrite(card, author_id) if calls != card.tool_calls else None
     return None if draft is None else msgspec.structs.replace(draft, tool_calls=calls)
 
 
 def with_call_id(card: Card, index: int, call_id: str, author_id: str) -> CardDraft | None:
-    """The card with another id for its call of this index."""
-    draft = rewrite(card, author_id)
-    calls = [{**call, "id": call_id} if at == index else call for at, call in enumerate(_calls(card))]
+    draft, calls = rewrite(card, author_id), list(list_of(card.tool_calls))
+    calls[index] = {**calls[index], "id": call_id}
     return None if draft is None else msgspec.structs.replace(draft, tool_calls=calls)
 
 
 def with_answered_id(card: Card, call_id: str, author_id: str) -> CardDraft | None:
-    """The result as that of the call of this id."""
     draft = rewrite(card, author_id)
     return None if draft is None else msgspec.structs.replace(draft, tool_call_id=call_id)
 
@@ -348,9 +327,9 @@ def with_role(card: Card, author_id: str) -> CardDraft | None:
     """The card with the role that its type has; None where it has that."""
     role = card_type(card.type).role
     draft = rewrite(card, author_id) if card.role != role else None
-    return (
-        None if draft is None else msgspec.structs.replace(draft, metadata={**draft.metadata, "role": role})
-    )
+    if draft is None:
+        return None
+    return msgspec.structs.replace(draft, metadata={**draft.metadata, "role": role})
 
 
 def without_trailing_space(card: Card, author_id: str) -> CardDraft | None:
@@ -378,15 +357,10 @@ def beginning_card(author_id: str) -> CardDraft:
     return draft_card(INSTRUCTION, _BEGINNING, author_id=author_id)
 
 
-def _calls(card: Card) -> list[Any]:
-    return card.tool_calls if isinstance(card.tool_calls, list) else []
-
-
 def _with_object(call: Any) -> Any:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
+    if not are_functions([call]):
         return call
-    given = function.get("arguments")
+    given = call["function"].get("arguments")
     if isinstance(given, str) and given.strip() and arguments_of(given) is not None:
         return call
-    return {**call, "function": {**function, "arguments": arguments_text(input_of(given))}}
+    return {**call, "function": {**call["function"], "arguments": arguments_text(input_of(given))}}

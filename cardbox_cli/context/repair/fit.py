@@ -8,21 +8,21 @@ were, so that the box can be restored to the digest, with what was appended mean
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, Literal, get_args
 
 import msgspec
 
 from cardbox_cli.context.explain import TokenCosts
 from cardbox_cli.context.lint.rule import MIN_LONG_TEXT
-from cardbox_cli.context.messages import Message, never_a_message
+from cardbox_cli.context.messages import Message, is_user, never_a_message
+from cardbox_cli.context.parts import list_of
 from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.repair.changes import (
     Change,
     Unit,
     begins_late,
     brought_by_arguments,
-    is_user,
     rewrite,
     units_of,
 )
@@ -112,12 +112,10 @@ class _Fitting:
 
     @property
     def shown(self) -> str:
-        """The tokens that it takes now, for people."""
         return f"{'~' if self._estimated else ''}{self.tokens}"
 
     @property
     def is_empty(self) -> bool:
-        """Whether all messages that there were are gone."""
         return bool(self._cards) and len(self._gone) == len(self._request.messages)
 
     def largest(self) -> Iterator[tuple[int, str]]:
@@ -147,8 +145,11 @@ class _Fitting:
         """Let a note stand for a result, if that is shorter."""
         card, message = self._cards[place], self._messages[place]
         draft = rewrite(card, self._author, content=TextContent(text))
-        body = None if draft is None else self._encode(_as_sent(draft, card))
-        if draft is None or not isinstance(body, dict):
+        if draft is None:
+            return
+        # It is sent as the card that it stands for.
+        body = self._encode(msgspec.structs.replace(card_of(draft, card.project_id), card_id=card.card_id))
+        if not isinstance(body, dict):
             return
         noted = msgspec.structs.replace(message, body=body)
         tokens = self._costs.of_message(noted).tokens
@@ -176,46 +177,38 @@ class _Fitting:
             self._drop(unit_at[late], "answers what is left out")
 
     def fitted(self, before: int) -> Fitted:
-        """What has become of the request."""
         request = self._request
-        now = {id_: self._messages[place] for id_, place in self._places().items() if place not in self._gone}
+        now = {
+            card.card_id: self._messages[place]
+            for place, card in enumerate(self._cards)
+            if place not in self._gone
+        }
         messages = [
             now.get(message.card_id or "", message)
             for message in request.messages
             if _card_of_message(request, message) is None or message.card_id in now
         ]
-        left_out = [self._omitted(place) for place in sorted(self._gone)]
+        gone = [(request.places[self._cards[place].card_id], place) for place in sorted(self._gone)]
+        left_out = [
+            Omitted(entry.slot.card_id, entry.box_id, entry.slot.position, self._changes[place].reason)
+            for entry, place in gone
+        ]
         return Fitted(
             request=msgspec.structs.replace(request, messages=messages, left_out=request.left_out + left_out),
             changes=[self._changes[place] for place in sorted(self._changes)],
-            notes={
-                self._cards[place].card_id: draft
-                for place, draft in self._notes.items()
-                if place not in self._gone
-            },
+            notes={self._cards[at].card_id: note for at, note in self._notes.items() if at not in self._gone},
             before=before,
             after=self.tokens,
             exact=not self._estimated,
         )
-
-    def _omitted(self, place: int) -> Omitted:
-        entry = self._request.places[self._cards[place].card_id]
-        return Omitted(entry.slot.card_id, entry.box_id, entry.slot.position, self._changes[place].reason)
-
-    def _places(self) -> dict[str, int]:
-        return {card.card_id: place for place, card in enumerate(self._cards)}
 
     def _results(self) -> list[int]:
         return [place for place, card in enumerate(self._cards) if card.type == TOOL_RESULT]
 
     def _last_answers(self) -> Sequence[int]:
         """The places of the results at the end, which no message has answered yet."""
-        last: list[int] = []
-        for place in reversed(range(len(self._cards))):
-            if self._cards[place].type != TOOL_RESULT:
-                break
-            last.append(place)
-        return last
+        places = reversed(range(len(self._cards)))
+        return list(takewhile(lambda place: self._cards[place].type == TOOL_RESULT, places))
 
     def _drop(self, unit: Unit, reason: str) -> None:
         for place in unit.places:
@@ -240,11 +233,6 @@ def _card_of_message(request: Request, message: Message) -> Card | None:
     """The card of a message of the history."""
     entry = request.places.get(message.card_id or "") if message.layer == CHECKPOINT else None
     return None if entry is None else entry.slot.card
-
-
-def _as_sent(draft: CardDraft, card: Card) -> Card:
-    """The note as a card, which stands in the place of the old one."""
-    return msgspec.structs.replace(card_of(draft, card.project_id), card_id=card.card_id)
 
 
 # --- summaries
@@ -331,7 +319,13 @@ def _covered_cards(
     gone = {place for unit in going for place in unit.places}
     ids = {cards[place].card_id for place in gone}
     called = {call_id for place in gone for call_id in call_ids(cards[place])}
-    places = [slot.position for slot in slots if slot.card_id in ids or _schedules(slot.card, called)]
+    # The audit's cards of these calls.
+    ids |= {
+        slot.card_id
+        for slot in slots
+        if slot.card is not None and slot.card.type == TOOL_CALL and slot.card.tool_call_id in called
+    }
+    places = [slot.position for slot in slots if slot.card_id in ids]
     return CoveredCards(places, [cards[place] for place in sorted(gone)])
 
 
@@ -420,11 +414,5 @@ def _unit_stays(unit: Unit, cards: Sequence[Card], last: int, awaited: Collectio
     return unit.stays or is_open or any(place >= last for place in unit.places)
 
 
-def _schedules(card: Card | None, called: Collection[str]) -> bool:
-    """Whether it is the audit's card of one of these calls."""
-    return card is not None and card.type == TOOL_CALL and card.tool_call_id in called
-
-
 def _ids(card: Card, key: str) -> list[str]:
-    value = card.metadata.get(key)
-    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+    return [each for each in list_of(card.metadata.get(key)) if isinstance(each, str)]

@@ -10,7 +10,8 @@ from collections.abc import Callable, Container, Sequence
 import msgspec
 
 from cardbox_cli.context.lint.rule import LintFinding, lint
-from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.messages import is_user
+from cardbox_cli.context.parts import list_of, text_at
 from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.repair import changes
 from cardbox_cli.context.repair.changes import (
@@ -19,7 +20,6 @@ from cardbox_cli.context.repair.changes import (
     ChangeKind,
     Exchanges,
     Place,
-    calls_of,
     entries_of,
     exchanges_of,
     new_place,
@@ -33,13 +33,8 @@ from cardbox_cli.model.execution.turns import new_id
 
 # What makes a pair of neighbours of a call and its result, and no pair of what is none.
 _TORN = frozenset(
-    {
-        "call-without-result",
-        "result-without-call",
-        "result-repeated",
-        "result-not-after-call",
-        "exchange-split",
-    }
+    {"call-without-result", "result-without-call", "result-repeated"}
+    | {"result-not-after-call", "exchange-split"}
 )
 _IDS = frozenset({"tool-id-repeated", "tool-id-too-long"})
 
@@ -107,12 +102,8 @@ class _Mending:
         findings = (
             found
             for provider in wanted.providers
-            for found in lint(
-                entries,
-                request_of(entries, encode=provider.encode),
-                provider,
-                awaited=wanted.awaited,
-            )
+            for request in [request_of(entries, encode=provider.encode)]
+            for found in lint(entries, request, provider, awaited=wanted.awaited)
         )
         return [
             found
@@ -121,7 +112,6 @@ class _Mending:
         ]
 
     def is_here(self, found: LintFinding) -> bool:
-        """Whether it is about a card of this box."""
         return found.card_id is not None and found.box_id == self._wanted.box_id
 
     def mend(self, errors: Sequence[LintFinding]) -> None:
@@ -155,13 +145,9 @@ class _Mending:
         at = found.position or 0
         known = exchanges_of(self.places)
         answers = [place for place, caller in known.results.items() if caller == at]
-        is_done = False
-        for index, call in enumerate(calls_of(known.messages[at])):
-            old = text_at(call, "id")
-            if not old:
-                continue
-            is_done |= self._rename_call(at, index, old, answers, found)
-        return is_done
+        ids = [text_at(call, "id") for call in list_of(known.messages[at].tool_calls)]
+        renamed = [self._rename_call(at, index, old, answers, found) for index, old in enumerate(ids) if old]
+        return any(renamed)
 
     def _rename_call(self, at: int, index: int, old: str, answers: list[int], found: LintFinding) -> bool:
         """Whether the call could be given another id. Its answer, the first of `answers` with its id, is then
@@ -208,7 +194,7 @@ class _Mending:
     def _close(self, at: int, known: Exchanges, found: LintFinding) -> bool:
         """End the open calls of a card, but for those that are awaited; what stands before it stays there."""
         card, awaited = known.messages[at], self._wanted.awaited
-        calls = calls_of(card)
+        calls = list_of(card.tool_calls)
         indexes = [index for index in known.open[at] if calls[index]["id"] not in awaited]
         if not indexes:
             return False
@@ -241,11 +227,7 @@ class _Mending:
             self._insert(at, changes.beginning_card(self._author), at, found)
             return True
         known = exchanges_of(self.places)
-        users = (
-            place
-            for place, card in known.messages.items()
-            if place > at and card.role == "user" and card.type != TOOL_RESULT
-        )
+        users = (place for place, card in known.messages.items() if place > at and is_user(card))
         end = next(users, len(self.places))
         early = (place for place in known.messages if at <= place < end)
         return self._drop(dict.fromkeys(early, found))
@@ -338,5 +320,5 @@ def _new_rule(place: Place) -> str | None:
 
 
 def _without_nameless_calls(card: Card, author_id: str) -> CardDraft | None:
-    nameless = [index for index, call in enumerate(calls_of(card)) if not text_at(call, "id")]
+    nameless = [index for index, call in enumerate(list_of(card.tool_calls)) if not text_at(call, "id")]
     return changes.without_calls(card, nameless, author_id) if nameless else None

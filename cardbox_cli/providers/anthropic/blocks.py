@@ -16,9 +16,13 @@ from cardbox_cli.context import sources
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import (
     answered_call,
+    are_functions,
+    data_url,
+    function_call,
     input_of,
     is_text,
     kind,
+    list_at,
     media_of,
     result_text,
     text_at,
@@ -71,13 +75,10 @@ def is_of_server(name: str) -> bool:
 
 def call_of_block(block: Block) -> dict[str, Any]:
     """Return the tool call that a tool_use block is. Equal inputs give equal arguments."""
-    arguments = exact_json.canonical_text(block["input"])
-    function = {"name": block["name"], "arguments": arguments}
-    return {"id": block["id"], "type": "function", "function": function}
+    return function_call(block["id"], block["name"], exact_json.canonical_text(block["input"]))
 
 
 def parts_of(blocks: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return the content parts that a user's blocks are."""
     return [_file_part(block) or text_part(plain_text([block])) for block in blocks]
 
 
@@ -95,19 +96,15 @@ def _file_part(block: Any) -> dict[str, Any] | None:
     source = block.get("source") if kind(block) in ("image", "document") else None
     if not isinstance(source, dict):
         return None
-    url = _url(source)
+    media_type, data = text_at(source, "media_type"), text_at(source, "data")
+    has_bytes = kind(source) == "base64" and media_type is not None and data is not None
+    url = data_url(media_type or "", data or "") if has_bytes else None
     if kind(block) == "image":
+        url = text_at(source, "url") if kind(source) == "url" else url
         return None if url is None else {"type": "image_url", "image_url": {"url": url}}
-    if source.get("type") != "base64" or url is None:
+    if url is None:
         return None
     return {"type": "file", "file": {"filename": text_at(block, "title") or "document.pdf", "file_data": url}}
-
-
-def _url(source: dict[str, Any]) -> str | None:
-    if source.get("type") == "base64":
-        media_type, data = text_at(source, "media_type"), text_at(source, "data")
-        return None if media_type is None or data is None else f"data:{media_type};base64,{data}"
-    return text_at(source, "url") if source.get("type") == "url" else None
 
 
 # --- from the chat form to blocks
@@ -118,15 +115,11 @@ def block_of_call(call: Any) -> Block:
 
     Arguments that are no JSON object become `{"_raw": text}`, a name that is no text "".
     """
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
+    if not are_functions([call]):
         return text_part(f"[tool call: {exact_json.encode(call).decode()}]")
-    return {
-        "type": "tool_use",
-        "id": text_at(call, "id") or block_id(""),
-        "name": text_at(function, "name") or "",
-        "input": input_of(function.get("arguments")),
-    }
+    call_id, name = text_at(call, "id") or block_id(""), text_at(call["function"], "name") or ""
+    arguments = input_of(call["function"].get("arguments"))
+    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
 def block_id(call_id: str) -> str:
@@ -144,7 +137,6 @@ def blocks_of_content(content: Any) -> list[Block]:
 
 
 def as_blocks(content: Any) -> list[Any]:
-    """Return content as a list of blocks."""
     return content if isinstance(content, list) else blocks_of_content(content)
 
 
@@ -176,8 +168,7 @@ def _document_block(file: dict[str, Any]) -> Block | None:
     if media is None or media[0] != "application/pdf":
         return None
     source = {"type": "base64", "media_type": media[0], "data": media[1]}
-    name = text_at(file, "filename")
-    title = {} if name is None else {"title": name}
+    title = {"title": file["filename"]} if text_at(file, "filename") is not None else {}
     return {"type": "document", "source": source, **title}
 
 
@@ -210,8 +201,7 @@ def standard_content(card: AnyCard, provider: Provider) -> str | list[Block]:
         return content
     blocks = blocks_of_content(content)
     blocks += [text_part(body["refusal"])] if isinstance(body.get("refusal"), str) else []
-    calls = body.get("tool_calls")
-    blocks += [block_of_call(call) for call in calls] if isinstance(calls, list) else []
+    blocks += map(block_of_call, list_at(body, "tool_calls"))
     if body.get("function_call"):
         blocks.append(text_part(f"[call of {exact_json.encode(body['function_call']).decode()}]"))
     is_text_alone = isinstance(content, str) and len(blocks) == (1 if content else 0)
@@ -310,8 +300,7 @@ def ids_in(blocks: Iterable[Any]) -> Iterator[str]:
 
 
 def with_id(block: Any, name: Callable[[str], str]) -> Any:
-    """Return the block with what `name` makes of the id of the call that it is or answers, if it is such a
-    block."""
+    """Return the block, the id of the call that it is or answers replaced by what `name` makes of it."""
     key = _key(block)
     if key is None or (new := name(block[key])) == block[key]:
         return block
@@ -331,8 +320,7 @@ def _is_call(block: Any) -> bool:
 
 
 def with_unique_ids(messages: Sequence[Message]) -> tuple[list[Message], list[RenamedCall]]:
-    """Return messages of content blocks whose calls have unique ids, the repeated `x` as `x_2`, `x_3`, …; and
-    what was renamed."""
+    """Return the messages, repeated ids `x` of calls as `x_2`, `x_3`, …, and what was renamed."""
     naming = CallNaming(lambda: messages)
     return list(naming.renamed()), naming.changes
 
@@ -341,7 +329,7 @@ def _are_fine(messages: Iterable[Message]) -> bool:
     """Return whether nothing has to be renamed: the cheap question, as most often the answer is yes."""
     called: set[str] = set()
     for message in messages:
-        for block in _blocks(message):
+        for block in list_at(message.body, "content"):
             name = kind(block)
             if name == "tool_use" and _is_call(block):
                 if block["id"] in called or not is_allowed(block["id"]):
@@ -368,7 +356,6 @@ class CallNaming:
         self._messages = messages
 
     def renamed(self) -> Iterator[Message]:
-        """Yield the messages with the ids that their calls and results are given."""
         if _are_fine(self._messages()):
             return iter(self._messages())
         one_pass = _NamingPass(self._messages(), self.changes)
@@ -382,7 +369,7 @@ class _NamingPass:
         self._changes = changes
         self._given: set[str] = set()
         self._times: dict[str, int] = {}
-        ids = {call_id: None for message in messages for call_id in ids_in(_blocks(message))}
+        ids = {call_id: None for message in messages for call_id in ids_in(list_at(message.body, "content"))}
         self._allowed = allowed_ids(ids)
         # No new id may be one that a later call has.
         self._wanted = {self._allowed.get(call_id, call_id) for call_id in ids}
@@ -390,8 +377,7 @@ class _NamingPass:
         self._waiting: dict[str, list[tuple[int, str]]] = {}
 
     def renamed(self, place: int, message: Message) -> Message:
-        """Return the message with the ids that its calls and results are given."""
-        before = _blocks(message)
+        before = list_at(message.body, "content")
         after = [self._block(place, block, message.card_id) for block in before]
         if all(new is old for new, old in zip(after, before, strict=True)):
             return message
@@ -422,8 +408,3 @@ class _NamingPass:
         nearest = waiting[-1][0]
         first = next(index for index, (place, _) in enumerate(waiting) if place == nearest)
         return waiting.pop(first)[1]
-
-
-def _blocks(message: Message) -> list[Any]:
-    content = message.body["content"]
-    return content if isinstance(content, list) else []

@@ -44,8 +44,6 @@ _TYPES = {"user": INSTRUCTION, "assistant": THOUGHT, _SYSTEM: RENDERED_PROMPT}
 
 
 class AnthropicFiles(MessageFiles):
-    """Files with lists of Anthropic's messages."""
-
     roles = tuple(_TYPES)
     system_keys = (_SYSTEM,)
     endpoints = ("/v1/messages", "/v1/messages/count_tokens")
@@ -55,8 +53,7 @@ class AnthropicFiles(MessageFiles):
     # --- recognition
 
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
-        """Say what tells Anthropic: a system prompt, a tool's input_schema, a model with the limit that it
-        needs."""
+        """Say which mark there is: a system prompt, a tool's input_schema, a model with its limit."""
         if _SYSTEM in beside:
             return f"{_SYSTEM!r} stands beside the messages"
         tools = beside.get("tools")
@@ -161,7 +158,6 @@ class AnthropicFiles(MessageFiles):
         return {**around, "content": self.joined_content(cards)} if place == [] else around
 
     def joined_content(self, cards: Sequence[AnyCard]) -> list[Any]:
-        """Return the blocks of neighbouring cards, one after the other."""
         return [block for card in cards for block in as_blocks(content_of(card, self.provider))]
 
     def _content_of(self, cards: Sequence[Card]) -> Any:

@@ -12,17 +12,10 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.lint.request_rules import (
-    Range,
-    number_of,
-    out_of_range,
-    refused_effort,
-    too_long_answer,
-    value_at,
-)
+from cardbox_cli.context.lint import request_rules as shared
 from cardbox_cli.context.lint.rule import Hit, Rules, Subject
 from cardbox_cli.context.messages import Message, runs
-from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.parts import kind, list_at, text_at
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.model.card_types import REASONING
 from cardbox_cli.providers.anthropic.blocks import (
@@ -100,8 +93,7 @@ class SentMessages:
         """
         kinds: dict[str, list[tuple[Any, Message]]] = {}
         for message in self._messages:
-            content = message.body["content"]
-            for block in content if isinstance(content, list) else ():
+            for block in list_at(message.body, "content"):
                 kinds.setdefault(kind(block), []).append((block, message))
         return kinds
 
@@ -139,12 +131,13 @@ def _unsigned(subject: Subject) -> Iterator[Hit]:
 def _modified(subject: Subject) -> Iterator[Hit]:
     """Thinking that its signature was not made for: edited, or two thoughts with one signature."""
     signed: dict[str, str] = {}
-    for entry, card, message in subject.history.messages if REASONING in subject.types else []:
-        if card.type != REASONING:
-            continue
-        for block in as_blocks(message.body["content"]):
-            if kind(block) != "thinking":
-                continue
+    thoughts = (
+        (entry, card, block)
+        for entry, card, message in (subject.history.messages if REASONING in subject.types else ())
+        for block in (as_blocks(message.body["content"]) if card.type == REASONING else ())
+    )
+    for entry, card, block in thoughts:
+        if kind(block) == "thinking":
             signature, thought = str(block.get("signature")), str(block.get("thinking"))
             if "edited_from" in card.metadata or signed.setdefault(signature, thought) != thought:
                 yield entry, "the thinking is not what its signature was made for"
@@ -210,18 +203,18 @@ def _thinking_missing(subject: Subject) -> Iterator[Hit]:
 
 # --- parameters
 
-_RANGES = (Range("max_tokens", 0), Range("top_p", 0, 1), Range("top_k", 0))
+_RANGES = (shared.Range("max_tokens", 0), shared.Range("top_p", 0, 1), shared.Range("top_k", 0))
 
 
 @PARAMETERS.error("parameter-out-of-range", source=_REFERENCE, remedy="set another value")
 def _ranges(subject: Subject) -> Iterator[Hit]:
     """A `max_tokens` or `top_k` below 0, a `top_p` that is not from 0 to 1, a white `stop_sequences` text, a
     `user_id` of more than 256 characters."""
-    yield from out_of_range(subject.beside, _RANGES)
+    yield from shared.out_of_range(subject.beside, _RANGES)
     stops = subject.beside.get("stop_sequences")
     if isinstance(stops, list) and any(isinstance(stop, str) and not stop.strip() for stop in stops):
         yield None, "a text of stop_sequences is empty, or white"
-    user = value_at(subject.beside, "metadata.user_id")
+    user = shared.value_at(subject.beside, "metadata.user_id")
     if isinstance(user, str) and len(user) > _MAX_USER:
         yield None, f"metadata.user_id has {len(user)} characters, not up to {_MAX_USER}"
 
@@ -274,7 +267,7 @@ def _budget_for_interleaved(subject: Subject) -> Iterator[Hit]:
 
 
 def _budget_beside_limit(subject: Subject) -> Iterator[Hit]:
-    budget, limit = _budget(subject), number_of(subject.beside.get("max_tokens"))
+    budget, limit = _budget(subject), shared.number_of(subject.beside.get("max_tokens"))
     if budget is not None and limit is not None and budget >= limit:
         yield None, f"the thinking may take {budget} tokens, and the whole answer {limit} (max_tokens)"
 
@@ -282,7 +275,7 @@ def _budget_beside_limit(subject: Subject) -> Iterator[Hit]:
 def _budget(subject: Subject) -> int | float | Decimal | None:
     thinking = subject.request.config.get("thinking")
     is_on = text_at(thinking, "type") == "enabled"
-    return number_of(thinking.get("budget_tokens")) if is_on and isinstance(thinking, dict) else None
+    return shared.number_of(thinking.get("budget_tokens")) if is_on and isinstance(thinking, dict) else None
 
 
 @PARAMETERS.error(
@@ -297,7 +290,7 @@ def _refused_by_thinking(subject: Subject) -> Iterator[Hit]:
     if mode not in ("enabled", "adaptive"):
         return
     sent = subject.beside
-    heat, share = number_of(sent.get("temperature")), number_of(sent.get("top_p"))
+    heat, share = shared.number_of(sent.get("temperature")), shared.number_of(sent.get("top_p"))
     if heat not in (None, 1):
         yield None, f"with thinking on, the temperature is {heat}, not 1"
     if share is not None and not 0.95 <= share <= 1:
@@ -321,7 +314,7 @@ def _removed(subject: Subject) -> Iterator[Hit]:
         return
     model, sent = subject.request.model, subject.beside
     for name in _SAMPLING:
-        if name in sent and (name == "top_k" or number_of(sent[name]) != 1):
+        if name in sent and (name == "top_k" or shared.number_of(sent[name]) != 1):
             yield None, f"{model} takes no {name}, which is {sent[name]}"
     if text_at(sent.get("thinking"), "type") == "enabled":
         yield None, f"{model} takes no thinking of type 'enabled', but of 'adaptive'"
@@ -352,8 +345,8 @@ def _roles(subject: Subject) -> Iterator[Hit]:
 def _refused_by_model(subject: Subject) -> Iterator[Hit]:
     """A parameter that the model does not take: an `effort` where it cannot be asked for, or not for that
     much; `thinking` where it does not think, or not of type `adaptive`."""
-    yield from refused_effort(subject, value_at(subject.beside, "output_config.effort"))
-    mode, known = value_at(subject.beside, "thinking.type"), subject.facts.thinking
+    yield from shared.refused_effort(subject, shared.value_at(subject.beside, "output_config.effort"))
+    mode, known = shared.value_at(subject.beside, "thinking.type"), subject.facts.thinking
     if known is None or mode not in ("enabled", "adaptive"):
         return
     # Models that only think when they see fit have a rule of their own for the other type:
@@ -365,14 +358,14 @@ def _refused_by_model(subject: Subject) -> Iterator[Hit]:
 @MODELS.error("answer-too-long", remedy="lower max_tokens")
 def _too_long(subject: Subject) -> Iterator[Hit]:
     """A `max_tokens` above what the model's answers may have."""
-    return too_long_answer(subject, ["max_tokens"], subject.facts.max_output)
+    return shared.too_long_answer(subject, ["max_tokens"], subject.facts.max_output)
 
 
 @MODELS.warning("answer-for-batches", remedy="lower max_tokens, unless it is for a batch")
 def _for_batches(subject: Subject) -> Iterator[Hit]:
     """A `max_tokens` above what the model's answers may have outside of batches, where a beta header allows
     more."""
-    return too_long_answer(subject, ["max_tokens"], subject.facts.max_output_outside_batches)
+    return shared.too_long_answer(subject, ["max_tokens"], subject.facts.max_output_outside_batches)
 
 
 @MODELS.error(

@@ -14,9 +14,19 @@ import msgspec
 
 from cardbox_cli.context import messages as speakers
 from cardbox_cli.context import sources
-from cardbox_cli.context.losses import unsent_detail, unsent_keys
+from cardbox_cli.context.losses import unsent_detail, unsent_keys, unsent_of_message
 from cardbox_cli.context.messages import OF_ONE_FORMAT, Message, NoMessage, never_a_message, standard_body
-from cardbox_cli.context.parts import are_functions, as_list, is_nothing, is_text, kind, lost_result
+from cardbox_cli.context.parts import (
+    are_functions,
+    as_list,
+    dict_at,
+    is_nothing,
+    is_text,
+    kind,
+    list_at,
+    list_of,
+    lost_result,
+)
 from cardbox_cli.context.provider import (
     UNKNOWN_MODEL,
     AnyCard,
@@ -56,7 +66,7 @@ from cardbox_cli.providers.anthropic.blocks import (
     with_unique_ids,
 )
 from cardbox_cli.providers.anthropic.cards import AnthropicFiles
-from cardbox_cli.providers.tools import choice_for, copy_parameters, function_of
+from cardbox_cli.providers.tools import NO_ARGUMENTS, choice_for, copy_parameters, function_of, known
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
@@ -73,12 +83,9 @@ _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _VERSIONED = re.compile(r"_20\d{6}$|^mcp_toolset$")
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 _LATE_SYSTEM_KEYS = ("clear_at", "output_config")
-_SENT_KEYS = ("role", "content", "tool_calls", "tool_call_id")
 
 
 class Anthropic(Provider):
-    """Anthropic's Messages."""
-
     name = NAME
     title = "Anthropic"
     sends = "a Messages body"
@@ -108,7 +115,11 @@ class Anthropic(Provider):
             return NoMessage("nothing that Anthropic would take: empty, or thinking without its signature")
         role = speakers.role_of(card)
         message = {"role": role, "content": content if isinstance(content, str) else as_blocks(content)}
-        return {**_beside_text(card), **message} if role == "system" else message
+        if role != "system":
+            return message
+        # How long a system text within the messages holds, and how to answer.
+        around = sources.envelope(card, NAME, sources.MESSAGE) or {}
+        return {**{key: around[key] for key in _LATE_SYSTEM_KEYS if key in around}, **message}
 
     def chat_original(self, card: AnyCard) -> Body | None:
         blocks = own_blocks(card)
@@ -155,12 +166,9 @@ class Anthropic(Provider):
         return naming.changes
 
     def exchanged_ids(self, body: Body) -> ExchangedIds:
-        blocks = body["content"] if isinstance(body["content"], list) else []
+        blocks = list_at(body, "content")
         calls = [block["id"] for block in blocks if is_call(block)]
         return ExchangedIds(calls, [block["tool_use_id"] for block in blocks if is_result(block)])
-
-    def steps(self, messages: Sequence[Message]) -> list[int]:
-        return speakers.steps(messages)
 
     def sent_messages(self, request: Request) -> Iterator[SentMessage]:
         facts = self.facts(request.model)
@@ -182,14 +190,10 @@ class Anthropic(Provider):
         return "input_schema" not in tool and _VERSIONED.search(kind(tool)) is not None
 
     def _parameters(self, config: dict[str, Any]) -> dict[str, Any]:
-        """The parameters of `config` in Anthropic's names; those that it has no name for are left out."""
-        same = {key: config[key] for key in SAME_PARAMETERS if config.get(key) is not None}
-        parameters = copy_parameters(same, self)
-        stop = config.get("stop")
-        if stop:
+        parameters = copy_parameters(config, SAME_PARAMETERS, self)
+        if stop := config.get("stop"):
             parameters.setdefault("stop_sequences", [stop] if isinstance(stop, str) else stop)
-        output = _output_config(config)
-        if output:
+        if output := _output_config(config):
             parameters.setdefault("output_config", output)
         return parameters
 
@@ -214,8 +218,7 @@ class Anthropic(Provider):
         elif card.type == ASIDE:
             yield "blocks that only Anthropic knows are left out"
         else:
-            blocks = own_blocks(card)
-            for block in blocks if isinstance(blocks, list) else []:
+            for block in list_of(own_blocks(card)):
                 is_result_card = card.type == TOOL_RESULT
                 yield from _losses_of_result(block) if is_result_card else _losses_of_block(card, block)
 
@@ -228,16 +231,15 @@ class Anthropic(Provider):
         is_said = not (sources.is_named_result(card) and card.tool_call_id)
         if is_sent_as_text(card, body):
             yield lost_result(card)
-        known = (*_SENT_KEYS, "name") if is_result_body and is_said else _SENT_KEYS
-        for key, value in body.items():
-            if key in ("refusal", "function_call") and value:
-                yield f"{key!r} is sent as text"
-            elif key not in known and not is_nothing(value):
-                yield f"the message's {key!r} is not sent"
+        yield from unsent_of_message(body, ("name",) if is_result_body and is_said else ())
         if not are_functions(body.get("tool_calls")):
             yield "a tool call that is no function's is sent as text"
-        content = body.get("content")
-        yield from _losses_of_parts(content if isinstance(content, list) else [])
+        for part in list_at(body, "content"):
+            [block] = blocks_of_content([part])
+            yield from unsent_keys(part)
+            if kind(block) == "text" and not is_text(part):
+                yield f"a part of type {kind(part)!r} is sent as text"
+            yield from unsent_detail(part)
 
     def rules(self) -> "Sequence[LintRule]":
         from cardbox_cli.providers.anthropic.rules import RULES
@@ -250,15 +252,8 @@ class Anthropic(Provider):
 
 def _result_text(blocks: Any, text: Any) -> Any:
     """The text of a tool result, what is no text named: tool messages hold nothing else."""
-    is_one = isinstance(blocks, list) and len(blocks) == 1 and isinstance(blocks[0], dict)
-    content = blocks[0].get("content") if is_one else None
-    return plain_text(content) if isinstance(content, list) and content else text
-
-
-def _beside_text(card: Card) -> Body:
-    """The keys beside the content of system text within the messages: how long it holds, how to answer."""
-    around = sources.envelope(card, NAME, sources.MESSAGE) or {}
-    return {key: around[key] for key in _LATE_SYSTEM_KEYS if key in around}
+    content = list_at(blocks[0], "content") if isinstance(blocks, list) and len(blocks) == 1 else []
+    return plain_text(content) if content else text
 
 
 def _is_refused(block: Any) -> bool:
@@ -302,10 +297,8 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     function = None if "input_schema" in tool else function_of(tool)
     if function is None:
         return tool
-    said = {"description": function.description, "strict": function.strict}
-    kept = {key: value for key, value in said.items() if value is not None}
-    schema = function.schema or {"type": "object", "properties": {}}
-    return {"name": function.name, **kept, "input_schema": schema}
+    said = known(name=function.name, description=function.description, strict=function.strict)
+    return {**said, "input_schema": function.schema or NO_ARGUMENTS}
 
 
 def _tool_choice(config: dict[str, Any], wanted: Any, has_tools: bool) -> dict[str, Any]:
@@ -331,13 +324,11 @@ def _max_tokens(config: dict[str, Any]) -> int:
 
 
 def _output_config(config: dict[str, Any]) -> dict[str, Any]:
-    output: dict[str, Any] = {}
-    if config.get("reasoning_effort") in _EFFORTS:
-        output["effort"] = config["reasoning_effort"]
-    wanted = config.get("response_format")
-    schema = wanted.get("json_schema") if isinstance(wanted, dict) else None
-    if isinstance(schema, dict) and isinstance(schema.get("schema"), dict):
-        output["format"] = {"type": "json_schema", "schema": schema["schema"]}
+    effort = config.get("reasoning_effort")
+    output = {"effort": effort} if effort in _EFFORTS else {}
+    schema = dict_at(dict_at(config, "response_format"), "json_schema").get("schema")
+    if isinstance(schema, dict):
+        output["format"] = {"type": "json_schema", "schema": schema}
     return output
 
 
@@ -352,13 +343,9 @@ def _unsent(whose: str, value: Any, known: Iterable[str]) -> Iterator[str]:
 
 
 def _losses_of_result(block: Any) -> Iterator[str]:
-    if not isinstance(block, dict):
-        return
     yield from _unsent("the result's", block, ("type", "tool_use_id", "content", "is_error"))
-    content = block.get("content")
-    for inner in content if isinstance(content, list) else []:
-        if not is_text(inner):
-            yield f"a block of type {kind(inner)!r} in a tool result is sent as text"
+    others = (kind(inner) for inner in list_at(block, "content") if not is_text(inner))
+    yield from (f"a block of type {name!r} in a tool result is sent as text" for name in others)
 
 
 def _losses_of_block(card: Card, block: Any) -> Iterator[str]:
@@ -372,12 +359,3 @@ def _losses_of_block(card: Card, block: Any) -> Iterator[str]:
         yield from _unsent("the file's", block, ("type", "source", "title"))
     else:
         yield f"a block of type {kind(block)!r} is sent as text"
-
-
-def _losses_of_parts(parts: Iterable[Any]) -> Iterator[str]:
-    for part in parts:
-        [block] = blocks_of_content([part])
-        yield from unsent_keys(part)
-        if kind(block) == "text" and not is_text(part):
-            yield f"a part of type {kind(part)!r} is sent as text"
-        yield from unsent_detail(part)

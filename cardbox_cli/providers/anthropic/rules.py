@@ -11,24 +11,11 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.lint import card_rules, request_rules
-from cardbox_cli.context.lint.request_rules import (
-    RENAME,
-    TOO_DEEP,
-    NamePattern,
-    alternatives_at_top,
-    arguments_problem,
-    image_format,
-    image_problem,
-    invalid_tool_names,
-    repeated_tools,
-    schema_hits,
-    schema_problem,
-    types_unknown,
-)
+from cardbox_cli.context.lint import card_rules
+from cardbox_cli.context.lint import request_rules as shared
 from cardbox_cli.context.lint.rule import Hit, Rules, Subject
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.parts import RAW, arguments_of, as_list, is_text, kind, text_at, tool_name
+from cardbox_cli.context.parts import RAW, arguments_of, as_list, is_text, kind, list_at, text_at, tool_name
 from cardbox_cli.context.provider import RenamedCall
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.providers.anthropic import model_rules
@@ -46,7 +33,7 @@ from cardbox_cli.text import json_kind
 
 _MAX_BREAKPOINTS = 4
 _LONG_LIFETIME = "1h"
-_NAMES = NamePattern.up_to(128)
+_NAMES = shared.NamePattern.up_to(128)
 # The types of tools that have no name: `BetaMCPToolsetParam`.
 _NAMELESS = ("mcp_toolset",)
 # Which blocks only one side may send.
@@ -94,13 +81,10 @@ def _first_message(subject: Subject) -> Iterator[Hit]:
     """A first message, system text aside, that is not the user's, for a model before Claude 4.5, or where
     none is named."""
     sent = subject.view(SentMessages)
-    first = sent.at(0) if _wants_user_first(subject) else None
+    wants_user = subject.request.model is None or subject.facts.user_first is True
+    first = sent.at(0) if wants_user else None
     if first is not None and first.role != "user":
         yield sent.place_in(first, 0), "the first message is the assistant's, not the user's"
-
-
-def _wants_user_first(subject: Subject) -> bool:
-    return subject.request.model is None or subject.facts.user_first is True
 
 
 @_OWN.error(
@@ -160,9 +144,7 @@ def _unknown_blocks(subject: Subject) -> Iterator[Hit]:
 
 def _within_results(subject: Subject) -> Iterator[tuple[Any, Message]]:
     for block, message in subject.view(SentMessages).blocks.get("tool_result", []):
-        inner = block.get("content")
-        if isinstance(inner, list):
-            yield from ((each, message) for each in inner)
+        yield from ((each, message) for each in list_at(block, "content"))
 
 
 @_OWN.error("block-malformed", remedy="take the block out, or write it anew with what it lacks")
@@ -173,17 +155,14 @@ def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
         for block, message in subject.view(SentMessages).blocks.get(name, []):
             if (problem := _block_problem(block, needs)) is not None:
                 yield subject.place(message), f"a block of type {name!r} {problem}"
-    for block, message in (*_in_system(subject), *_within_results(subject)):
+    parts = subject.parts if "system" in subject.history.roles else ()
+    inner: list[tuple[Any, RequestEntry | None]]
+    inner = [(block, entry) for entry, role, block in parts if role == "system"]
+    inner += [(block, subject.place(message)) for block, message in _within_results(subject)]
+    for block, place in inner:
         name = kind(block)
         if name in _IN_RESULTS and (problem := _block_problem(block, _NEEDS.get(name, {}))) is not None:
-            yield subject.place(message), f"a block of type {name!r} {problem}"
-
-
-def _in_system(subject: Subject) -> Iterator[tuple[Any, Message]]:
-    for _, _, message in subject.history.not_text if "system" in subject.history.roles else ():
-        content = message.body["content"]
-        if message.body["role"] == "system" and isinstance(content, list):
-            yield from ((each, message) for each in content)
+            yield place, f"a block of type {name!r} {problem}"
 
 
 def _block_problem(block: dict[str, Any], needs: dict[str, type]) -> str | None:
@@ -214,8 +193,8 @@ def _images(subject: Subject) -> Iterator[Hit]:
 
 def _bytes_problem(source: dict[str, Any]) -> str | None:
     data, said = text_at(source, "data") or "", source["media_type"]
-    shown = image_format(data)
-    return image_problem(data) or (f"it is {shown}, and says {said}" if shown != said else None)
+    shown = shared.image_format(data)
+    return shared.image_problem(data) or (f"it is {shown}, and says {said}" if shown != said else None)
 
 
 @_OWN.error("document-empty", source="Anthropic docs, PDF support", remedy="leave the document out")
@@ -232,16 +211,15 @@ def _empty_documents(subject: Subject) -> Iterator[Hit]:
 def _blank_texts(subject: Subject) -> Iterator[Hit]:
     """Empty or white text in the system prompt or in a block of a tool result. Elsewhere it is left out."""
     for message in subject.request.messages:
-        if message.body["role"] == "system" and not _has_words(message.body["content"]):
+        if message.body["role"] == "system" and any(map(_is_blank, as_blocks(message.body["content"]))):
             yield subject.place(message), "the system text is empty"
     for block, message in subject.view(SentMessages).blocks.get("tool_result", []):
-        inner = block.get("content")
-        if isinstance(inner, list) and any(is_text(each) and not each["text"].strip() for each in inner):
+        if any(map(_is_blank, list_at(block, "content"))):
             yield subject.place(message), "a text block of the tool result is empty"
 
 
-def _has_words(content: Any) -> bool:
-    return all(not is_text(block) or block["text"].strip() for block in as_blocks(content))
+def _is_blank(block: Any) -> bool:
+    return is_text(block) and not block["text"].strip()
 
 
 @_OWN.error(
@@ -291,11 +269,9 @@ def _cached(subject: Subject) -> list[tuple[RequestEntry | None, str]]:
 
 
 def _lifetimes(block: Any) -> list[str]:
-    """For how long a block, and those within it before, should be cached."""
-    if not isinstance(block, dict):
-        return []
-    inner, mark = block.get("content"), block.get("cache_control")
-    within = [each for one in inner for each in _lifetimes(one)] if isinstance(inner, list) else []
+    """Return for how long a block, and those within it before, should be cached."""
+    mark = block.get("cache_control") if isinstance(block, dict) else None
+    within = [each for inner in list_at(block, "content") for each in _lifetimes(inner)]
     return [*within, *([text_at(mark, "ttl") or "5m"] if mark else [])]
 
 
@@ -329,14 +305,16 @@ def _renamed(subject: Subject) -> Iterator[tuple[RenamedCall, bool]]:
         before.add(change.old)
 
 
-@_OWN.error("tool-name-invalid", finds=_NAMES.finds, source=_TOOLS, remedy=RENAME)
+@_OWN.error("tool-name-invalid", finds=_NAMES.finds, source=_TOOLS, remedy=shared.RENAME)
 def _names(subject: Subject) -> Iterator[Hit]:
     for block, message in subject.view(SentMessages).blocks.get("tool_use", []):
         name = text_at(block, "name")
         # What has no name that is a text is malformed as a block.
         if name is not None and (problem := _NAMES.problem(name, "the called tool")) is not None:
             yield subject.place(message), problem
-    yield from invalid_tool_names(subject, allowed=_NAMES, is_named=lambda tool: kind(tool) not in _NAMELESS)
+    yield from shared.invalid_tool_names(
+        subject, allowed=_NAMES, is_named=lambda tool: kind(tool) not in _NAMELESS
+    )
 
 
 @_OWN.error("tool-malformed", source=_TOOLS, remedy="write the input_schema as that of an object")
@@ -344,8 +322,10 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
     """A tool whose `input_schema` is no schema of an object."""
     for number, tool in enumerate(subject.tools):
         has_schema = isinstance(tool, dict) and "input_schema" in tool
-        problem = schema_problem(tool["input_schema"], "input_schema") if has_schema else None
-        if problem is not None:
+        if (
+            has_schema
+            and (problem := shared.schema_problem(tool["input_schema"], "input_schema")) is not None
+        ):
             yield None, f"tool {number} {problem}"
 
 
@@ -358,16 +338,16 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
 def _schemas(subject: Subject) -> Iterator[Hit]:
     """An `input_schema` with oneOf, allOf or anyOf at its top, or a type that JSON Schema does not have."""
     schemas = (
-        (f"the input_schema of tool {number}", tool.get("input_schema") if isinstance(tool, dict) else None)
+        (f"the input_schema of tool {number}", shared.value_at(tool, "input_schema"))
         for number, tool in enumerate(subject.tools)
     )
-    return schema_hits(schemas, alternatives_at_top, types_unknown)
+    return shared.schema_hits(schemas, shared.alternatives_at_top, shared.types_unknown)
 
 
 @_OWN.error("tool-repeated", source=_TOOLS, remedy="keep one of the definitions")
 def _repeated_tools(subject: Subject) -> Iterator[Hit]:
     """Two tools of one name."""
-    return repeated_tools(map(tool_name, subject.offered))
+    return shared.repeated_tools(map(tool_name, subject.offered))
 
 
 @_OWN.warning(
@@ -380,15 +360,14 @@ def _raw_arguments(subject: Subject) -> Iterator[Hit]:
     calls = subject.view(SentMessages).blocks.get("tool_use", [])
     if all(text_at(block.get("input"), RAW) is None for block, _ in calls):
         return
-    history = subject.history
-    with_blocks = {
-        card.card_id for _, card, _ in history.with_originals if own_blocks(card) is not msgspec.UNSET
-    }
-    for call in history.calls:
+    # Blocks are sent as they came.
+    originals = (card for _, card, _ in subject.history.with_originals)
+    with_blocks = {card.card_id for card in originals if own_blocks(card) is not msgspec.UNSET}
+    for call in subject.history.calls:
         if call.function is None or call.entry.slot.card_id in with_blocks:
-            continue  # blocks are sent as they came
+            continue
         if arguments_of(arguments := call.function.get("arguments")) is None:
-            problem = arguments_problem(arguments) or TOO_DEEP
+            problem = shared.arguments_problem(arguments) or shared.TOO_DEEP
             yield call.entry, f"the arguments of {call.name!r} are sent as text: they are {problem}"
 
 
@@ -396,11 +375,10 @@ def _raw_arguments(subject: Subject) -> Iterator[Hit]:
 
 
 def _logged_messages(subject: Subject) -> Iterator[tuple[RequestEntry, dict[str, Any], list[Any]]]:
-    """The messages as they were logged, each with its blocks."""
-    for entry, message in subject.logged.messages if subject.logged is not None else ():
+    """Yield the messages as they were logged, each with its blocks."""
+    for entry, message in subject.logged_messages:
         if isinstance(message, dict):
-            content = message.get("content")
-            yield entry, message, content if isinstance(content, list) else []
+            yield entry, message, list_at(message, "content")
 
 
 @_LOGGED.error("content-blank", remedy="leave the message or the block out, or write something in it")
@@ -408,8 +386,7 @@ def _blank_as_logged(subject: Subject) -> Iterator[Hit]:
     """As logged, a message without content, unless it is the assistant's and the last, or an empty or white
     text block, in `system`, too; the assistant may say a white one beside other blocks. Rendering leaves them
     out."""
-    system = subject.beside.get("system") if subject.logged is not None else None
-    if isinstance(system, list) and any(is_text(block) and not block["text"].strip() for block in system):
+    if subject.logged is not None and any(map(_is_blank, list_at(subject.beside, "system"))):
         yield None, "a text block of system is empty, or white"
     messages = list(_logged_messages(subject))
     for number, (entry, message, blocks) in enumerate(messages, 1):
@@ -446,13 +423,14 @@ def _late_results(subject: Subject) -> Iterator[Hit]:
 RULES = (
     *card_rules.EXCHANGES.by("Anthropic docs, Handle tool calls: formatting requirements"),
     *card_rules.CARDS.by("Anthropic API reference, Create a Message: messages"),
-    *request_rules.SHAPE,
+    *shared.SHAPE,
     *_OWN,
     *model_rules.THINKING,
-    *request_rules.PARAMETERS.by("Anthropic API reference, Create a Message: temperature, tool_choice"),
+    *shared.TEMPERATURE.by("Anthropic API reference, Create a Message: temperature, tool_choice"),
+    *shared.TOOL_CHOICE.by("Anthropic API reference, Create a Message: temperature, tool_choice"),
     *model_rules.PARAMETERS,
     *model_rules.MODELS,
     *_LOGGED,
-    *request_rules.LIMITS.by("Anthropic docs, Models overview: context window"),
-    *request_rules.CACHING.by("Anthropic docs, Prompt caching"),
+    *shared.LIMITS.by("Anthropic docs, Models overview: context window"),
+    *shared.CACHING.by("Anthropic docs, Prompt caching"),
 )

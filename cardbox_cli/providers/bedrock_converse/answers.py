@@ -6,7 +6,7 @@ package `botocore`.
 
 from typing import Any
 
-from cardbox_cli.context.parts import MalformedAnswer, text_at
+from cardbox_cli.context.parts import MalformedAnswer, list_at, text_at
 from cardbox_cli.context.provider import Body
 from cardbox_cli.providers.bedrock_converse.cards import kind_of
 from cardbox_cli.providers.parts import Part, PartsAnswers
@@ -47,9 +47,7 @@ class BedrockAnswers(PartsAnswers):
         return text_at(value, "message") or text_at(value, "Message") or text_at(value, "__type")
 
     def is_own(self, message: Body) -> bool:
-        content = message.get("content")
-        blocks = content if isinstance(content, list) else []
-        return any("type" not in block for block in blocks if kind_of(block))
+        return any("type" not in block for block in list_at(message, "content") if kind_of(block))
 
     def is_call(self, part: Part) -> bool:
         """Return whether a block calls a tool; a call with a type is one that the server answers."""

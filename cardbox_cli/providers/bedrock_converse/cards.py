@@ -8,7 +8,7 @@ package `botocore`; Amazon Bedrock API reference, "ContentBlock" and "Converse".
 from collections.abc import Mapping
 from typing import Any
 
-from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.parts import dict_at, kind, list_at, text_at
 from cardbox_cli.context.provider import MessageShape
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.providers.parts import PartsFiles
@@ -45,8 +45,6 @@ def _is_message(value: Any) -> bool:
 
 
 class BedrockFiles(PartsFiles):
-    """Files with lists of Converse's messages."""
-
     shape = MessageShape("messages", _is_message, is_own=True)
     roles = _ROLES
     system_keys = (_SYSTEM,)
@@ -82,9 +80,8 @@ class BedrockFiles(PartsFiles):
         return None if other is None else f"a block is of type {other!r}, and Bedrock's have no type"
 
     def draft(self, message: Any) -> list[CardDraft]:
-        content, role = message.get("content"), message["role"]
-        cards = self.provider.draft_parts(role, content if isinstance(content, list) else [])
-        return self.keep_around(message, role, cards)
+        cards = self.provider.draft_parts(message["role"], list_at(message, "content"))
+        return self.keep_around(message, message["role"], cards)
 
     def read_request(self, beside: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         config: dict[str, Any] = {}
@@ -93,9 +90,7 @@ class BedrockFiles(PartsFiles):
             if key == "inferenceConfig" and isinstance(value, dict):
                 config |= {_NAMES.get(name) or name: each for name, each in value.items()}
             elif key == "toolConfig" and isinstance(value, dict):
-                given = value.get("tools")
-                listed = given if isinstance(given, list) else []
-                tools = [_read_tool(tool) for tool in listed if isinstance(tool, dict)]
+                tools = [_read_tool(tool) for tool in list_at(value, "tools") if isinstance(tool, dict)]
                 if (choice := _read_choice(value.get("toolChoice"))) is not None:
                     config["tool_choice"] = choice
             else:
@@ -104,12 +99,11 @@ class BedrockFiles(PartsFiles):
 
 
 def _read_tool(tool: dict[str, Any]) -> dict[str, Any]:
-    spec = tool.get("toolSpec")
+    spec = dict_at(tool, "toolSpec")
     name = text_at(spec, "name")
-    if not isinstance(spec, dict) or name is None:
+    if name is None:
         return tool
-    given = spec.get("inputSchema")
-    schema = given.get("json") if isinstance(given, dict) else None
+    schema = dict_at(spec, "inputSchema").get("json")
     known = ("name", "description", "inputSchema", "strict")
     others = {key: value for key, value in spec.items() if key not in known}
     return chat_tool(Function(name, text_at(spec, "description"), schema, spec.get("strict"), others))

@@ -7,7 +7,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cardbox_cli.context.parts import file_of, file_part, input_of, is_text, kind, text_at, texts_in
+from cardbox_cli.context.parts import (
+    dict_at,
+    file_of,
+    file_part,
+    function_call,
+    input_of,
+    list_at,
+    text_at,
+    texts_in,
+)
 from cardbox_cli.context.provider import Body, Members
 from cardbox_cli.context.request import Request
 from cardbox_cli.model import exact_json
@@ -15,25 +24,25 @@ from cardbox_cli.providers.bedrock_converse.answers import BedrockAnswers
 from cardbox_cli.providers.bedrock_converse.cards import MODES, NAME, BedrockFiles, kind_of
 from cardbox_cli.providers.parts import AnsweredCall, Part, PartsProvider, text_parts
 from cardbox_cli.providers.tools import (
+    NO_ARGUMENTS,
     choice_for,
     choice_mode,
     choice_of,
     copy_parameters,
     function_of,
+    known,
     stops_of,
+    token_limit,
 )
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
 
-# The parameters of an llm_config, and their names in `inferenceConfig`.
-_INFERENCE = {"temperature": "temperature", "top_p": "topP"}
 # Keys of the body that an llm_config has as they are.
 SAME_PARAMETERS = (
     *("guardrailConfig", "additionalModelRequestFields", "promptVariables", "requestMetadata"),
     *("additionalModelResponseFieldPaths", "performanceConfig", "serviceTier", "outputConfig"),
 )
-_OBJECT = {"type": "object", "properties": {}}
 _DOCUMENTS = {
     "application/pdf": "pdf",
     "text/csv": "csv",
@@ -50,8 +59,6 @@ _BLANKS = re.compile(r"\s+")
 
 
 class BedrockConverse(PartsProvider):
-    """Amazon Bedrock."""
-
     name = NAME
     title = "Bedrock"
     sends = "a Converse body"
@@ -78,21 +85,19 @@ class BedrockConverse(PartsProvider):
             return value if isinstance(value, str) else ""
         if name in ("toolResult", "citationsContent", "searchResult"):
             return self._inner_words(value)
-        if name == "guardContent":
-            return text_at(value.get("text"), "text") or "" if isinstance(value, dict) else ""
-        if name == "reasoningContent":
-            return text_at(value.get("reasoningText"), "text") or "" if isinstance(value, dict) else ""
+        if name in ("guardContent", "reasoningContent"):
+            key = "text" if name == "guardContent" else "reasoningText"
+            return text_at(dict_at(value, key), "text") or ""
         is_file = name in ("image", "document", "video", "audio")
         return f"[{text_at(value, 'name') or name}]" if is_file else ""
 
     def _inner_words(self, value: Any) -> str:
-        content = value.get("content") if isinstance(value, dict) else None
-        lines = []
-        for inner in content if isinstance(content, list) else []:
-            if isinstance(inner, dict) and "json" in inner:
-                lines.append(exact_json.encode(inner["json"]).decode())
-            else:
-                lines.append(self.words(inner))
+        lines = (
+            exact_json.encode(inner["json"]).decode()
+            if isinstance(inner, dict) and "json" in inner
+            else self.words(inner)
+            for inner in list_at(value, "content")
+        )
         return "\n".join(filter(None, lines))
 
     def call(self, part: Part) -> dict[str, Any] | None:
@@ -103,8 +108,7 @@ class BedrockConverse(PartsProvider):
         given = value.get("input")
         if not isinstance(given, dict):
             return None
-        text = exact_json.canonical_text(given)
-        return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
+        return function_call(call_id, name, exact_json.canonical_text(given))
 
     def answered(self, part: Part) -> AnsweredCall | None:
         call_id = text_at(part.get("toolResult"), "toolUseId") if isinstance(part, dict) else None
@@ -114,14 +118,21 @@ class BedrockConverse(PartsProvider):
         return kind_of(part) == "toolResult" and text_at(part["toolResult"], "status") == "error"
 
     def chat_files(self, part: Part) -> list[dict[str, Any]]:
-        file = _chat_file(part)
-        return [] if file is None else [file]
+        name = kind_of(part)
+        value = part[name] if name in ("image", "document") else None
+        data, sort = text_at(dict_at(value, "source"), "bytes"), text_at(value, "format")
+        media_type = f"image/{sort}" if name == "image" else _MEDIA_TYPES.get(sort or "")
+        if data is None or sort is None or media_type is None:
+            return []
+        return [file_part(media_type, data, None if name == "image" else text_at(value, "name"))]
 
     def make(self, body: Body, *, failed: bool = False) -> list[Part]:
         """Return the blocks of a message in the chat form. Bedrock refuses blank text."""
         if body["role"] in ("tool", "function"):
-            return [_result(body, texts_in(body.get("content")), failed)]
-        return text_parts(body, _block, _call)
+            content = [{"text": texts_in(body.get("content"))}]
+            result = {"toolUseId": text_at(body, "tool_call_id") or "", "content": content}
+            return [{"toolResult": {**result, **known(status="error" if failed else None)}}]
+        return text_parts(body, _file_block, _call)
 
     def is_exact(self, part: Part) -> bool:
         if len(part) != 1:
@@ -137,9 +148,11 @@ class BedrockConverse(PartsProvider):
         name = kind_of(part)
         if name == "cachePoint":
             return  # a mark of what to cache changes no answer
-        if name == "toolResult":
-            yield from _losses_of_result(part[name])
-        elif name not in ("", "text", "toolUse") and _chat_file(part) is None:
+        for inner in list_at(part["toolResult"], "content") if name == "toolResult" else ():
+            found = next(iter(inner), "") if isinstance(inner, dict) else ""
+            if found not in ("text", "json"):
+                yield f"a block of the kind {found!r} in a tool result is sent as text"
+        if name not in ("", "text", "toolUse", "toolResult") and not self.chat_files(part):
             yield f"a block of the kind {name!r} is sent as text"
         elif not name:
             yield "a block of an unknown kind is left out"
@@ -157,8 +170,7 @@ class BedrockConverse(PartsProvider):
         if tools := self.offered_tools(request):
             choice = _choice(choice_for(request, tools))
             yield "toolConfig", {"tools": [_tool(tool) for tool in tools], **choice}
-        same = {key: request.config[key] for key in SAME_PARAMETERS if request.config.get(key) is not None}
-        yield from copy_parameters(same, self).items()
+        yield from copy_parameters(request.config, SAME_PARAMETERS, self).items()
 
     def runs_tool(self, tool: Mapping[str, Any]) -> bool:
         return "type" not in tool and ("systemTool" in tool or "cachePoint" in tool)
@@ -177,33 +189,10 @@ class BedrockConverse(PartsProvider):
 # --- single blocks
 
 
-def _chat_file(block: Part) -> dict[str, Any] | None:
-    """The content part in the chat form that a block with a file is."""
-    name = kind_of(block)
-    value = block[name] if name in ("image", "document") else None
-    source = value.get("source") if isinstance(value, dict) else None
-    data, sort = text_at(source, "bytes"), text_at(value, "format")
-    if data is None or sort is None:
+def _file_block(part: Any) -> Part | None:
+    if (file := file_of(part)) is None:
         return None
-    if name == "image":
-        return file_part(f"image/{sort}", data)
-    media_type = _MEDIA_TYPES.get(sort)
-    return None if media_type is None else file_part(media_type, data, text_at(value, "name"))
-
-
-def _block(part: Any) -> Part | None:
-    if is_text(part):
-        return {"text": part["text"]} if part["text"].strip() else None
-    file = file_of(part)
-    if file is not None and (made := _file_block(*file)) is not None:
-        return made
-    words = text_at(part, "refusal") or (
-        f"[{kind(part)}]" if kind(part) else exact_json.encode(part).decode()
-    )
-    return {"text": words}
-
-
-def _file_block(media_type: str, data: str, name: str | None) -> Part | None:
+    media_type, data, name = file
     family, _, sort = media_type.partition("/")
     if family == "image" and sort in _IMAGES:
         return {"image": {"format": sort, "source": {"bytes": data}}}
@@ -214,31 +203,9 @@ def _file_block(media_type: str, data: str, name: str | None) -> Part | None:
     return {"document": {"format": _DOCUMENTS[media_type], "name": cleaned or "document", "source": source}}
 
 
-def _call(call: Any) -> Part:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
-        return {"text": f"[tool call: {exact_json.encode(call).decode()}]"}
-    return {
-        "toolUse": {
-            "toolUseId": text_at(call, "id") or "_",
-            "name": text_at(function, "name") or "",
-            "input": input_of(function.get("arguments")),
-        }
-    }
-
-
-def _result(body: Body, text: str, failed: bool) -> Part:
-    status = {"status": "error"} if failed else {}
-    call_id = text_at(body, "tool_call_id") or ""
-    return {"toolResult": {"toolUseId": call_id, "content": [{"text": text}], **status}}
-
-
-def _losses_of_result(result: Any) -> Iterator[str]:
-    content = result.get("content") if isinstance(result, dict) else None
-    for inner in content if isinstance(content, list) else []:
-        name = next(iter(inner), "") if isinstance(inner, dict) else ""
-        if name not in ("text", "json"):
-            yield f"a block of the kind {name!r} in a tool result is sent as text"
+def _call(call: Any, function: dict[str, Any]) -> Part:
+    name, arguments = text_at(function, "name") or "", input_of(function.get("arguments"))
+    return {"toolUse": {"toolUseId": text_at(call, "id") or "_", "name": name, "input": arguments}}
 
 
 # --- parameters and tools
@@ -246,25 +213,22 @@ def _losses_of_result(result: Any) -> Iterator[str]:
 
 def _inference_config(config: dict[str, Any]) -> Body:
     """The `inferenceConfig` that an llm_config makes."""
-    found = {name: config[key] for key, name in _INFERENCE.items() if config.get(key) is not None}
-    limit = next((config[key] for key in ("max_tokens", "max_completion_tokens") if config.get(key)), None)
     stop = stops_of(config)
-    stops = [stop] if isinstance(stop, str) else stop
-    return {
-        **({"maxTokens": limit} if limit is not None else {}),
-        **found,
-        **({"stopSequences": stops} if stops else {}),
-    }
+    return known(
+        maxTokens=token_limit(config),
+        temperature=config.get("temperature"),
+        topP=config.get("top_p"),
+        stopSequences=[stop] if isinstance(stop, str) else stop,
+    )
 
 
 def _tool(tool: dict[str, Any]) -> Body:
     function = function_of(tool)
     if function is None:
         return tool
-    described = {} if not function.description else {"description": function.description}
-    strict = {} if function.strict is None else {"strict": function.strict}
-    schema = {"json": function.schema or _OBJECT}
-    return {"toolSpec": {"name": function.name, **described, "inputSchema": schema, **strict}}
+    schema = {"json": function.schema or NO_ARGUMENTS}
+    said = known(name=function.name, description=function.description or None, inputSchema=schema)
+    return {"toolSpec": {**said, **known(strict=function.strict)}}
 
 
 def _choice(choice: Any) -> Body:

@@ -9,18 +9,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.lint import card_rules, request_rules
-from cardbox_cli.context.lint.request_rules import (
-    RENAME,
-    NamePattern,
-    arguments_sent_as_text,
-    invalid_names,
-    is_base64,
-    repeated_tools,
-    value_at,
-)
+from cardbox_cli.context.lint import card_rules
+from cardbox_cli.context.lint import request_rules as shared
 from cardbox_cli.context.lint.rule import Hit, Rules, Subject
-from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.parts import dict_at, list_at, text_at
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.providers.bedrock_converse.cards import kind_of
 
@@ -29,11 +21,10 @@ _TOOLS = "Amazon Bedrock user guide, Call a tool with the Converse API"
 _DOCUMENT = "Amazon Bedrock API reference, DocumentBlock: name"
 
 _OWN = Rules(_MESSAGES)
-_REQUESTS = Rules(_MESSAGES)
 
-_NAMES = NamePattern.up_to(64)
+_NAMES = shared.NamePattern.up_to(64)
 _BYTES = ("image", "document", "video", "audio")
-_OF_TOOLS = ("toolUse", "toolResult")
+_OF_TOOLS = frozenset(("toolUse", "toolResult"))
 _SIDES = {"toolUse": "assistant", "reasoningContent": "assistant", "toolResult": "user"} | dict.fromkeys(
     _BYTES, "user"
 )
@@ -59,8 +50,8 @@ _OWN.error(
     "tool-name-invalid",
     finds=_NAMES.finds,
     source="Amazon Bedrock API reference, ToolSpecification: name",
-    remedy=RENAME,
-)(partial(invalid_names, allowed=_NAMES))
+    remedy=shared.RENAME,
+)(partial(shared.invalid_names, allowed=_NAMES))
 
 
 @_OWN.error(
@@ -78,33 +69,28 @@ def _ids(subject: Subject) -> Iterator[Hit]:
 @_OWN.error("content-malformed", remedy="give the block one of the kinds that ContentBlock has")
 def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
     """A block that is none of the kinds that the API has."""
-    for entry, _, message in subject.history.not_text:
-        for block in message.body["content"]:
-            name = kind_of(block)
-            if not name:
-                keys = (
-                    ", ".join(repr(key) for key in sorted(block)[:4]) if isinstance(block, dict) else "none"
-                )
-                yield entry, f"a block has no kind that Bedrock knows; its keys: {keys}"
+    for entry, _, block in subject.parts:
+        if not kind_of(block):
+            keys = ", ".join(map(repr, sorted(block)[:4])) if isinstance(block, dict) else "none"
+            yield entry, f"a block has no kind that Bedrock knows; its keys: {keys}"
 
 
 _OWN.warning(
     "arguments-invalid",
     finds='A tool call whose arguments are no JSON object: the model sees them as `{"_raw": text}`.',
-)(arguments_sent_as_text)
+)(shared.arguments_sent_as_text)
 
 
 # --- tools and single messages
 
 
 def _messages(subject: Subject) -> Iterator[tuple[RequestEntry, str, list[Any]]]:
-    """The messages as they were logged: their roles and blocks."""
-    for entry, message in subject.logged.messages if subject.logged is not None else ():
-        content = message.get("content") if isinstance(message, dict) else None
-        yield entry, text_at(message, "role") or "", content if isinstance(content, list) else []
+    """Yield the messages as they were logged: their roles and blocks."""
+    for entry, message in subject.logged_messages:
+        yield entry, text_at(message, "role") or "", list_at(message, "content")
 
 
-@_REQUESTS.error("content-blank", remedy="leave the message out, or say something")
+@_OWN.error("content-blank", remedy="leave the message out, or say something")
 def _blank(subject: Subject) -> Iterator[Hit]:
     """As logged, a message without blocks, or with an empty text."""
     for entry, _, blocks in _messages(subject):
@@ -114,7 +100,7 @@ def _blank(subject: Subject) -> Iterator[Hit]:
             yield entry, "a text is empty"
 
 
-@_REQUESTS.error("block-on-wrong-side", remedy="put it into a message of the other's")
+@_OWN.error("block-on-wrong-side", remedy="put it into a message of the other's")
 def _sides(subject: Subject) -> Iterator[Hit]:
     """As logged, a call or a thought of the user's, a tool's result or a file of the assistant's."""
     for entry, role, blocks in _messages(subject):
@@ -123,7 +109,7 @@ def _sides(subject: Subject) -> Iterator[Hit]:
                 yield entry, f"a {name} block stands in a message of the {role}"
 
 
-@_REQUESTS.error("document-without-text", source=_MESSAGES, remedy="say beside it what to do with it")
+@_OWN.error("document-without-text", source=_MESSAGES, remedy="say beside it what to do with it")
 def _documents(subject: Subject) -> Iterator[Hit]:
     """As logged, a message with a document and no text."""
     for entry, _, blocks in _messages(subject):
@@ -132,14 +118,12 @@ def _documents(subject: Subject) -> Iterator[Hit]:
             yield entry, "a document stands in a message without a text"
 
 
-@_REQUESTS.error(
-    "document-name-invalid", source=_DOCUMENT, remedy="name it by letters, digits and single blanks"
-)
+@_OWN.error("document-name-invalid", source=_DOCUMENT, remedy="name it by letters, digits and single blanks")
 def _document_names(subject: Subject) -> Iterator[Hit]:
     """As logged, a document whose name has other characters than letters, digits, single blanks, hyphens,
     parentheses and brackets, or that has the name of another in its message."""
     for entry, _, blocks in _messages(subject):
-        names = Counter(name for block in blocks if (name := text_at(_value(block, "document"), "name")))
+        names = Counter(filter(None, (text_at(dict_at(block, "document"), "name") for block in blocks)))
         for name, number in names.items():
             if not _DOCUMENT_NAME.fullmatch(name):
                 yield entry, f"the name {name!r} of a document has other characters than it may"
@@ -147,74 +131,63 @@ def _document_names(subject: Subject) -> Iterator[Hit]:
                 yield entry, f"{number} documents have the name {name!r}"
 
 
-@_REQUESTS.error("bytes-invalid", remedy="write the bytes in base64")
+@_OWN.error("bytes-invalid", remedy="write the bytes in base64")
 def _bytes(subject: Subject) -> Iterator[Hit]:
     """As logged, a file whose bytes are not in base64."""
     for entry, _, blocks in _messages(subject):
         for name in _BYTES:
             for block in blocks:
-                data = text_at(value_at(_value(block, name), "source"), "bytes")
-                if data is not None and not is_base64(data):
+                data = text_at(shared.value_at(block, f"{name}.source"), "bytes")
+                if data is not None and not shared.is_base64(data):
                     yield entry, f"the bytes of the {name} are not in base64"
 
 
-def _value(block: Any, name: str) -> Any:
-    return block.get(name) if isinstance(block, dict) else None
-
-
-@_REQUESTS.error("tools-missing", source=_TOOLS, remedy="add the toolConfig with the tools that were called")
+@_OWN.error("tools-missing", source=_TOOLS, remedy="add the toolConfig with the tools that were called")
 def _without_tools(subject: Subject) -> Iterator[Hit]:
     """As logged, blocks of tools where there is no `toolConfig`."""
     if subject.logged is None or not subject.logged.is_request or subject.beside.get("toolConfig"):
         return
     for entry, _, blocks in _messages(subject):
-        if any(kind_of(block) in _OF_TOOLS for block in blocks):
+        if not _OF_TOOLS.isdisjoint(map(kind_of, blocks)):
             yield entry, "tools were called, and there is no toolConfig"
             return
 
 
 def _specs(subject: Subject) -> list[Any]:
-    tools = value_at(subject.beside, "toolConfig.tools")
-    return [_value(tool, "toolSpec") for tool in tools] if isinstance(tools, list) else []
+    return [
+        shared.value_at(tool, "toolSpec") for tool in list_at(dict_at(subject.beside, "toolConfig"), "tools")
+    ]
 
 
-@_REQUESTS.error("tool-repeated", source=_TOOLS, remedy="keep one of the definitions")
+@_OWN.error("tool-repeated", source=_TOOLS, remedy="keep one of the definitions")
 def _repeated_tools(subject: Subject) -> Iterator[Hit]:
     """Two tools of one name."""
-    return repeated_tools(text_at(spec, "name") for spec in _specs(subject))
+    return shared.repeated_tools(text_at(spec, "name") for spec in _specs(subject))
 
 
-@_REQUESTS.error("tool-malformed", source=_TOOLS, remedy="write the schema as that of an object")
+@_OWN.error("tool-malformed", source=_TOOLS, remedy="write the schema as that of an object")
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
     """A tool whose `inputSchema` is no schema of an object."""
     for number, spec in enumerate(_specs(subject)):
-        schema = value_at(spec, "inputSchema.json")
+        schema = shared.value_at(spec, "inputSchema.json")
         if schema is not None and text_at(schema, "type") != "object":
             yield None, f"the inputSchema of tool {number} is no schema of an object"
 
 
-@_REQUESTS.error("tool-wanted-unknown", source=_TOOLS, remedy="add the tool's definition, or choose another")
+@_OWN.error("tool-wanted-unknown", source=_TOOLS, remedy="add the tool's definition, or choose another")
 def _unknown_choice(subject: Subject) -> Iterator[Hit]:
     """A `toolChoice` that names a tool which is not among the tools."""
-    wanted = text_at(value_at(subject.beside, "toolConfig.toolChoice.tool"), "name")
+    wanted = text_at(shared.value_at(subject.beside, "toolConfig.toolChoice.tool"), "name")
     if wanted is not None and wanted not in {text_at(spec, "name") for spec in _specs(subject)}:
         yield None, f"toolChoice wants {wanted!r}, which is not among the tools"
 
 
-# The choice of a tool is looked at with the other parameters of the body.
-_SHARED = ("temperature-out-of-range",)
-
 RULES = (
     *card_rules.EXCHANGES.by(_TOOLS),
     *card_rules.CARDS.by(_MESSAGES),
-    *request_rules.SHAPE,
+    *shared.SHAPE,
     *_OWN,
-    *_REQUESTS,
-    *(
-        each
-        for each in request_rules.PARAMETERS.by("Amazon Bedrock API reference, InferenceConfiguration")
-        if each.id in _SHARED
-    ),
-    *request_rules.LIMITS.by("Amazon Nova user guide, What is Amazon Nova"),
-    *request_rules.CACHING.by("Amazon Bedrock user guide, Prompt caching"),
+    *shared.TEMPERATURE.by("Amazon Bedrock API reference, InferenceConfiguration"),
+    *shared.LIMITS.by("Amazon Nova user guide, What is Amazon Nova"),
+    *shared.CACHING.by("Amazon Bedrock user guide, Prompt caching"),
 )

@@ -7,8 +7,9 @@ Sources: the types of the package `google-genai`; Gemini API reference, "Content
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.parts import kind, list_at, text_at
 from cardbox_cli.context.provider import Body, MessageShape
+from cardbox_cli.context.sources import keep
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.providers.parts import Part, PartsFiles
 from cardbox_cli.providers.tools import Function, chat_tool
@@ -96,8 +97,7 @@ def kind_of(part: Any) -> str:
 
 
 def named_part(part: Part, names: dict[str, str]) -> Part:
-    """Return the part, a result of a tool with the name of its call. `names` are those of the calls so
-    far."""
+    """Return the part, a result with the name of its call. `names` are those of the calls so far."""
     if type(part) is dict and len(part) == 1 and "text" in part:
         return part
     call, answer = at(part, "functionCall"), part.get("functionResponse") if isinstance(part, dict) else None
@@ -111,8 +111,7 @@ def named_part(part: Part, names: dict[str, str]) -> Part:
 
 
 def is_content(value: Any) -> bool:
-    """Return whether a value is meant as a content: an object with parts, which have no type, and no other
-    content."""
+    """Return whether a value is meant as a content: its parts have no type, and it has no other content."""
     if not isinstance(value, dict) or "parts" not in value or "content" in value:
         return False
     return not any(map(kind, _parts(value["parts"])))
@@ -132,8 +131,6 @@ def _alone(message: Any) -> Any:
 
 
 class GeminiFiles(PartsFiles):
-    """Files with lists of contents."""
-
     shape = MessageShape(_KEY, is_content, is_own=True, takes_one=True)
     roles = _ROLES
     system_keys = _SYSTEM_KEYS
@@ -173,7 +170,8 @@ class GeminiFiles(PartsFiles):
 
     def draft(self, message: Any) -> list[CardDraft]:
         if (alone := _alone(message)) is not None:
-            return self.keep_alone(alone, self.draft(alone))
+            first, *others = self.draft(alone)
+            return [keep(first, NAME, source_message={_KEY: self.emptied(alone)}), *others]
         role = "assistant" if message.get("role") == "model" else "user"
         cards = self.provider.draft_parts(role, _parts(message.get("parts")))
         return self.keep_around(message, role, cards)
@@ -191,8 +189,7 @@ class GeminiFiles(PartsFiles):
                 config["tool_choice"] = choice
             elif key != "tools":
                 config[key] = value
-        given = beside.get("tools")
-        tools = [tool for tool in given if isinstance(tool, dict)] if isinstance(given, list) else []
+        tools = (tool for tool in list_at(beside, "tools") if isinstance(tool, dict))
         return config, [each for tool in tools for each in _tools(tool)]
 
 
@@ -200,8 +197,7 @@ def _named(messages: Iterable[Body]) -> Iterator[Body]:
     """The contents, each result of a tool under the name that its call has."""
     names: dict[str, str] = {}
     for message in messages:
-        parts = message.get("parts")
-        if isinstance(parts, list):
+        if isinstance(parts := message.get("parts"), list):
             message = {**message, "parts": [named_part(part, names) for part in parts]}
         yield message
 
@@ -229,10 +225,7 @@ def _choice(value: Any) -> Any:
 def _tools(tool: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The functions that a tool declares, each as one, and what else it is."""
     for key in _DECLARATIONS:
-        declared = tool.get(key)
-        for each in declared if isinstance(declared, list) else ():
-            if isinstance(each, dict) and text_at(each, "name"):
-                yield chat_tool(_function(each))
+        yield from (chat_tool(_function(each)) for each in list_at(tool, key) if text_at(each, "name"))
     rest = {key: value for key, value in tool.items() if key not in _DECLARATIONS}
     if rest:
         yield rest

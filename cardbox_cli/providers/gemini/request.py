@@ -12,11 +12,11 @@ import msgspec
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import (
     address_of,
+    dict_at,
     file_of,
     file_part,
+    function_call,
     input_of,
-    is_text,
-    kind,
     text_at,
     texts_in,
 )
@@ -42,7 +42,9 @@ from cardbox_cli.providers.tools import (
     choice_of,
     copy_parameters,
     function_of,
+    known,
     stops_of,
+    token_limit,
 )
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 _ANSWER, _FAILURE = "output", "error"
 # Keys of the body that an llm_config has as they are.
 SAME_PARAMETERS = ("safetySettings", "cachedContent", "toolConfig", "labels", "serviceTier", "store")
+_ROLES = {"assistant": "model"}
 _MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
 _JSON = "application/json"
 # What else than its name, description and parameters a declaration may have.
@@ -66,8 +69,6 @@ _OWN_TOOLS = (
 
 
 class Gemini(PartsProvider):
-    """Google's Gemini."""
-
     name = NAME
     title = "Gemini"
     sends = "a generateContent body"
@@ -107,10 +108,9 @@ class Gemini(PartsProvider):
         value = at(part, "functionCall")
         name = text_at(value, "name")
         arguments = value.get("args") if isinstance(value, dict) else None
-        if not name or not (arguments is None or isinstance(arguments, dict)):
+        if not name or not isinstance(arguments, dict | None):
             return None
-        function = {"name": name, "arguments": exact_json.canonical_text(arguments or {})}
-        return {"id": text_at(value, "id") or "", "type": "function", "function": function}
+        return function_call(text_at(value, "id") or "", name, exact_json.canonical_text(arguments or {}))
 
     def answered(self, part: Part) -> AnsweredCall | None:
         value = at(part, "functionResponse")
@@ -122,13 +122,23 @@ class Gemini(PartsProvider):
         return isinstance(response, dict) and _FAILURE in response and _ANSWER not in response
 
     def chat_files(self, part: Part) -> list[dict[str, Any]]:
-        file = _chat_file(part)
-        return [] if file is None else [file]
+        inline, linked = at(part, "inlineData"), at(part, "fileData")
+        media_type, data = at(inline, "mimeType"), text_at(inline, "data")
+        if isinstance(media_type, str) and data is not None:
+            return [file_part(media_type, data, at(inline, "displayName"))]
+        address, media_type = at(linked, "fileUri"), at(linked, "mimeType")
+        is_image = isinstance(media_type, str) and media_type.startswith("image/")
+        if is_image and isinstance(address, str) and address.startswith(("https://", "http://")):
+            return [{"type": "image_url", "image_url": {"url": address}}]
+        return []
 
     def make(self, body: Body, *, failed: bool = False) -> list[Part]:
         if body["role"] in ("tool", "function"):
-            return [_response(body, texts_in(body.get("content")), failed)]
-        return text_parts(body, _part, _call)
+            # Only the call has the name, which `_named` finds.
+            said = known(id=text_at(body, "tool_call_id") or None, name=text_at(body, "name") or UNNAMED)
+            answer = {_FAILURE if failed else _ANSWER: texts_in(body.get("content"))}
+            return [{"functionResponse": {**said, "response": answer}}]
+        return text_parts(body, _file, _call)
 
     def is_exact(self, part: Part) -> bool:
         call = part.get("functionCall") if len(part) == 1 else None
@@ -141,7 +151,7 @@ class Gemini(PartsProvider):
         known = {name, other_spelling(name), "thoughtSignature", "thought_signature", "thought"}
         if at(part, "thoughtSignature") is not None:
             yield "the thought's signature is not sent"
-        if name in ("inlineData", "fileData") and _chat_file(part) is None:
+        if name in ("inlineData", "fileData") and not self.chat_files(part):
             yield f"a part of the kind {name!r} is sent as text"
         elif not name or name in ("executableCode", "codeExecutionResult", "toolCall", "toolResponse"):
             yield f"a part of the kind {name or 'unknown'!r} is left out"
@@ -156,9 +166,9 @@ class Gemini(PartsProvider):
         """Yield the JSON body of a request. All system text is in `systemInstruction`, in its order."""
         if system := self.system_parts(request):
             yield "systemInstruction", {"parts": system}
-        yield "contents", self._contents(request)
-        given = {key: request.config[key] for key in SAME_PARAMETERS if request.config.get(key) is not None}
-        same = copy_parameters(given, self)
+        said = self.merged(_named(self.in_parts(request.messages)))
+        yield "contents", ({"role": _ROLES.get(role, role), "parts": parts} for role, parts in said)
+        same = copy_parameters(request.config, SAME_PARAMETERS, self)
         if tools := self.offered_tools(request):
             yield "tools", _tools(tools)
             if choice := _choice(choice_for(request, tools)):
@@ -166,10 +176,6 @@ class Gemini(PartsProvider):
         if generation := _generation_config(request.config):
             yield "generationConfig", generation
         yield from same.items()
-
-    def _contents(self, request: Request) -> Iterator[Body]:
-        for role, parts in self.merged(_named(self.in_parts(request.messages))):
-            yield {"role": "model" if role == "assistant" else role, "parts": parts}
 
     def runs_tool(self, tool: Mapping[str, Any]) -> bool:
         return "type" not in tool and any(name in tool for name in _OWN_TOOLS)
@@ -198,67 +204,21 @@ def _answer(response: Any) -> str:
     return "" if response is None else exact_json.encode(response).decode()
 
 
-def _chat_file(part: Part) -> dict[str, Any] | None:
-    """The content part in the chat form that a part with a file is."""
-    inline, linked = at(part, "inlineData"), at(part, "fileData")
-    if isinstance(inline, dict):
-        media_type, data = at(inline, "mimeType"), text_at(inline, "data")
-        if isinstance(media_type, str) and data is not None:
-            return file_part(media_type, data, at(inline, "displayName"))
-    address, media_type = at(linked, "fileUri"), at(linked, "mimeType")
-    is_image = isinstance(media_type, str) and media_type.startswith("image/")
-    if is_image and isinstance(address, str) and address.startswith(("https://", "http://")):
-        return {"type": "image_url", "image_url": {"url": address}}
-    return None
-
-
-def _part(part: Any) -> Part | None:
-    if is_text(part):
-        return {"text": part["text"]} if part["text"].strip() else None
-    file = file_of(part)
-    if file is not None:
-        media_type, data, _ = file
-        return {"inlineData": {"mimeType": media_type, "data": data}}
-    address = address_of(part)
-    if address is not None and address.startswith(("https://", "http://", "gs://")):
-        return {"fileData": {"fileUri": address, "mimeType": _image_type(address)}}
-    words = text_at(part, "refusal") or (
-        f"[{kind(part)}]" if kind(part) else exact_json.encode(part).decode()
-    )
-    return {"text": words}
-
-
-def _image_type(address: str) -> str:
-    """The media type of an image as its address tells; the API wants one."""
+def _file(part: Any) -> Part | None:
+    if (file := file_of(part)) is not None:
+        return {"inlineData": {"mimeType": file[0], "data": file[1]}}
+    address = address_of(part) or ""
+    if not address.startswith(("https://", "http://", "gs://")):
+        return None
+    # The API wants a type, which only the address shows.
     ending = address.partition("?")[0].rpartition(".")[2].lower()
-    return {"png": "image/png", "gif": "image/gif", "webp": "image/webp"}.get(ending, "image/jpeg")
+    media_type = f"image/{ending if ending in ('png', 'gif', 'webp') else 'jpeg'}"
+    return {"fileData": {"fileUri": address, "mimeType": media_type}}
 
 
-def _call(call: Any) -> Part:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
-        return {"text": f"[tool call: {exact_json.encode(call).decode()}]"}
-    named = {"id": call["id"]} if text_at(call, "id") else {}
-    return {
-        "functionCall": {
-            **named,
-            "name": text_at(function, "name") or "",
-            "args": input_of(function.get("arguments")),
-        }
-    }
-
-
-def _response(body: Body, text: str, failed: bool) -> Part:
-    """The answer to a call. Its name is that of the call, which `named` finds."""
-    call_id, name = text_at(body, "tool_call_id"), text_at(body, "name")
-    named = {"id": call_id} if call_id else {}
-    return {
-        "functionResponse": {
-            **named,
-            "name": name or UNNAMED,
-            "response": {_FAILURE if failed else _ANSWER: text},
-        }
-    }
+def _call(call: Any, function: dict[str, Any]) -> Part:
+    name, arguments = text_at(function, "name") or "", input_of(function.get("arguments"))
+    return {"functionCall": {**known(id=text_at(call, "id") or None), "name": name, "args": arguments}}
 
 
 def _named(messages: Iterable[Message]) -> Iterator[Message]:
@@ -275,27 +235,18 @@ def _named(messages: Iterable[Message]) -> Iterator[Message]:
 def _generation_config(config: dict[str, Any]) -> Body:
     """The `generationConfig` that an llm_config makes: its parameters, and what it has of Gemini's own."""
     found = {name: config[key] for key, name in GENERATION.items() if config.get(key) is not None}
-    limit = next((config[key] for key in ("max_tokens", "max_completion_tokens") if config.get(key)), None)
-    if limit is not None:
-        found["maxOutputTokens"] = limit
+    found |= known(maxOutputTokens=token_limit(config))
     if stop := stops_of(config, MAX_STOPS):
         found["stopSequences"] = [stop] if isinstance(stop, str) else stop
-    own = config.get("generationConfig")
-    return {
-        **found,
-        **_answer_format(config.get("response_format")),
-        **(own if isinstance(own, dict) else {}),
-    }
+    return {**found, **_answer_format(config.get("response_format")), **dict_at(config, "generationConfig")}
 
 
 def _answer_format(wanted: Any) -> Body:
     sort = text_at(wanted, "type")
     if sort == "json_object":
         return {"responseMimeType": _JSON}
-    schema = wanted.get("json_schema") if sort == "json_schema" else None
-    if isinstance(schema, dict) and isinstance(schema.get("schema"), dict):
-        return {"responseMimeType": _JSON, "responseJsonSchema": schema["schema"]}
-    return {}
+    schema = dict_at(wanted, "json_schema").get("schema") if sort == "json_schema" else None
+    return {"responseMimeType": _JSON, "responseJsonSchema": schema} if isinstance(schema, dict) else {}
 
 
 def _tools(tools: list[dict[str, Any]]) -> list[Body]:
@@ -303,10 +254,8 @@ def _tools(tools: list[dict[str, Any]]) -> list[Body]:
     functions = [each for each in map(function_of, tools) if each is not None]
     declared = []
     for each in functions:
-        others = {key: each.others[key] for key in _DECLARED if key in each.others}
-        described = {} if each.description is None else {"description": each.description}
-        schema = {"parametersJsonSchema": each.schema} if each.schema else {}
-        declared.append({"name": each.name, **described, **schema, **others})
+        said = known(name=each.name, description=each.description, parametersJsonSchema=each.schema or None)
+        declared.append({**said, **{key: each.others[key] for key in _DECLARED if key in each.others}})
     own = [tool for tool in tools if function_of(tool) is None]
     return [*([{"functionDeclarations": declared}] if declared else []), *own]
 

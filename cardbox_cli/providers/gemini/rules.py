@@ -8,24 +8,10 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.lint import card_rules, request_rules
-from cardbox_cli.context.lint.request_rules import (
-    RENAME,
-    NamePattern,
-    Range,
-    arguments_sent_as_text,
-    both_set,
-    invalid_names,
-    is_base64,
-    items_missing,
-    number_of,
-    out_of_range,
-    repeated_tools,
-    schema_hits,
-    too_many,
-)
+from cardbox_cli.context.lint import card_rules
+from cardbox_cli.context.lint import request_rules as shared
 from cardbox_cli.context.lint.rule import Hit, Rules, Subject
-from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.parts import list_at, text_at
 from cardbox_cli.providers.gemini.cards import KINDS, MAX_STOPS, at, camel_key, kind_of
 
 _CONTENT = "Gemini API reference, Content: parts"
@@ -33,7 +19,7 @@ _CALLING = "Gemini API docs, Function calling"
 _GENERATION = "Gemini API reference, GenerationConfig"
 _TOOLS = "Gemini API reference, Tool and FunctionDeclaration"
 _CONTENTS = "Gemini API reference, Content"
-_NAMES = NamePattern(
+_NAMES = shared.NamePattern(
     r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}", "a letter or _ and then up to 127 letters, digits and _.:-"
 )
 
@@ -41,14 +27,14 @@ _OWN = Rules(_CONTENT)
 _REQUESTS = Rules(_GENERATION)
 
 _RANGES = (
-    Range("temperature", 0, 2),
-    Range("topP", 0, 1),
-    Range("topK", 1),
-    Range("candidateCount", 1, 8),
-    Range("maxOutputTokens", 1),
-    Range("presencePenalty", -2, 2),
-    Range("frequencyPenalty", -2, 2),
-    Range("logprobs", 0, 20),
+    shared.Range("temperature", 0, 2),
+    shared.Range("topP", 0, 1),
+    shared.Range("topK", 1),
+    shared.Range("candidateCount", 1, 8),
+    shared.Range("maxOutputTokens", 1),
+    shared.Range("presencePenalty", -2, 2),
+    shared.Range("frequencyPenalty", -2, 2),
+    shared.Range("logprobs", 0, 20),
 )
 # Gemini API docs, Thinking: -1 is for the model to decide.
 _MIN_BUDGET = -1
@@ -60,20 +46,19 @@ _OWN.error(
     finds="A function, called or defined, whose name is not a letter or `_` and up to 127 letters, digits "
     "and `_.:-`.",
     source="Gemini API reference, FunctionDeclaration: name",
-    remedy=RENAME,
-)(partial(invalid_names, allowed=_NAMES, label="tool"))
+    remedy=shared.RENAME,
+)(partial(shared.invalid_names, allowed=_NAMES, label="tool"))
 
 
 @_OWN.error("content-malformed", remedy="give the part one of the kinds that Content has")
 def _malformed_parts(subject: Subject) -> Iterator[Hit]:
     """A part that is none of the kinds that the API has, or two of them."""
-    for entry, _, message in subject.history.not_text:
-        for part in message.body["content"]:
-            if not isinstance(part, dict):
-                yield entry, "a part is no object"
-            elif not kind_of(part) and at(part, "thoughtSignature") is None:
-                keys = ", ".join(repr(key) for key in sorted(part)[:4]) or "none"
-                yield entry, f"a part has no kind that Gemini knows; its keys: {keys}"
+    for entry, _, part in subject.parts:
+        if not isinstance(part, dict):
+            yield entry, "a part is no object"
+        elif not kind_of(part) and at(part, "thoughtSignature") is None:
+            keys = ", ".join(map(repr, sorted(part)[:4])) or "none"
+            yield entry, f"a part has no kind that Gemini knows; its keys: {keys}"
 
 
 @_OWN.warning("thought-signature-missing", source="Gemini API docs, Thought signatures")
@@ -94,7 +79,7 @@ def _unsigned_calls(subject: Subject) -> Iterator[Hit]:
 _OWN.warning(
     "arguments-invalid",
     finds='A tool call whose arguments are no JSON object: the model sees them as `{"_raw": text}`.',
-)(arguments_sent_as_text)
+)(shared.arguments_sent_as_text)
 
 
 # --- parameters, tools and single contents
@@ -116,11 +101,11 @@ def _ranges(subject: Subject) -> Iterator[Hit]:
     """A parameter of `generationConfig` outside of its bounds, such as a `temperature` above 2, a
     `thinkingBudget` below -1, or more than 5 `stopSequences`."""
     config = _generation(subject)
-    yield from out_of_range(config, _RANGES)
-    budget = number_of(_camel(config.get("thinkingConfig")).get("thinkingBudget"))
+    yield from shared.out_of_range(config, _RANGES)
+    budget = shared.number_of(_camel(config.get("thinkingConfig")).get("thinkingBudget"))
     if budget is not None and budget < _MIN_BUDGET:
         yield None, f"thinkingBudget is {budget}, not {_MIN_BUDGET} (the model decides) or more"
-    yield from too_many(config.get("stopSequences"), MAX_STOPS, "stopSequences")
+    yield from shared.too_many(config.get("stopSequences"), MAX_STOPS, "stopSequences")
 
 
 @_REQUESTS.error("parameter-without-other", remedy="add what it needs, or leave it out")
@@ -142,22 +127,17 @@ def _exclusive(subject: Subject) -> Iterator[Hit]:
     """`responseSchema` beside `responseJsonSchema`; a `thinkingLevel` beside a `thinkingBudget`; with
     `cachedContent` a system instruction, tools or their choice, which stand in what is cached."""
     config, sent = _generation(subject), _camel(subject.beside)
-    yield from both_set(config, [_SCHEMAS])
-    yield from both_set(_camel(config.get("thinkingConfig")), [("thinkingLevel", "thinkingBudget")])
+    yield from shared.both_set(config, [_SCHEMAS])
+    yield from shared.both_set(_camel(config.get("thinkingConfig")), [("thinkingLevel", "thinkingBudget")])
     cached = [("cachedContent", name) for name in ("systemInstruction", "tools", "toolConfig")]
-    yield from both_set(sent, cached, is_set=bool)
+    yield from shared.both_set(sent, cached, is_set=bool)
 
 
 @_REQUESTS.error("setting-repeated", source="Gemini API reference, SafetySetting", remedy="keep one of them")
 def _repeated_settings(subject: Subject) -> Iterator[Hit]:
     """Two safety settings of one category."""
-    settings = _camel(subject.beside).get("safetySettings")
-    names = (
-        Counter(text_at(each, "category") for each in settings if isinstance(each, dict))
-        if isinstance(settings, list)
-        else Counter[str | None]()
-    )
-    for name, number in names.items():
+    settings = list_at(_camel(subject.beside), "safetySettings")
+    for name, number in Counter(text_at(each, "category") for each in settings).items():
         if name is not None and number > 1:
             yield None, f"there are {number} safety settings of the category {name}"
 
@@ -167,15 +147,14 @@ def _calling(subject: Subject) -> dict[str, Any]:
 
 
 def _declared(subject: Subject) -> list[Any]:
-    lists = [_camel(tool).get("functionDeclarations") for tool in subject.tools]
-    return [each for declared in lists if isinstance(declared, list) for each in declared]
+    return [each for tool in subject.tools for each in list_at(_camel(tool), "functionDeclarations")]
 
 
 @_REQUESTS.error("tool-repeated", source=_TOOLS, remedy="keep one of the declarations")
 def _repeated_tools(subject: Subject) -> Iterator[Hit]:
     """Two functions of one name."""
     names = (text_at(each, "name") for each in _declared(subject))
-    return repeated_tools(names, "the function {} is declared {} times")
+    return shared.repeated_tools(names, "the function {} is declared {} times")
 
 
 @_REQUESTS.error("tool-malformed", source=_TOOLS, remedy="write the parameters as an object's schema")
@@ -204,21 +183,16 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
 )
 def _arrays(subject: Subject) -> Iterator[Hit]:
     """Parameters of a function, as OpenAPI has them, with an array that has no items."""
-    declared = _declared(subject)
-    schemas = (
-        (f"the parameters of {text_at(each, 'name')!r}", _camel(each).get("parameters")) for each in declared
-    )
-    return schema_hits(schemas, items_missing)
+    named = ((text_at(each, "name"), _camel(each).get("parameters")) for each in _declared(subject))
+    schemas = ((f"the parameters of {name!r}", schema) for name, schema in named)
+    return shared.schema_hits(schemas, shared.items_missing)
 
 
 @_REQUESTS.error("allowed-function-unknown", source=_TOOLS, remedy="declare the function, or allow another")
 def _unknown_allowed(subject: Subject) -> Iterator[Hit]:
     """A function that may be called by its name and is not declared."""
-    names, known = (
-        _calling(subject).get("allowedFunctionNames"),
-        {text_at(each, "name") for each in _declared(subject)},
-    )
-    for name in names if isinstance(names, list) else ():
+    known = [text_at(each, "name") for each in _declared(subject)]
+    for name in list_at(_calling(subject), "allowedFunctionNames"):
         if name not in known:
             yield None, f"the function {name!r} is allowed, and not declared"
 
@@ -229,11 +203,10 @@ def _unknown_allowed(subject: Subject) -> Iterator[Hit]:
 def _parts(subject: Subject) -> Iterator[Hit]:
     """As logged, a content without parts, a part of two kinds, bytes that are missing or not in base64, or
     that have no type."""
-    for entry, content in subject.logged.messages if subject.logged is not None else ():
-        parts = content.get("parts") if isinstance(content, dict) else None
-        if parts == []:
+    for entry, content in subject.logged_messages:
+        if isinstance(content, dict) and content.get("parts") == []:
             yield entry, "the content has no parts"
-        for part in parts if isinstance(parts, list) else ():
+        for part in list_at(content, "parts"):
             kinds = [name for name in KINDS if at(part, name) is not None]
             if len(kinds) > 1:
                 yield entry, f"a part is {' and '.join(kinds)} at once"
@@ -248,7 +221,7 @@ def _data_problem(inline: Any) -> str | None:
         return "bytes have no mimeType"
     data = text_at(inline, "data") or ""
     # The API takes both alphabets of base64.
-    if not is_base64(data.replace("-", "+").replace("_", "/") + "=" * (-len(data) % 4)):
+    if not shared.is_base64(data.replace("-", "+").replace("_", "/") + "=" * (-len(data) % 4)):
         return "bytes are not in base64"
     return None if data else "there are no bytes"
 
@@ -258,26 +231,19 @@ def _data_problem(inline: Any) -> str | None:
 )
 def _first_call(subject: Subject) -> Iterator[Hit]:
     """As logged, a first content of the model that calls a function: a call follows the user."""
-    for entry, content in subject.logged.messages[:1] if subject.logged is not None else ():
-        parts = content.get("parts") if text_at(content, "role") == "model" else None
-        if isinstance(parts, list) and any(at(part, "functionCall") is not None for part in parts):
+    for entry, content in subject.logged_messages[:1]:
+        calls = (part for part in list_at(content, "parts") if at(part, "functionCall") is not None)
+        if text_at(content, "role") == "model" and any(calls):
             yield entry, "a function is called before the user has said anything"
 
-
-# The choice of a tool is looked at with the other parameters of the body.
-_SHARED = ("temperature-out-of-range",)
 
 RULES = (
     *card_rules.EXCHANGES.by(_CALLING),
     *card_rules.CARDS.by(_CONTENT),
-    *request_rules.SHAPE,
+    *shared.SHAPE,
     *_OWN,
     *_REQUESTS,
-    *(
-        each
-        for each in request_rules.PARAMETERS.by("Gemini API reference, GenerationConfig")
-        if each.id in _SHARED
-    ),
-    *request_rules.LIMITS.by("Gemini API docs, Gemini models: token limits"),
-    *request_rules.CACHING.by("Gemini API docs, Context caching"),
+    *shared.TEMPERATURE.by(_GENERATION),
+    *shared.LIMITS.by("Gemini API docs, Gemini models: token limits"),
+    *shared.CACHING.by("Gemini API docs, Context caching"),
 )

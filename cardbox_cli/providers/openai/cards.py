@@ -56,8 +56,6 @@ def card_of_message(message: Body) -> CardDraft:
 
 
 class OpenAIFiles(MessageFiles):
-    """Files with lists of chat messages."""
-
     roles = tuple(_TYPES)
     endpoints = ("/chat/completions",)
     parameters = (

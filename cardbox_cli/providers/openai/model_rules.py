@@ -7,20 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cardbox_cli.context.lint.request_rules import (
-    Range,
-    both_set,
-    not_strict,
-    number_of,
-    out_of_range,
-    refused_effort,
-    too_long_answer,
-    too_many,
-    without_other,
-)
+from cardbox_cli.context.lint import request_rules as shared
 from cardbox_cli.context.lint.rule import Hit, Rules, Subject
-from cardbox_cli.context.parts import kind, text_at
-from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.context.parts import dict_at, kind, list_at, text_at
 from cardbox_cli.model.cards import SYSTEM_ROLES
 from cardbox_cli.providers.openai.cards import MAX_STOPS
 
@@ -32,13 +21,13 @@ RULES = Rules("OpenAI docs, Models")
 
 # The bounds that the reference names for each; those of `n` from OpenAI's published OpenAPI document.
 _RANGES = (
-    Range("n", 1, 128),
-    Range("max_tokens", 1),
-    Range("max_completion_tokens", 1),
-    Range("top_p", 0, 1),
-    Range("top_logprobs", 0, 20),
-    Range("frequency_penalty", -2, 2),
-    Range("presence_penalty", -2, 2),
+    shared.Range("n", 1, 128),
+    shared.Range("max_tokens", 1),
+    shared.Range("max_completion_tokens", 1),
+    shared.Range("top_p", 0, 1),
+    shared.Range("top_logprobs", 0, 20),
+    shared.Range("frequency_penalty", -2, 2),
+    shared.Range("presence_penalty", -2, 2),
 )
 _MAX_METADATA = 16
 # In characters: metadata's keys and values, and who the user is.
@@ -51,14 +40,13 @@ def _ranges(subject: Subject) -> Iterator[Hit]:
     """A parameter outside of its bounds: `n`, `max_tokens`, `top_p`, penalties, `top_logprobs`, tokens and
     values of `logit_bias`; more than 4 `stop` texts; more or longer `metadata` than may be."""
     sent = subject.beside
-    yield from out_of_range(sent, _RANGES)
-    biases = sent.get("logit_bias")
-    for token, bias in biases.items() if isinstance(biases, dict) else ():
+    yield from shared.out_of_range(sent, _RANGES)
+    for token, bias in dict_at(sent, "logit_bias").items():
         if not token.isdecimal():
             yield None, f"the logit_bias of {token!r} is of no token, which is a number"
-        if (number := number_of(bias)) is not None and not -100 <= number <= 100:
+        if (number := shared.number_of(bias)) is not None and not -100 <= number <= 100:
             yield None, f"the logit_bias of {token!r} is {number}, not from -100 to 100"
-    yield from too_many(sent.get("stop"), MAX_STOPS, "stop texts")
+    yield from shared.too_many(sent.get("stop"), MAX_STOPS, "stop texts")
     yield from metadata_hits(sent.get("metadata"))
     user = text_at(sent, "safety_identifier")
     if user is not None and len(user) > _MAX_USER:
@@ -92,16 +80,15 @@ def _alone(subject: Subject) -> Iterator[Hit]:
     `function_call` without functions, `top_logprobs` without `logprobs: true`, `stream_options` without
     `stream: true`, `modalities` with audio without `audio`."""
     sent = subject.beside
-    yield from without_other(sent, _NEEDS)
-    modalities = sent.get("modalities")
-    if isinstance(modalities, list) and "audio" in modalities and not sent.get("audio"):
+    yield from shared.without_other(sent, _NEEDS)
+    if "audio" in list_at(sent, "modalities") and not sent.get("audio"):
         yield None, "modalities asks for audio, and there is no audio with a voice and a format"
 
 
 @PARAMETERS.error("parameters-exclusive", remedy="leave one of them out")
 def _exclusive(subject: Subject) -> Iterator[Hit]:
     """`max_tokens` beside `max_completion_tokens`, which replaced it."""
-    return both_set(subject.beside, [("max_tokens", "max_completion_tokens")])
+    return shared.both_set(subject.beside, [("max_tokens", "max_completion_tokens")])
 
 
 @PARAMETERS.error("list-empty", remedy="leave the key out")
@@ -135,17 +122,16 @@ def _strict_schemas(subject: Subject) -> Iterator[Hit]:
     not false or whose properties are not all required, or that is no object at the top."""
     answer = _answer_schema(subject)
     strict = [("the json_schema", answer.get("schema"))] if answer.get("strict") is True else []
-    for number, tool in enumerate(subject.tools):
-        function = tool.get("function") if kind(tool) == "function" else None
-        if isinstance(function, dict) and function.get("strict") is True:
-            strict.append((f"tool {number}", function.get("parameters")))
-    return not_strict(strict)
+    strict += [
+        (f"tool {number}", dict_at(tool, "function").get("parameters"))
+        for number, tool in enumerate(subject.tools)
+        if kind(tool) == "function" and dict_at(tool, "function").get("strict") is True
+    ]
+    return shared.not_strict(strict)
 
 
 def _answer_schema(subject: Subject) -> dict[str, Any]:
-    wanted = subject.beside.get("response_format")
-    schema = wanted.get("json_schema") if isinstance(wanted, dict) else None
-    return schema if isinstance(schema, dict) else {}
+    return dict_at(dict_at(subject.beside, "response_format"), "json_schema")
 
 
 # --- models
@@ -176,22 +162,19 @@ def _roles(subject: Subject) -> Iterator[Hit]:
 )
 def _audio(subject: Subject) -> Iterator[Hit]:
     """Audio for a model that does not hear."""
-    for hit in _parts(subject, "input_audio") if subject.facts.audio is False else ():
-        yield hit, f"{subject.request.model} takes no audio"
+    yield from _refused_parts(subject, "input_audio", "audio", subject.facts.audio)
 
 
 @RULES.error("image-refused", remedy="choose a model that sees, or say in words what is to be seen")
 def _images(subject: Subject) -> Iterator[Hit]:
     """An image for a model that does not see."""
-    for hit in _parts(subject, "image_url") if subject.facts.vision is False else ():
-        yield hit, f"{subject.request.model} takes no images"
+    yield from _refused_parts(subject, "image_url", "images", subject.facts.vision)
 
 
-def _parts(subject: Subject, wanted: str) -> Iterator[RequestEntry]:
-    for entry, _, message in subject.history.not_text:
-        content = message.body.get("content")
-        if isinstance(content, list) and any(kind(part) == wanted for part in content):
-            yield entry
+def _refused_parts(subject: Subject, part_type: str, what: str, is_taken: bool | None) -> Iterator[Hit]:
+    if is_taken is False:
+        found = {id(entry): entry for entry, _, part in subject.parts if kind(part) == part_type}
+        yield from ((entry, f"{subject.request.model} takes no {what}") for entry in found.values())
 
 
 @RULES.error(
@@ -206,15 +189,14 @@ def _parameters(subject: Subject) -> Iterator[Hit]:
     model, facts, sent = subject.request.model, subject.facts, subject.beside
     if sent.get("web_search_options") is not None and facts.web_search is False:
         yield None, f"{model} does not search: it takes no web_search_options"
-    modalities = sent.get("modalities")
-    speaks = sent.get("audio") or (isinstance(modalities, list) and "audio" in modalities)
+    speaks = sent.get("audio") or "audio" in list_at(sent, "modalities")
     if speaks and facts.audio is False:
         yield None, f"{model} does not speak: it takes no audio and no such modality"
     if subject.tools and facts.tools is False:
         yield None, f"{model} takes no tools"
     if kind(sent.get("response_format")) == "json_schema" and facts.json_schema is False:
         yield None, f"{model} takes no response_format of type json_schema"
-    yield from refused_effort(subject, sent.get("reasoning_effort"), parameter="reasoning_effort")
+    yield from shared.refused_effort(subject, sent.get("reasoning_effort"), parameter="reasoning_effort")
 
 
 @RULES.error(
@@ -224,7 +206,7 @@ def _parameters(subject: Subject) -> Iterator[Hit]:
 )
 def _too_long(subject: Subject) -> Iterator[Hit]:
     """A `max_tokens` or `max_completion_tokens` above what the model's answers may have."""
-    return too_long_answer(subject, ("max_tokens", "max_completion_tokens"), subject.facts.max_output)
+    return shared.too_long_answer(subject, ("max_tokens", "max_completion_tokens"), subject.facts.max_output)
 
 
 @RULES.error(
@@ -244,7 +226,7 @@ def _refused_by_reasoning(subject: Subject) -> Iterator[Hit]:
     if not facts.reasons(sent.get("reasoning_effort")):
         return
     for name in _SAMPLING:
-        value = number_of(sent.get(name))
+        value = shared.number_of(sent.get(name))
         if value not in (None, 1):
             yield None, f"{model} takes no other {name} than 1 when it reasons, and it is {value}"
     for name in _OF_TOKENS:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import Message, NoMessage
-from cardbox_cli.context.parts import kind, text_at
+from cardbox_cli.context.parts import kind, list_at, text_at
 from cardbox_cli.context.provider import AnyCard, Body, ExchangedIds, Members, Provider, SentMessage
 from cardbox_cli.context.request import Request
 from cardbox_cli.model.cards import Card
@@ -24,6 +24,7 @@ from cardbox_cli.providers.tools import (
     function_of,
     is_custom,
     is_parallel,
+    known,
     stops_of,
 )
 
@@ -44,8 +45,6 @@ TOOL_PARAMETERS = ("tool_choice", "parallel_tool_calls")
 
 
 class OpenAI(Provider):
-    """OpenAI's chat completions."""
-
     name = NAME
     title = "OpenAI"
     sends = "a chat-completions body"
@@ -74,11 +73,11 @@ class OpenAI(Provider):
             yield "tools", [_tool(tool) for tool in tools]
         config = _in_own_words(request.config, choice_for(request, tools))
         names = (*PARAMETERS, *(TOOL_PARAMETERS if tools else ()))
-        yield from copy_parameters({name: config[name] for name in names if name in config}, self).items()
+        yield from copy_parameters(config, names, self, nulls=True).items()
 
     def exchanged_ids(self, body: Body) -> ExchangedIds:
-        calls, answered = body.get("tool_calls"), text_at(body, "tool_call_id")
-        made = [text_at(call, "id") or "" for call in calls] if isinstance(calls, list) else []
+        answered = text_at(body, "tool_call_id")
+        made = [text_at(call, "id") or "" for call in list_at(body, "tool_calls")]
         return ExchangedIds(made, [] if answered is None else [answered])
 
     def steps(self, messages: Sequence[Message]) -> list[int]:
@@ -136,9 +135,8 @@ class OpenAICompatible(OpenAI):
 
 def _in_own_words(given: dict[str, Any], choice: Any) -> dict[str, Any]:
     """The llm_config with stops and the choice of a tool as OpenAI writes them."""
-    said = {"tool_choice": _choice(choice), "parallel_tool_calls": is_parallel(given)}
     config = {key: value for key, value in given.items() if key not in TOOL_PARAMETERS}
-    config |= {key: value for key, value in said.items() if value is not None}
+    config |= known(tool_choice=_choice(choice), parallel_tool_calls=is_parallel(given))
     stops = stops_of(config, MAX_STOPS)
     return config if stops is None or "stop" in config else {**config, "stop": stops}
 

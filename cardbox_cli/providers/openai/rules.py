@@ -5,21 +5,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.lint import card_rules, request_rules
-from cardbox_cli.context.lint.request_rules import (
-    IMAGE_FORMATS,
-    RENAME,
-    NamePattern,
-    image_problem,
-    invalid_names,
-    items_missing,
-    malformed_arguments,
-    schema_hits,
-    schema_problem,
-    types_unknown,
-)
+from cardbox_cli.context.lint import card_rules
+from cardbox_cli.context.lint import request_rules as shared
 from cardbox_cli.context.lint.rule import HistoryCall, Hit, Rules, Subject
-from cardbox_cli.context.parts import kind, text_at, texts_in
+from cardbox_cli.context.parts import dict_at, kind, list_at, text_at, texts_in
 from cardbox_cli.providers.openai import model_rules
 from cardbox_cli.providers.openai.cards import runs
 from cardbox_cli.text import json_kind
@@ -27,11 +16,10 @@ from cardbox_cli.text import json_kind
 _MAX_ID = 40
 _MAX_TOOLS = 128
 _MAX_DESCRIPTION = 1024
-_NAMES = NamePattern.up_to(64)
+_NAMES = shared.NamePattern.up_to(64)
 _SPEAKER = re.compile(r"[^\s<|\\/>]+")
 # What the parts of a message's content may be, by role; of roles that are not here, text alone.
 _PARTS = {"user": ("text", "image_url", "input_audio", "file"), "assistant": ("text", "refusal")}
-_FILES = ("image_url", "input_audio", "file")
 # The keys under which a part, a call or a tool has its value, and of which one must be a text in it.
 _VALUES = {"image_url": ("url",), "input_audio": ("data",), "file": ("file_id", "file_data")}
 _TOOL_TYPES = ("function", "custom")
@@ -50,10 +38,6 @@ def _function_calls(subject: Subject) -> Iterator[HistoryCall]:
             yield call
 
 
-def _must_be_named(tool: dict[str, Any]) -> bool:
-    return tool.get("type") == "function" or "input_schema" in tool
-
-
 @_OWN.error(
     "tool-id-too-long",
     source=_ASSISTANT,
@@ -66,8 +50,13 @@ def _long_ids(subject: Subject) -> Iterator[Hit]:
             yield call.entry, f"the id {call.id!r} has {len(call.id)} characters, not up to {_MAX_ID}"
 
 
-_OWN.error("tool-name-invalid", finds=_NAMES.finds, source=_TOOLS, remedy=RENAME)(
-    partial(invalid_names, allowed=_NAMES, calls=_function_calls, is_named=_must_be_named)
+_OWN.error("tool-name-invalid", finds=_NAMES.finds, source=_TOOLS, remedy=shared.RENAME)(
+    partial(
+        shared.invalid_names,
+        allowed=_NAMES,
+        calls=_function_calls,
+        is_named=lambda tool: tool.get("type") == "function" or "input_schema" in tool,
+    )
 )
 
 
@@ -88,7 +77,7 @@ _OWN.error(
     finds="A tool call whose `arguments` are not a JSON object in a string.",
     source=_ASSISTANT,
     remedy="edit the card so that the arguments are a string such as '{}'",
-)(partial(malformed_arguments, calls=_function_calls))
+)(partial(shared.malformed_arguments, calls=_function_calls))
 
 
 @_OWN.warning("nothing-asked", remedy="render a box that holds the conversation, too")
@@ -144,12 +133,10 @@ def _part_problem(part: Any) -> str | None:
 def _misplaced_parts(subject: Subject) -> Iterator[Hit]:
     """An image, audio or a file in a message that is not the user's, or a refusal in one that is not the
     assistant's."""
-    for entry, _, message in subject.history.not_text:
-        content, role = message.body.get("content"), message.body["role"]
-        for part in content if isinstance(content, list) else ():
-            name = kind(part)
-            if name in (*_FILES, "refusal") and name not in _PARTS.get(role, ()):
-                yield entry, f"a part of type {name!r} stands in a message of the role {role!r}"
+    for entry, role, part in subject.parts:
+        name = kind(part)
+        if name in (*_VALUES, "refusal") and name not in _PARTS.get(role, ()):
+            yield entry, f"a part of type {name!r} stands in a message of the role {role!r}"
 
 
 @_OWN.error(
@@ -181,8 +168,9 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
     others = (call for call in history.calls if call.function is None or call.value.get("type") != "function")
     if history.with_other_calls or any(others):
         yield from _malformed_calls(subject)
-    for number, tool in enumerate(subject.tools):
-        if (problem := _tool_problem(tool)) is not None:
+    for number, function in functions(subject):
+        schema = function.get("parameters")
+        if schema not in (None, {}) and (problem := shared.schema_problem(schema, "parameters")) is not None:
             yield None, f"tool {number} {problem}"
 
 
@@ -202,10 +190,11 @@ def _malformed_calls(subject: Subject) -> Iterator[Hit]:
                 yield entry, f"a tool call has no {name!r}"
 
 
-def _tool_problem(tool: Any) -> str | None:
-    function = tool.get("function") if kind(tool) == "function" else None
-    schema = function.get("parameters") if isinstance(function, dict) else None
-    return None if schema in (None, {}) else schema_problem(schema, "parameters")
+def functions(subject: Subject) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the functions among the tools as they are sent, each with the number of the tool."""
+    for number, tool in enumerate(subject.tools):
+        if kind(tool) == "function":
+            yield number, dict_at(tool, "function")
 
 
 @_OWN.error(
@@ -215,14 +204,8 @@ def _tool_problem(tool: Any) -> str | None:
 )
 def _schemas(subject: Subject) -> Iterator[Hit]:
     """Parameters of a function with an array that has no items, or a type that JSON Schema does not have."""
-    schemas = ((f"the parameters of tool {number}", each) for number, each in enumerate(_parameters(subject)))
-    return schema_hits(schemas, types_unknown, items_missing)
-
-
-def _parameters(subject: Subject) -> Iterator[Any]:
-    for tool in subject.tools:
-        function = tool.get("function") if kind(tool) == "function" else None
-        yield function.get("parameters") if isinstance(function, dict) else None
+    schemas = ((f"the parameters of tool {at}", each.get("parameters")) for at, each in functions(subject))
+    return shared.schema_hits(schemas, shared.types_unknown, shared.items_missing)
 
 
 @_OWN.error(
@@ -232,10 +215,10 @@ def _parameters(subject: Subject) -> Iterator[Any]:
     finds=f"A function described by more than {_MAX_DESCRIPTION} characters.",
 )
 def _long_descriptions(subject: Subject) -> Iterator[Hit]:
-    for number, tool in enumerate(subject.tools):
-        text = text_at(tool.get("function"), "description") if kind(tool) == "function" else None
-        if text is not None and len(text) > _MAX_DESCRIPTION:
-            words = f"{len(text)} characters, not up to {_MAX_DESCRIPTION}"
+    for number, function in functions(subject):
+        length = len(text_at(function, "description") or "")
+        if length > _MAX_DESCRIPTION:
+            words = f"{length} characters, not up to {_MAX_DESCRIPTION}"
             yield None, f"the description of tool {number} has {words}"
 
 
@@ -252,8 +235,7 @@ def _repeated_ids(subject: Subject) -> Iterator[Hit]:
     for run in runs(message for _, _, message in subject.history.messages):
         seen: set[str] = set()
         for message in run:
-            calls = message.body.get("tool_calls")
-            for call in calls if isinstance(calls, list) else ():
+            for call in list_at(message.body, "tool_calls"):
                 call_id = text_at(call, "id")
                 if call_id and call_id in seen:
                     yield subject.place(message), f"two calls of one message have the id {call_id!r}"
@@ -270,7 +252,7 @@ def _json_not_asked_for(subject: Subject) -> Iterator[Hit]:
     if text_at(subject.request.config.get("response_format"), "type") != "json_object":
         return
     texts = (texts_in(message.body.get("content")) for message in subject.request.messages)
-    yield from request_rules.json_unsaid(texts, "response_format")
+    yield from shared.json_unsaid(texts, "response_format")
 
 
 @_OWN.error(
@@ -281,12 +263,10 @@ def _json_not_asked_for(subject: Subject) -> Iterator[Hit]:
 def _images(subject: Subject) -> Iterator[Hit]:
     """An image that is neither at a web address nor in base64 in its URL, or that is no PNG, JPEG, GIF or
     WebP by its bytes."""
-    for entry, _, message in subject.history.not_text:
-        content = message.body.get("content")
-        for part in content if isinstance(content, list) else ():
-            url = text_at(part.get("image_url"), "url") if kind(part) == "image_url" else None
-            if url is not None and (problem := url_problem(url)) is not None:
-                yield entry, f"an image cannot be read: {problem}"
+    for entry, _, part in subject.parts:
+        url = text_at(part.get("image_url"), "url") if kind(part) == "image_url" else None
+        if url is not None and (problem := url_problem(url)) is not None:
+            yield entry, f"an image cannot be read: {problem}"
 
 
 def url_problem(url: str) -> str | None:
@@ -299,34 +279,30 @@ def url_problem(url: str) -> str | None:
     if not comma or not head.endswith(";base64"):
         return "the data URL is not in base64"
     media_type = head.removeprefix("data:").partition(";")[0]
-    if media_type not in (*IMAGE_FORMATS, "image/jpg"):
-        return f"it is of type {media_type!r}, none of {', '.join(IMAGE_FORMATS)}"
-    return image_problem(data)
+    if media_type not in (*shared.IMAGE_FORMATS, "image/jpg"):
+        return f"it is of type {media_type!r}, none of {', '.join(shared.IMAGE_FORMATS)}"
+    return shared.image_problem(data)
 
 
 RULES = (
     *card_rules.EXCHANGES.by("OpenAI API reference, Create chat completion: messages, tool message"),
     *card_rules.CARDS.by("OpenAI API reference, Create chat completion: messages"),
-    *request_rules.SHAPE,
+    *shared.SHAPE,
     *_OWN,
     *model_rules.PARAMETERS,
     *model_rules.RULES,
-    *request_rules.PARAMETERS.by("OpenAI API reference, Create chat completion: temperature, tool_choice"),
-    *request_rules.LIMITS.by("OpenAI docs, Models: context window"),
-    *request_rules.CACHING.by("OpenAI docs, Prompt caching"),
+    *shared.TEMPERATURE.by("OpenAI API reference, Create chat completion: temperature, tool_choice"),
+    *shared.TOOL_CHOICE.by("OpenAI API reference, Create chat completion: temperature, tool_choice"),
+    *shared.LIMITS.by("OpenAI docs, Models: context window"),
+    *shared.CACHING.by("OpenAI docs, Prompt caching"),
 )
 
 # What is OpenAI's alone: how many and how long, which values there are, what its models refuse.
 _OPENAIS = {
-    *(
-        "parameter-unknown",
-        "key-unknown",
-        "value-unknown",
-        "parameter-out-of-range",
-        "parameter-without-other",
-    ),
+    *("parameter-unknown", "key-unknown", "value-unknown", "parameter-out-of-range"),
     *("tool-id-too-long", "too-many-tools", "speaker-name-invalid", "json-unsaid", "list-empty"),
     *("image-invalid", "schema-name-invalid", "strict-schema-invalid", "parameters-exclusive"),
+    "parameter-without-other",
     *("tool-schema-invalid", "description-too-long", "answer-too-long"),
     *("role-refused", "image-refused", "input-audio-refused", "parameter-refused", "reasoning-parameters"),
 }

@@ -92,8 +92,6 @@ def _is_assistants(item: Any) -> bool:
 
 
 class ResponsesFiles(MessageFiles):
-    """Files with lists of items."""
-
     provider: PartsProvider
     shape = MessageShape(_INPUT, _is_item, is_own=True, takes_text=True)
     checks_roles = True

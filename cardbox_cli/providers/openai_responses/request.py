@@ -4,10 +4,25 @@ Source: OpenAI API reference, "Create a model response".
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.context.messages import Message, NoMessage, demote_late_layers
-from cardbox_cli.context.parts import address_of, arguments_text, is_text, kind, text_at, texts_in, tool_name
+from cardbox_cli.context.parts import (
+    address_of,
+    are_functions,
+    arguments_text,
+    dict_at,
+    function_call,
+    is_text,
+    kind,
+    list_at,
+    list_of,
+    text_at,
+    text_part,
+    texts_in,
+    tool_name,
+)
 from cardbox_cli.context.provider import Body, Members, SentMessage
 from cardbox_cli.context.request import Request
 from cardbox_cli.model import exact_json
@@ -18,6 +33,7 @@ from cardbox_cli.providers.openai_responses.answers import ResponsesAnswers
 from cardbox_cli.providers.openai_responses.cards import NAME, RESULTS, ResponsesFiles, kind_of
 from cardbox_cli.providers.parts import AnsweredCall, Part, PartsProvider
 from cardbox_cli.providers.tools import (
+    NO_ARGUMENTS,
     choice_for,
     choice_mode,
     choice_of,
@@ -26,7 +42,9 @@ from cardbox_cli.providers.tools import (
     function_of,
     is_custom,
     is_parallel,
+    known,
     misfitting_keys,
+    token_limit,
 )
 
 if TYPE_CHECKING:
@@ -39,20 +57,13 @@ SAME_PARAMETERS = (
     *("safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"),
     *("max_tool_calls", "moderation"),
 )
-_OBJECT = {"type": "object", "properties": {}}
 _TOOL_KEYS = ("defer_loading", "allowed_callers")
 # The tools that OpenAI runs for the Responses alone, and those that are asked for in its words.
 _OWN_TOOLS = frozenset(
     {"web_search", "web_search_preview", "web_search_2025_08_26", "web_search_preview_2025_03_11"}
     | {"file_search", "mcp", "code_interpreter", "image_generation", "local_shell", "shell", "apply_patch"}
-    | {
-        "computer",
-        "computer_use",
-        "computer_use_preview",
-        "tool_search",
-        "namespace",
-        "programmatic_tool_calling",
-    }
+    | {"computer", "computer_use", "computer_use_preview", "tool_search", "namespace"}
+    | {"programmatic_tool_calling"}
 )
 
 
@@ -102,8 +113,7 @@ class OpenAIResponses(PartsProvider):
             return None
         sort = kind_of(part)
         if sort == "function_call" and text_at(part, "arguments") is not None:
-            function = {"name": name, "arguments": part["arguments"]}
-            return {"id": call_id, "type": "function", "function": function}
+            return function_call(call_id, name, part["arguments"])
         if sort == "custom_tool_call" and text_at(part, "input") is not None:
             return {"id": call_id, "type": "custom", "custom": {"name": name, "input": part["input"]}}
         return None
@@ -113,25 +123,26 @@ class OpenAIResponses(PartsProvider):
         return AnsweredCall(call_id) if call_id else None
 
     def chat_files(self, part: Part) -> list[dict[str, Any]]:
-        content = part.get("content") if kind_of(part) == "message" else None
-        made = [_chat_part(each) for each in content] if isinstance(content, list) else []
+        made = [_chat_part(each) for each in list_at(part, "content")] if kind_of(part) == "message" else []
         return made if any(kind(each) != "text" for each in made) else []
 
     def make(self, body: Body, *, failed: bool = False) -> list[Part]:
         content, role = body.get("content"), body["role"]
         if role in ("tool", "function"):
-            return [_output(body, texts_in(content))]
+            call_id = text_at(body, "tool_call_id") or ""
+            return [{"type": "function_call_output", "call_id": call_id, "output": texts_in(content)}]
         items: list[Part] = []
-        said = _content(content, role)
-        said = said if not isinstance(said, str) or said.strip() else ""
+        said: Any = content or ""
         if role == "assistant":
-            said = _refused(content, text_at(body, "refusal")) or said
-        if said:
+            said = _refused(content, text_at(body, "refusal")) or (
+                _words(content) if isinstance(content, list) else said
+            )
+        elif isinstance(content, list):
+            said = [_part(part) for part in content]
+        if said and not (isinstance(said, str) and not said.strip()):
             items.append({"role": role, "content": said})
-        calls = body.get("tool_calls")
-        items += [_call(call) for call in calls] if isinstance(calls, list) else []
-        old = body.get("function_call")
-        if old:
+        items += map(_call, list_at(body, "tool_calls"))
+        if old := body.get("function_call"):
             items.append({"role": role, "content": f"[call of {exact_json.encode(old).decode()}]"})
         return items
 
@@ -157,21 +168,19 @@ class OpenAIResponses(PartsProvider):
         if kind_of(part) == "message":
             yield from _losses_of_message(part)
         elif kind_of(part) in RESULTS and isinstance(part.get("output"), list):
-            for each in part["output"]:
-                if kind(each) != "input_text":
-                    yield f"a part of type {kind(each)!r} in a tool result is sent as text"
+            others = (kind(each) for each in part["output"] if kind(each) != "input_text")
+            yield from (f"a part of type {name!r} in a tool result is sent as text" for name in others)
         elif text_at(part, "namespace"):
             yield "the 'namespace' of a call is not sent"
 
     # --- requests
 
     def encode(self, card: Card) -> Body | NoMessage:
-        """Return the items that a card is, or the reason why it is none. System text of no item is text
-        alone."""
+        """Return the items that a card is, or why it is none; system text of no item is text alone."""
         body = super().encode(card)
         if isinstance(body, dict) and body["role"] == "system" and self.own_parts(card) is None:
-            texts = [text for part in body["content"] if (text := _text_of(part))]
-            return {"role": "system", "content": "\n".join(texts) or card_text(card.content)}
+            texts = map(_text_of, body["content"])
+            return {"role": "system", "content": "\n".join(filter(None, texts)) or card_text(card.content)}
         return body
 
     def members(self, request: Request) -> Members:
@@ -183,17 +192,16 @@ class OpenAIResponses(PartsProvider):
             yield "model", request.model
         if instructions := [each for each in _each(request.messages) if isinstance(each, str)]:
             yield "instructions", "\n\n".join(instructions)
-        yield (
-            "input",
-            (item for each in _each(request.messages) if not isinstance(each, str) for item in each),
-        )
+        items = (each for each in _each(request.messages) if not isinstance(each, str))
+        yield "input", chain.from_iterable(items)
         if tools := self.offered_tools(request):
             yield "tools", [self._tool(tool) for tool in tools]
-            yield from _of_tools(request.config, choice_for(request, tools)).items()
-        yield from _limited(request.config).items()
+            choice, parallel = _choice(choice_for(request, tools)), is_parallel(request.config)
+            yield from known(tool_choice=choice, parallel_tool_calls=parallel).items()
+        limit = token_limit(request.config, ("max_completion_tokens", "max_tokens"))
+        yield from known(max_output_tokens=limit).items()
         yield from _nested(request.config).items()
-        same = {key: request.config[key] for key in SAME_PARAMETERS if request.config.get(key) is not None}
-        yield from copy_parameters(same, self).items()
+        yield from copy_parameters(request.config, SAME_PARAMETERS, self).items()
 
     def losses_in_request(self, request: Request) -> Iterator[tuple[str | None, str]]:
         """Yield nothing: the order of messages is kept."""
@@ -211,8 +219,7 @@ class OpenAIResponses(PartsProvider):
             yield SentMessage("messages", number, body, [place])
 
     def steps(self, messages: Sequence[Message]) -> list[int]:
-        """Return the step of each message; calls and results need not be neighbours, so all are one step
-        on."""
+        """Return the step of each message; results need not follow their calls, so all are one step on."""
         numbers: list[int] = []
         number, before = 0, None
         for message in messages:
@@ -234,13 +241,10 @@ class OpenAIResponses(PartsProvider):
             return {**custom_tool(tool, nested=False), "type": "custom"}
         if function is None:
             return tool
-        described = {} if function.description is None else {"description": function.description}
         own = {key: function.others[key] for key in _TOOL_KEYS if key in function.others}
-        made: dict[str, Any] = {
-            "type": "function",
-            "name": function.name,
-            **described,
-            "parameters": function.schema or _OBJECT,
+        made = {
+            **known(type="function", name=function.name, description=function.description),
+            "parameters": function.schema or NO_ARGUMENTS,
             "strict": bool(function.strict),
             **own,
         }
@@ -261,7 +265,7 @@ def _words(content: Any) -> str:
     if isinstance(content, str):
         return content
     lines = []
-    for part in content if isinstance(content, list) else []:
+    for part in list_of(content):
         text = text_at(part, "text")
         text = text_at(part, "refusal") if text is None else text
         lines.append(f"[{kind(part) or 'part'}]" if text is None else text)
@@ -270,75 +274,58 @@ def _words(content: Any) -> str:
 
 def _chat_part(part: Any) -> dict[str, Any]:
     if kind(part) == "input_image" and (address := text_at(part, "image_url")) is not None:
-        detail = {"detail": part["detail"]} if text_at(part, "detail") else {}
-        return {"type": "image_url", "image_url": {"url": address, **detail}}
-    if kind(part) == "input_file":
-        file = {key: part[key] for key in ("filename", "file_data", "file_id") if text_at(part, key)}
-        if "file_data" in file or "file_id" in file:
-            return {"type": "file", "file": file}
-    if kind(part) == "refusal" and text_at(part, "refusal") is not None:
-        return {"type": "refusal", "refusal": part["refusal"]}
-    return {"type": "text", "text": _words([part])}
+        return {"type": "image_url", "image_url": known(url=address, detail=text_at(part, "detail") or None)}
+    if kind(part) == "input_file" and (file := _file(part)):
+        return {"type": "file", "file": file}
+    return _said_part(part, "text")
 
 
-def _content(content: Any, role: str) -> str | list[dict[str, Any]]:
-    if not isinstance(content, list):
-        return content or ""
-    if role == "assistant":
-        return _words(content)
-    return [_part(part) for part in content]
+def _file(value: Any) -> dict[str, Any]:
+    file = {key: value[key] for key in ("filename", "file_data", "file_id") if text_at(value, key)}
+    return file if "file_data" in file or "file_id" in file else {}
 
 
 def _part(part: Any) -> dict[str, Any]:
     if is_text(part):
         return {"type": "input_text", "text": part["text"]}
-    value = part.get(kind(part)) if isinstance(part, dict) and kind(part) else None
     address = address_of(part)
     if address is not None:
-        detail = text_at(value, "detail") or "auto"
+        detail = text_at(part.get("image_url"), "detail") or "auto"
         return {"type": "input_image", "image_url": address, "detail": detail}
-    if kind(part) == "file" and isinstance(value, dict):
-        file = {key: value[key] for key in ("filename", "file_data", "file_id") if text_at(value, key)}
-        if "file_data" in file or "file_id" in file:
-            return {"type": "input_file", **file}
+    if kind(part) == "file" and (file := _file(part.get("file"))):
+        return {"type": "input_file", **file}
     return {"type": "input_text", "text": _words([part])}
 
 
 def _refused(content: Any, refusal: Any) -> list[dict[str, Any]]:
-    """What an assistant says in parts, where one is a refusal; else none."""
-    parts = content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
+    """Return the parts that an assistant says if one of them is a refusal; none otherwise."""
+    parts = content if isinstance(content, list) else [text_part(content)] if content else []
     parts = [*parts, *([{"type": "refusal", "refusal": refusal}] if refusal else [])]
-    said = [_said_part(part) for part in parts]
+    said = [_said_part(part, "output_text") for part in parts]
     return said if any(kind(part) == "refusal" for part in said) else []
 
 
-def _said_part(part: Any) -> dict[str, Any]:
+def _said_part(part: Any, type_of_text: str) -> dict[str, Any]:
     if kind(part) == "refusal" and text_at(part, "refusal") is not None:
         return {"type": "refusal", "refusal": part["refusal"]}
-    return {"type": "output_text", "text": _words([part])}
+    return {"type": type_of_text, "text": _words([part])}
 
 
 def _call(call: Any) -> Part:
-    function, custom = (call.get(key) if isinstance(call, dict) else None for key in ("function", "custom"))
-    call_id = text_at(call, "id") or ""
-    if isinstance(function, dict):
-        arguments = arguments_text(function.get("arguments"))
-        name = text_at(function, "name") or ""
+    call_id, custom = text_at(call, "id") or "", dict_at(call, "custom")
+    if are_functions([call]):
+        arguments = arguments_text(call["function"].get("arguments"))
+        name = text_at(call["function"], "name") or ""
         return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
-    if isinstance(custom, dict) and text_at(custom, "name"):
+    if text_at(custom, "name"):
         text = text_at(custom, "input") or ""
         return {"type": "custom_tool_call", "call_id": call_id, "name": custom["name"], "input": text}
     return {"role": "assistant", "content": f"[tool call: {exact_json.encode(call).decode()}]"}
 
 
-def _output(body: Body, text: str) -> Part:
-    return {"type": "function_call_output", "call_id": text_at(body, "tool_call_id") or "", "output": text}
-
-
 def _losses_of_message(item: Part) -> Iterator[str]:
-    content = item.get("content")
-    for part in content if isinstance(content, list) else []:
-        if part.get("annotations") if isinstance(part, dict) else None:
+    for part in list_at(item, "content"):
+        if isinstance(part, dict) and part.get("annotations"):
             yield "annotations are not sent"
         if kind(part) in ("input_image", "input_file") and kind(_chat_part(part)) == "text":
             yield f"a part of type {kind(part)!r} is sent as text"
@@ -351,8 +338,8 @@ def _losses_of_message(item: Part) -> Iterator[str]:
 
 def _text_of(item: Part) -> str:
     content = item.get("content")
-    parts = content if isinstance(content, list) else []
-    return content if isinstance(content, str) else "\n".join(text_at(part, "text") or "" for part in parts)
+    texts = (text_at(part, "text") or "" for part in list_of(content))
+    return content if isinstance(content, str) else "\n".join(texts)
 
 
 def _each(messages: Sequence[Message]) -> Iterator[str | list[Part]]:
@@ -362,18 +349,17 @@ def _each(messages: Sequence[Message]) -> Iterator[str | list[Part]]:
         role, content = message.body["role"], message.body["content"]
         is_begun = is_begun or role not in SYSTEM_ROLES or isinstance(content, list)
         if isinstance(content, list):
-            yield [_as_said(item, role) for item in content]
+            # What a card that may give no instructions says, is the user's.
+            demoted = role == "user"
+            yield [{**item, "role": "user"} if demoted and _is_system(item) else item for item in content]
         elif role == "system" and not is_begun:
             yield content
         else:
             yield [{"role": "developer" if role == "system" else role, "content": content}]
 
 
-def _as_said(item: Part, role: str) -> Part:
-    """The item, as the user's where its card may give no instructions."""
-    if role == "user" and isinstance(item, dict) and item.get("role") in SYSTEM_ROLES:
-        return {**item, "role": "user"}
-    return item
+def _is_system(item: Part) -> bool:
+    return isinstance(item, dict) and item.get("role") in SYSTEM_ROLES
 
 
 def _choice(choice: Any) -> Any:
@@ -396,33 +382,15 @@ def _chosen(tool: Any) -> Any:
     return {"type": sort, "name": name} if sort in ("function", "custom") and name else tool
 
 
-def _of_tools(config: dict[str, Any], choice: Any) -> Body:
-    chosen, parallel = _choice(choice), is_parallel(config)
-    return {
-        **({} if chosen is None else {"tool_choice": chosen}),
-        **({} if parallel is None else {"parallel_tool_calls": parallel}),
-    }
-
-
-def _limited(config: dict[str, Any]) -> Body:
-    limit = next((config[key] for key in ("max_completion_tokens", "max_tokens") if config.get(key)), None)
-    return {} if limit is None else {"max_output_tokens": limit}
-
-
 def _nested(config: dict[str, Any]) -> Body:
     """The parameters of how to think and how to answer, which stand in objects of their own."""
-    reasoning = config.get("reasoning") if isinstance(config.get("reasoning"), dict) else {}
-    if config.get("reasoning_effort") is not None:
-        reasoning = {"effort": config["reasoning_effort"], **(reasoning or {})}
-    text = config.get("text") if isinstance(config.get("text"), dict) else {}
-    said = {"format": _format(config.get("response_format")), "verbosity": config.get("verbosity")}
-    text = {**{key: value for key, value in said.items() if value is not None}, **(text or {})}
-    return {**({"reasoning": reasoning} if reasoning else {}), **({"text": text} if text else {})}
+    reasoning = {**known(effort=config.get("reasoning_effort")), **dict_at(config, "reasoning")}
+    said = known(format=_format(config.get("response_format")), verbosity=config.get("verbosity"))
+    return known(reasoning=reasoning or None, text={**said, **dict_at(config, "text")} or None)
 
 
 def _format(wanted: Any) -> Body | None:
     sort = text_at(wanted, "type")
-    schema = wanted.get("json_schema") if sort == "json_schema" else None
-    if isinstance(schema, dict):
+    if sort == "json_schema" and isinstance(schema := wanted.get("json_schema"), dict):
         return {"type": "json_schema", **schema}
     return {"type": sort} if sort in ("text", "json_object") else None

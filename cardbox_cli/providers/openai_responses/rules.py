@@ -5,31 +5,13 @@ What the chat completions have in the same way is asked of `openai`.
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from msgspec.structs import replace
 
-from cardbox_cli.context.lint import card_rules, request_rules
-from cardbox_cli.context.lint.request_rules import (
-    RENAME,
-    NamePattern,
-    Range,
-    both_set,
-    invalid_names,
-    items_missing,
-    malformed_arguments,
-    not_strict,
-    number_of,
-    out_of_range,
-    refused_effort,
-    schema_hits,
-    types_unknown,
-    value_at,
-    without_other,
-)
+from cardbox_cli.context.lint import card_rules
+from cardbox_cli.context.lint import request_rules as shared
 from cardbox_cli.context.lint.rule import Hit, LintRule, Rules, Subject
-from cardbox_cli.context.parts import as_list, kind, text_at
-from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.context.parts import kind, list_at, text_at
 from cardbox_cli.providers.openai.model_rules import metadata_hits, schema_name_hits
 from cardbox_cli.providers.openai.rules import url_problem
 from cardbox_cli.providers.openai_responses.cards import kind_of, role_of_item
@@ -43,17 +25,18 @@ _REASONING = "OpenAI docs, Reasoning models"
 _CONTINUING = ("previous_response_id", "conversation")
 # A result may follow its call anywhere here.
 _NO_RULES = ("result-not-after-call",)
-_NAMES = NamePattern.up_to(128)
+_NAMES = shared.NamePattern.up_to(128)
 
-_OWN = Rules(_INPUT)
-_REQUESTS = Rules(_REFERENCE)
+_OWN, _REQUESTS = Rules(_INPUT), Rules(_REFERENCE)
 
-_OWN.error("tool-name-invalid", finds=_NAMES.finds, remedy=RENAME)(partial(invalid_names, allowed=_NAMES))
+_OWN.error("tool-name-invalid", finds=_NAMES.finds, remedy=shared.RENAME)(
+    partial(shared.invalid_names, allowed=_NAMES)
+)
 
 _OWN.warning(
     "arguments-invalid",
     finds="A call whose `arguments` are not a JSON object in a string, which the model reads as its own.",
-)(malformed_arguments)
+)(shared.malformed_arguments)
 
 
 @_OWN.error("reasoning-last", source=_CONVERSATION, remedy="add the item that followed the reasoning")
@@ -68,14 +51,18 @@ def _dangling_reasoning(subject: Subject) -> Iterator[Hit]:
 # --- parameters, tools and single items
 
 _INPUTS = ("input_text", "input_image", "input_file")
-_RANGES = (Range("top_p", 0, 1), Range("max_output_tokens", 16), Range("top_logprobs", 0, 20))
+_RANGES = (
+    shared.Range("top_p", 0, 1),
+    shared.Range("max_output_tokens", 16),
+    shared.Range("top_logprobs", 0, 20),
+)
 
 
 @_REQUESTS.error("parameter-out-of-range", remedy="set another value")
 def _ranges(subject: Subject) -> Iterator[Hit]:
     """A `top_p` that is not from 0 to 1, `max_output_tokens` below 16, `top_logprobs` that are not from 0 to
     20, more or longer `metadata` than may be."""
-    yield from out_of_range(subject.beside, _RANGES)
+    yield from shared.out_of_range(subject.beside, _RANGES)
     yield from metadata_hits(subject.beside.get("metadata"))
 
 
@@ -85,10 +72,11 @@ def _alone(subject: Subject) -> Iterator[Hit]:
     `background` without `store`."""
     sent = subject.beside
     choice = sent.get("tool_choice")
-    tools = subject.tools or [item for item in _items(subject) if kind_of(item[1]) == "additional_tools"]
+    others = (item for _, item in subject.logged_messages if kind_of(item) == "additional_tools")
+    tools = subject.tools or list(others)
     if not tools and (choice == "required" or kind(choice) == "function"):
         yield None, "tool_choice forces a tool, and there are none"
-    yield from without_other(sent, [("stream_options", "stream")])
+    yield from shared.without_other(sent, [("stream_options", "stream")])
     if sent.get("background") is True and sent.get("store") is False:
         yield None, "background is true, and store is false"
 
@@ -96,13 +84,13 @@ def _alone(subject: Subject) -> Iterator[Hit]:
 @_REQUESTS.error("parameters-exclusive", remedy="leave one of them out")
 def _exclusive(subject: Subject) -> Iterator[Hit]:
     """`conversation` beside `previous_response_id`."""
-    return both_set(subject.beside, [("conversation", "previous_response_id")], is_set=bool)
+    return shared.both_set(subject.beside, [("conversation", "previous_response_id")], is_set=bool)
 
 
 @_REQUESTS.error("schema-name-invalid", source=f"{_REFERENCE}: text", remedy="name the schema")
 def _schema_names(subject: Subject) -> Iterator[Hit]:
     """A `json_schema` whose name is not 1 to 64 letters, digits, `_` and `-`."""
-    return schema_name_hits(value_at(subject.beside, "text.format"))
+    return schema_name_hits(shared.value_at(subject.beside, "text.format"))
 
 
 @_REQUESTS.error(
@@ -113,10 +101,10 @@ def _schema_names(subject: Subject) -> Iterator[Hit]:
 def _strict_schemas(subject: Subject) -> Iterator[Hit]:
     """A schema that is `strict`, of a function or of the answer, with an object that is open or whose
     properties are not all required."""
-    answer = value_at(subject.beside, "text.format")
+    answer = shared.value_at(subject.beside, "text.format")
     schemas = [("the answer's format", answer, "schema")]
     schemas += [(f"tool {number}", tool, "parameters") for number, tool in enumerate(subject.tools)]
-    return not_strict(
+    return shared.not_strict(
         (name, value.get(key))
         for name, value, key in schemas
         if isinstance(value, dict) and value.get("strict") is True
@@ -130,10 +118,10 @@ def _strict_schemas(subject: Subject) -> Iterator[Hit]:
 )
 def _json_not_asked_for(subject: Subject) -> Iterator[Hit]:
     """An answer of the format `json_object` where the input does not say the word JSON."""
-    if text_at(value_at(subject.beside, "text.format"), "type") != "json_object":
+    if text_at(shared.value_at(subject.beside, "text.format"), "type") != "json_object":
         return
     said = (str(message.body.get("content")) for message in subject.request.messages)
-    yield from request_rules.json_unsaid(said, "the format")
+    yield from shared.json_unsaid(said, "the format")
 
 
 @_REQUESTS.error(
@@ -143,12 +131,12 @@ def _of_models(subject: Subject) -> Iterator[Hit]:
     """A parameter that the model does not take: an effort where it does not reason, or not with that much; a
     `temperature` or `top_p` other than 1, or `top_logprobs`, where it does."""
     model, sent = subject.request.model, subject.beside
-    effort = value_at(sent, "reasoning.effort")
-    yield from refused_effort(subject, effort)
+    effort = shared.value_at(sent, "reasoning.effort")
+    yield from shared.refused_effort(subject, effort)
     if not subject.facts.reasons(effort):
         return
     for name in ("temperature", "top_p"):
-        if number_of(sent.get(name)) not in (None, 1):
+        if shared.number_of(sent.get(name)) not in (None, 1):
             yield None, f"{model} takes no other {name} than 1 when it reasons"
     if sent.get("top_logprobs"):
         yield None, f"{model} takes no top_logprobs when it reasons"
@@ -165,7 +153,7 @@ def _schemas(subject: Subject) -> Iterator[Hit]:
         (f"the parameters of tool {number}", tool.get("parameters") if kind(tool) == "function" else None)
         for number, tool in enumerate(subject.tools)
     )
-    return schema_hits(schemas, types_unknown, items_missing)
+    return shared.schema_hits(schemas, shared.types_unknown, shared.items_missing)
 
 
 @_REQUESTS.error(
@@ -175,17 +163,11 @@ def _schemas(subject: Subject) -> Iterator[Hit]:
 )
 def _sides(subject: Subject) -> Iterator[Hit]:
     """A part of input in a message of the assistant's."""
-    for entry, _, message in subject.history.not_text:
-        for item in as_list(message.body["content"]):
-            is_answer = kind_of(item) == "message" and role_of_item(item) == "assistant"
-            parts = as_list(item.get("content")) if is_answer else []
-            for name in dict.fromkeys(map(kind, parts)):
-                if name in _INPUTS:
-                    yield entry, f"a part of type {name!r} stands in a message of the assistant's"
-
-
-def _items(subject: Subject) -> list[tuple[RequestEntry, Any]]:
-    return subject.logged.messages if subject.logged is not None else []
+    for entry, _, item in subject.parts:
+        is_answer = kind_of(item) == "message" and role_of_item(item) == "assistant"
+        for name in dict.fromkeys(map(kind, list_at(item, "content") if is_answer else ())):
+            if name in _INPUTS:
+                yield entry, f"a part of type {name!r} stands in a message of the assistant's"
 
 
 @_REQUESTS.error(
@@ -196,7 +178,7 @@ def _items(subject: Subject) -> list[tuple[RequestEntry, Any]]:
 def _alone_thoughts(subject: Subject) -> Iterator[Hit]:
     """As logged, reasoning with an id that is not followed by what the model made of it: another item of the
     same answer, under its id."""
-    items = _items(subject)
+    items = subject.logged_messages
     for (entry, item), (_, after) in zip(items, [*items[1:], (None, None)], strict=False):
         if kind_of(item) != "reasoning" or not text_at(item, "id"):
             continue
@@ -209,9 +191,8 @@ def _alone_thoughts(subject: Subject) -> Iterator[Hit]:
 def _images(subject: Subject) -> Iterator[Hit]:
     """As logged, an image that is neither at a web address nor in base64 in its URL, or that is no PNG, JPEG,
     GIF or WebP by its bytes, or an image for a model that takes none."""
-    for entry, item in _items(subject):
-        content = item.get("content") if isinstance(item, dict) else None
-        for part in content if isinstance(content, list) else ():
+    for entry, item in subject.logged_messages:
+        for part in list_at(item, "content"):
             url = text_at(part, "image_url") if kind(part) == "input_image" else None
             if url is not None and (problem := url_problem(url)) is not None:
                 yield entry, f"an image cannot be read: {problem}"
@@ -232,10 +213,11 @@ def _unless_continued(rule: LintRule) -> LintRule:
 RULES = (
     *(_unless_continued(each) for each in card_rules.EXCHANGES.by(_INPUT) if each.id not in _NO_RULES),
     *card_rules.CARDS.by(_INPUT),
-    *request_rules.SHAPE,
+    *shared.SHAPE,
     *_OWN,
     *_REQUESTS,
-    *request_rules.PARAMETERS.by("OpenAI API reference, Create a model response: temperature, tool_choice"),
-    *request_rules.LIMITS.by("OpenAI docs, Models: context window"),
-    *request_rules.CACHING.by("OpenAI docs, Prompt caching"),
+    *shared.TEMPERATURE.by("OpenAI API reference, Create a model response: temperature, tool_choice"),
+    *shared.TOOL_CHOICE.by("OpenAI API reference, Create a model response: temperature, tool_choice"),
+    *shared.LIMITS.by("OpenAI docs, Models: context window"),
+    *shared.CACHING.by("OpenAI docs, Prompt caching"),
 )
