@@ -139,7 +139,7 @@ def _explained(request: Request, provider: Provider) -> Explanation:
 
 
 class _Compared(NamedTuple):
-    """A piece, the rank of its section, and what is compared: a value, and bytes, without marks for caches."""
+    """A part of a request, the rank of its section, and its value and bytes without cache marks."""
 
     piece: Piece
     rank: int
