@@ -17,13 +17,12 @@ from cardbox_cli.errors import (
     CbxError,
     Conflict,
     CorrelationConflict,
-    NotAccepted,
     NotAllowed,
     NotFound,
 )
 from cardbox_cli.execution.admission import result_of
 from cardbox_cli.execution.dispatch import dispatch
-from cardbox_cli.execution.dispatch_requests import Caller, DispatchRequest, DispatchResult
+from cardbox_cli.execution.dispatch_requests import Caller, DispatchRequest, DispatchResult, refusal_error
 from cardbox_cli.execution.provision import enrol
 from cardbox_cli.execution.queue.messages import TURN
 from cardbox_cli.execution.runtime import Runtime
@@ -175,14 +174,9 @@ def dispatch_delegation(
         }
     )
     dispatched = dispatch(runtime, request)
-    result = dispatched.result
-    if result.status != "accepted":
-        raise NotAccepted(
-            f"not accepted ({result.status}, {result.error_code}): {dispatched.message}",
-            hint="nothing was written",
-            details={"status": result.status, "error_code": result.error_code},
-        )
-    return result
+    if dispatched.result.status != "accepted":
+        raise refusal_error(dispatched)
+    return dispatched.result
 
 
 def digest_of(caller: Caller, parts: Any) -> str:

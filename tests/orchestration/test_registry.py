@@ -72,11 +72,11 @@ def test_one_whose_module_leaves_is_broken(handlers: Handlers) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("renamed", "it calls itself 'good'"),
-        ("odd_schema", "its parameters are no JSON Schema of type object"),
-        ("no_handler", "it is a builtin_function_or_method, no Handler"),
+        ("renamed", "its name is 'good'"),
+        ("odd_schema", "its parameters are not a JSON Schema of type object"),
+        ("no_handler", "it is not a Handler but a builtin_function_or_method"),
         ("absent", "has no attribute 'absent'"),
-        ("no_function", "its function is a str"),
+        ("no_function", "its function is not callable but a str"),
         ("no_json", "its description and parameters[1].required: is a set, which is no JSON value"),
     ],
 )

@@ -60,7 +60,7 @@ def test_the_same_request_again_is_the_same_turn_and_another_a_conflict(
     ):
         refused = shop(*other, "--turn-id", "turn-1", "-o", "json")
         assert (refused.code, refused.error["code"]) == (5, "correlation-conflict")
-        assert "stands for another request" in refused.error["message"]
+        assert "was already used for a different request" in refused.error["message"]
     assert row_counts() == before
 
 
@@ -74,7 +74,7 @@ def test_a_person_is_told_of_the_policy_and_not_stopped(shop: Cbx) -> None:
     assert (allowed.code, "note:" in allowed.err) == (0, False)
     made = shop("delegate", *TASK, "--caller", "clerk-1", "-o", "json")
     assert made.code == 0
-    assert "note: the caller's profile has no delegation_policy: it may ask nobody" in made.err
+    assert "note: the caller's profile has no delegation_policy, so it may not delegate" in made.err
     assert shop("agent", "show", made.json()["agent_id"], "-o", "json").json()["owner_agent_id"] == "clerk-1"
 
 
@@ -104,12 +104,12 @@ def test_a_person_is_told_of_the_policy_and_not_stopped(shop: Cbx) -> None:
         (
             ("ask", "clerk", "?", "--include-history"),
             4,
-            "error: ask_expert: include_history: a person has none",
+            "error: ask_expert: include_history: a person has no history",
         ),
         (
             ("ask", "clerk", "?", "--include-history", "--caller", "lead-1"),
             4,
-            "error: ask_expert: include_history: agent 'lead-1' has written nothing yet",
+            "error: ask_expert: include_history: agent 'lead-1' has no history",
         ),
     ],
 )

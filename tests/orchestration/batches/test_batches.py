@@ -85,7 +85,7 @@ class TestBeginning:
         first = fork(2, parent())
         assert fork(2, parent()) == first
         assert fork(2, parent("tc_other")) != first
-        with pytest.raises(CorrelationConflict, match="asked for another batch"):
+        with pytest.raises(CorrelationConflict, match="already created a different batch"):
             fork(3, parent())
 
     def test_more_tasks_than_the_limit_are_refused_and_leave_nothing(
