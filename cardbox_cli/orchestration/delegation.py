@@ -88,7 +88,7 @@ def validate_box_ids_exist(runtime: Runtime, caller: Caller, box_ids: Sequence[s
         for box_id in wanted:
             if box_id not in caller.visible_box_ids:
                 raise NotAllowed(
-                    f"unauthorized box_id: agent {caller.agent_id!r} does not see the box {box_id!r}",
+                    f"unauthorized box_id: {box_id!r} is not visible to agent {caller.agent_id!r}",
                     hint="it sees its context, output, memory and profile box",
                 )
     found = runtime.boxes.existing(wanted) if wanted else set()

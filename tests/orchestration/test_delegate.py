@@ -66,7 +66,7 @@ def test_a_call_is_answered_by_one_turn(
     ask_expert(runtime, caller, "clerk", "?")
     refuse_answered(runtime, caller)
     asked = ask_expert(runtime, caller, "clerk", "?", waits=True).result
-    with pytest.raises(Conflict, match=f"turn {asked.agent_turn_id} answers the call 'c' already"):
+    with pytest.raises(Conflict, match=f"turn {asked.agent_turn_id} already answers the call 'c'"):
         refuse_answered(runtime, caller)
 
 

@@ -90,7 +90,7 @@ def test_a_broken_one_is_not_offered_and_says_what_is_wrong(name: str, why: str,
 
 def test_an_unknown_one_is_told_with_those_that_there_are(handlers: Handlers) -> None:
     with pytest.raises(
-        NotFound, match="no handler 'delegate_asinc'; did you mean 'delegate_async'"
+        NotFound, match="unknown handler 'delegate_asinc'; did you mean 'delegate_async'"
     ) as caught:
         handlers.find("delegate_asinc")
     assert "ask_expert" in (caught.value.hint or "")
@@ -100,7 +100,7 @@ def test_an_unknown_one_is_told_with_those_that_there_are(handlers: Handlers) ->
 def test_without_those_of_cbx_there_are_those_of_packages() -> None:
     alone = Handlers()
     assert alone.find("good").name == "good"
-    with pytest.raises(NotFound, match="no handler 'delegate_async'"):
+    with pytest.raises(NotFound, match="unknown handler 'delegate_async'"):
         alone.find("delegate_async")
     assert alone.warnings(["delegate_async", "good", "god"]) == [
         "no handler 'god' is installed here; did you mean 'good'?"

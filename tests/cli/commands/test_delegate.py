@@ -181,7 +181,7 @@ class TestToolCall:
         assert shop(*ask, question, "-o", "json").json()["status"] == "waiting"
         again = shop(*ask, question, "-o", "json")
         assert (again.code, again.error["code"]) == (5, "conflict")
-        assert "answers the call 'c9' already" in again.error["message"]
+        assert "already answers the call 'c9'" in again.error["message"]
 
     @pytest.mark.parametrize(
         ("name", "arguments", "code", "message"),
@@ -190,7 +190,7 @@ class TestToolCall:
                 "launch_principle",
                 "{}",
                 3,
-                "error: no handler 'launch_principle'; did you mean 'launch_principal'?",
+                "error: unknown handler 'launch_principle'; did you mean 'launch_principal'?",
             ),
             ("provision_agent", "{}", 4, "does not allow the handler 'provision_agent'"),
             ("launch_principal", "[]", 4, "error: --args: not a JSON object"),

@@ -141,7 +141,7 @@ def head(**changed: Any) -> Head:
         (
             {"head": head(status="running"), "calls": [call("a", "applied")]},
             "stale",
-            "its result was applied before",
+            "its result was already applied",
         ),
         ({"results": []}, "early", "its card 'card_a' is not visible, or is not a result of the call"),
         ({"results": [TOLD]}, "early", "its card 'card_a' is not visible, or is not a result of the call"),

@@ -335,7 +335,7 @@ class TestOfRequeuedTurns:
         requeue(runtime, turn, expect_epoch=1, actor="ann", reason="again")
         desk.enter()
         put_report(runtime, turn, "a", put_card(runtime, turn, "a"), epoch=1)
-        assert Desk(runtime, "w2").take().outcome == "stale: its result was dropped before"
+        assert Desk(runtime, "w2").take().outcome == "stale: its result was already dropped"
 
 
 @pytest.fixture

@@ -211,7 +211,7 @@ def test_a_call_that_cannot_be_made_is_a_failed_result(
 ) -> None:
     turn = ask()
     run(LOOKS)
-    assert "no tool 'look' is offered" in written(runtime, turn.output_box_id)[2][1]
+    assert "this agent has no tool 'look'" in written(runtime, turn.output_box_id)[2][1]
     look("cat")
     turn = ask()
     run(LOOKS.replace('{"at": "sky"}', "{half"))

@@ -98,7 +98,7 @@ class TestBeginning:
     def test_one_agent_cannot_do_two_tasks(self, fork: Fork) -> None:
         tasks = [task("reuse", "scribe"), task("new", "clerk"), task("reuse", "scribe")]
         with pytest.raises(
-            BadRequest, match=r"tasks\[2\]\.target_ref: duplicate reuse .*'scribe' does tasks\[0\]"
+            BadRequest, match=r"tasks\[2\]\.target_ref: duplicate reuse .*'scribe' already does tasks\[0\]"
         ):
             fork(tasks)
 
