@@ -10,7 +10,13 @@ from typing import NoReturn
 import msgspec
 
 from cardbox_cli.errors import CorrelationConflict
-from cardbox_cli.execution.dispatch_requests import Dispatched, DispatchRequest, DispatchResult, refuse
+from cardbox_cli.execution.dispatch_requests import (
+    NO_AGENT,
+    Dispatched,
+    DispatchRequest,
+    DispatchResult,
+    refuse,
+)
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.headers import Lineage, as_trace_id, new_trace_id
@@ -21,9 +27,6 @@ from cardbox_cli.model.ids import as_box_id
 from cardbox_cli.packing.pack import Packed, pack
 from cardbox_cli.packing.plan import target_profile_name
 from cardbox_cli.text import argument
-
-# The error code for an unknown agent.
-NO_AGENT = "agent_not_found"
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):

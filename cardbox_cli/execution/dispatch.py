@@ -10,6 +10,7 @@ from cardbox_cli.errors import BoxConflict, Conflict
 from cardbox_cli.execution import admission
 from cardbox_cli.execution.admission import Asked, Decided, result_of
 from cardbox_cli.execution.dispatch_requests import (
+    NO_AGENT,
     Dispatched,
     DispatchRequest,
     DispatchResult,
@@ -72,7 +73,7 @@ def dispatch(
 
 def _refusal_message(runtime: Runtime, request: DispatchRequest, refusal: Refusal) -> str:
     """Return the message of a refusal; for an unknown agent it suggests a similar one."""
-    if refusal.error_code == admission.NO_AGENT:
+    if refusal.error_code == NO_AGENT:
         return runtime.roster.absent(request.target_agent_id).message
     return refusal.message
 

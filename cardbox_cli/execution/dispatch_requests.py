@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import msgspec
 
 from cardbox_cli.context.request import profile_of
-from cardbox_cli.errors import Conflict, NotFound
+from cardbox_cli.errors import CbxError, Conflict, NotAccepted, NotFound
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL
@@ -97,6 +97,20 @@ class Dispatched(msgspec.Struct, frozen=True):
     result: DispatchResult
     message: str | None = None
     packed: Packed | None = None
+
+
+NO_AGENT = "agent_not_found"
+"""The error code for an unknown agent."""
+
+
+def refusal_error(dispatched: Dispatched, hint: str = "nothing was written") -> CbxError:
+    """Return the error of a refused dispatch: NotFound for an unknown agent, otherwise NotAccepted."""
+    result, message = dispatched.result, dispatched.message or ""
+    details = {"status": result.status, "error_code": result.error_code}
+    if result.error_code == NO_AGENT:
+        return NotFound(message, hint=hint, details=details)
+    reason = f"not accepted ({result.status}, {result.error_code}): {message}"
+    return NotAccepted(reason, hint=hint, details=details)
 
 
 class Refusal(Exception):

@@ -17,13 +17,12 @@ from cardbox_cli.errors import (
     CbxError,
     Conflict,
     CorrelationConflict,
-    NotAccepted,
     NotAllowed,
     NotFound,
 )
 from cardbox_cli.execution.admission import result_of
 from cardbox_cli.execution.dispatch import dispatch
-from cardbox_cli.execution.dispatch_requests import Caller, DispatchRequest, DispatchResult
+from cardbox_cli.execution.dispatch_requests import Caller, DispatchRequest, DispatchResult, refusal_error
 from cardbox_cli.execution.provision import enrol
 from cardbox_cli.execution.queue.messages import TURN
 from cardbox_cli.execution.runtime import Runtime
@@ -89,7 +88,7 @@ def validate_box_ids_exist(runtime: Runtime, caller: Caller, box_ids: Sequence[s
         for box_id in wanted:
             if box_id not in caller.visible_box_ids:
                 raise NotAllowed(
-                    f"unauthorized box_id: agent {caller.agent_id!r} does not see the box {box_id!r}",
+                    f"unauthorized box_id: {box_id!r} is not visible to agent {caller.agent_id!r}",
                     hint="it sees its context, output, memory and profile box",
                 )
     found = runtime.boxes.existing(wanted) if wanted else set()
@@ -175,14 +174,9 @@ def dispatch_delegation(
         }
     )
     dispatched = dispatch(runtime, request)
-    result = dispatched.result
-    if result.status != "accepted":
-        raise NotAccepted(
-            f"not accepted ({result.status}, {result.error_code}): {dispatched.message}",
-            hint="nothing was written",
-            details={"status": result.status, "error_code": result.error_code},
-        )
-    return result
+    if dispatched.result.status != "accepted":
+        raise refusal_error(dispatched)
+    return dispatched.result
 
 
 def digest_of(caller: Caller, parts: Any) -> str:

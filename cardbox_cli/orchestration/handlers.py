@@ -116,7 +116,7 @@ def _require_waiting_call(caller: "Caller") -> None:
 ASK_EXPERT = Handler(
     name=ASK,
     description="Ask a fresh agent of a profile one question. Answers at once with ids, or with the expert's "
-    "answer where await is true.",
+    "answer if await is true.",
     parameters=_AskExpertArguments.parameters(),
     function=_handle_ask_expert,
 )

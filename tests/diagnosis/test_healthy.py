@@ -561,7 +561,7 @@ def test_a_turn_that_lost_a_card_cannot_be_retried(world: World) -> None:
     again = world.cbx("turn", "retry", turn)
     assert (again.code, again.err.splitlines()[0]) == (
         5,
-        f"error: asked anew, turn {turn} would not be run: {lost}",
+        f"error: cannot retry turn {turn}: its context is incomplete ({lost})",
     )
     ProjectsStore(world.runtime.database).configure("p", allow_incomplete_context=True)
     assert world.cbx("turn", "retry", turn).code == 0

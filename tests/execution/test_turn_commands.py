@@ -272,7 +272,7 @@ class TestWait:
         turn = ask().agent_turn_id or ""
         result = cbx("turn", "wait", turn, "--timeout", "0.1")
         assert (result.code, result.out) == (124, "")
-        assert f"turn {turn} has not ended within 0.1 s: it is dispatched" in result.err
+        assert f"turn {turn} did not end within 0.1 s: it is dispatched" in result.err
         assert cbx("turn", "wait", turn, "--timeout", "-1").code == 2
         assert cbx("turn", "wait", turn, "--timeout", "nan").code == 2
 

@@ -144,21 +144,21 @@ class TestCorrelation:
 
 
 @pytest.mark.parametrize(
-    ("options", "code"),
+    ("options", "exit_code", "code"),
     [
-        (["--agent", "nobody"], "agent_not_found"),
-        (["--source-agent", "stranger"], "invalid_source_actor"),
-        (["--context-box", "018f2b64-0000-7000-8000-00000000dead"], "context_box_not_found"),
+        (["--agent", "nobody"], 3, "agent_not_found"),
+        (["--source-agent", "stranger"], 6, "invalid_source_actor"),
+        (["--context-box", "018f2b64-0000-7000-8000-00000000dead"], 6, "context_box_not_found"),
     ],
 )
 def test_what_is_not_accepted_leaves_no_row(
-    options: list[str], code: str, deployment: Deployment, cbx: Cbx
+    options: list[str], exit_code: int, code: str, deployment: Deployment, cbx: Cbx
 ) -> None:
     staffed(deployment)
     context = deployment.context("Refund order 118")
     before = rows(deployment.connection)
     result = cbx("dispatch", "--agent", AGENT, "--context-box", context, *options, "-o", "json")
-    assert (result.code, result.json()["error_code"]) == (6, code)
+    assert (result.code, result.json()["error_code"]) == (exit_code, code)
     assert rows(deployment.connection) == before
 
 

@@ -81,7 +81,7 @@ def test_every_state_is_read_as_what_it_is_and_stays_as_it_is(
     composed, *waits = asked.err.splitlines() or [""]
     assert (asked.code, composed) == (0, "" if is_recorded else "note: as cbx would compose it")
     assert len(waits) == (scene in UNREPORTED)
-    assert all(re.fullmatch(r"note: waits for \w+: its result is not in it yet", note) for note in waits)
+    assert all(re.fullmatch(r"note: waits for \w+: its result is missing", note) for note in waits)
     said = "You are an agent." if is_recorded else "You are clerk."
     assert asked.json()["messages"][0] == {"role": "system", "content": said}
     experience = ExperienceStore(Database.adopt(deployment.connection), PROJECT).experience
@@ -118,7 +118,7 @@ class TestTheRequest:
         turn = scenes.running(deployment)
         result = cbx("render", "--turn", turn.agent_turn_id, "--at", "1")
         assert (result.code, result.err.startswith("error: step 'step_")) == (3, True)
-        assert "has no snapshot of a request\nhint: --at next composes the next one\n" in result.err
+        assert "has no snapshot of a request\nhint: compose the next one with --at next\n" in result.err
 
 
 class TestTheStory:

@@ -126,7 +126,7 @@ class TestTheirTurns:
         assert initialized("reap", "-o", "json").json()["promoted"] == [sound.agent_turn_id]
         shown = initialized("turn", "show", refused.agent_turn_id, "-o", "json").json()
         assert (shown["status"], shown["end_status"]) == ("ended", "failed")
-        assert shown["inbox"][0]["last_error"] == "invalid_context: its headers name no recursion depth"
+        assert shown["inbox"][0]["last_error"] == "invalid_context: its headers have no recursion depth"
 
     def test_one_whose_worker_died_is_reclaimed_and_ended(
         self, deployment: Deployment, run: Callable[[], Any], initialized: Cbx

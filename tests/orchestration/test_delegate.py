@@ -26,7 +26,7 @@ def test_of_two_at_once_with_one_turn_id_the_second_answers_with_it_when_asked_a
     with runtime.transaction():
         first = delegate(runtime, OPERATOR, task(), agent_turn_id="turn_a").result
         future = at_once(other)
-    with pytest.raises(CorrelationConflict, match="the turn id 'turn_a' was taken at the same moment"):
+    with pytest.raises(CorrelationConflict, match="another dispatch has just used the turn id 'turn_a'"):
         future.result()
     assert other().agent_id == first.agent_id
     assert len(runtime.inbox.of_turn("turn_a")) == 1
@@ -42,7 +42,7 @@ def test_workers_are_notified_once_it_is_committed(runtime: Runtime, heard: Any)
 def test_a_turn_id_is_that_of_one_caller(runtime: Runtime, asking: Caller) -> None:
     delegate(runtime, asking, task(), agent_turn_id="turn_a")
     assert delegate(runtime, asking, task(), agent_turn_id="turn_a").result.created is False
-    with pytest.raises(CorrelationConflict, match="stands for another request"):
+    with pytest.raises(CorrelationConflict, match="was already used for a different request"):
         delegate(runtime, OPERATOR, task(), agent_turn_id="turn_a")
 
 
@@ -51,7 +51,8 @@ def test_a_turn_id_is_no_correlation_id_of_another_turn(
 ) -> None:
     ask("scribe", correlation_id="nightly")
     with pytest.raises(
-        CorrelationConflict, match="'nightly' stands for another request: a turn of agent 'scribe'"
+        CorrelationConflict,
+        match=r"'nightly' was already used for a different request \(a turn of agent 'scribe'\)",
     ):
         delegate(runtime, OPERATOR, task(), agent_turn_id="nightly")
 
@@ -65,7 +66,7 @@ def test_a_call_is_answered_by_one_turn(
     ask_expert(runtime, caller, "clerk", "?")
     refuse_answered(runtime, caller)
     asked = ask_expert(runtime, caller, "clerk", "?", waits=True).result
-    with pytest.raises(Conflict, match=f"turn {asked.agent_turn_id} answers the call 'c' already"):
+    with pytest.raises(Conflict, match=f"turn {asked.agent_turn_id} already answers the call 'c'"):
         refuse_answered(runtime, caller)
 
 

@@ -122,7 +122,7 @@ def test_an_agent_of_an_odd_profile_name_gets_an_id_that_subjects_can_hold(
         (
             ("clone", "scribe"),
             NotFound,
-            "delegate_async: target_ref: agent 'scribe' has no output box to be cloned from: it never had a turn",
+            "delegate_async: target_ref: agent 'scribe' has no output box to clone: it never had a turn",
         ),
     ],
 )
@@ -191,10 +191,10 @@ def test_nothing_of_another_project_is_a_target_or_a_box(runtime: Runtime, datab
 
 def test_a_model_without_a_policy_asks_nobody_and_a_person_is_told(runtime: Runtime, ask: Ask) -> None:
     turn_id = ask("clerk").agent_turn_id or ""
-    with pytest.raises(NotAllowed, match="has no delegation_policy: it may ask nobody"):
+    with pytest.raises(NotAllowed, match="has no delegation_policy, so it may not delegate"):
         one(runtime, calling_turn(runtime, turn_id))
     assert one(runtime, named_caller(runtime, "clerk")).notes == [
-        "the caller's profile has no delegation_policy: it may ask nobody"
+        "the caller's profile has no delegation_policy, so it may not delegate"
     ]
     assert one(runtime, OPERATOR).notes == []
 
@@ -229,8 +229,8 @@ def test_an_agent_that_waits_for_the_end_of_a_task_does_not_get_it(
         with pytest.raises(BadRequest) as caught:
             prepare(runtime, caller, [task("reuse", "lead")], tool_suffix="fork_join", within=("tasks",))
         assert caught.value.message == (
-            f"fork_join: tasks[0].target_ref: agent 'lead' would wait for itself: its turn {own_turn} goes on"
-            " when this task has ended, which begins when that turn has ended"
+            f"fork_join: tasks[0].target_ref: deadlock: turn {own_turn} of agent 'lead' is waiting for this task,"
+            " so 'lead' cannot also run it"
         )
     assert row_counts() == before
 

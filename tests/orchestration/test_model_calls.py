@@ -162,7 +162,7 @@ def test_calls_of_one_answer_are_answered_each_in_its_way(
 
 
 BAD = [
-    ("delegate_async", "no object", "invalid_arguments", "the arguments are no JSON object"),
+    ("delegate_async", "no object", "invalid_arguments", "the arguments are not a JSON object"),
     (
         "delegate_async",
         '{"a": [1e5000]}',
@@ -209,7 +209,7 @@ BAD = [
         "not_found",
         "no agent 'nobody'",
     ),
-    ("fetch", {}, "unknown_tool", "no tool 'fetch' is offered to this agent"),
+    ("fetch", {}, "unknown_tool", "this agent has no tool 'fetch'"),
 ]
 
 
@@ -375,13 +375,13 @@ def odd(monkeypatch: pytest.MonkeyPatch, add_profile: AddProfile, runtime: Runti
 FAILING = [
     ({"do": "fail"}, "RuntimeError: no luck"),
     ({"do": "answer what is no JSON"}, "Unstorable: the result.at: is a object, which is no JSON value"),
-    ({"do": "end"}, "ValueError: it answers Ending, and is not declared to end its turn"),
+    ({"do": "end"}, "ValueError: it returned Ending, but is not declared to end its turn"),
     ({"do": "say too much"}, "ValueError: the result is larger than 16 MiB"),
     ({"do": "leave"}, "SystemExit: 3"),
     ({"do": "be cancelled"}, "CancelledError: "),
-    ({"do": "say nothing"}, "_Speechless: it cannot be told"),
+    ({"do": "say nothing"}, "_Speechless: its message cannot be read"),
     ({"do": "commit"}, "ProgrammingError: "),
-    ({"do": "spoil"}, "ValueError: a statement of its failed in the database, and it did not say so"),
+    ({"do": "spoil"}, "ValueError: one of its SQL statements failed, and it ignored the error"),
     *(
         (
             {"do": "wait", "for": [each]},

@@ -7,8 +7,8 @@ import pytest
 from cardbox_cli.orchestration.delegation import refusal_of
 
 CASES = [
-    (None, "has no delegation_policy: it may ask nobody"),
-    ("all", "has no delegation_policy: it may ask nobody"),
+    (None, "has no delegation_policy, so it may not delegate"),
+    ("all", "has no delegation_policy, so it may not delegate"),
     ({}, None),
     ({"target_profiles": None}, None),
     ({"target_profiles": []}, "has no 'Analyst' among its target_profiles"),

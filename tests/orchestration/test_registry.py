@@ -72,11 +72,11 @@ def test_one_whose_module_leaves_is_broken(handlers: Handlers) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("renamed", "it calls itself 'good'"),
-        ("odd_schema", "its parameters are no JSON Schema of type object"),
-        ("no_handler", "it is a builtin_function_or_method, no Handler"),
+        ("renamed", "its name is 'good'"),
+        ("odd_schema", "its parameters are not a JSON Schema of type object"),
+        ("no_handler", "it is not a Handler but a builtin_function_or_method"),
         ("absent", "has no attribute 'absent'"),
-        ("no_function", "its function is a str"),
+        ("no_function", "its function is not callable but a str"),
         ("no_json", "its description and parameters[1].required: is a set, which is no JSON value"),
     ],
 )
@@ -90,7 +90,7 @@ def test_a_broken_one_is_not_offered_and_says_what_is_wrong(name: str, why: str,
 
 def test_an_unknown_one_is_told_with_those_that_there_are(handlers: Handlers) -> None:
     with pytest.raises(
-        NotFound, match="no handler 'delegate_asinc'; did you mean 'delegate_async'"
+        NotFound, match="unknown handler 'delegate_asinc'; did you mean 'delegate_async'"
     ) as caught:
         handlers.find("delegate_asinc")
     assert "ask_expert" in (caught.value.hint or "")
@@ -100,7 +100,7 @@ def test_an_unknown_one_is_told_with_those_that_there_are(handlers: Handlers) ->
 def test_without_those_of_cbx_there_are_those_of_packages() -> None:
     alone = Handlers()
     assert alone.find("good").name == "good"
-    with pytest.raises(NotFound, match="no handler 'delegate_async'"):
+    with pytest.raises(NotFound, match="unknown handler 'delegate_async'"):
         alone.find("delegate_async")
     assert alone.warnings(["delegate_async", "good", "god"]) == [
         "no handler 'god' is installed here; did you mean 'good'?"

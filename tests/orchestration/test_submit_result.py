@@ -167,4 +167,4 @@ def test_a_tool_that_is_registered_under_its_name_stays_one_where_no_profile_nam
 def test_it_is_not_called_from_outside(asked: Ask, cbx: Cbx) -> None:
     refused = cbx("tool", "call", "submit_result", "--turn", asked())
     assert refused.code == 4
-    assert "ends the turn that calls it" in refused.err
+    assert "because it ends the turn" in refused.err

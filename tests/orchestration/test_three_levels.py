@@ -110,6 +110,6 @@ def test_forks_within_forks_end_at_the_limit_and_all_come_back(
         "SELECT content #>> '{error,message}' FROM cards"
         " WHERE metadata ->> 'type' = 'tool.result' AND content #>> '{status}' = 'failed'"
     ).fetchall()
-    assert "recursion_depth_exceeded: the children would be 20 descents deep; the limit is 19" in refused
+    assert "recursion_depth_exceeded: delegation depth 20 exceeds the limit of 19" in refused
     assert len(list(runtime.batches.newest())) == MAX_DEPTH - 1
     assert catch_up(runtime).ended == []

@@ -157,8 +157,8 @@ class TestDispatchDryRun:
 
     def test_a_refusal_is_the_same(self, away: Callable[..., Result], known: dict[str, str]) -> None:
         refused = away("dispatch", "--agent", "nobody", "-c", known["box"], "--dry-run")
-        assert refused.code == 6
-        assert "agent_not_found" in refused.err
+        assert refused.code == 3
+        assert "no agent 'nobody'" in refused.err
         busy = away("dispatch", "--agent", "clerk", "-c", known["box"], "--dry-run", "--no-queue")
         assert (busy.code, "agent_busy" in busy.err) == (6, True)
 

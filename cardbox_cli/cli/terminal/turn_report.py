@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NoReturn
 from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.errors import Findings, NotAccepted
+from cardbox_cli.errors import Findings
 from cardbox_cli.text import argument
 
 if TYPE_CHECKING:
@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 
 
 def refuse(dispatched: "Dispatched") -> NoReturn:
-    """Print the result of a dispatch that was not accepted, and raise NotAccepted."""
-    result = dispatched.result
-    output.emit(result, table=lambda: None)
-    raise NotAccepted(
-        f"not accepted ({result.status}, {result.error_code}): {dispatched.message}",
-        hint=_HINTS.get(result.error_code or "", "nothing was written"),
-        details={"status": result.status, "error_code": result.error_code},
-    )
+    """Print the result of a dispatch that was not accepted, and raise its error."""
+    from cardbox_cli.execution.dispatch_requests import refusal_error
+
+    output.emit(dispatched.result, table=lambda: None)
+    hint = _HINTS.get(dispatched.result.error_code or "", "nothing was written")
+    raise refusal_error(dispatched, hint)
 
 
 def print_dispatched(result: "DispatchResult", *, dry_run: bool = False) -> None:

@@ -41,7 +41,7 @@ from cardbox_cli.model.execution.turns import (
 )
 from cardbox_cli.model.ids import derived_id, unique
 from cardbox_cli.store.execution.report_store import ReportSituation
-from cardbox_cli.text import argument, shortened
+from cardbox_cli.text import argument, format_count, shortened
 
 # The delay of a report that came before its turn has suspended, or before its card is visible.
 TOO_EARLY = timedelta(seconds=1)
@@ -91,7 +91,7 @@ def _applied(found: ClaimedSituation, fence: Fence, call: WaitingTool, card: Car
     others = [each for each in found.calls or [] if each.tool_call_id != call.tool_call_id]
     left = sum(each.is_open for each in others)
     if left:
-        why = f"{left} more results are missing"
+        why = f"{format_count(left, 'more result')} to come"
         return Applied(outcome="waiting", fence=fence, reason=why, call=call, card_id=card.card_id, left=left)
     by_id = {each.card_id: each for each in found.results}
     waiting_card_ids = [each.tool_result_card_id for each in others if each.step_id == call.step_id]

@@ -39,6 +39,7 @@ from cardbox_cli.model.execution.turns import End, EndStatus, new_id
 from cardbox_cli.model.identity import HandlerTool
 from cardbox_cli.providers.formats import of_another
 from cardbox_cli.settings import STEP, TOOL_CALL_ID, TOOL_NAME, TURN_TIME
+from cardbox_cli.text import format_count
 
 _T = TypeVar("_T")
 _State = TypeVar("_State", bound=RunState)
@@ -175,7 +176,8 @@ class Run(Generic[_State]):
     def _step(self, turn: _State) -> Outcome | None:
         program = self._program
         if turn.steps >= program.max_steps:
-            what = f"the model did not finish within {program.max_steps} steps{turn.end_rule().unfinished}"
+            steps = format_count(program.max_steps, "step")
+            what = f"the model did not finish within {steps}{turn.end_rule().unfinished}"
             raise _RunFailed("max_steps_reached", what)
         try:
             step = self._attempt(

@@ -60,7 +60,7 @@ def test_the_same_request_again_is_the_same_turn_and_another_a_conflict(
     ):
         refused = shop(*other, "--turn-id", "turn-1", "-o", "json")
         assert (refused.code, refused.error["code"]) == (5, "correlation-conflict")
-        assert "stands for another request" in refused.error["message"]
+        assert "was already used for a different request" in refused.error["message"]
     assert row_counts() == before
 
 
@@ -74,7 +74,7 @@ def test_a_person_is_told_of_the_policy_and_not_stopped(shop: Cbx) -> None:
     assert (allowed.code, "note:" in allowed.err) == (0, False)
     made = shop("delegate", *TASK, "--caller", "clerk-1", "-o", "json")
     assert made.code == 0
-    assert "note: the caller's profile has no delegation_policy: it may ask nobody" in made.err
+    assert "note: the caller's profile has no delegation_policy, so it may not delegate" in made.err
     assert shop("agent", "show", made.json()["agent_id"], "-o", "json").json()["owner_agent_id"] == "clerk-1"
 
 
@@ -104,12 +104,12 @@ def test_a_person_is_told_of_the_policy_and_not_stopped(shop: Cbx) -> None:
         (
             ("ask", "clerk", "?", "--include-history"),
             4,
-            "error: ask_expert: include_history: a person has none",
+            "error: ask_expert: include_history: a person has no history",
         ),
         (
             ("ask", "clerk", "?", "--include-history", "--caller", "lead-1"),
             4,
-            "error: ask_expert: include_history: agent 'lead-1' has written nothing yet",
+            "error: ask_expert: include_history: agent 'lead-1' has no history",
         ),
     ],
 )
@@ -181,7 +181,7 @@ class TestToolCall:
         assert shop(*ask, question, "-o", "json").json()["status"] == "waiting"
         again = shop(*ask, question, "-o", "json")
         assert (again.code, again.error["code"]) == (5, "conflict")
-        assert "answers the call 'c9' already" in again.error["message"]
+        assert "already answers the call 'c9'" in again.error["message"]
 
     @pytest.mark.parametrize(
         ("name", "arguments", "code", "message"),
@@ -190,7 +190,7 @@ class TestToolCall:
                 "launch_principle",
                 "{}",
                 3,
-                "error: no handler 'launch_principle'; did you mean 'launch_principal'?",
+                "error: unknown handler 'launch_principle'; did you mean 'launch_principal'?",
             ),
             ("provision_agent", "{}", 4, "does not allow the handler 'provision_agent'"),
             ("launch_principal", "[]", 4, "error: --args: not a JSON object"),

@@ -103,7 +103,7 @@ class TestDispatch:
     @pytest.mark.parametrize(
         ("options", "code", "says"),
         [
-            (["--agent", "nobody", "-c", "{box}"], 6, "agent_not_found"),
+            (["--agent", "nobody", "-c", "{box}"], 3, "no agent 'nobody'"),
             (["--agent", " ", "-c", "{box}"], 6, "missing_agent_id"),
             (["--agent", "clerk", "-c", "01234567-89ab-7def-8123-456789abcdef"], 6, "context_box_not_found"),
             (["--agent", "clerk", "-c", "{box}", "--source-agent", "x"], 6, "invalid_source_actor"),

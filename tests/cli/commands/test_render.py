@@ -201,10 +201,10 @@ class TestTurns:
         for option, message in (
             (("--turn", "nope"), "no turn 'nope' in project 'p'"),
             (("--turn", ran, "--at", "7"), f"turn '{ran}' has no step '7'"),
-            (("--turn", ran, "--at", "step"), "'step' fits several steps: "),
+            (("--turn", ran, "--at", "step"), "'step' is ambiguous; it matches "),
         ):
             result = cbx("render", *option)
-            assert result.code == (5 if "several" in message else 3)
+            assert result.code == (5 if "ambiguous" in message else 3)
             assert result.err.startswith(f"error: {message}")
 
 
@@ -240,7 +240,7 @@ class TestWaiting:
         render = ("render", "--turn", suspended, "-o", "jsonl")
         composed, waits = (
             "note: as cbx would compose it\n",
-            "note: waits for {}_0: its result is not in it yet\n",
+            "note: waits for {}_0: its result is missing\n",
         )
         assert cbx(*render).err == composed + waits.format("a") + waits.format("b")
         check = ("render", "--turn", suspended, "--check", "-o", "json")
@@ -272,7 +272,7 @@ class TestWaiting:
         succeed(cbx(*report, "b_0", "--after-execution", "terminate"))
         assert "ends the turn" not in cbx("render", "--turn", suspended).err
         succeed(cbx(*report, "a_0"))
-        note = "note: a result ends the turn (success): no worker will send it\n"
+        note = "note: a result ends the turn (success), so no worker will send it\n"
         assert cbx("render", "--turn", suspended).err.endswith(note)
         succeed(cbx("worker", "run", "--trust-stored-commands", "--exec", CLIENT, "--drain"))
         assert cbx("turn", "show", suspended, "-o", "json").json()["steps"][1:] == []
@@ -297,7 +297,7 @@ class TestWaiting:
         )
         assert turn
         assert json.loads((tmp_path / "found").read_text()) == []
-        assert "note: waits for call_0: its result is not in it yet" in (tmp_path / "said").read_text()
+        assert "note: waits for call_0: its result is missing" in (tmp_path / "said").read_text()
 
 
 class TestExplaining:
@@ -420,7 +420,7 @@ class TestDiff:
         for step, line in ((first, one), (second, other)):
             assert line == (
                 f"- the layer notes__context of {ran_with_notes}, {step['step_id']} was compared by its hash, its "
-                "tokens are not counted: it lived for the call: of its text only the hash is kept"
+                "tokens are not counted: it existed only for the call, and only the hash of its text is stored"
             )
         given = ("--layer", "notes__context=Notes.")
         result = cbx("render", "--turn", ran_with_notes, "--diff", "1", "2", *given)
@@ -602,7 +602,7 @@ class TestVerify:
             ": the cards make the same request but for layers that lived for the call, to the byte: " in said
         )
         assert lost == (
-            "- the layer notes__context was not compared: it lived for the call: of its text only the hash is kept"
+            "- the layer notes__context was not compared: it existed only for the call, and only the hash of its text is stored"
         )
         asked = cbx("card", "list", "--type", "task.instruction", "-o", "id").out.strip()
         overwrite = ("card", "add", "--id", asked, "--type", "task.instruction", "--text", "GO", "--repair")
@@ -610,7 +610,7 @@ class TestVerify:
         result = cbx(*verify)
         assert result.code == 8
         assert result.out.splitlines()[2:] == [
-            "- the messages are those of the request box, and not what was sent: a card was overwritten, or "
+            "- the messages match the request box but not the sent request: a card was overwritten, or "
             "the profile changed",
             lost,
         ]
@@ -620,8 +620,8 @@ class TestVerify:
         said, *uncompared = lines(cbx(*verify))
         assert ": nothing differs from its request box, which does not prove what was sent: " in said
         unproved = (
-            "the history, the tools, the model and its parameters were compared with what they say now: the "
-            "step kept no hash of them, and what was overwritten since does not show"
+            "the history, the tools, the model and its parameters were compared with their present state: the "
+            "step has no hash of them, so later changes of them do not show"
         )
         assert uncompared == [lost, f"- not proved: {unproved}"]
         assert cbx(*verify, "-o", "json").json()["unproved"] == unproved
@@ -633,10 +633,10 @@ class TestVerify:
             3,
             f"error: turn '{turn}' has no snapshot of a request",
         )
-        lists = f"hint: `cbx turn show {turn[-8:]}` lists its steps; one is verified once it has begun"
+        lists = f"hint: `cbx turn show {turn[-8:]}` lists its steps; a step can be verified once it has begun"
         assert result.err.splitlines()[1] == lists
         succeed(cbx("turn", "stop", turn))
-        tells = f"hint: it has ended, and will send none: `cbx turn show {turn[-8:]}` tells how"
+        tells = f"hint: it has ended and will send none; run `cbx turn show {turn[-8:]}` for details"
         assert cbx("render", "--turn", turn, "--verify").err.splitlines()[1] == tells
 
 

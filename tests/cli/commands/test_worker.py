@@ -334,7 +334,7 @@ def test_a_drain_does_not_wait_for_what_nobody_can_claim(
     database.connection.execute("DELETE FROM state.agent_state_head WHERE agent_id = 'beheaded'")
     drained = shell.run("worker", "run", "--exec", CLIENT, "--drain", "-o", "id")
     assert lines(drained) == [turn]
-    warning = "warning: left what is due for beheaded: without a head nobody can claim it"
+    warning = "warning: left due rows of beheaded: without a head no worker can claim them"
     assert drained.err.splitlines()[-1].endswith(warning)
 
 
@@ -372,7 +372,7 @@ def test_a_lease_that_it_lost_and_got_again_stops_its_first_command(
         until(lambda: database.connection.execute(expire).rowcount == 0)
         _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
-    assert f"turn {turn} of clerk: lost: its lease was lost; its command was stopped" in told.decode()
+    assert f"turn {turn} of clerk: lost: the lease was lost, and the command was stopped" in told.decode()
     assert deliverable(cbx, turn) == "done"
 
 
@@ -586,7 +586,7 @@ class TestProcesses:
             until((tmp_path / "begun").exists)
             succeed(cbx("turn", "stop", turn))
             _, told = process.communicate(timeout=PATIENCE)
-        assert "lost: its lease was lost; its command was stopped" in told.decode()
+        assert "lost: the lease was lost, and the command was stopped" in told.decode()
         assert (tmp_path / "told").exists()
 
 

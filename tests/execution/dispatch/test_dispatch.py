@@ -208,7 +208,7 @@ class TestRefused:
             runtime, DispatchRequest(target_agent_id="clerk", context_box_id=context_box), queue=False
         )
         assert (answer.result.status, answer.result.error_code) == ("busy", "agent_busy")
-        assert answer.message == f"agent 'clerk' is at turn {active.agent_turn_id}"
+        assert answer.message == f"agent 'clerk' is busy with turn {active.agent_turn_id}"
 
     def test_an_output_box_of_an_active_turn_of_another(self, ask: Asked) -> None:
         box_id = ask().output_box_id
@@ -302,7 +302,8 @@ class TestIdempotency:
         with pytest.raises(CorrelationConflict) as failure:
             ask(agent_id, correlation_id="c", **options)
         assert failure.value.message == (
-            f"the correlation id 'c' stands for another request: turn {first.agent_turn_id} of agent 'clerk'"
+            "correlation id 'c' was already used for a different request "
+            f"(turn {first.agent_turn_id} of agent 'clerk')"
         )
         assert row_counts() == before
 
@@ -426,7 +427,7 @@ class TestAtTheSameTime:
         before = row_counts()
         with pytest.raises(CorrelationConflict) as failure:
             waiting.result()
-        assert failure.value.message == "the correlation id 'c' was taken at the same moment"
+        assert failure.value.message == "another dispatch has just used the correlation id 'c'"
         assert row_counts() == before
 
     @pytest.mark.parametrize("is_there", [False, True], ids=["a new one", "one that is there"])
@@ -485,13 +486,13 @@ class TestPromotion:
     @pytest.mark.parametrize(
         ("odd", "error"),
         [
-            ({"payload": []}, "invalid_payload_type: its payload is no object"),
+            ({"payload": []}, "invalid_payload_type: its payload is not an object"),
             (
                 {"payload": {"turn_epoch": 1}},
                 "invalid_payload: its payload holds the control key 'turn_epoch'",
             ),
             ({"payload": {}}, "missing_required_fields: its payload has no profile_box_id"),
-            ({"context_headers": {}}, "invalid_context: its headers have no traceparent that can be read"),
+            ({"context_headers": {}}, "invalid_context: its headers have no valid traceparent"),
         ],
     )
     def test_of_an_odd_row(self, odd: Any, error: str, ask: Asked, runtime: Runtime, desk: Desk) -> None:

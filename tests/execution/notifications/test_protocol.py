@@ -112,7 +112,7 @@ def test_a_name_that_no_subject_can_hold_is_refused(name: str) -> None:
 @pytest.mark.parametrize("odd", ["x\r\nCG-Sender: y", "x\x00", "x\u2028", "x" * 1001])
 @pytest.mark.parametrize("part", ["agent_id", "agent_turn_id", "traceparent"])
 def test_what_no_header_can_hold_is_refused(part: str, odd: str) -> None:
-    with pytest.raises(InvalidInput, match="cannot be a header of NATS"):
+    with pytest.raises(InvalidInput, match="cannot be a NATS header"):
         wakeup_message(replace(WAKEUP, **{part: odd}))
     with pytest.raises(InvalidInput):
         event_message(TurnEvent(replace(TURN, **{part: odd}), "task", {}))

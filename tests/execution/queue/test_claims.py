@@ -286,7 +286,7 @@ class TestFence:
             calls[call]()
         assert failure.value.exit_code == 5
         assert failure.value.message == (
-            f"'w1' has no lease of the inbox row {paused.row.inbox_id} (any more): it is pending; {self.WHY}"
+            f"inbox row {paused.row.inbox_id} is not leased to 'w1': it is pending; {self.WHY}"
         )
         assert desk.standing() == ("dispatched", 2)
 
@@ -303,7 +303,7 @@ class TestFence:
             "hand_back": lambda: hand_back(desk.runtime, paused.row, owner="w1", reason="x"),
             "begin": lambda: begin(desk.runtime, paused.row, owner="w1"),
         }
-        with pytest.raises(LeaseLost, match="it is claimed anew, at epoch 2"):
+        with pytest.raises(LeaseLost, match="it was claimed again at epoch 2"):
             calls[call]()
         ack(desk.runtime, again.row.inbox_id, owner="w1", epoch=2)
         assert desk.end_of(paused.fence.agent_turn_id) == "success"
@@ -413,7 +413,7 @@ class TestStop:
         turn = ask().agent_turn_id or ""
         ack(desk.runtime, desk.take().row.inbox_id, owner="w1")
         put(desk.runtime, turn, STOP.name, "s", epoch=1)
-        assert desk.take().outcome == "its turn has ended before"
+        assert desk.take().outcome == "its turn had already ended"
         assert desk.end_of(turn) == "success"
 
 

@@ -122,13 +122,17 @@ def head(**changed: Any) -> Head:
     [
         ({}, "resumed", None),
         ({"calls": [call("a")]}, "resumed", None),
-        ({"calls": [call("a", "received"), call("b")]}, "waiting", "1 more to come"),
-        ({"calls": [call("a", "received"), call("b", "received"), call("c")]}, "waiting", "2 more to come"),
+        ({"calls": [call("a", "received"), call("b")]}, "waiting", "1 more result to come"),
+        (
+            {"calls": [call("a", "received"), call("b", "received"), call("c")]},
+            "waiting",
+            "2 more results to come",
+        ),
         ({"calls": [call("b", "dropped"), call("a", "received")]}, "resumed", None),
         # A call of this id that was waited for before counts no more.
         ({"calls": [call("a", "applied"), call("a", "received", turn_epoch=2)]}, "resumed", None),
-        ({"head": None}, "stale", "its turn is not active any more"),
-        ({"head": head(active_agent_turn_id="turn_b")}, "stale", "its turn is not active any more"),
+        ({"head": None}, "stale", "its turn is no longer active"),
+        ({"head": head(active_agent_turn_id="turn_b")}, "stale", "its turn is no longer active"),
         ({"calls": None}, "stale", "its turn does not wait for that call"),
         ({"calls": [call("b")]}, "stale", "its turn does not wait for that call"),
         ({"calls": [call("a", "applied")]}, "stale", "its turn does not wait for that call"),
@@ -137,15 +141,19 @@ def head(**changed: Any) -> Head:
         (
             {"head": head(status="running"), "calls": [call("a", "applied")]},
             "stale",
-            "its result was applied before",
+            "its result was already applied",
         ),
-        ({"results": []}, "early", "its card 'card_a' cannot be seen, or is no result of the call"),
-        ({"results": [TOLD]}, "early", "its card 'card_a' cannot be seen, or is no result of the call"),
-        ({"results": [card("b")]}, "early", "its card 'card_a' cannot be seen, or is no result of the call"),
+        ({"results": []}, "early", "its card 'card_a' is not visible, or is not a result of the call"),
+        ({"results": [TOLD]}, "early", "its card 'card_a' is not visible, or is not a result of the call"),
+        (
+            {"results": [card("b")]},
+            "early",
+            "its card 'card_a' is not visible, or is not a result of the call",
+        ),
         (
             {"row": msgspec.structs.replace(ROW, payload=[])},
             "early",
-            "its card '' cannot be seen, or is no result of the call",
+            "its card '' is not visible, or is not a result of the call",
         ),
     ],
 )
@@ -241,15 +249,15 @@ class TestThatComes:
     @pytest.mark.parametrize(
         ("waiting", "told"),
         [
-            (call("a", "dropped"), "turn turn_a does not wait for the call 'a' any more"),
-            (call("a", "unheard of"), "turn turn_a does not wait for the call 'a' any more"),
+            (call("a", "dropped"), "turn turn_a no longer waits for the call 'a'"),
+            (call("a", "unheard of"), "turn turn_a no longer waits for the call 'a'"),
             (
                 call("a", "received", tool_result_card_id="card_b"),
-                "the call 'a' of turn turn_a has another result already: card card_b",
+                "the call 'a' of turn turn_a already has a different result: card card_b",
             ),
             (
                 call("a", "applied", tool_result_card_id=None),
-                "the call 'a' of turn turn_a has another result already: card None",
+                "the call 'a' of turn turn_a already has a different result: card None",
             ),
         ],
     )

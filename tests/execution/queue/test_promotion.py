@@ -63,7 +63,7 @@ GOOD = PromotionSituation(
         (
             {"row": msgspec.structs.replace(ROW, payload=[])},
             False,
-            Unfit("invalid_payload_type", "its payload is no object"),
+            Unfit("invalid_payload_type", "its payload is not an object"),
         ),
         (
             {"output_user": ("turn_o", "scribe")},

@@ -75,20 +75,20 @@ class TestReporting:
         with pytest.raises(Conflict) as failure:
             desk.report(turn, "a", "something else")
         assert failure.value.message == (
-            f"the call 'a' of turn {turn} has another result already: card {card_id}"
+            f"the call 'a' of turn {turn} already has a different result: card {card_id}"
         )
         assert row_counts() == before
 
     def test_a_result_after_its_timeout_is_refused(self, turn: str, desk: Desk) -> None:
         desk.later(301)
         assert reap(desk.runtime).timed_out == ["a", "b"]
-        with pytest.raises(Conflict, match=r"the call 'a' of turn \w+ has another result already"):
+        with pytest.raises(Conflict, match=r"the call 'a' of turn \w+ already has a different result"):
             desk.report(turn, "a")
 
     def test_a_result_after_the_end_is_refused(self, turn: str, desk: Desk, row_counts: Counts) -> None:
         stop(desk.runtime, turn, actor="ann", reason=None)
         before = row_counts()
-        with pytest.raises(Conflict, match="does not wait for the call 'a' any more"):
+        with pytest.raises(Conflict, match="no longer waits for the call 'a'"):
             desk.report(turn, "a")
         assert row_counts() == before
 
@@ -115,7 +115,7 @@ class TestApplying:
     def test_the_last_result_resumes_the_turn(self, turn: str, desk: Desk) -> None:
         desk.report(turn, "b"), desk.report(turn, "a")
         first = desk.take()
-        assert (first.kind, first.outcome) == ("done", "waiting: 1 more to come")
+        assert (first.kind, first.outcome) == ("done", "waiting: 1 more result to come")
         assert (desk.standing(), desk.head().waiting_tool_count) == (("suspended", 1), 1)
         last = desk.take()
         assert (last.kind, last.outcome, last.fence.turn_epoch) == ("run", "resumed its turn", 2)
@@ -138,7 +138,7 @@ class TestApplying:
         [one] = claim(desk.runtime, target=None, owner="w1")
         [other] = claim(second.runtime, target=None, owner="w2")
         with desk.runtime.transaction():
-            assert begin(desk.runtime, one.row, owner="w1").outcome == "waiting: 1 more to come"
+            assert begin(desk.runtime, one.row, owner="w1").outcome == "waiting: 1 more result to come"
             waiting = at_once(lambda: begin(second.runtime, other.row, owner="w2"))
         assert waiting.result().outcome == "resumed its turn"
         assert (desk.standing(), desk.head().waiting_tool_count) == (("running", 2), 0)
@@ -162,7 +162,7 @@ class TestApplying:
                 " tool_name, 'received' FROM state.turn_waiting_tools WHERE tool_call_id = 'aa'"
             )
             desk.runtime.database.connection.execute("UPDATE state.agent_state_head SET updated_at = now()")
-        assert beginning.result().outcome == "waiting: 1 more to come"
+        assert beginning.result().outcome == "waiting: 1 more result to come"
 
     def test_a_result_is_in_the_box_once(self, turn: str, desk: Desk, runtime: Runtime) -> None:
         """Other programs append results themselves."""
@@ -207,7 +207,7 @@ class TestApplying:
         stop(desk.runtime, turn, actor="ann", reason=None)
         assert desk.row(first).status == "consumed"
         late = put_report(desk.runtime, turn, "b", "x", epoch=1)
-        assert desk.take().outcome == "stale: its turn is not active any more"
+        assert desk.take().outcome == "stale: its turn is no longer active"
         assert desk.row(late).status == "consumed"
 
 
@@ -276,7 +276,7 @@ class TestTooEarly:
             desk.later(2)
         assert (
             said
-            == f"dead: gave up: its card {reported.tool_result_card_id!r} cannot be seen, or is no result of the call"
+            == f"dead: gave up: its card {reported.tool_result_card_id!r} is not visible, or is not a result of the call"
         )
         assert desk.standing() == ("suspended", 1)
         desk.later(300)
@@ -310,7 +310,7 @@ class TestTooEarly:
         report = put_report(runtime, turn, "a", "wrong", epoch=1)
         desk.waiting("a")
         for _ in range(tries):
-            assert "'wrong' cannot be seen, or is no result of the call" in desk.take().outcome
+            assert "'wrong' is not visible, or is not a result of the call" in desk.take().outcome
             desk.later(0 if tries == 1 else 2)
         reported = desk.report(turn, "a")
         assert (reported.inbox_id, desk.waits(turn)) == (report, {"a": "received"})
@@ -335,7 +335,7 @@ class TestOfRequeuedTurns:
         requeue(runtime, turn, expect_epoch=1, actor="ann", reason="again")
         desk.enter()
         put_report(runtime, turn, "a", put_card(runtime, turn, "a"), epoch=1)
-        assert Desk(runtime, "w2").take().outcome == "stale: its result was dropped before"
+        assert Desk(runtime, "w2").take().outcome == "stale: its result was already dropped"
 
 
 @pytest.fixture

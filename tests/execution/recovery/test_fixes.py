@@ -143,7 +143,7 @@ class TestInEveryState:
     def test_reclaim(self, state: str, turn: str, desk: Desk) -> None:
         before = desk.head().turn_epoch
         if state in WAITING:
-            with pytest.raises(Conflict, match="is suspended: nobody has it"):
+            with pytest.raises(Conflict, match="it is suspended, so no worker holds it"):
                 reclaim(desk.runtime, turn, expect_epoch=before, **WHO)
             return
         fixed = reclaim(desk.runtime, turn, expect_epoch=before, **WHO)
@@ -162,7 +162,7 @@ class TestInEveryState:
     def test_rebox(self, state: str, turn: str, desk: Desk) -> None:
         before, new = desk.head().turn_epoch, desk.runtime.boxes.create([]).box_id
         if state in ("claimed", "running", "resumed"):
-            with pytest.raises(Conflict, match="is being run: its boxes cannot change under it"):
+            with pytest.raises(Conflict, match="is running, so its boxes cannot change"):
                 rebox(desk.runtime, turn, expect_epoch=before, context_box_id=new, **WHO)
             return
         fixed = rebox(desk.runtime, turn, expect_epoch=before, context_box_id=new, **WHO)
@@ -279,7 +279,7 @@ class TestOddRows:
         turn = ask().agent_turn_id or ""
         with unwatched(database.connection) as connection:
             connection.execute("UPDATE state.agent_inbox SET status = 'consumed'")
-        with pytest.raises(Conflict, match="has no inbox row that could be claimed"):
+        with pytest.raises(Conflict, match="it has no inbox row to claim"):
             reclaim(desk.runtime, turn, expect_epoch=1, **WHO)
 
     def test_requeue_makes_a_lost_row_anew(self, ask: Asked, desk: Desk, database: Database) -> None:
@@ -297,14 +297,14 @@ class TestOddRows:
         turn = ask().agent_turn_id or ""
         with unwatched(database.connection) as connection:
             connection.execute("UPDATE state.agent_inbox SET agent_turn_id = 'other'")
-        with pytest.raises(Conflict, match="has lost its inbox row, and its id is taken by another"):
+        with pytest.raises(Conflict, match="has lost its inbox row, and another row has taken its id"):
             requeue(desk.runtime, turn, expect_epoch=1, **WHO)
         assert desk.standing() == ("dispatched", 1)
 
 
 class TestRebox:
     def test_without_a_box(self, ask: Asked, desk: Desk) -> None:
-        with pytest.raises(InvalidInput, match="no box is named"):
+        with pytest.raises(InvalidInput, match="a box is required"):
             rebox(desk.runtime, ask().agent_turn_id or "", expect_epoch=1, **WHO)
 
     def test_to_an_unknown_box(self, ask: Asked, desk: Desk) -> None:
@@ -432,4 +432,4 @@ class TestRetry:
         turn = ask()
         with pytest.raises(Conflict) as failure:
             retry(desk.runtime, turn.inbox_id or "", source_agent_id="sys.ann")
-        assert failure.value.message == f"the inbox row {turn.inbox_id} is pending, not dead"
+        assert failure.value.message == f"inbox row {turn.inbox_id} is pending, not dead"

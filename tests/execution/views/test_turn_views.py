@@ -374,7 +374,7 @@ class TestStory:
         assert told(thought) == ["asked for add, a tool without a name"]
         assert told(thought, call) == ["asked for a tool without a name", "called tool 'add' (call call-1)"]
         assert told(thought, call, other)[0] == "called tool 'add' (call call-1)"
-        assert told(replace(thought, calls=None)) == ["said nothing"]
+        assert told(replace(thought, calls=None)) == ["wrote an empty message"]
 
     def test_tells_what_was_done_from_outside(self, runtime: Runtime, ask: Asked, views: TurnViews) -> None:
         turn = ask().agent_turn_id or ""
@@ -430,5 +430,5 @@ class TestWaiting:
         turn = ask().agent_turn_id or ""
         with pytest.raises(WaitedTooLong) as raised:
             wait_for_end(views, turn, timeout=0)
-        assert raised.value.message == f"turn {turn} has not ended within 0 s: it is dispatched"
-        assert raised.value.hint == f"it goes on; `cbx why {turn}` says what it waits for"
+        assert raised.value.message == f"turn {turn} did not end within 0 s: it is dispatched"
+        assert raised.value.hint == f"it continues; run `cbx why {turn}` to see what it waits for"

@@ -173,7 +173,7 @@ def test_a_name_of_a_tool_has_a_bound(mode: AnswerMode) -> None:
         assert isinstance(found, Answer) == (count == 1), found
     assert isinstance(found, BadAnswer)
     assert found.error_code == INVALID
-    assert found.message == "call 2 names a tool in 129 characters, and a name has at most 128"
+    assert found.message == "the tool name of call 2 has 129 characters; the limit is 128"
 
 
 @pytest.mark.parametrize("mode", ["auto", "cards"])
@@ -245,19 +245,19 @@ class TestCards:
             (card(tool_calls=[{}]), "tool_calls[0] names no function"),
             (
                 card(tool_call_id="c1"),
-                "a command writes no results, so that no card of its has a tool_call_id",
+                "a command may not write results, so its cards cannot have a tool_call_id",
             ),
             (card(content=RESULT), "a card of type agent.thought cannot hold a ToolResultContent"),
             (
                 card("task.deliverable", content=FALLBACK),
-                "only a worker writes that a turn has no deliverable ('fallback_deliverable')",
+                "only a worker may write a fallback deliverable ('fallback_deliverable')",
             ),
-            (card("task.deliverable", tool_calls=[CALL]), "only a card of type agent.thought calls tools"),
-            ("text", "it is no object with a type and a content"),
+            (card("task.deliverable", tool_calls=[CALL]), "only a card of type agent.thought can call tools"),
+            ("text", "it is not an object with a type and a content"),
             *(
                 (
                     card(name),
-                    f"a command may not write the type {name!r}; its own are agent.thought, agent.plan, task.deliverable",
+                    f"a command may not write the type {name!r}; allowed types are agent.thought, agent.plan, task.deliverable",
                 )
                 for name in (
                     "tool.result",

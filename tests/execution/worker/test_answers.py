@@ -212,8 +212,8 @@ def test_what_was_counted_is_kept() -> None:
     [
         (b"", BadAnswer(EMPTY, "the command printed nothing")),
         (b" \n", BadAnswer(EMPTY, "the command printed nothing")),
-        (message(content=""), BadAnswer(EMPTY, "the model's message says nothing and calls no tool")),
-        (b"\xff", BadAnswer(INVALID, "the output is no UTF-8: byte 0 is 0xff")),
+        (message(content=""), BadAnswer(EMPTY, "the model's message is empty and calls no tool")),
+        (b"\xff", BadAnswer(INVALID, "the output is not UTF-8: byte 0 is 0xff")),
         (b"a\x00b", BadAnswer(INVALID, "the answer cannot be stored: it holds a NUL character at offset 1")),
         (
             message(content="\ud800"),
@@ -232,15 +232,15 @@ def test_what_was_counted_is_kept() -> None:
         ({"choices": []}, BadAnswer(INVALID, "the response has no choices[0].message")),
         (
             {"error": {"message": "no key", "type": "auth"}},
-            BadAnswer(PROVIDER, "the provider answered with an error: no key"),
+            BadAnswer(PROVIDER, "the provider returned an error: no key"),
         ),
         (
             {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}},
-            BadAnswer(PROVIDER, "the provider answered with an error: busy"),
+            BadAnswer(PROVIDER, "the provider returned an error: busy"),
         ),
         (
             {"error": "no such model"},
-            BadAnswer(PROVIDER, "the provider answered with an error: no such model"),
+            BadAnswer(PROVIDER, "the provider returned an error: no such model"),
         ),
     ],
 )

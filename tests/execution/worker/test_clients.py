@@ -17,7 +17,7 @@ from cardbox_cli.execution.worker.model_clients import Clients
 from tests.crash.processes import until
 
 Start = Callable[..., "Asking"]
-GRACE = "cardbox_cli.execution.worker.model_clients._GRACE"
+GRACE = "cardbox_cli.execution.worker.model_clients._CLIENT_TIMEOUT_SECONDS"
 
 # What a client is unless a test says otherwise: it answers with its number and the request.
 CLIENT = """
@@ -132,7 +132,7 @@ def test_one_that_dies_fails_the_request_and_the_next_gets_another(
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"), [('{"answer": "x"}', None), ("{", "of the client is not"), ("", "")]
+    ("answer", "told"), [('{"answer": "x"}', None), ("{", "expected the client to print"), ("", "")]
 )
 def test_the_end_of_a_client_ends_its_last_line(start: Start, answer: str, told: str | None) -> None:
     ran = start(f"sys.stdout.write({answer!r}); sys.stdout.flush(); sys.exit(0)")()
@@ -157,11 +157,11 @@ def test_one_that_died_while_it_was_idle_is_replaced(start: Start) -> None:
         ("import sys; sys.exit('no such model')", "no such model\n"),
         (
             "print('Loading…', flush=True); input()",
-            "a line of the client is not {\"ready\": true}: 'Loading…'",
+            "expected the client to print {\"ready\": true}, found 'Loading…'",
         ),
         (
             "print('{\"ready\": false}', flush=True); input()",
-            'a line of the client is not {"ready": true}: \'{"ready": false}\'',
+            'expected the client to print {"ready": true}, found \'{"ready": false}\'',
         ),
     ],
 )
@@ -185,7 +185,10 @@ def test_a_line_of_another_kind_is_named_and_its_client_replaced(start: Start, l
     pid = int(ask().stdout)
     failed = ask("odd")
     assert (failed.succeeded, failed.exit_code) == (False, 1)
-    assert f'is not {{"answer": …}} or {{"error": "…"}}: {line[:200]!r}' in failed.stderr
+    assert (
+        f'expected the client to print {{"answer": …}} or {{"error": "…"}}, found {line[:200]!r}'
+        in failed.stderr
+    )
     assert is_gone(pid)
     assert int(ask().stdout) != pid
 
@@ -314,7 +317,7 @@ def test_what_a_client_says_unasked_is_no_answer_to_the_next_request(start: Star
 
 def test_what_is_no_utf8_is_a_line_of_another_kind(start: Start) -> None:
     ask = start("os.write(1, b'{\"answer\": \"\\xff\"}\\n') if request == 'odd' else say(answer='well')")
-    assert 'is not {"answer": …}' in ask("odd").stderr
+    assert 'expected the client to print {"answer": …}' in ask("odd").stderr
     assert ask().stdout == b"well"
 
 
@@ -332,5 +335,5 @@ def test_an_id_that_was_not_asked_is_no_answer(start: Start, number: int) -> Non
     assert ask("well").stdout == b"well"
     odd = ask("odd")
     assert (odd.succeeded, odd.stdout) == (False, b"")
-    assert "the last one has the id 2" in odd.stderr or "is not" in odd.stderr
+    assert "the last id is 2" in odd.stderr or "expected" in odd.stderr
     assert ask("well").stdout == b"well"

@@ -151,7 +151,7 @@ def test_an_answer_without_the_call_ends_no_turn(
     assert reminder.metadata["step_id"] == steps[0].step_id
     assert [step.status for step in steps] == ["completed", "completed"]
     told = [event.text for event in page(runtime, turn).timeline]
-    assert f"was told that this does not end it: {REMINDER}" in told
+    assert f"was reminded to finish the task: {REMINDER}" in told
 
 
 @pytest.mark.parametrize("printed", ["All done!", '{"role": "assistant", "content": "All done!"}'])
@@ -167,7 +167,7 @@ def test_at_the_last_step_the_turn_ends_failed(
     profile(must_end_with=["submit"])
     turn = ask()
     rest = run(f"printf %s {shlex.quote(printed)}", max_steps=2)
-    why = "the model had not finished after 2 steps: no call of 'submit' has succeeded (must_end_with)"
+    why = "the model did not finish within 2 steps: no call of 'submit' has succeeded (must_end_with)"
     assert (rest.kind, rest.error_code, rest.message, rest.steps) == ("ended", "max_steps_reached", why, 2)
     told = ["agent.thought", "sys.must_end_with_required"]
     assert types(runtime, turn) == [*told, *told, "task.deliverable"]
@@ -270,9 +270,9 @@ def test_a_turn_that_nothing_could_end_asks_no_model(
     rest = run("exit 3")
     assert (rest.kind, rest.error_code, rest.steps) == ("ended", "must_end_with_not_offered", 0)
     assert rest.message == (
-        "its profile says that a turn ends with a call of 'submit' or 'hand_in' (must_end_with), which is not "
-        "offered to the agent: register the tool with `cbx tool add`, and name it in allowed_tools; a handler is "
-        "named in allowed_internal_tools"
+        "its profile requires a turn to end with a call of 'submit' or 'hand_in' (must_end_with), but the agent "
+        "is not offered that tool: register it with `cbx tool add` and list it in allowed_tools, or list a "
+        "handler in allowed_internal_tools"
     )
     assert runtime.turns.steps(turn.agent_turn_id or "") == []
 

@@ -135,8 +135,8 @@ def test_a_response_is_read_under_its_own_format_and_refused_under_others(
             assert found.usage == USAGE
             assert len(found.calls) == calls
         else:
-            what = f"the output is a response of {own}, and the request was one of {format}"
-            assert found == BadAnswer(INVALID, f"{what}: a client of {own} is run with --format {own}")
+            what = f"the output is a response of {own}, but the request has the format {format}"
+            assert found == BadAnswer(INVALID, f"{what}: pass --format {own} for a client of {own}")
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -194,13 +194,13 @@ def test_a_message_without_its_response_is_read_too(own: str) -> None:
 @pytest.mark.parametrize(
     ("format", "printed", "code", "what"),
     [
-        ("gemini", gemini(finishReason="MAX_TOKENS"), CUT_OFF, "(MAX_TOKENS): let the model say more"),
+        ("gemini", gemini(finishReason="MAX_TOKENS"), CUT_OFF, "(MAX_TOKENS): raise the output limit"),
         ("gemini", gemini(finishReason="SAFETY", content=None), CUT_OFF, "(SAFETY)"),
         ("gemini", gemini(finishReason="MALFORMED_FUNCTION_CALL"), CUT_OFF, "MALFORMED"),
         ("gemini", {"promptFeedback": {"blockReason": "SAFETY"}}, PROVIDER, "blocked (SAFETY)"),
         ("text", {"promptFeedback": {"blockReason": "SAFETY"}}, PROVIDER, "blocked (SAFETY)"),
         ("gemini", {"candidates": [], "usageMetadata": {}}, INVALID, "no candidates[0]"),
-        ("gemini", gemini(content={"role": "model"}), EMPTY, "says nothing"),
+        ("gemini", gemini(content={"role": "model"}), EMPTY, "is empty"),
         ("gemini", gemini(content={"parts": 7}), INVALID, "no list"),
         ("gemini", {"error": {"code": 400, "message": "bad key"}}, PROVIDER, "bad key"),
         ("gemini", [{"error": {"code": 400, "message": "bad key"}}], PROVIDER, "bad key"),
@@ -216,13 +216,13 @@ def test_a_message_without_its_response_is_read_too(own: str) -> None:
             "bedrock-converse",
             bedrock(stopReason="max_tokens"),
             CUT_OFF,
-            "(max_tokens): let the model say more",
+            "(max_tokens): raise the output limit",
         ),
         ("bedrock-converse", bedrock(stopReason="content_filtered"), CUT_OFF, "(content_filtered)"),
         ("bedrock-converse", bedrock(stopReason="guardrail_intervened"), CUT_OFF, "(guardrail_intervened)"),
         ("bedrock-converse", {"message": "The token is invalid."}, PROVIDER, "The token is invalid."),
         ("bedrock-converse", {"output": {}, "stopReason": "end_turn"}, INVALID, "no output.message"),
-        ("bedrock-converse", bedrock(None), EMPTY, "says nothing"),
+        ("bedrock-converse", bedrock(None), EMPTY, "is empty"),
         (
             "bedrock-converse",
             {"output": {"message": {"content": [{"toolUse": {"name": "look"}}]}}},
@@ -233,7 +233,7 @@ def test_a_message_without_its_response_is_read_too(own: str) -> None:
             "openai-responses",
             responses(status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
             CUT_OFF,
-            "(incomplete: max_output_tokens): let the model say more",
+            "(incomplete: max_output_tokens): raise the output limit",
         ),
         ("openai-responses", responses(status="in_progress", output=[]), CUT_OFF, "(in_progress)"),
         (
@@ -243,7 +243,7 @@ def test_a_message_without_its_response_is_read_too(own: str) -> None:
             "busy",
         ),
         ("openai-responses", {"object": "response", "output": 7}, INVALID, "no list of items"),
-        ("openai-responses", responses(None), EMPTY, "says nothing"),
+        ("openai-responses", responses(None), EMPTY, "is empty"),
         (
             "openai-responses",
             responses(
@@ -256,9 +256,9 @@ def test_a_message_without_its_response_is_read_too(own: str) -> None:
             "openai-responses",
             b'event: response.created\ndata: {"type": "response.created"}',
             INVALID,
-            "stream of events",
+            "event stream",
         ),
-        ("gemini", b'data: {"candidates": []}', INVALID, "stream of events"),
+        ("gemini", b'data: {"candidates": []}', INVALID, "event stream"),
     ],
 )
 def test_what_is_no_answer_is_refused(format: str, printed: Any, code: str, what: str) -> None:

@@ -183,7 +183,7 @@ def test_a_call_id_that_another_turn_used_gets_a_new_one(
             "tool_timeout",
             "the tool 'look' took longer than 0.2 seconds",
         ),
-        ("printf '\\377'", {}, "invalid_result", "what the tool 'look' printed cannot be stored: …"),
+        ("printf '\\377'", {}, "invalid_result", "the output of tool 'look' cannot be stored: …"),
     ],
 )
 def test_a_tool_that_fails_is_a_failed_result(
@@ -211,11 +211,11 @@ def test_a_call_that_cannot_be_made_is_a_failed_result(
 ) -> None:
     turn = ask()
     run(LOOKS)
-    assert "no tool 'look' is offered" in written(runtime, turn.output_box_id)[2][1]
+    assert "this agent has no tool 'look'" in written(runtime, turn.output_box_id)[2][1]
     look("cat")
     turn = ask()
     run(LOOKS.replace('{"at": "sky"}', "{half"))
-    assert "the arguments are no JSON object: '{half'" in written(runtime, turn.output_box_id)[2][1]
+    assert "the arguments are not a JSON object: '{half'" in written(runtime, turn.output_box_id)[2][1]
     turn = ask()
     run(LOOKS.replace('"sky"', "1e5000"))
     assert "the arguments.at: is a number" in written(runtime, turn.output_box_id)[2][1]
@@ -258,8 +258,8 @@ def test_a_call_without_a_command_waits_for_its_report(
         ("kill -40 $$", {}, "command_failed", "the command was killed by signal 40"),
         ("sleep 100", {"timeout": 0.2}, "command_timeout", "the command took longer than 0.2 seconds"),
         ("true", {}, "empty_answer", "the command printed nothing"),
-        ("printf '\\377'", {}, "invalid_answer", "the output is no UTF-8: byte 0 is 0xff"),
-        (LOOKS, {"max_steps": 1}, "max_steps_reached", "the model had not finished after 1 steps"),
+        ("printf '\\377'", {}, "invalid_answer", "the output is not UTF-8: byte 0 is 0xff"),
+        (LOOKS, {"max_steps": 1}, "max_steps_reached", "the model did not finish within 1 step"),
     ],
 )
 def test_a_command_that_fails_fails_the_turn(
@@ -412,7 +412,7 @@ def test_a_turn_that_lacks_something_is_not_run(
     prompt_is([])
     rest = run("printf done")
     assert rest.error_code == "context_incomplete"
-    assert f"profile box {profile_box} holds no profile" in rest.message
+    assert f"profile box {profile_box} has no profile" in rest.message
     prompt_is([profile])
     ask()
     assert run("printf done").message == "success"

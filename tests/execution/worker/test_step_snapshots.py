@@ -153,14 +153,14 @@ class TestShowing:
         options = ComposeOptions(asked=Layers(texts={NOTES: "Notes."}))
         turn = ran(options=options)
         assert turn.shown("1").notes == [
-            f"the layer {NOTES} is left out: it lived for the call: of its text only the hash is kept"
+            f"the layer {NOTES} is left out: it existed only for the call, and only the hash of its text is stored"
         ]
         assert b"Notes." not in turn.body("1")
         assert turn.body("1", asked=Layers(texts={NOTES: "Notes."})) == turn.bodies[0]
         others = turn.shown("1", asked=Layers(texts={NOTES: "Others."}))
         assert sent(others.request, others.format) == turn.body("1")
         assert others.notes == [
-            f"the layer {NOTES} is left out: the text given for it is not the one that was sent"
+            f"the layer {NOTES} is left out: the text passed for it is not the one that was sent"
         ]
 
     def test_a_layer_that_is_kept_is_shown_as_it_was(
@@ -177,7 +177,7 @@ class TestShowing:
             "DELETE FROM public.card_boxes WHERE box_id IN (SELECT profile_box_id FROM state.agent_steps)"
         )
         assert turn.shown("1").notes == [
-            "the profile's box is gone: the parameters of the request are not known"
+            "the profile box is gone, so the parameters of the request are unknown"
         ]
         assert turn.body("1") == turn.bodies[0]
 
@@ -220,7 +220,7 @@ class TestNamingAStep:
         for at, place in (("1", 0), (ids[1], 1), (ids[1][-8:], 1), (ids[0].removeprefix("step_"), 0)):
             assert turn.body(at) == turn.bodies[place]
         assert turn.shown("next").step is None
-        with pytest.raises(AmbiguousId, match=f"'step' fits several steps: {ids[0]}, {ids[1]}"):
+        with pytest.raises(AmbiguousId, match=f"'step' is ambiguous; it matches 2 steps: {ids[0]}, {ids[1]}"):
             turn.shown("step")
         for unknown in ("3", "0", "abc", "nope-nope"):
             with pytest.raises(NotFound, match=f"turn '{turn.turn_id}' has no step '{unknown}'"):
@@ -291,7 +291,7 @@ class TestVerifying:
         found = turn.verified("1")
         assert (found.equal, found.difference.equal) == (False, True)
         assert found.reasons == [
-            "the messages are those of the request box, and not what was sent: a card was overwritten, or the "
+            "the messages match the request box but not the sent request: a card was overwritten, or the "
             "profile changed"
         ]
 
@@ -310,7 +310,7 @@ class TestVerifying:
         assert composed is not None
         assert (stored.number, stored.layer, stored.text) == (1, "system_prompt", "You are a clerk.")
         assert (composed.layer, composed.text) == ("system_prompt", "Be rude.")
-        assert found.reasons == ["the profile says another system prompt now, or another program rendered it"]
+        assert found.reasons == ["the profile has another system prompt now, or another program rendered it"]
 
     def test_a_layer_that_lived_for_the_call_leaves_the_rest_to_compare(
         self, ran: Callable[..., Turn]
@@ -342,7 +342,7 @@ class TestVerifying:
         found = turn.verified("1")
         assert (found.equal, found.compared_by, found.lost) == (False, "rest_sha256", [NOTES])
         assert found.reasons == [
-            "the messages are those of the request box, and not what was sent: a card was overwritten, or the "
+            "the messages match the request box but not the sent request: a card was overwritten, or the "
             "profile changed"
         ]
 
@@ -367,12 +367,12 @@ class TestVerifying:
         turn = ran(layers={NOTES: "Notes."})
         found = turn.verified("1", asked=Layers(texts={NOTES: "Other notes."}))
         assert (found.equal, found.lost) == (False, [])
-        assert found.reasons == [f"the text given for the layer {NOTES} is not the one that was sent"]
+        assert found.reasons == [f"the text passed for the layer {NOTES} is not the one that was sent"]
         turn.runtime.database.connection.execute(
             "UPDATE public.cards SET content = jsonb_set(content, '{data,layers,notes__context}', '\"More.\"')"
             " WHERE metadata ->> 'type' = 'sys.profile'"
         )
-        assert turn.verified("1").reasons == [f"the layer {NOTES} says something else now"]
+        assert turn.verified("1").reasons == [f"the layer {NOTES} has another text now"]
 
     def test_a_step_that_kept_no_hashes_is_compared_with_its_box(
         self, runtime: Runtime, ran: Callable[..., Turn]

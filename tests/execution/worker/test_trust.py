@@ -113,10 +113,10 @@ CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"t
         (
             {"more": 1},
             {**CITY, "additionalProperties": False},
-            "the arguments: 'more' is no property of the schema",
+            "the arguments: 'more' is not a property of the schema",
         ),
         ([1, "a"], {"items": {"type": ["number", "null"]}}, "the arguments[1]: not of type number or null"),
-        ("c", {"enum": ["a", "b"]}, "the arguments: none of the values that the schema lists"),
+        ("c", {"enum": ["a", "b"]}, "the arguments: not one of the values in the schema"),
         # What other programs may have stored as a schema.
         ({"a": 1}, {"type": 7, "required": "a", "properties": [], "enum": {}}, None),
         ({"a": 1}, {"type": "unheard-of"}, None),
@@ -152,5 +152,5 @@ def test_a_result_that_is_too_large_is_a_failed_one(
     assert isinstance(result.content, ToolResultContent)
     assert result.content.error == {
         "code": "result_too_long",
-        "message": "what the tool 'look' printed is larger than 16 MiB",
+        "message": "the output of tool 'look' is larger than 16 MiB",
     }

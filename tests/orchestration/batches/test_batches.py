@@ -85,7 +85,7 @@ class TestBeginning:
         first = fork(2, parent())
         assert fork(2, parent()) == first
         assert fork(2, parent("tc_other")) != first
-        with pytest.raises(CorrelationConflict, match="asked for another batch"):
+        with pytest.raises(CorrelationConflict, match="already created a different batch"):
             fork(3, parent())
 
     def test_more_tasks_than_the_limit_are_refused_and_leave_nothing(
@@ -98,7 +98,7 @@ class TestBeginning:
     def test_one_agent_cannot_do_two_tasks(self, fork: Fork) -> None:
         tasks = [task("reuse", "scribe"), task("new", "clerk"), task("reuse", "scribe")]
         with pytest.raises(
-            BadRequest, match=r"tasks\[2\]\.target_ref: duplicate reuse .*'scribe' does tasks\[0\]"
+            BadRequest, match=r"tasks\[2\]\.target_ref: duplicate reuse .*'scribe' already does tasks\[0\]"
         ):
             fork(tasks)
 

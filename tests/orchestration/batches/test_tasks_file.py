@@ -104,12 +104,12 @@ def test_more_tasks_than_the_limit_are_refused_before_a_file_is_read(read: Read)
         ("deadline_seconds: .nan\ntasks: [{target_strategy: new, target_ref: c, instruction: x}]", "deadline_seconds"),
         ("matrix: {d: {glob: no/*.md}}\ntasks: [{target_strategy: new, target_ref: c, instruction: x}]", "matrix.d.glob: no file in "),
         ("matrix: {d: {glob: docs/*, x: 1}}\ntasks: [{target_strategy: new, target_ref: c, instruction: x}]", "with no other key"),
-        ("matrix: {d: []}\ntasks: [{target_strategy: new, target_ref: c, instruction: x}]", "matrix.d: is empty: it makes no task"),
+        ("matrix: {d: []}\ntasks: [{target_strategy: new, target_ref: c, instruction: x}]", "matrix.d: is empty, so there would be no task"),
         ("matrix: {d: [true]}\ntasks: [{target_strategy: new, target_ref: c, instruction: x}]", "matrix.d[0]: expected a string or a number, found true"),
-        ("matrix: {2d: [a]}\ntasks: [{target_strategy: new, target_ref: c, instruction: x}]", "begins with no digit"),
-        ("matrix: {dir: [a]}\ntasks: [{target_strategy: new, target_ref: c, instruction: '${dri}'}]", "tasks[0].instruction: no variable 'dri' in the matrix; did you mean 'dir'?"),
-        ("matrix: {d: [a]}\ntasks: [{target_strategy: new, target_ref: c, instruction: '${d.text}'}]", "'d.text' is nothing: files have .name and .text"),
-        ("matrix: {d: ['']}\ntasks: [{target_strategy: new, target_ref: c, instruction: '${d}'}]", "tasks[0].instruction: is blank where d is ''"),
+        ("matrix: {2d: [a]}\ntasks: [{target_strategy: new, target_ref: c, instruction: x}]", "does not begin with a digit"),
+        ("matrix: {dir: [a]}\ntasks: [{target_strategy: new, target_ref: c, instruction: '${dri}'}]", "tasks[0].instruction: unknown variable 'dri'; did you mean 'dir'?"),
+        ("matrix: {d: [a]}\ntasks: [{target_strategy: new, target_ref: c, instruction: '${d.text}'}]", "unknown variable 'd.text': only files have .name and .text"),
+        ("matrix: {d: ['']}\ntasks: [{target_strategy: new, target_ref: c, instruction: '${d}'}]", "tasks[0].instruction: is blank if d is ''"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_place(read: Read, text: str, told: str) -> None:
@@ -160,5 +160,5 @@ def test_tasks_have_a_size_together(
     (tmp_path / "a.txt").write_text("x" * 300_000)
     assert read(text).tasks
     (tmp_path / "a.txt").write_text("x" * 400_000)
-    with pytest.raises(InvalidInput, match="larger than 1 MiB together"):
+    with pytest.raises(InvalidInput, match="together are larger than 1 MiB"):
         read(text)
