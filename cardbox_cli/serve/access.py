@@ -231,7 +231,7 @@ class Doorkeeper:
             return
         token_id = self.cookies.token_of(request, project_id)
         if token_id is None or not ApiTokenStore(database, project_id).is_in_force(token_id):
-            raise Refused(401, "the token that you signed in with is no longer valid", headers=_CHALLENGE)
+            raise Refused(401, "the token that you logged in with is no longer valid", headers=_CHALLENGE)
 
     def exchange(self, database: Database, token: str) -> tuple[str, str]:
         """Return the project of a token, and a cookie that grants access to it. Raises Refused.

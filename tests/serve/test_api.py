@@ -85,7 +85,7 @@ class TestAsCommandsAnswer:
             ("/render", 400, "name one of box, turn, chat"),
             ("/render?box=a&turn=b", 400, "name one of box, turn, chat"),
             ("/render?box=a&format=nope", 400, "there is no format 'nope'"),
-            ("/turns?behind=x", 400, "'x' is no place in a list"),
+            ("/turns?behind=x", 400, "invalid list position 'x'"),
             ("/search", 422, "query.text: Field required"),
             ("/turns?status=nope", 422, "query.status: Input should be 'queued', 'pending', 'dispatched'"),
             ("/inbox?status=zz", 422, "query.status: Input should be 'queued', 'pending', 'processing'"),

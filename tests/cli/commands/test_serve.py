@@ -157,16 +157,16 @@ def test_where_others_may_reach_it_it_asks_for_tokens(
 @pytest.mark.parametrize(
     ("option", "value", "fault"),
     [
-        ("--cors-origin", "foo", "is no origin of a page"),
-        ("--cors-origin", "https://app.example.org/", "is no origin of a page"),
-        ("--cors-origin", "https://App.example.org", "is no origin of a page"),
-        ("--cors-origin", "https://app.example.org:443", "is no origin of a page"),
-        ("--cors-origin", "https://*.example.org", "is no origin of a page"),
-        ("--allowed-host", "http://x/", "is no name of a host"),
-        ("--allowed-host", "x:8099", "is no name of a host"),
-        ("--allowed-host", "::1", "is no name of a host"),
-        ("--allowed-host", "a.*.org", "is no name of a host"),
-        ("--allowed-host", "", "is no name of a host"),
+        ("--cors-origin", "foo", "invalid origin"),
+        ("--cors-origin", "https://app.example.org/", "invalid origin"),
+        ("--cors-origin", "https://App.example.org", "invalid origin"),
+        ("--cors-origin", "https://app.example.org:443", "invalid origin"),
+        ("--cors-origin", "https://*.example.org", "invalid origin"),
+        ("--allowed-host", "http://x/", "invalid host name"),
+        ("--allowed-host", "x:8099", "invalid host name"),
+        ("--allowed-host", "::1", "invalid host name"),
+        ("--allowed-host", "a.*.org", "invalid host name"),
+        ("--allowed-host", "", "invalid host name"),
     ],
 )
 def test_a_name_that_no_request_can_have_is_told(cbx: Cbx, option: str, value: str, fault: str) -> None:
