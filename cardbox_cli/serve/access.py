@@ -1,8 +1,8 @@
 """Authentication of requests: by a token, or by a cookie that a token was exchanged for.
 
-A token or a cookie grants access to one project. If the server requires no tokens (for example on a loopback
-address), everyone who can reach it may read. cbx rejects requests without a database connection if it can,
-and uses at most one connection to look up tokens that were never valid.
+A token or a cookie grants access to one project. If the server requires no tokens, for example on a loopback
+address, everyone who can reach it may read. If possible, the server rejects a request without a database
+connection. It uses at most one connection to look up tokens that were never valid.
 """
 
 import base64

@@ -37,7 +37,9 @@ def test_a_page_for_people(world: World) -> None:
     assert answer.code == 8
     lines = answer.out.splitlines()
     assert lines[0] == f"turn {turn} is stuck: lost-doorbell"
-    assert lines[1] == "The turn has been due for more than CBX_UNCLAIMED (30 s), and no worker has claimed it."
+    assert (
+        lines[1] == "The turn has been due for more than CBX_UNCLAIMED (30 s), and no worker has claimed it."
+    )
     assert lines[3].split() == ["TABLE", "ROW", "SHOWS"]
     assert f"fix   cbx turn nudge {turn}" in lines
     assert answer.err == "", "the page has the verdict already"
@@ -181,7 +183,7 @@ def test_all_is_one_line_for_a_cause_and_counts_what_waits_behind_it(world: Worl
     ]
     assert answer.err == (
         "1 active agent, 3 turns queued, 1 examined\n"
-        f"error: 1 turn not well\nhint: `cbx why {first} --project p` explains the first\n"
+        f"error: 1 turn not well\nhint: `cbx why {first}` explains the first\n"
     )
 
 

@@ -43,9 +43,7 @@ def explain_turn(
         str | None,
         Option(click_type=AGENT, help="Explain this agent's active turn, else its next or last one."),
     ] = None,
-    all_: Annotated[
-        bool, Option("--all", help="List everything in the project that is not well.")
-    ] = False,
+    all_: Annotated[bool, Option("--all", help="List everything in the project that is not well.")] = False,
 ) -> None:
     """Explain why a turn is stuck or waiting: the rows that prove it, who must act next, and the exact fix.
 

@@ -79,7 +79,7 @@ _METADATA = 4_000
 # JSON is not indented if it has more characters or brackets, or if a line would begin with this many blanks.
 _MAX_INDENTED, _MAX_BRACKETS, _BLANKS = 100_000, 400, 32
 # Metadata that the page shows elsewhere.
-_SHOWN_ELSEWHERE = frozenset({"type", "role", "author_id", "project_id", "created_at"})
+_OTHER_FACTS = frozenset({"type", "role", "author_id", "project_id", "created_at"})
 
 
 @routes.get("/boxes")
@@ -194,7 +194,7 @@ def _text(value: Any) -> str:
 
 
 def _metadata(card: Card) -> str:
-    others = {key: value for key, value in card.metadata.items() if key not in _SHOWN_ELSEWHERE}
+    others = {key: value for key, value in card.metadata.items() if key not in _OTHER_FACTS}
     text = indented(_text(others)) if others else ""
     return text if len(text) <= _METADATA else f"{text[:_METADATA]}…"
 

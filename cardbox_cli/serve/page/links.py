@@ -92,7 +92,7 @@ class Links:
     def events(self) -> str:
         return f"/projects/{quote(self.project_id, safe='')}/events"
 
-    def of_row(self, table: str, row: str) -> str | None:
+    def row_page(self, table: str, row: str) -> str | None:
         """Return the page of a row of evidence, if there is one."""
         if table == "public.cards":
             return self.card(row)
@@ -106,7 +106,7 @@ class Links:
             return self.batch(row)
         return None
 
-    def of_event(self, event: Event) -> str | None:
+    def event_page(self, event: Event) -> str | None:
         """Return the page of the object that an event refers to, if there is one."""
         if event.ref is None:
             return None

@@ -124,9 +124,7 @@ def test_a_database_without_the_table_says_that_it_keeps_none(
         f"error: turn {turn} ended: failed: the command ended with exit code 3\n"
         f"hint: `cbx turn show {turn}` tells the story\n"
     )
-    assert (
-        f"`cbx turn show {turn}` shows the reason" in cbx("why", turn, "-o", "json").json()["next_actor"]
-    )
+    assert f"`cbx turn show {turn}` shows the reason" in cbx("why", turn, "-o", "json").json()["next_actor"]
     assert succeed(cbx("db", "gc", "--dry-run")) == "nothing to purge\n"
 
 

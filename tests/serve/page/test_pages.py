@@ -199,7 +199,7 @@ def test_costs_say_where_a_cache_breaks(
         ask(context_box_id=runtime.boxes.create([card.card_id]).box_id)
         assert run(says("Found.")).message == "success"
     read = Reader(api.get(f"{START}/cost?agent=clerk").text)
-    assert "Where the cache breaks first" in read.text
+    assert "First cache break" in read.text
     assert "From request 1 to 2, at message " in read.text
     assert re.search(r"Find the cause of the\s+first\.\s*<second>\.", read.text)
     assert {"ins", "del"} <= set(read.tags)
