@@ -62,9 +62,9 @@ class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
     """A condition of a turn, with its verdict and its fix.
 
     `holds` returns the rows that prove the condition, or None. If several rules hold, the `stuck` one with
-    the highest `rank` is the verdict. Rules with the verdict `seen` are only listed as additional findings,
-    and so are rules whose `aside` is true, as warnings. cbx skips rules that need unreadable tables
-    (`needs`), and applies only rules with `after_end` to turns that have ended.
+    the highest `rank` is the verdict. A rule with the verdict `seen` is never the verdict of a turn. A rule
+    whose `aside` is true is only a warning. cbx skips rules that need unreadable tables (`needs`). Only rules
+    with `after_end` apply to turns that have ended.
 
     `proves` may contain settings in braces, for example {lease}, and `actor` the placeholders of
     `verdict.actor`. `due` returns when the state changes automatically. `root` returns the id of the turn

@@ -134,7 +134,7 @@ def box(x: float, y: float, width: float, height: float, class_: str, tip: str) 
 
 
 def folded(text: str, shown: int) -> Element:
-    """Make a text. Beyond `shown` characters or `_MAX_LINES`, show its beginning until it is unfolded."""
+    """Make a text. If it exceeds `shown` characters or `_MAX_LINES`, fold all but its beginning."""
     beginning = "\n".join(text[:shown].split("\n", _MAX_LINES)[:_MAX_LINES]).rstrip()
     if len(text.rstrip()) <= len(beginning):
         return element("pre", text, tabindex=0)

@@ -23,7 +23,7 @@ from cardbox_cli.pictures.page_elements import (
 )
 from cardbox_cli.text import format_count
 
-# The colour of each layer, the same on all pages. Layers that rarely occur together share a color, and all
+# The colour of each layer, the same on all pages. Layers that rarely occur together share a colour, and all
 # other layers have the last one.
 _COLOURS = {
     layers.SYSTEM_PROMPT: 0,
@@ -107,15 +107,13 @@ def _numbers(steps: Sequence[DrawnStep]) -> Element:
 
 
 def heat(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Element:
-    """Draw a row for each card and a column for each step: solid if the card is new, pale if repeated."""
+    """Draw a row for each card and a column for each step: solid if the card is new, else pale."""
     seen: dict[str, dict[int, DrawnCard]] = {}
     for index, step in enumerate(steps):
         for card in step.cards:
             seen.setdefault(card.card_id, {})[index] = card
-    dearest = sorted(seen, key=lambda card_id: -sum(card.tokens for card in seen[card_id].values()))[
-        :_MAX_CARDS
-    ]
-    shown = [card_id for card_id in seen if card_id in set(dearest)]
+    by_tokens = sorted(seen, key=lambda card_id: -sum(card.tokens for card in seen[card_id].values()))
+    shown = [card_id for card_id in seen if card_id in set(by_tokens[:_MAX_CARDS])]
     wide, boxes = _STEPS_WIDTH / len(steps), []
     for row, card_id in enumerate(shown):
         first = min(seen[card_id])

@@ -1,8 +1,8 @@
 """Authentication of requests: by a token, or by a cookie that a token was exchanged for.
 
-A token or a cookie grants access to one project. If the server requires no tokens (for example on a loopback
-address), everyone who can reach it may read. cbx rejects requests without a database connection if it can,
-and uses at most one connection to look up tokens that were never valid.
+A token or a cookie grants access to one project. If the server requires no tokens, for example on a loopback
+address, everyone who can reach it may read. If possible, the server rejects a request without a database
+connection. It uses at most one connection to look up tokens that were never valid.
 """
 
 import base64
@@ -231,7 +231,7 @@ class Doorkeeper:
             return
         token_id = self.cookies.token_of(request, project_id)
         if token_id is None or not ApiTokenStore(database, project_id).is_in_force(token_id):
-            raise Refused(401, "the token that you signed in with is no longer valid", headers=_CHALLENGE)
+            raise Refused(401, "the token that you logged in with is no longer valid", headers=_CHALLENGE)
 
     def exchange(self, database: Database, token: str) -> tuple[str, str]:
         """Return the project of a token, and a cookie that grants access to it. Raises Refused.

@@ -1,7 +1,7 @@
 """Streams of changes: reads each followed project when it may have changed, once for all its followers.
 
-A project may have changed when Postgres sends a notification, if a connection can listen, and always after a
-pause: not every change sends a notification, and other programs write, too. Belongs to one event loop.
+A project may have changed when Postgres sends a notification. If no connection can listen, and for changes
+without a notification, the project is also read after a pause. Belongs to one event loop.
 """
 
 import asyncio

@@ -349,8 +349,8 @@ def _request_tools(read: Reader) -> list[Callable[..., list[str]]]:
         at: Step = None,
         format: Format = None,
     ) -> list[str]:
-        """Show the exact request of a step of a turn or chat (default: the last), or of a box: body, origin
-        of each message, and errors for which the provider would reject it. Name one of turn, box, chat.
+        """Show an exact request: its body, the origin of each message, and errors that the lint finds. It is
+        the request of a box, or of a step of a turn or chat (default: the last). Name one of turn, box, chat.
         """
 
         def ask(project: Project) -> Any:

@@ -15,7 +15,7 @@ class Project:
     """A project within the caller's snapshot, for one request or one tool call.
 
     `usual` is the project that commands use without `--project`. For a page, `here` is its path and query,
-    and `asks_for_tokens` is true if the reader has signed in.
+    and `asks_for_tokens` is true if the reader has logged in.
     """
 
     def __init__(

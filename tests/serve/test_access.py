@@ -243,7 +243,7 @@ class TestBrowsers:
     def test_a_wrong_token_shows_the_form_again(self, guarded: TestClient, token: str) -> None:
         answer = self.log_in(guarded, "<script>", next='/"><script>')
         assert answer.status_code == 401
-        assert '<p role="alert">the token is not in force</p>' in answer.text
+        assert '<p role="alert">the token is not valid</p>' in answer.text
         assert "<script>" not in answer.text
         assert "set-cookie" not in answer.headers
 

@@ -85,7 +85,7 @@ class TestAsCommandsAnswer:
             ("/render", 400, "name one of box, turn, chat"),
             ("/render?box=a&turn=b", 400, "name one of box, turn, chat"),
             ("/render?box=a&format=nope", 400, "there is no format 'nope'"),
-            ("/turns?behind=x", 400, "'x' is no place in a list"),
+            ("/turns?behind=x", 400, "invalid list position 'x'"),
             ("/search", 422, "query.text: Field required"),
             ("/turns?status=nope", 422, "query.status: Input should be 'queued', 'pending', 'dispatched'"),
             ("/inbox?status=zz", 422, "query.status: Input should be 'queued', 'pending', 'processing'"),
@@ -328,7 +328,7 @@ def test_however_many_follow_a_project_it_is_looked_at_once(
             assert (looks, first[0] is first[1]) == ([PROJECT, "other"], True)
             ask("clerk")
             assert await many[0].look() is first[0]
-            following._may_have_changed()
+            following._note_change()
             assert [await follower.changed() for follower in many] == [True, True, True]
             [(kind, head)] = (await many[0].look()).news(first[0])
             assert (kind, head.agent_id, head.status) == ("head", "clerk", "dispatched")

@@ -279,13 +279,13 @@ class TestTooMuch:
         card_ids = api.get(f"{base}/boxes/{box_id}").json()["card_ids"]
         hydrated = api.post(f"{base}/boxes/batch", json={"box_ids": [box_id], "hydrate": True})
         for answer, remedy in (
-            (api.get(f"{base}/boxes/{box_id}/cards"), "ask for fewer, or for each card by itself"),
-            (hydrated, "ask for fewer, or for each card by itself"),
+            (api.get(f"{base}/boxes/{box_id}/cards"), "request fewer cards, or each one"),
+            (hydrated, "request fewer cards, or each one"),
             (
                 api.post(f"{base}/cards/batch", json={"card_ids": card_ids[:100]}),
-                "ask for fewer, or for each card by itself",
+                "request fewer cards, or each one",
             ),
-            (api.get(f"{base}/search?text=text"), "ask for less by a lower `limit`"),
+            (api.get(f"{base}/search?text=text"), "pass a lower `limit`"),
             (api.get(f"{base}/render?box={box_id}"), "ask for a smaller box, or use `cbx render`"),
         ):
             assert told(answer)[:2] == (400, "bad_request")

@@ -51,7 +51,7 @@ def test_cards_that_are_long_together_are_read_one_by_one(
 ) -> None:
     ids = stored(cards, count=30, text="x" * 2_000)
     box = boxes.create([*reversed(ids), "gone"], allow_dangling=True).box_id
-    monkeypatch.setattr(context_routes, "_AT_ONCE", 10_000)
+    monkeypatch.setattr(context_routes, "_JSON_CHUNK", 10_000)
     assert ids_of(api.get(address(box)).text) == ids[::-1]
 
 
@@ -73,7 +73,7 @@ def test_no_more_is_read_at_a_time_than_is_held(
 ) -> None:
     ids = stored(cards, count=30, text="x" * 2_000)
     box = boxes.create(ids * 2).box_id
-    monkeypatch.setattr(context_routes, "_STORED_AT_ONCE", 5_000)
+    monkeypatch.setattr(context_routes, "_STORED_CHUNK", 5_000)
     asked: list[int] = []
     read = ApiViews.cards
     monkeypatch.setattr(

@@ -149,7 +149,7 @@ def test_the_command_that_prints_the_rest_asks_the_same(
     cards.add(card)
     monkeypatch.setattr("cardbox_cli.serve.mcp.bounded", lambda value: bounded(value, 300))
     told = [
-        result.content[1].text.rpartition("all of it: ")[2]
+        result.content[1].text.rpartition("the whole result with: ")[2]
         for result in called(
             read,
             ("list_turns", {"agent": "clerk", "status": "dispatched", "limit": 7}),
@@ -229,7 +229,7 @@ def test_answers_are_those_of_the_commands(read: Reader, ask: Asked, cbx: Cbx) -
         (("render", {"turn": "t", "formt": "anthropic"}), "formt"),
         (("list_turns", {"status": "bogus"}), "queued|pending|dispatched"),
         (("list_turns", {"limit": 101}), "less than or equal to 100"),
-        (("why", {"turn": "t", "agent": "a"}), "turn and agent are two questions"),
+        (("why", {"turn": "t", "agent": "a"}), "turn and agent cannot be combined"),
         (("search_cards", {"text": "  "}), "text"),
         (("show_card", {"card": "z" * 1_000_000}), "at most 400 characters"),
         (("search_cards", {"text": "a\0b"}), "NUL"),

@@ -68,7 +68,7 @@ def test_a_role_that_may_not_read_is_not_named(
 
     monkeypatch.setattr(Database, "open_target", refuse)
     answer = client.get(f"/projects/{PROJECT}/agents")
-    assert answer.json()["detail"]["error_message"] == "the database's role may not read this"
+    assert answer.json()["detail"]["error_message"] == "the database role lacks the right to read this"
     assert logged(caplog)
 
 
@@ -82,7 +82,7 @@ def test_a_statement_that_took_too_long_is_no_database_that_is_away(
     )
     answer = client.get(f"/projects/{PROJECT}/agents")
     assert answer.status_code == 503
-    assert answer.json()["detail"]["error_message"] == "reading this takes longer than a statement may"
+    assert answer.json()["detail"]["error_message"] == "reading this exceeds the statement timeout"
 
 
 def test_the_log_has_each_cause_once_until_it_was_quiet(

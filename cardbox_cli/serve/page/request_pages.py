@@ -1,4 +1,4 @@
-"""Pages of requests: what a box makes or a turn or a chat sends, where two of them part, what they cost."""
+"""Pages of requests of boxes, turns and chats: one request, the difference of two, and their costs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -43,7 +43,7 @@ from cardbox_cli.text import format_count, one_line
 
 routes = APIRouter(route_class=PageRoute)
 
-# Messages of a window; steps that are named, and steps that are drawn: the last ones.
+# The messages of a window, and the maximum numbers of listed and of drawn steps: the last ones.
 _WINDOW, _STEPS, _DRAWN = 100, 30, 40
 
 
@@ -67,7 +67,7 @@ def request(
     at: str | None = None,
     first: From = 0,
 ) -> HTMLResponse:
-    """One request, and how those before it grew to it."""
+    """Show one request, and the growth of the requests before it."""
     about = About(look.links, turn=turn, chat=chat, box=box)
     with look.database.snapshot():
         requests = Requests(look)
@@ -114,26 +114,26 @@ def request(
 
 
 def swatches(colours: Mapping[str, str]) -> dict[str, Markup]:
-    """A small square for each layer."""
+    """Return a small square for each layer."""
     return {name: drawn(swatch(colour)) for name, colour in colours.items()}
 
 
 def step_name(steps: Sequence[str], step_id: str) -> str:
-    """What a step is called among those of its turn or run."""
+    """Return the number of a step within its turn or run, as text."""
     return f"step {steps.index(step_id) + 1}" if step_id in steps else step_id
 
 
 def _pictures(
     requests: Requests, recorded: RecordedRequests, steps: Sequence[str], shown: str | None
 ) -> list[StepPicture]:
-    """The steps up to the one that is shown; none where it is alone."""
+    """Return the steps up to the shown one; none if it is the only one."""
     before = recorded.sent_before(shown)[-_DRAWN:]
     if len(before) < 2:
         return []
-    asked = [(each, requests.of_step(recorded, each)) for each in before]
+    found = [(each, requests.of_step(recorded, each)) for each in before]
     return [
         StepPicture(name=step_name(steps, step_id), account=explain(each.request, provider_of(each.format)))
-        for step_id, each in asked
+        for step_id, each in found
     ]
 
 
@@ -152,7 +152,7 @@ def _messages(account: Explanation, findings: Sequence[LintFinding], first: int)
 
 
 def _steps(about: About, steps: Sequence[str], shown: Asked, *, is_over: bool) -> list[dict[str, Any]]:
-    """The steps whose requests can be looked at, and the next one, where one may come."""
+    """Return links to the requests of the last steps, and to the next request if the turn has not ended."""
     named = [(each, step_name(steps, each), each == shown.step_id) for each in steps[-_STEPS:]]
     if not is_over:
         named.append((NEXT, NEXT, shown.step_id is None))
@@ -162,12 +162,12 @@ def _steps(about: About, steps: Sequence[str], shown: Asked, *, is_over: bool) -
 
 
 def _earlier(about: About, steps: Sequence[str], shown: Asked) -> str | None:
-    """The comparison with the step before."""
-    place = steps.index(shown.step_id) if shown.step_id in steps else len(steps)
-    return about.diff(steps[place - 1], shown.step_id or NEXT) if place else None
+    """Return the address of the comparison with the previous step."""
+    index = steps.index(shown.step_id) if shown.step_id in steps else len(steps)
+    return about.diff(steps[index - 1], shown.step_id or NEXT) if index else None
 
 
-# New messages that are shown, and characters of two pieces that are compared word by word.
+# The maximum numbers of new messages shown, and of characters that are compared word by word.
 _NEW, _COMPARED = 200, 20_000
 
 
@@ -179,7 +179,7 @@ def difference(
     turn: str | None = None,
     chat: str | None = None,
 ) -> HTMLResponse:
-    """What the second step says that the first does not, and what a cache loses by it."""
+    """Show what the second step adds to the first, and which tokens the cache cannot reuse."""
     about = About(look.links, turn=turn, chat=chat)
     with look.database.snapshot():
         requests = Requests(look)
@@ -203,9 +203,9 @@ def difference(
         steps=named if recorded.is_over else [*named, (NEXT, NEXT)],
         notes=[f"the layer {each} is compared by its hash" for each in {*found.a_lost, *found.b_lost}],
         found=found,
-        pieces=[] if parting is None else abridged(text_diff(_said(parting.a), _said(parting.b))),
-        place_a=_place(parting.a) if parting else "",
-        place_b=_place(parting.b) if parting else "",
+        pieces=[] if parting is None else abridged(text_diff(_text(parting.a), _text(parting.b))),
+        place_a=_describe(parting.a) if parting else "",
+        place_b=_describe(parting.b) if parting else "",
         new=[
             {"piece": each, "preview": one_line(each.text, PREVIEW), "text": each.text[:INSIDE]}
             for each in found.new[:_NEW]
@@ -213,20 +213,19 @@ def difference(
     )
 
 
-def _said(piece: Piece | None) -> str:
+def _text(piece: Piece | None) -> str:
     return "" if piece is None else piece.text[:_COMPARED]
 
 
-def _place(piece: Piece | None) -> str:
-    """What differs, in words."""
+def _describe(piece: Piece | None) -> str:
     if piece is None:
         return "nothing"
     cards = ", ".join(f"card {short_id(each)}" for each in piece.card_ids[:8])
     return joined([piece_name(piece.section, piece.number), piece.role, piece.layer, cards])
 
 
-# Findings and cards that are shown, and characters of texts that part.
-_LINES, _PARTED = 20, 300
+# The maximum numbers of findings and cards shown, and of characters of texts that differ.
+_LINES, _MAX_DIFFERENCE = 20, 300
 
 
 @routes.get("/cost")
@@ -237,7 +236,7 @@ def cost(
     chat: str | None = None,
     box: str | None = None,
 ) -> HTMLResponse:
-    """The account of a series of requests, and what of it was sent in vain."""
+    """Show the costs of a series of requests, and the wasted tokens."""
     about = About(look.links, turn=turn, agent=agent, chat=chat, box=box)
     with look.database.snapshot():
         series, subject = series_of(look, about.kind, about.name)
@@ -260,7 +259,7 @@ def cost(
         cards=costs.cards[:_LINES],
         broken=costs.broken,
         broken_at="" if costs.broken is None else piece_name(costs.broken.section, costs.broken.number),
-        parted=[] if costs.broken is None else _parted(costs.broken),
+        parted=[] if costs.broken is None else _diff_at(costs.broken),
         swatches=swatches(colours),
         growth=drawn(growth(steps, colours)) if steps else None,
         heat=drawn(heat(steps, colours)) if steps else None,
@@ -268,26 +267,26 @@ def cost(
 
 
 def _facts(account: Account) -> list[tuple[str, str]]:
-    """The account in short."""
+    """Summarize the account."""
     facts = [
         ("requests", str(len(account.steps))),
-        ("tokens", f"{tokens(account.tokens, account.exact)} in all"),
+        ("tokens", f"{tokens(account.tokens, account.exact)} in total"),
     ]
-    greatest = max(account.steps, key=lambda step: step.tokens, default=None)
-    if greatest is not None:
-        holds = window(greatest.model)
-        share = f", {greatest.tokens / holds:.1%} of what {greatest.model} holds" if holds else ""
-        size = tokens(greatest.tokens, not greatest.estimated)
-        facts.append(("greatest", f"{size} tokens in request {greatest.number}{share}"))
+    largest = max(account.steps, key=lambda step: step.tokens, default=None)
+    if largest is not None:
+        holds = window(largest.model)
+        share = f", {largest.tokens / holds:.1%} of the context window of {largest.model}" if holds else ""
+        size = tokens(largest.tokens, not largest.estimated)
+        facts.append(("largest", f"{size} tokens in request {largest.number}{share}"))
     if len(account.steps) > 1:
         broken = sum(step.breaks for step in account.steps)
         kept = account.kept / account.tokens if account.tokens else 0
-        how = f"broken {format_count(broken, 'time')}" if broken else "never broken"
-        facts.append(("cache", f"keeps {tokens(account.kept, account.exact)} tokens, {kept:.1%}; {how}"))
+        breaks = f"broken {format_count(broken, 'time')}" if broken else "never broken"
+        facts.append(("cache", f"{tokens(account.kept, account.exact)} tokens reused, {kept:.1%}; {breaks}"))
     return facts
 
 
-def _parted(broken: Break) -> list[TextPiece]:
-    """The texts that part, behind the last words that they share."""
-    pieces = [TextPiece("same", broken.before), TextPiece("removed", (broken.a or "")[:_PARTED])]
-    return [*pieces, TextPiece("added", (broken.b or "")[:_PARTED])]
+def _diff_at(broken: Break) -> list[TextPiece]:
+    """Return the differing texts at a cache break, after the end of their common text."""
+    pieces = [TextPiece("same", broken.before), TextPiece("removed", (broken.a or "")[:_MAX_DIFFERENCE])]
+    return [*pieces, TextPiece("added", (broken.b or "")[:_MAX_DIFFERENCE])]

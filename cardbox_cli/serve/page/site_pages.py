@@ -1,4 +1,4 @@
-"""Pages outside of projects: where to begin, the list of projects, the login, static files, and no page."""
+"""Pages outside of projects: the start page, the list of projects, the login, static files, unknown pages."""
 
 from itertools import islice
 from typing import Annotated
@@ -22,13 +22,13 @@ login_routes = APIRouter(include_in_schema=False)
 
 @login_routes.get("/login")
 def form(request: Request, next: str = "/") -> Response:
-    """The form."""
-    return _form(request, next)
+    """Show the login form."""
+    return _login_form(request, next)
 
 
 @login_routes.post("/login")
 def log_in(request: Request, token: Annotated[str, Form()], next: Annotated[str, Form()] = "/") -> Response:
-    """Exchange a token for a cookie, and go where the browser was to go."""
+    """Exchange a token for a cookie, and redirect to the page that required it."""
     _check_origin(request)
     doorkeeper: Doorkeeper = request.app.state.doorkeeper
     lending: Lending = request.app.state.lending
@@ -36,7 +36,7 @@ def log_in(request: Request, token: Annotated[str, Form()], next: Annotated[str,
         with doorkeeper.trying(token.strip()), lending.snapshot() as database:
             project_id, cookie = doorkeeper.exchange(database, token.strip())
     except Refused as exc:
-        return _form(request, next, trouble=exc.message, status=exc.status)
+        return _login_form(request, next, trouble=exc.message, status=exc.status)
     response = RedirectResponse(_local(next) or "/", status_code=303)
     doorkeeper.cookies.set(response, project_id, cookie)
     return response
@@ -44,7 +44,7 @@ def log_in(request: Request, token: Annotated[str, Form()], next: Annotated[str,
 
 @login_routes.post("/logout")
 def log_out(request: Request, project: Annotated[str, Form()]) -> Response:
-    """Forget the cookie of a project."""
+    """Delete the cookie of a project."""
     _check_origin(request)
     doorkeeper: Doorkeeper = request.app.state.doorkeeper
     response = RedirectResponse("/login", status_code=303)
@@ -52,33 +52,33 @@ def log_out(request: Request, project: Annotated[str, Form()]) -> Response:
     return response
 
 
-def _form(request: Request, next: str, *, trouble: str | None = None, status: int = 200) -> Response:
+def _login_form(request: Request, next: str, *, trouble: str | None = None, status: int = 200) -> Response:
     return plain_page(
         request,
         "login.html",
         code=status,
         title="Log in",
-        message="a token of the project opens its pages",
+        message="a token for the project grants access to its pages",
         trouble=trouble,
         here=_local(next) or "/",
     )
 
 
 def _local(address: str) -> str | None:
-    """An address within this server; None for one that leads elsewhere."""
+    """Return an address on this server; None for an address on another one."""
     is_path = address.startswith("/") and not address.startswith(("//", "/\\"))
     return address if is_path and address.isprintable() else None
 
 
 def _check_origin(request: Request) -> None:
-    """Raise Refused for a form that another page has sent."""
+    """Raise Refused for a form from another site."""
     origin = request.headers.get("origin")
-    if origin is not None and _place(origin) != request.headers.get("host"):
-        raise Refused(403, "the form was sent by another page")
+    if origin is not None and _host(origin) != request.headers.get("host"):
+        raise Refused(403, "the form was sent from another site")
 
 
-def _place(origin: str) -> str | None:
-    """The host and the port of an origin; None of what is no address."""
+def _host(origin: str) -> str | None:
+    """Return the host and port of an origin; None if it is not a valid URL."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -88,20 +88,20 @@ def _place(origin: str) -> str | None:
 site_routes = APIRouter(route_class=PageRoute)
 
 _PROJECTS = 500
-# What an address with another hash would have is another file.
-_FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
+# The address of a file contains the hash of its content, so the content behind it never changes.
+_CACHE_FOREVER = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 
 @site_routes.get("/")
 def begin(request: Request) -> Response:
-    """To the project that the server was started for."""
+    """Redirect to the project that the server was started for."""
     options: ServeOptions = request.app.state.options
     return RedirectResponse(Links(options.project or options.usual_project).start(), status_code=303)
 
 
 @site_routes.get(PREFIX)
 def projects(request: Request) -> Response:
-    """The projects of the database. Where tokens are asked for, nobody may know of all."""
+    """List the projects of the database. If tokens are required, redirect: a token is for one project."""
     options: ServeOptions = request.app.state.options
     if options.asks_for_tokens:
         return begin(request)
@@ -114,14 +114,14 @@ def projects(request: Request) -> Response:
 
 @site_routes.get(STATIC + "/{name:path}")
 def files(name: str) -> Response:
-    """A file of the package."""
+    """Return a static file."""
     body, kind = static_file(name)
-    return Response(body, media_type=kind, headers=_FOR_GOOD)
+    return Response(body, media_type=kind, headers=_CACHE_FOREVER)
 
 
 @site_routes.get(PREFIX + "/{path:path}")
 def nothing(request: Request, path: str) -> Response:
-    """There is no other page; one slash too many leads to the page without it."""
+    """Answer 404, or redirect an address with a trailing slash to the one without."""
     address = path_of(request.scope)
     if address.endswith("/") and not address.endswith("//"):
         query = request.url.query

@@ -1,7 +1,7 @@
-"""Pages made of templates. Jinja escapes what is no markup; here what cannot be seen is spelled, too.
+"""Pages made of templates. Jinja escapes text; this module also escapes invisible characters.
 
-Owns what every page has in common: its environment, filters, headers, scripts and styles, and what it says of
-a failure. Routes of pages are `PageRoute`; all others answer failures as JSON.
+It holds everything that pages have in common: the environment, filters, headers, scripts, styles, and error
+pages. Routes of pages are `PageRoute`; all other routes answer errors as JSON.
 """
 
 import hashlib
@@ -55,7 +55,7 @@ _DRAWINGS = "drawing.css"
 
 
 def static_file(name: str) -> tuple[bytes, str]:
-    """A file of the package, and its media type. Raises NotFound."""
+    """Return the content and the media type of a static file. Raises NotFound."""
     if name not in (*_NAMES, _DRAWINGS):
         raise NotFound(f"no file {name!r}")
     return _static(name), next(kind for ending, kind in _KINDS.items() if name.endswith(ending))
@@ -63,7 +63,7 @@ def static_file(name: str) -> tuple[bytes, str]:
 
 @cache
 def static_address(name: str) -> str:
-    """The address of a file of the package."""
+    """Return the address of a static file."""
     return f"{STATIC}/{name}?v={hashlib.sha256(_static(name)).hexdigest()[:12]}"
 
 
@@ -83,22 +83,22 @@ _COLOURS = {
     "runs": ("running", "dispatched", "processing", "active"),
 }
 _COLOUR_OF = {word: colour for colour, words in _COLOURS.items() for word in words}
-# Ids that are longer say no more to people than their ends.
+# Ids of at least this length are shortened to their ends.
 _LONG_ID = 28
 
 
 def colour(word: str | None) -> str:
-    """The class of a state: bad, warn, good, runs, or none."""
+    """Return the CSS class of a state: bad, warn, good, runs or quiet."""
     return _COLOUR_OF.get(word or "", "quiet")
 
 
 def instant(moment: datetime) -> str:
-    """An instant for machines."""
+    """Format an instant for programs."""
     return unbounded(moment) or moment.astimezone(UTC).isoformat()
 
 
 def age(moment: datetime, now: datetime) -> str:
-    """How long ago an instant was, or in how long it is, in words."""
+    """Format the distance of an instant from now."""
     endless = unbounded(moment)
     if endless is not None:
         return endless
@@ -110,7 +110,7 @@ def age(moment: datetime, now: datetime) -> str:
 
 
 def clock(moment: datetime, first: datetime) -> str:
-    """When something was, behind the first of a series: the seconds, or the longer the rounder."""
+    """Format the time since the first instant of a series: in seconds, or rounded if it is long."""
     passed = (moment - first).total_seconds()
     if passed < 100:
         return f"+{max(passed, 0):.2f}s"
@@ -118,7 +118,7 @@ def clock(moment: datetime, first: datetime) -> str:
 
 
 def took(step: Step) -> str:
-    """How long a step took, or that it goes on."""
+    """Format the duration of a step; "–" if it is still running."""
     if step.started_at is None or step.ended_at is None:
         return "–"
     passed = (step.ended_at - step.started_at).total_seconds()
@@ -126,49 +126,49 @@ def took(step: Step) -> str:
 
 
 def shortish(text: str) -> str:
-    """The short form of a long id, and any other text as it is."""
+    """Shorten a long id; return any other text unchanged."""
     return short_id(text) if len(text) >= _LONG_ID and " " not in text else text
 
 
 def tokens(number: int, exact: bool = True) -> str:
-    """A number of tokens; an estimate is marked."""
+    """Format a number of tokens, with a `~` before an estimate."""
     return f"{'' if exact else '~'}{number:,}"
 
 
 def extent(of: Extent) -> str:
-    """How much of a request something is."""
+    """Format the size of a part of a request."""
     unknown = f" and those of {format_count(of.uncounted, 'unknown text')}" if of.uncounted else ""
     return f"{format_count(of.messages, 'message')}, {tokens(of.tokens, of.tokens_exact)} tokens{unknown}"
 
 
 def role(name: Any) -> str:
-    """The class of a role that is known."""
+    """Return the CSS class of a known role, or ""."""
     return name if name in ROLES else ""
 
 
 def event(of: Event) -> str:
-    """The classes of what happened to a turn."""
+    """Return the CSS classes of an event of a turn."""
     is_wrong = of.event == "ended" and "success" not in of.text
     return f"{of.event} wrong" if is_wrong or (of.event == "step-end" and "failed" in of.text) else of.event
 
 
 def capital(text: str) -> str:
-    """A sentence with its first letter made a capital."""
+    """Capitalize the first letter of a sentence."""
     return text[:1].upper() + text[1:]
 
 
 def cut(text: str, most: int) -> tuple[str, bool]:
-    """The beginning of a text, and whether there is more."""
+    """Return the beginning of a text, and True if it was cut."""
     return text[:most], len(text) > most
 
 
 def bytes_(number: int) -> str:
-    """A number of bytes in the unit that fits."""
+    """Format a number of bytes with a unit."""
     return format_bytes(number)
 
 
 def joined(pieces: Sequence[str | None]) -> str:
-    """Those of the pieces that there are."""
+    """Join the parts that are not empty."""
     return ", ".join(piece for piece in pieces if piece)
 
 
@@ -194,7 +194,7 @@ FILTERS: dict[str, Any] = {
 
 # --- pages
 
-# No script, style, picture or form but our own; no frame around us, and nothing from elsewhere.
+# Only the server's own scripts, styles, images and forms; no frames, and nothing from other hosts.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -211,8 +211,8 @@ _TEMPLATES = PackageLoader("cardbox_cli.serve.page")
 
 @cache
 def environment() -> Environment:
-    """The templates, and what they may call."""
-    made = Environment(
+    """Return the template environment."""
+    templates = Environment(
         loader=_TEMPLATES,
         autoescape=True,
         undefined=StrictUndefined,
@@ -221,26 +221,26 @@ def environment() -> Environment:
         auto_reload=False,
         finalize=_visible,
     )
-    made.filters.update(FILTERS)
-    made.filters["age"] = _age
-    made.filters["command"] = _command
-    made.globals.update(static=static_address, version=__version__)
-    return made
+    templates.filters.update(FILTERS)
+    templates.filters["age"] = _age
+    templates.filters["command"] = _command
+    templates.globals.update(static=static_address, version=__version__)
+    return templates
 
 
 @cache
 def _is_fresh(name: str) -> bool:
-    """Whether a page shows what changes."""
+    """Return True if a page updates itself."""
     return "data-fresh" in _TEMPLATES.get_source(environment(), name)[0]
 
 
 def drawn(element: Element | None) -> Markup:
-    """A drawing within a page. The standard library's serializer has escaped it."""
+    """Return a drawing as markup for a page."""
     return Markup("" if element is None else markup(element))  # escaped there
 
 
 def _visible(value: Any) -> Any:
-    # Markup is a text, too, but of another class: it was made of texts that came by here.
+    # Markup is a subclass of str, and its texts were escaped here already.
     return printable(value) if type(value) is str else value
 
 
@@ -255,7 +255,7 @@ def _command(context: Context, words: Sequence[str]) -> str:
 
 
 def page(look: Project, template: str, /, *, view: str = "", **values: Any) -> HTMLResponse:
-    """The page that a template makes of these values. `view` is its entry of the navigation."""
+    """Render a template with these values. `view` is its entry in the navigation."""
     shown = {
         "links": look.links,
         "here": look.here,
@@ -279,7 +279,7 @@ def plain_page(
     headers: Mapping[str, str] | None = None,
     **values: Any,
 ) -> HTMLResponse:
-    """A page that is about no project, or about one that cannot be read."""
+    """Render a page without a project, or about one that cannot be read."""
     project_id = request.path_params.get("project")
     shown = {
         "links": None if project_id is None else Links(project_id),
@@ -299,35 +299,35 @@ def _response(
     return HTMLResponse(text, status_code=code, headers={**HEADERS, **(headers or {})})
 
 
-# --- failures: a page that says what is wrong, and what helps. Nothing of the server itself
+# --- error pages: the error and a hint, without details of the server
 
 _TITLES = {
-    400: "The address says nothing that can be shown",
-    401: "A token is asked for",
-    403: "This is not yours to read",
-    404: "There is no such thing",
-    409: "Several things are meant",
+    400: "The address is invalid",
+    401: "A token is required",
+    403: "Access denied",
+    404: "Not found",
+    409: "The id is ambiguous",
     503: "The database cannot be read",
 }
 
 
 class PageRoute(ReadingRoute):
-    """A route whose failures are pages."""
+    """A route that answers errors as pages."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
 
-        async def answer_or_say(request: Request) -> Response:
+        async def answer_or_explain(request: Request) -> Response:
             try:
                 return await answer(request)
             except Exception as exc:
                 return error_page(request, exc)
 
-        return answer_or_say
+        return answer_or_explain
 
 
 def error_page(request: Request, exc: Exception) -> Response:
-    """The page that says what failed. What nobody expected is logged, and says nothing of itself."""
+    """Return the page for an error. Unexpected errors are logged, and their message is not shown."""
     if isinstance(exc, RequestValidationError):
         status, message = 400, "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in exc.errors()[:3])
     elif isinstance(exc, HTTPException):
@@ -344,7 +344,7 @@ def error_page(request: Request, exc: Exception) -> Response:
         status=status,
         title=_TITLES.get(status) or HTTPStatus(status).phrase,
         message=message,
-        # Of an outage it says where the database is.
+        # The hint of an outage would reveal the address of the database.
         hint=exc.hint if isinstance(exc, CbxError) and status < 500 else None,
         trouble=None,
         here=address_of(request.scope),

@@ -71,7 +71,13 @@ def test_a_page_has_all_of_a_request_and_asks_for_nothing(page: Path) -> None:
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
     assert "unsafe" not in policy
     assert HOSTILE in read.text
-    for heading in ("Layers", "Messages by tokens", "Growth over the steps", "What persisted", "Messages"):
+    for heading in (
+        "Layers",
+        "Messages by tokens",
+        "Growth over the steps",
+        "Cards over the steps",
+        "Messages",
+    ):
         assert heading in read.text
 
 
@@ -127,7 +133,14 @@ def costs(cbx: Cbx, feed: Callable[[str], None], tmp_path: Path) -> Path:
 def test_the_page_of_costs_has_what_the_command_says(cbx: Cbx, costs: Path) -> None:
     read = Reader(costs.read_text())
     assert not {tag for tag, _ in read.elements} & {"script", "link", "img", "iframe", "object", "b", "a"}
-    for heading in ("Findings", "Growth over the steps", "What persisted", "By layer", "By type", "By tool"):
+    for heading in (
+        "Findings",
+        "Growth over the steps",
+        "Cards over the steps",
+        "By layer",
+        "By type",
+        "By tool",
+    ):
         assert heading in read.text
     told = cbx("cost", "@last", "-o", "json").json()
     for found in told["findings"]:

@@ -174,7 +174,7 @@ def test_a_browser_shows_a_token_once_and_forgets_it(
     visitor = visit(at=start(asks_for_tokens=True))
     page = visitor.page
     visitor.go(f"{START}/agents")
-    assert page.get_by_role("heading", level=1).inner_text() == "A token is asked for"
+    assert page.get_by_role("heading", level=1).inner_text() == "A token is required"
     page.get_by_label("Token").fill("not it")
     page.get_by_role("button", name="Log in").click()
     page.get_by_role("alert").wait_for()
@@ -187,7 +187,7 @@ def test_a_browser_shows_a_token_once_and_forgets_it(
     page.get_by_role("button", name="Log out").click()
     page.get_by_role("heading", name="Log in").wait_for()
     visitor.go(START)
-    assert page.get_by_role("heading", level=1).inner_text() == "A token is asked for"
+    assert page.get_by_role("heading", level=1).inner_text() == "A token is required"
     # What is refused is a failure to the browser's console, too.
     visitor.troubles[:] = [each for each in visitor.troubles if "401" not in each]
 

@@ -20,25 +20,25 @@ from tests.serve.page.reader import check
     [
         ("/turns/turn_x", 404, "no turn 'turn_x' in project 'p'"),
         ("/boxes/none", 404, "no box 'none'"),
-        ("/cards/a%00b", 404, "nothing is called 'a\\x00b'"),
+        ("/cards/a%00b", 404, "'a\\x00b' cannot be a name"),
         ("/search?q=a%00b", 400, "NUL"),
         ("/cards/<script>", 404, "no card '<script>'"),
         ("/agents/nobody", 404, "no agent 'nobody'"),
         ("/batches/batch_x", 404, "no batch 'batch_x'"),
         ("/chat?key=none", 404, "no chat 'none'"),
         ("/chat", 400, "key"),
-        ("/find?id=none", 404, "nothing in project 'p' has the id 'none'"),
-        ("/request", 400, "must name a turn"),
-        ("/request?turn=a&box=b", 400, "one alone"),
-        ("/cost", 400, "must name a turn"),
+        ("/find?id=none", 404, "no object with id 'none' in project 'p'"),
+        ("/request", 400, "must name exactly one turn"),
+        ("/request?turn=a&box=b", 400, "must name exactly one turn"),
+        ("/cost", 400, "must name exactly one turn"),
         ("/diff?turn=turn_x&a=1&b=2", 404, "no turn"),
-        ("/boxes?behind=yesterday", 400, "is no place in a list"),
-        ("/boxes?behind=2026-01-01T00:00:00%2B00:00~x", 400, "is no place in a list"),
-        ("?behind=2026-01-01~x", 400, "is no place in a list"),
+        ("/boxes?behind=yesterday", 400, "invalid list position"),
+        ("/boxes?behind=2026-01-01T00:00:00%2B00:00~x", 400, "invalid list position"),
+        ("?behind=2026-01-01~x", 400, "invalid list position"),
         ("/boxes/x?from=-1", 400, "from"),
-        ("?status=nope", 400, "there is no state 'nope'"),
-        ("?status=nope", 400, "There are queued, pending, dispatched, running, suspended, ended."),
-        ("/boxes?kind=nope", 400, "there is no kind of boxes 'nope'"),
+        ("?status=nope", 400, "unknown status 'nope'"),
+        ("?status=nope", 400, "Use one of queued, pending, dispatched, running, suspended, ended."),
+        ("/boxes?kind=nope", 400, "unknown box kind 'nope'"),
         ("/elsewhere", 404, "no page"),
     ],
 )
@@ -60,7 +60,7 @@ def test_of_a_project_that_is_not_there_no_page_says_that_it_is_well(
     assert page.status_code == 404
     assert "no project 'nope'" in check(page.text).text
     listed = api.get("/inspect/nope/agents")
-    assert (listed.status_code, "there is no project nope" in check(listed.text).text) == (200, True)
+    assert (listed.status_code, "unknown project nope" in check(listed.text).text) == (200, True)
 
 
 def test_nothing_of_another_project_is_shown(project: Runtime, api: TestClient) -> None:

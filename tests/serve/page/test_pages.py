@@ -54,13 +54,13 @@ def test_whatever_a_link_leads_to_is_a_page_in_which_text_stays_text(
     for heading in (
         "not well",
         "Agents",
-        "What happened",
+        "Timeline",
         "Context box",
         "Messages by tokens",
         "Growth over the steps",
-        "What differs",
-        "Sent in vain",
-        "Who gave work to whom",
+        "Difference of two requests",
+        "Wasted tokens",
+        "Turns of the trace",
         "Children",
         "Transcript",
         "Boxes that hold it",
@@ -158,10 +158,10 @@ def test_two_requests_are_compared_word_by_word(
     turn = ask().agent_turn_id
     assert run(says({"look": {"at": "that"}}, "It is there.")).message == "success"
     onwards = Reader(api.get(f"{START}/diff?turn={turn}&a=1&b=2").text)
-    assert "The second goes on where the first ends" in onwards.text
+    assert "The second continues the first" in onwards.text
     assert {"ins", "del"}.isdisjoint(onwards.tags)
     back = Reader(api.get(f"{START}/diff?turn={turn}&a=2&b=1").text)
-    assert "They part" in back.text
+    assert "The requests differ" in back.text
     assert "del" in back.tags
     assert ("value", turn) in back.attributes
 
@@ -199,7 +199,7 @@ def test_costs_say_where_a_cache_breaks(
         ask(context_box_id=runtime.boxes.create([card.card_id]).box_id)
         assert run(says("Found.")).message == "success"
     read = Reader(api.get(f"{START}/cost?agent=clerk").text)
-    assert "Where the cache breaks first" in read.text
+    assert "First cache break" in read.text
     assert "From request 1 to 2, at message " in read.text
     assert re.search(r"Find the cause of the\s+first\.\s*<second>\.", read.text)
     assert {"ins", "del"} <= set(read.tags)

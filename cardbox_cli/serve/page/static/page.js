@@ -1,4 +1,4 @@
-// The inspector's own script: copying, keys, and saying that something has changed. Every page works without it.
+// The script of the inspector: copying, keys, and updates. Every page works without it.
 "use strict";
 
 (() => {
@@ -7,7 +7,7 @@
     if (place) place.textContent = text;
   };
 
-  // --- copying: to the clipboard where that is allowed, else the text is selected to be copied by hand
+  // --- copying: to the clipboard if the browser allows it; otherwise the text is selected
 
   const select = (from) => {
     const range = document.createRange();
@@ -91,24 +91,24 @@
     act();
   });
 
-  // --- what changes: the server's events, or a look now and then where they do not come
+  // --- updates: by server-sent events; without them, by polling
 
-  // What the server tells by itself; all else is found by a look, rarely where it tells something.
-  const TOLD = ["head", "batch"];
-  const POLL = 5000, POLL_BESIDES = 15000, CALM = 400;
-  let due = 0, polling = 0, asked = 0, took = 0;
+  // The server sends events for these changes. Polling finds all others, less often while events arrive.
+  const EVENTS = ["head", "batch"];
+  const POLL_INTERVAL = 5000, POLL_INTERVAL_WITH_EVENTS = 15000, MIN_PAUSE = 400;
+  let due = 0, polling = 0, requestedAt = 0, took = 0;
 
-  // A page that takes long to make is asked for less often.
+  // A page that is slow to render is requested less often.
   const changed = () => {
     if (due) return;
     due = window.setTimeout(() => {
       due = 0;
       if (!document.hidden) document.body.dispatchEvent(new CustomEvent("cbx:changed"));
-    }, Math.max(CALM, 4 * took));
+    }, Math.max(MIN_PAUSE, 4 * took));
   };
 
-  document.addEventListener("htmx:before:request", () => { asked = performance.now(); });
-  document.addEventListener("htmx:after:request", () => { took = performance.now() - asked; });
+  document.addEventListener("htmx:before:request", () => { requestedAt = performance.now(); });
+  document.addEventListener("htmx:after:request", () => { took = performance.now() - requestedAt; });
 
   const mark = (live, text) => {
     const place = document.querySelector(".live");
@@ -118,17 +118,17 @@
     place.textContent = text;
   };
 
-  // How the page is followed; what cannot be fetched is said in its place, and the page stays as it was.
-  let told = null;
-  const show = (...how) => {
-    told = how;
-    mark(...how);
+  // The update mode of the page. If the server cannot be reached, the mark says so and the page stays as it is.
+  let mode = null;
+  const show = (...values) => {
+    mode = values;
+    mark(...values);
   };
-  const lost = () => mark("lost", "not reached");
+  const lost = () => mark("lost", "server unreachable");
   document.addEventListener("htmx:response:error", lost);
   document.addEventListener("htmx:error", lost);
   document.addEventListener("htmx:after:swap", (event) => {
-    if (told && event.detail.ctx.response?.status < 400) mark(...told);
+    if (mode && event.detail.ctx.response?.status < 400) mark(...mode);
   });
 
   const pollEvery = (pause) => {
@@ -137,35 +137,35 @@
   };
 
   const poll = () => {
-    pollEvery(POLL);
+    pollEvery(POLL_INTERVAL);
     show("polls", "every 5 s");
   };
 
-  // Browsers come back to a stream that broke off, and never to one that was refused, as while the database is away.
-  const AGAIN = 2000, AGAIN_AT_MOST = 30000;
-  let source = null, again = AGAIN;
+  // Browsers reconnect a stream that broke off, but not one that was rejected, for example during an outage.
+  const MIN_RETRY = 2000, MAX_RETRY = 30000;
+  let source = null, retry = MIN_RETRY;
 
   const follow = (address) => {
     source = new EventSource(address);
     source.onopen = () => {
-      // What changed while nothing was told is not told later.
-      if (told) changed();
-      again = AGAIN;
-      pollEvery(POLL_BESIDES);
+      // Changes before the connection send no event.
+      if (mode) changed();
+      retry = MIN_RETRY;
+      pollEvery(POLL_INTERVAL_WITH_EVENTS);
       show("yes", "live");
     };
     source.onerror = () => {
       poll();
       if (source.readyState !== EventSource.CLOSED) return;
-      window.setTimeout(follow, again, address);
-      again = Math.min(2 * again, AGAIN_AT_MOST);
+      window.setTimeout(follow, retry, address);
+      retry = Math.min(2 * retry, MAX_RETRY);
     };
-    for (const name of TOLD) source.addEventListener(name, changed);
+    for (const name of EVENTS) source.addEventListener(name, changed);
   };
   window.addEventListener("pagehide", () => source?.close());
 
   const fresh = document.querySelector("[data-fresh]");
-  if (fresh?.dataset.fresh === "looks") poll();
+  if (fresh?.dataset.fresh === "polls") poll();
   else if (fresh) follow(document.body.dataset.events);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) changed(); });
 })();
