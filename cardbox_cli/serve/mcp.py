@@ -20,11 +20,10 @@ from pydantic import Field
 from cardbox_cli.diagnosis.diagnoser import survey_answer, why_answer
 from cardbox_cli.errors import CbxError, UsageError
 from cardbox_cli.execution.turn_page import summary, view
+from cardbox_cli.inspect.requests import one_of, render_answer
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import TURN_STATUSES
-from cardbox_cli.serve.costs import costed
 from cardbox_cli.serve.project import Project
-from cardbox_cli.serve.requests import rendered
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardFilter, CardStore
@@ -164,6 +163,8 @@ TheBox = Annotated[str, Field(max_length=_ID, description="A box's id, or a uniq
 Box = TheBox | None
 Agent = Annotated[str, Field(max_length=_ID, description="An agent's id.")] | None
 Chat = Annotated[str, Field(max_length=_ID, description="A chat's key.")] | None
+Profile = Annotated[str, Field(max_length=_ID, description="With a box: the profile it is for.")] | None
+Since = Annotated[str, Field(max_length=_ID, description="With agent or chat: from then on, as 2h.")] | None
 Step = Annotated[str, Field(max_length=_ID, description="A step: its number or id, or next.")] | None
 Format = Annotated[str, Field(max_length=_ID, description=_FORMAT)] | None
 Status = Annotated[str, Field(pattern=f"^({'|'.join(TURN_STATUSES)})$", description="A turn's state.")] | None
@@ -344,47 +345,47 @@ def _of_cards(read: Reader) -> list[Callable[..., list[str]]]:
 def _of_requests(read: Reader) -> list[Callable[..., list[str]]]:
     def render(
         turn: Turn = None,
+        agent: Agent = None,
         box: Box = None,
         chat: Chat = None,
         at: Step = None,
         format: Format = None,
+        profile: Profile = None,
     ) -> list[str]:
         """The exact request that a step of a turn or a chat sent, else its next one, or that a box makes:
-        body, where each message comes from, what the provider would refuse. Name one of turn, box, chat.
+        body, where each message comes from, what the provider would refuse. Name one of turn, agent, box,
+        chat.
         """
 
         def ask(project: Project) -> Any:
-            named = {"turn": _turn(project, turn), "box": _box(project, box)}
-            return rendered(project, **named, chat=chat, at=at, format=format)
+            requests = project.requests(format=format, profile=profile)
+            return render_answer(requests, turn=turn, agent=agent, box=box, chat=chat, at=at)
 
-        options = {"--turn": turn, "--box": box, "--chat": chat, "--at": at, "--format": format}
-        words = [word for pair in options.items() if pair[1] is not None for word in pair]
-        return read(ask, "render", *words, narrower="show_card shows one message's card.")
+        named = {"--turn": turn, "--agent": agent, "--box": box, "--chat": chat, "--at": at}
+        options = {**named, "--format": format, "--profile": profile}
+        return read(ask, "render", options=options, narrower="show_card shows one message's card.")
 
-    def cost(turn: Turn = None, agent: Agent = None, box: Box = None, chat: Chat = None) -> list[str]:
+    def cost(
+        turn: Turn = None,
+        agent: Agent = None,
+        box: Box = None,
+        chat: Chat = None,
+        since: Since = None,
+        profile: Profile = None,
+    ) -> list[str]:
         """What requests cost in tokens, by layer, type, tool and card; what was sent in vain, with the
         command that mends it; where a prefix cache broke. Name one of turn, agent, box, chat.
         """
 
         def ask(project: Project) -> Any:
-            named = {"turn": _turn(project, turn), "box": _box(project, box)}
-            return costed(project, **named, agent=agent, chat=chat, top=10)
+            kind, name = one_of(turn=turn, agent=agent, box=box, chat=chat)
+            costed = project.costs(profile=profile, since=since).of(kind, name)
+            return costed.answer(project_option=project.project_option)
 
-        options = {"--agent": agent, "--chat": chat}
-        words = [word for pair in options.items() if pair[1] is not None for word in pair]
-        return read(ask, "cost", turn or box, *words)
+        options = {"--agent": agent, "--chat": chat, "--since": since, "--profile": profile}
+        return read(ask, "cost", turn or box, options=options)
 
     return [render, cost]
-
-
-def _turn(project: Project, given: str | None) -> str | None:
-    if given is None:
-        return None
-    return TurnViews(project.database, project.project_id).resolve(given)
-
-
-def _box(project: Project, given: str | None) -> str | None:
-    return None if given is None else BoxStore(project.database, project.project_id).resolve(given)
 
 
 def lending_of(target: Target, *, longest: float) -> Lending:

@@ -18,6 +18,8 @@ from starlette.concurrency import iterate_in_threadpool
 
 from cardbox_cli.context.cost.answer import CostAnswer
 from cardbox_cli.errors import CbxError, NotFound
+from cardbox_cli.inspect.costs import TOP
+from cardbox_cli.inspect.requests import RenderAnswer, one_of, render_answer
 from cardbox_cli.model.ids import unique
 from cardbox_cli.serve.addresses import Behind, mark_of
 from cardbox_cli.serve.api.responses import (
@@ -34,12 +36,10 @@ from cardbox_cli.serve.api.responses import (
     size_of,
     stored,
 )
-from cardbox_cli.serve.costs import costed
 from cardbox_cli.serve.http.errors import BrokenOff, Refused, logged
 from cardbox_cli.serve.http.reading import Asker, Read
 from cardbox_cli.serve.http.routing import ReadingRoute, StreamAnswer
 from cardbox_cli.serve.project import Project
-from cardbox_cli.serve.requests import RenderAnswer, rendered
 from cardbox_cli.store.cards import CardFilter, CardStore
 from cardbox_cli.store.views.box_views import BoxViews
 from cardbox_cli.store.views.found_cards import ApiViews, FoundCard, found_cards, found_pattern
@@ -310,6 +310,7 @@ def _read_cards(asker: Asker, card_ids: Sequence[str], *, most: int) -> dict[str
 request_routes = APIRouter(tags=["requests"], route_class=ReadingRoute)
 
 Named = Annotated[str | None, Query(min_length=1, max_length=400)]
+Profile = Annotated[str | None, Query(min_length=1, max_length=400, description="The profile of a box.")]
 
 
 @request_routes.get("/render", responses=answers(RenderAnswer))
@@ -318,12 +319,15 @@ def render(
     read: Read,
     box: Named = None,
     turn: Named = None,
+    agent: Named = None,
     chat: Named = None,
     at: Annotated[str | None, Query(description="A step: its number or id, or next.")] = None,
     format: Annotated[str | None, Query(description="Default: as it was sent, else the model's.")] = None,
+    profile: Profile = None,
 ) -> Response:
     """The exact request of a box, or of a step of a turn or a chat: its last one, or the next."""
-    answer = rendered(read, box=box, turn=turn, chat=chat, at=at, format=format)
+    requests = read.requests(format=format, profile=profile)
+    answer = render_answer(requests, box=box, turn=turn, agent=agent, chat=chat, at=at)
     return encoded(request, answer, narrower="ask for a smaller box, or use `cbx render`")
 
 
@@ -335,10 +339,14 @@ def cost(
     turn: Named = None,
     agent: Named = None,
     chat: Named = None,
-    top: Annotated[int, Query(ge=1, le=1000, description="So many cards at most.")] = 20,
+    top: Annotated[int, Query(ge=1, le=1000, description="So many cards at most.")] = TOP,
+    since: Annotated[str | None, Query(description="With agent or chat: from this time on, as 2h.")] = None,
+    profile: Profile = None,
 ) -> Response:
     """What the requests of a box, a turn, an agent or a chat cost together, and what of that is waste."""
-    return encoded(request, costed(read, box=box, turn=turn, agent=agent, chat=chat, top=top))
+    kind, name = one_of(box=box, turn=turn, agent=agent, chat=chat)
+    costed = read.costs(profile=profile, since=since).of(kind, name)
+    return encoded(request, costed.answer(top=top, project_option=read.project_option))
 
 
 # --- search

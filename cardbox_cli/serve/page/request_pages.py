@@ -8,13 +8,14 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 from markupsafe import Markup
 
-from cardbox_cli.context.cost.account import Account, account_of
-from cardbox_cli.context.cost.answer import Break, costs_of
+from cardbox_cli.context.cost.account import Account
+from cardbox_cli.context.cost.answer import Break
 from cardbox_cli.context.diff import Piece, diff, piece_name
-from cardbox_cli.context.explain import Explanation, MessageLine, explain, whole_shares
-from cardbox_cli.context.lint.rule import LintFinding, lint
-from cardbox_cli.execution.requests.recorded_requests import RecordedRequests
+from cardbox_cli.context.explain import Explanation, MessageLine, whole_shares
+from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.execution.requests.turn_requests import NEXT
+from cardbox_cli.inspect.costs import TOP
+from cardbox_cli.inspect.requests import InspectedRequest, SentStep
 from cardbox_cli.model.diff import Piece as TextPiece
 from cardbox_cli.model.diff import abridged, text_diff
 from cardbox_cli.model.ids import short_id
@@ -33,12 +34,10 @@ from cardbox_cli.pictures.request_picture import (
 from cardbox_cli.providers.formats import provider_of
 from cardbox_cli.providers.models import window
 from cardbox_cli.serve.addresses import From
-from cardbox_cli.serve.costs import series_of
 from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.page.box_pages import INSIDE, PREVIEW
 from cardbox_cli.serve.page.links import About, wanted
 from cardbox_cli.serve.page.templating import PageRoute, cut, drawn, joined, page, tokens
-from cardbox_cli.serve.requests import Asked, Requests
 from cardbox_cli.text import format_count, one_line
 
 routes = APIRouter(route_class=PageRoute)
@@ -70,19 +69,18 @@ def request(
     """One request, and how those before it grew to it."""
     about = About(look.links, turn=turn, chat=chat, box=box)
     with look.database.snapshot():
-        requests = Requests(look)
-        recorded = requests.recorded(turn, chat)
+        requests = look.requests()
+        recorded = requests.recorded(turn=turn, chat=chat)
         if recorded is None:
-            shown, steps, before = requests.of_box(about.name), [], []
+            shown, steps, before = requests.of_boxes([about.name], by_model=True), [], []
         else:
             shown, steps = requests.of_step(recorded, at), recorded.sent_before(None)
-            before = _pictures(requests, recorded, steps, shown.step_id)
-    provider = provider_of(shown.format)
-    account = explain(shown.request, provider)
+            before = _pictures(requests.sent_before(recorded, shown.step_id, most=_DRAWN))
+    account = shown.explanation()
     holds = window(shown.request.model)
     layers = whole_shares(account, holds)
     colours = request_colours(layers, [each.account for each in before])
-    findings = lint(shown.entries, shown.request, provider, awaited=shown.awaited)
+    findings = shown.findings()
     drawn_steps = [drawn_step(each) for each in before]
     is_more = first + _WINDOW < len(account.messages)
     return page(
@@ -92,7 +90,7 @@ def request(
         about=about,
         name=shown.name,
         format=shown.format,
-        provider=provider.name,
+        provider=provider_of(shown.format).name,
         notes=shown.notes,
         account=account,
         model=shown.request.model,
@@ -123,18 +121,11 @@ def step_name(steps: Sequence[str], step_id: str) -> str:
     return f"step {steps.index(step_id) + 1}" if step_id in steps else step_id
 
 
-def _pictures(
-    requests: Requests, recorded: RecordedRequests, steps: Sequence[str], shown: str | None
-) -> list[StepPicture]:
+def _pictures(before: Sequence[SentStep]) -> list[StepPicture]:
     """The steps up to the one that is shown; none where it is alone."""
-    before = recorded.sent_before(shown)[-_DRAWN:]
     if len(before) < 2:
         return []
-    asked = [(each, requests.of_step(recorded, each)) for each in before]
-    return [
-        StepPicture(name=step_name(steps, step_id), account=explain(each.request, provider_of(each.format)))
-        for step_id, each in asked
-    ]
+    return [StepPicture(name=f"step {each.number}", account=each.account) for each in before]
 
 
 def _messages(account: Explanation, findings: Sequence[LintFinding], first: int) -> list[_Message]:
@@ -151,7 +142,9 @@ def _messages(account: Explanation, findings: Sequence[LintFinding], first: int)
     return rows
 
 
-def _steps(about: About, steps: Sequence[str], shown: Asked, *, is_over: bool) -> list[dict[str, Any]]:
+def _steps(
+    about: About, steps: Sequence[str], shown: InspectedRequest, *, is_over: bool
+) -> list[dict[str, Any]]:
     """The steps whose requests can be looked at, and the next one, where one may come."""
     named = [(each, step_name(steps, each), each == shown.step_id) for each in steps[-_STEPS:]]
     if not is_over:
@@ -161,7 +154,7 @@ def _steps(about: About, steps: Sequence[str], shown: Asked, *, is_over: bool) -
     ]
 
 
-def _earlier(about: About, steps: Sequence[str], shown: Asked) -> str | None:
+def _earlier(about: About, steps: Sequence[str], shown: InspectedRequest) -> str | None:
     """The comparison with the step before."""
     place = steps.index(shown.step_id) if shown.step_id in steps else len(steps)
     return about.diff(steps[place - 1], shown.step_id or NEXT) if place else None
@@ -182,11 +175,10 @@ def difference(
     """What the second step says that the first does not, and what a cache loses by it."""
     about = About(look.links, turn=turn, chat=chat)
     with look.database.snapshot():
-        requests = Requests(look)
-        recorded = requests.recorded(turn, chat)
+        requests = look.requests()
+        recorded = requests.recorded(turn=turn, chat=chat)
         assert recorded is not None
-        one = requests.of_step(recorded, wanted(a, "first step"))
-        other = requests.of_step(recorded, wanted(b, "second step"), one.format)
+        one, other = requests.pair((wanted(a, "first step"), wanted(b, "second step")), steps=recorded)
         steps = recorded.sent_before(None)
     found = diff(one.request, other.request, provider_of(one.format))
     parting = None if found.continues else found.difference
@@ -225,8 +217,8 @@ def _place(piece: Piece | None) -> str:
     return joined([piece_name(piece.section, piece.number), piece.role, piece.layer, cards])
 
 
-# Findings and cards that are shown, and characters of texts that part.
-_LINES, _PARTED = 20, 300
+# Characters of texts that part.
+_PARTED = 300
 
 
 @routes.get("/cost")
@@ -240,9 +232,9 @@ def cost(
     """The account of a series of requests, and what of it was sent in vain."""
     about = About(look.links, turn=turn, agent=agent, chat=chat, box=box)
     with look.database.snapshot():
-        series, subject = series_of(look, about.kind, about.name)
-    account = account_of(series)
-    costs = costs_of(account, chat=subject)
+        costed = look.costs().of(about.kind, about.name)
+    account = costed.account()
+    costs = costed.costs(account)
     colours = colours_of(share.name for share in account.by["layer"])
     steps = drawn_account(account) if len(account.steps) > 1 else []
     return page(
@@ -250,14 +242,15 @@ def cost(
         "cost.html",
         view=about.view,
         about=about,
+        notes=costed.notes,
         facts=_facts(account),
         findings=[
             (each, None if each.mend is None else each.mend.line(*look.project_option))
-            for each in costs.findings[:_LINES]
+            for each in costs.findings[:TOP]
         ],
         account=account,
         exact=account.exact,
-        cards=costs.cards[:_LINES],
+        cards=costs.cards[:TOP],
         broken=costs.broken,
         broken_at="" if costs.broken is None else piece_name(costs.broken.section, costs.broken.number),
         parted=[] if costs.broken is None else _parted(costs.broken),
