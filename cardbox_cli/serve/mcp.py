@@ -19,10 +19,12 @@ from pydantic import Field
 
 from cardbox_cli.diagnosis.diagnoser import survey_answer, why_answer
 from cardbox_cli.errors import CbxError, UsageError
-from cardbox_cli.execution.turn_page import summary, view
+from cardbox_cli.execution.turn_summary import summary
 from cardbox_cli.inspect.requests import one_of, render_answer
+from cardbox_cli.inspect.turns import view_turn
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import TURN_STATUSES
+from cardbox_cli.serve.addresses import LINES
 from cardbox_cli.serve.project import Project
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
@@ -31,7 +33,7 @@ from cardbox_cli.store.connection.connection_pool import Lending
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.views.box_views import BoxViews
 from cardbox_cli.store.views.found_cards import found_cards, found_pattern
-from cardbox_cli.store.views.turn_views import TurnFilter, TurnViews
+from cardbox_cli.store.views.turn_views import TurnFilter
 from cardbox_cli.text import command_line, one_line, without_credentials
 
 # --- answers that fit into the context of a model: what is too long is cut, and says so.
@@ -168,7 +170,7 @@ Since = Annotated[str, Field(max_length=_ID, description="With agent or chat: fr
 Step = Annotated[str, Field(max_length=_ID, description="A step: its number or id, or next.")] | None
 Format = Annotated[str, Field(max_length=_ID, description=_FORMAT)] | None
 Status = Annotated[str, Field(pattern=f"^({'|'.join(TURN_STATUSES)})$", description="A turn's state.")] | None
-Limit = Annotated[int, Field(ge=1, le=100, description="At most so many.")]
+Limit = Annotated[int, Field(ge=1, le=200, description="At most so many.")]
 
 
 NO_OPTIONS: Mapping[str, object] = {}
@@ -265,12 +267,12 @@ def _of_turns(read: Reader) -> list[Callable[..., list[str]]]:
         everything = None if turn or agent else "--all"
         return read(ask, "why", turn, by_agent, agent, everything, narrower="Name a turn, or an agent.")
 
-    def list_turns(agent: Agent = None, status: Status = None, limit: Limit = 20) -> list[str]:
+    def list_turns(agent: Agent = None, status: Status = None, limit: Limit = LINES) -> list[str]:
         """The newest turns first, with state, end and boxes; of an agent, or in a state, if one is named."""
 
         def ask(project: Project) -> Any:
             where = TurnFilter(agent_id=agent, status=status)
-            found = TurnViews(project.database, project.project_id).newest(where, limit=limit)
+            found = project.turns.newest(where, limit=limit)
             return [summary(each) for each in found]
 
         options = {"--agent": agent, "--status": status, "--limit": limit}
@@ -280,8 +282,7 @@ def _of_turns(read: Reader) -> list[Callable[..., list[str]]]:
         """All of one turn: state, steps, tool calls, boxes, edges, children, and what happened when."""
 
         def ask(project: Project) -> Any:
-            turns = TurnViews(project.database, project.project_id)
-            return view(turns.story(turns.resolve(turn)))
+            return view_turn(project.turns.story(project.turns.resolve(turn)))
 
         return read(ask, "turn", "show", turn, narrower="`why` is shorter.")
 

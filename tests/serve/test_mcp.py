@@ -228,7 +228,7 @@ def test_answers_are_those_of_the_commands(read: Reader, ask: Asked, cbx: Cbx) -
     [
         (("render", {"turn": "t", "formt": "anthropic"}), "formt"),
         (("list_turns", {"status": "bogus"}), "queued|pending|dispatched"),
-        (("list_turns", {"limit": 101}), "less than or equal to 100"),
+        (("list_turns", {"limit": 201}), "less than or equal to 200"),
         (("why", {"turn": "t", "agent": "a"}), "turn and agent are two questions"),
         (("search_cards", {"text": "  "}), "text"),
         (("show_card", {"card": "z" * 1_000_000}), "at most 400 characters"),

@@ -26,7 +26,7 @@ from cardbox_cli.text import (
 )
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.turn_page import TurnSummary
+    from cardbox_cli.execution.turn_summary import TurnSummary
     from cardbox_cli.model.boxes import Box, Reference, Slot
     from cardbox_cli.model.cards import Card
     from cardbox_cli.model.execution.turns import AuditEntry, InboxRow

@@ -11,7 +11,7 @@ from cardbox_cli.text import argument
 if TYPE_CHECKING:
     from cardbox_cli.execution.dispatch_requests import Dispatched, DispatchResult
     from cardbox_cli.execution.runtime import Runtime
-    from cardbox_cli.execution.turn_page import TurnView
+    from cardbox_cli.inspect.turns import TurnView
     from cardbox_cli.model.cards import Card
     from cardbox_cli.orchestration.delegation import Delegated
     from cardbox_cli.store.views.turn_views import TurnViews
@@ -91,13 +91,14 @@ _HINTS = {
 
 def print_end(turns: "TurnViews", turn_id: str, timeout: float | None) -> None:
     """Wait for the end of a turn and print it. Raises Findings unless it is a success."""
-    from cardbox_cli.execution.turn_page import view, wait_for_end
+    from cardbox_cli.execution.turn_summary import wait_for_end
+    from cardbox_cli.inspect.turns import view_turn
     from cardbox_cli.store.cards import CardStore
 
     wait_for_end(turns, turn_id, timeout=timeout)
     with turns.database.snapshot():
         stored = turns.story(turn_id)
-        seen = view(stored)
+        seen = view_turn(stored)
         wanted = [seen.deliverable_card_id] if seen.deliverable_card_id else []
         cards = CardStore(turns.database, turns.project_id).get_many(wanted).cards
     output.emit(seen, table=lambda: _print_deliverable(seen, cards), ids=wanted)

@@ -11,8 +11,8 @@ from cardbox_cli.chat.chat_view import view as chat_view
 from cardbox_cli.diagnosis.diagnoser import ProblemAnswer, WhyAnswer, survey_answer, why_answer
 from cardbox_cli.errors import CbxError
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.turn_page import TurnSummary, TurnView, summary
-from cardbox_cli.execution.turn_page import view as turn_view
+from cardbox_cli.execution.turn_summary import TurnSummary, summary
+from cardbox_cli.inspect.turns import TurnView, view_turn
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.chats import Chat
 from cardbox_cli.model.execution.turns import InboxRow
@@ -39,7 +39,7 @@ from cardbox_cli.store.roster import AgentFilter, RosterStore
 from cardbox_cli.store.views.batch_views import BatchRow, BatchViews
 from cardbox_cli.store.views.inbox_views import InboxFilter, InboxViews
 from cardbox_cli.store.views.recent_changes import Standing
-from cardbox_cli.store.views.turn_views import TurnFilter, TurnViews
+from cardbox_cli.store.views.turn_views import TurnFilter
 
 turn_routes = APIRouter(tags=["turns"], route_class=ReadingRoute)
 
@@ -83,14 +83,14 @@ def turns(
 ) -> Response:
     """Turns, newest first."""
     where = TurnFilter(agent_id=agent, status=status, trace_id=trace, behind=mark_of(behind))
-    found = TurnViews(read.database, read.project_id).newest(where, limit=limit + 1)
+    found = read.turns.newest(where, limit=limit + 1)
     return paged(request, map(summary, found), limit, key="inbox_id")
 
 
 @turn_routes.get("/turns/{turn_id}", responses=answers(TurnView))
 def turn(request: Request, read: Read, turn_id: str) -> Response:
     """All of a turn: its state, rows, steps, calls, boxes, edges, and what happened when."""
-    return encoded(request, turn_view(TurnViews(read.database, read.project_id).story(turn_id)))
+    return encoded(request, view_turn(read.turns.story(read.turns.resolve(turn_id))))
 
 
 @turn_routes.get("/turns/{turn_id}/why", responses=answers(WhyAnswer))

@@ -12,8 +12,8 @@ from cardbox_cli.chat.why import explain
 from cardbox_cli.diagnosis.verdict import Diagnosis
 from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.turn_page import Branch, TurnSummary, summary, tree
-from cardbox_cli.execution.turn_page import view as turn_view
+from cardbox_cli.execution.turn_summary import TurnSummary, summary
+from cardbox_cli.inspect.turns import Branch, build_trees, read_trace, view_turn
 from cardbox_cli.model.execution.batches import TASK_OPEN
 from cardbox_cli.model.execution.turns import TURN_STATUSES
 from cardbox_cli.model.identity import RosterEntry
@@ -38,7 +38,7 @@ from cardbox_cli.store.projects import is_known
 from cardbox_cli.store.roster import AgentFilter, RosterStore
 from cardbox_cli.store.views.batch_views import BatchViews
 from cardbox_cli.store.views.box_views import BoxInShort, BoxViews
-from cardbox_cli.store.views.turn_views import FAMILY, StoredTurn, TurnFilter, TurnViews
+from cardbox_cli.store.views.turn_views import FAMILY, StoredTurn, TurnFilter
 
 routes = APIRouter(route_class=PageRoute)
 
@@ -131,7 +131,7 @@ def agent(look: Looking, agent_id: str, behind: Behind = None) -> HTMLResponse:
 
 def _turns(look: Project, where: TurnFilter) -> tuple[list[TurnSummary], str | None]:
     """A page of turns, newest first, and where the next one begins."""
-    found = list(TurnViews(look.database, look.project_id).newest(where, limit=LINES + 1))
+    found = list(look.turns.newest(where, limit=LINES + 1))
     return [summary(turn) for turn in found[:LINES]], following(found, "inbox_id")
 
 
@@ -152,7 +152,8 @@ class LastCards(msgspec.Struct, frozen=True):
 def turn(look: Looking, turn_id: str) -> HTMLResponse:
     """All of a turn."""
     with look.database.snapshot():
-        stored = TurnViews(look.database, look.project_id).story(turn_id)
+        stored = look.turns.story(look.turns.resolve(turn_id))
+        turn_id = stored.turn.agent_turn_id
         members = BatchViews(look.database, look.project_id).members([turn_id])
         boxes = [
             ("context", stored.turn.context_box_id, _last_cards(look, stored.turn.context_box_id)),
@@ -162,7 +163,7 @@ def turn(look: Looking, turn_id: str) -> HTMLResponse:
         look,
         "turn.html",
         view="Turns",
-        turn=turn_view(stored),
+        turn=view_turn(stored),
         stored=stored.turn,
         leases=stored.leases,
         error=stored.record.error if stored.record else None,
@@ -177,21 +178,17 @@ def turn(look: Looking, turn_id: str) -> HTMLResponse:
 def trace(look: Looking, turn: str) -> HTMLResponse:
     """The turns that gave each other work."""
     with look.database.snapshot():
-        turns = TurnViews(look.database, look.project_id)
-        found = turns.get(turn)
-        known = turns.family(found)
-        members = BatchViews(look.database, look.project_id).members([each.agent_turn_id for each in known])
-    tops = tree([summary(each) for each in known], members)
+        found = read_trace(look.turns, turn)
     return page(
         look,
         "trace.html",
         view="Turns",
         turn_id=turn,
         trace_id=found.trace_id,
-        lines=list(_lines(tops)),
-        count=len(known),
-        is_cut=len(known) >= FAMILY,
-        drawing=drawn(timeline(tops)),
+        lines=list(_lines(found.turns)),
+        count=len(found.agent_turn_ids),
+        is_cut=found.is_cut,
+        drawing=drawn(timeline(found.turns)),
     )
 
 
@@ -281,12 +278,12 @@ def _task(result: Any, progress: TaskProgress | None, below: dict[str, list[Bran
 
 def _below(look: Project, turn_ids: Sequence[str]) -> dict[str, list[Branch]]:
     """The turns that each of these gave work to, as trees, by turn."""
-    turns = TurnViews(look.database, look.project_id)
+    turns = look.turns
     first = next(iter(turns.get_many(turn_ids[:1])), None)
     if first is None:
         return {}
     family = turns.family(first)
-    branches = tree([summary(each) for each in family]) if len(family) < FAMILY else []
+    branches = build_trees([summary(each) for each in family]) if len(family) < FAMILY else []
     wanted = set(turn_ids)
     found: dict[str, list[Branch]] = {}
     while branches:

@@ -250,7 +250,7 @@ def replay_turn(
     A fresh agent runs it, so the turn's own agent and its boxes stay as they are. Tools that the model calls
     are called again. Exit 8 when one of the turns did not end in success, 124 when that took too long.
     """
-    from cardbox_cli.execution.turn_page import wait_for_end
+    from cardbox_cli.execution.turn_summary import wait_for_end
     from cardbox_cli.orchestration.replay import Again
 
     with runtime() as run:

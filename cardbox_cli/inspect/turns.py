@@ -1,15 +1,28 @@
-"""What happened to a turn: everything about it that has a date, in order, a plain line each. Does no I/O."""
+"""All of a turn on one page with its timeline, and the tree of a trace, for every surface."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 
 import msgspec
 
 from cardbox_cli.execution.queue.messages import ANCHOR, is_report, is_turn, type_of
+from cardbox_cli.execution.turn_summary import TurnEnd, TurnResult, TurnSummary, convert, summary
 from cardbox_cli.model import card_types
-from cardbox_cli.model.execution.turns import PROCESSING, AuditEntry, Edge, InboxRow, Step
-from cardbox_cli.model.ids import short_id
-from cardbox_cli.store.views.turn_views import StoredTurn, WrittenCard
+from cardbox_cli.model.content import is_fallback
+from cardbox_cli.model.execution.result_fields import MISSING, asked_fields, lacking, missing_fields
+from cardbox_cli.model.execution.turns import (
+    PROCESSING,
+    AuditEntry,
+    Edge,
+    EndStatus,
+    InboxRow,
+    LogTail,
+    Step,
+    WaitingTool,
+)
+from cardbox_cli.model.ids import short_id, unique
+from cardbox_cli.store.views.batch_views import BatchRow, BatchViews, Member
+from cardbox_cli.store.views.turn_views import FAMILY, StoredTurn, TurnViews, WrittenCard
 
 _WIDTH = 100
 
@@ -22,6 +35,129 @@ class Event(msgspec.Struct, frozen=True):
     text: str
     ref: str | None = None
 
+
+class TurnFinding(msgspec.Struct, frozen=True):
+    """Something to be looked at in what a turn left: which rule finds it, and what it says."""
+
+    rule: str
+    message: str
+
+
+class TurnView(TurnResult, frozen=True, kw_only=True):
+    """Everything of one turn. Fields as in `TurnSummary`; the lists are in the order of their dates."""
+
+    inbox: list[InboxRow]
+    steps: list[Step]
+    waiting_tools: list[WaitingTool]
+    edges: list[Edge]
+    children: list[TurnSummary]
+    timeline: list[Event]
+    logs: list[LogTail]
+    findings: list[TurnFinding]
+
+
+class Branch(TurnEnd, frozen=True, kw_only=True):
+    """A turn of a trace, with the turns that it gave to others, whose traces may be others.
+
+    `batch_id` and `task_index` say of which batch it is a child, if of one.
+    """
+
+    batch_id: str | None
+    task_index: int | None
+    trace_id: str | None
+    created_at: datetime | None
+    ended_at: datetime | None
+    children: list["Branch"]
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """The turns that gave each other work, as trees, and the batches whose children are among them.
+
+    `agent_turn_ids` are those of all turns, as they were found. `notes` say what is left out.
+    """
+
+    trace_id: str | None
+    turns: list[Branch]
+    agent_turn_ids: list[str]
+    batches: dict[str, BatchRow]
+    is_cut: bool
+
+    @property
+    def notes(self) -> list[str]:
+        """What must be said of the trees."""
+        return [f"{len(self.agent_turn_ids)} turns are shown; there may be more"] if self.is_cut else []
+
+
+def read_trace(turns: TurnViews, given: str) -> Trace:
+    """Read the trace of the turn that `given` stands for. Raises NotFound, AmbiguousId."""
+    found = turns.get(turns.resolve(given))
+    known = turns.family(found)
+    views = BatchViews(turns.database, turns.project_id)
+    ids = [each.agent_turn_id for each in known]
+    members = views.members(ids)
+    return Trace(
+        trace_id=found.trace_id,
+        turns=build_trees([summary(each) for each in known], members),
+        agent_turn_ids=ids,
+        batches=dict(views.get_many(unique(each.batch_id for each in members.values() if each.batch_id))),
+        is_cut=len(known) >= FAMILY,
+    )
+
+
+def view_turn(stored: StoredTurn) -> TurnView:
+    """All of a turn."""
+    short = summary(stored.turn)
+    return convert(
+        TurnView,
+        short,
+        inbox=stored.inbox,
+        steps=stored.steps,
+        waiting_tools=stored.waiting_tools,
+        edges=stored.edges,
+        children=[summary(child) for child in stored.children],
+        timeline=timeline(stored, end_status=short.end_status, ended_at=short.ended_at),
+        logs=stored.logs,
+        findings=_findings(stored, short.end_status),
+    )
+
+
+def _findings(stored: StoredTurn, end_status: EndStatus | None) -> list[TurnFinding]:
+    """What the deliverable lacks of a turn that says it has done its work, or a part of it."""
+    if end_status not in ("success", "partial"):
+        return []
+    content = stored.deliverable.content if stored.deliverable else None
+    missing = missing_fields(asked_fields(stored.result_fields), None if is_fallback(content) else content)
+    return [TurnFinding(MISSING, lacking(missing))] if missing else []
+
+
+def build_trees(turns: list[TurnSummary], members: Mapping[str, Member] = {}) -> list[Branch]:
+    """The turns of a trace, each under its parent; on top those whose parents are not among them.
+
+    `members` are those that are children of batches.
+    """
+    known = {turn.agent_turn_id for turn in turns}
+    children: dict[str | None, list[TurnSummary]] = {}
+    for turn in turns:
+        parent = turn.parent_agent_turn_id
+        children.setdefault(parent if parent in known else None, []).append(turn)
+    reached: set[str] = set()
+
+    def branch(turn: TurnSummary) -> Branch:
+        reached.add(turn.agent_turn_id)
+        below = [each for each in children.get(turn.agent_turn_id, ()) if each.agent_turn_id not in reached]
+        member = members.get(turn.agent_turn_id, Member(None, None))
+        joined = {"batch_id": member.batch_id, "task_index": member.task_index}
+        return convert(Branch, turn, **joined, children=[branch(child) for child in below])
+
+    tops = [branch(turn) for turn in children.get(None, ())]
+    # Rows that name each other as parents have no top.
+    for turn in turns:
+        if turn.agent_turn_id not in reached:
+            tops.append(branch(turn))
+    return tops
+
+
+# --- the timeline: everything about a turn that has a date, in order, a plain line each
 
 # What comes first of things that have one date.
 _ORDER = (

@@ -1,9 +1,9 @@
-"""What became of a turn, and all of it on one page: composed from its rows. Does no I/O.
+"""A turn as a list shows it, and the wait for its end.
 
 The end of a turn is what cbx kept of it; where another program ran the turn, it is read from what that left.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from time import monotonic, sleep
 from typing import Any, TypeVar, cast
@@ -11,28 +11,22 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from cardbox_cli.errors import WaitedTooLong
-from cardbox_cli.execution.timeline import Event, timeline
-from cardbox_cli.model.content import FALLBACK, is_fallback
-from cardbox_cli.model.execution.result_fields import MISSING, asked_fields, lacking, missing_fields
+from cardbox_cli.model.content import FALLBACK
 from cardbox_cli.model.execution.turns import (
     END_STATUSES,
     ENDED,
     ERROR,
     FAILED,
     SKIPPED,
-    Edge,
     EndStatus,
-    InboxRow,
-    LogTail,
-    Step,
-    WaitingTool,
 )
-from cardbox_cli.store.views.batch_views import Member
-from cardbox_cli.store.views.turn_views import Remains, StoredTurn, TurnRow, TurnViews
+from cardbox_cli.store.views.turn_views import Remains, TurnRow, TurnViews
 from cardbox_cli.text import argument
 
 
-class _Standing(msgspec.Struct, frozen=True, kw_only=True):
+class TurnEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn, its state, and how it ended, if it has."""
+
     agent_turn_id: str
     agent_id: str
     status: str
@@ -40,13 +34,15 @@ class _Standing(msgspec.Struct, frozen=True, kw_only=True):
     turn_epoch: int
 
 
-class _Result(_Standing, frozen=True, kw_only=True):
+class TurnResult(TurnEnd, frozen=True, kw_only=True):
+    """The boxes of a turn, and what it delivered."""
+
     context_box_id: str | None
     output_box_id: str | None
     deliverable_card_id: str | None
 
 
-class TurnSummary(_Result, frozen=True, kw_only=True):
+class TurnSummary(TurnResult, frozen=True, kw_only=True):
     """A turn as a list shows it. `end_status`, the deliverable and `ended_at` are None before the end."""
 
     trace_id: str | None
@@ -58,45 +54,11 @@ class TurnSummary(_Result, frozen=True, kw_only=True):
     ended_at: datetime | None
 
 
-class TurnFinding(msgspec.Struct, frozen=True):
-    """Something to be looked at in what a turn left: which rule finds it, and what it says."""
-
-    rule: str
-    message: str
-
-
-class TurnView(_Result, frozen=True, kw_only=True):
-    """Everything of one turn. Fields as in `TurnSummary`; the lists are in the order of their dates."""
-
-    inbox: list[InboxRow]
-    steps: list[Step]
-    waiting_tools: list[WaitingTool]
-    edges: list[Edge]
-    children: list[TurnSummary]
-    timeline: list[Event]
-    logs: list[LogTail]
-    findings: list[TurnFinding]
-
-
-class Branch(_Standing, frozen=True, kw_only=True):
-    """A turn of a trace, with the turns that it gave to others, whose traces may be others.
-
-    `batch_id` and `task_index` say of which batch it is a child, if of one.
-    """
-
-    batch_id: str | None
-    task_index: int | None
-    trace_id: str | None
-    created_at: datetime | None
-    ended_at: datetime | None
-    children: list["Branch"]
-
-
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
-def _made_of(kind: type[_Struct], source: msgspec.Struct, **given: Any) -> _Struct:
-    """A value whose other fields are those of the same names of `source`."""
+def convert(kind: type[_Struct], source: msgspec.Struct, **given: Any) -> _Struct:
+    """Return a struct whose other fields are those of the same names of `source`."""
     names = [name for name in kind.__struct_fields__ if name not in given]
     return kind(**{name: getattr(source, name) for name in names}, **given)
 
@@ -104,7 +66,7 @@ def _made_of(kind: type[_Struct], source: msgspec.Struct, **given: Any) -> _Stru
 def summary(turn: TurnRow) -> TurnSummary:
     """What became of a turn."""
     end_status, card_id, ended_at = _end(turn)
-    return _made_of(
+    return convert(
         TurnSummary,
         turn,
         end_status=end_status,
@@ -112,59 +74,6 @@ def summary(turn: TurnRow) -> TurnSummary:
         deliverable_card_id=card_id,
         ended_at=ended_at,
     )
-
-
-def view(stored: StoredTurn) -> TurnView:
-    """All of a turn."""
-    short = summary(stored.turn)
-    return _made_of(
-        TurnView,
-        short,
-        inbox=stored.inbox,
-        steps=stored.steps,
-        waiting_tools=stored.waiting_tools,
-        edges=stored.edges,
-        children=[summary(child) for child in stored.children],
-        timeline=timeline(stored, end_status=short.end_status, ended_at=short.ended_at),
-        logs=stored.logs,
-        findings=_findings(stored, short.end_status),
-    )
-
-
-def _findings(stored: StoredTurn, end_status: EndStatus | None) -> list[TurnFinding]:
-    """What the deliverable lacks of a turn that says it has done its work, or a part of it."""
-    if end_status not in ("success", "partial"):
-        return []
-    content = stored.deliverable.content if stored.deliverable else None
-    missing = missing_fields(asked_fields(stored.result_fields), None if is_fallback(content) else content)
-    return [TurnFinding(MISSING, lacking(missing))] if missing else []
-
-
-def tree(turns: list[TurnSummary], members: Mapping[str, Member] = {}) -> list[Branch]:
-    """The turns of a trace, each under its parent; on top those whose parents are not among them.
-
-    `members` are those that are children of batches.
-    """
-    known = {turn.agent_turn_id for turn in turns}
-    children: dict[str | None, list[TurnSummary]] = {}
-    for turn in turns:
-        parent = turn.parent_agent_turn_id
-        children.setdefault(parent if parent in known else None, []).append(turn)
-    reached: set[str] = set()
-
-    def branch(turn: TurnSummary) -> Branch:
-        reached.add(turn.agent_turn_id)
-        below = [each for each in children.get(turn.agent_turn_id, ()) if each.agent_turn_id not in reached]
-        member = members.get(turn.agent_turn_id, Member(None, None))
-        joined = {"batch_id": member.batch_id, "task_index": member.task_index}
-        return _made_of(Branch, turn, **joined, children=[branch(child) for child in below])
-
-    tops = [branch(turn) for turn in children.get(None, ())]
-    # Rows that name each other as parents have no top.
-    for turn in turns:
-        if turn.agent_turn_id not in reached:
-            tops.append(branch(turn))
-    return tops
 
 
 # --- how
