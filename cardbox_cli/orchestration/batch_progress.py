@@ -1,4 +1,4 @@
-"""A batch as people and scripts see it: its JSON, and how far it is."""
+"""How far a batch is, the wait for its end, and the box that joins what its children delivered."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -9,39 +9,11 @@ import msgspec
 
 from cardbox_cli.errors import Conflict, WaitedTooLong
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.batches import IN_PROGRESS, TASK_OPEN, Batch, BatchTask
+from cardbox_cli.model.execution.batches import Batch, BatchTask
 from cardbox_cli.model.ids import unique
-from cardbox_cli.orchestration.batch_ends import error_of, summaries_of
+from cardbox_cli.orchestration.batch_ends import error_of
 from cardbox_cli.orchestration.batch_manager import catch_up
-from cardbox_cli.store.views.batch_views import BatchViews, ForeignBatch, ForeignTask, index_of
 from cardbox_cli.text import argument
-
-
-class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child delivered; `error` is {code, message}, None of a success and of what goes on."""
-
-    task_index: int
-    status: str
-    summary: str | None
-    output_box_id: str | None
-    agent_turn_id: str | None
-    error: dict[str, str] | None
-
-
-class BatchView(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch and the results of its children, in order. `error` says what ended it before they did."""
-
-    batch_id: str
-    status: str
-    task_count: int
-    deadline_at: datetime | None
-    results: list[BatchResult]
-    error: dict[str, str] | None
-    fail_fast: bool
-    parent_turn_id: str | None
-    join_box_id: str | None
-    created_at: datetime | None
-    ended_at: datetime | None
 
 
 class TaskProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,60 +38,6 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
 
 
-def batch_view(runtime: Runtime, batch: Batch) -> BatchView:
-    """The whole of a batch. Reads within the caller's snapshot."""
-    tasks = runtime.batches.tasks(batch.batch_id)
-    summaries = summaries_of(runtime, tasks)
-    error = None
-    if batch.error_code is not None:
-        error = {"code": batch.error_code, "message": batch.error or batch.status}
-    return BatchView(
-        batch_id=batch.batch_id,
-        status=batch.status,
-        task_count=batch.task_count,
-        deadline_at=batch.deadline_at,
-        results=[_result(task, summaries.get(task.task_index)) for task in tasks],
-        error=error,
-        fail_fast=batch.fail_fast,
-        parent_turn_id=batch.parent_turn_id,
-        join_box_id=batch.join_box_id,
-        created_at=batch.created_at,
-        ended_at=batch.ended_at,
-    )
-
-
-def foreign_view(views: BatchViews, batch: ForeignBatch) -> BatchView:
-    """The whole of a batch of another system's manager, as far as its rows tell."""
-    tasks = views.foreign_tasks([batch.batch_id])
-    return BatchView(
-        batch_id=batch.batch_id,
-        status=batch.status,
-        task_count=batch.task_count,
-        deadline_at=batch.deadline_at,
-        results=[_foreign_result(place, task) for place, task in enumerate(tasks)],
-        error=None,
-        fail_fast=batch.fail_fast,
-        parent_turn_id=batch.parent_turn_id,
-        join_box_id=None,
-        created_at=batch.created_at,
-        ended_at=None if batch.status == IN_PROGRESS else batch.updated_at,
-    )
-
-
-def _foreign_result(place: int, task: ForeignTask) -> BatchResult:
-    index = index_of(task.task_index)
-    failed = task.status not in (*TASK_OPEN, "success") or task.error_detail is not None
-    said = task.error_detail or f"the child ended: {task.status}"
-    return BatchResult(
-        task_index=place if index is None else index,
-        status=task.status,
-        summary=task.digest if isinstance(task.digest, str) else None,
-        output_box_id=task.output_box_id,
-        agent_turn_id=task.agent_turn_id,
-        error={"code": f"turn_{task.status}", "message": said} if failed else None,
-    )
-
-
 def progress_of(runtime: Runtime, batch_id: str) -> Progress:
     """How far a batch is: one snapshot. Raises NotFound."""
     with runtime.database.snapshot():
@@ -127,17 +45,6 @@ def progress_of(runtime: Runtime, batch_id: str) -> Progress:
         known = runtime.batches.progress(batch_id)
         tasks = [_progress(task, *known[task.task_index]) for task in runtime.batches.tasks(batch_id)]
         return Progress(batch=batch, tasks=tasks, now=runtime.database.now())
-
-
-def _result(task: BatchTask, summary: str | None) -> BatchResult:
-    return BatchResult(
-        task_index=task.task_index,
-        status=task.status,
-        summary=summary,
-        output_box_id=task.output_box_id if task.agent_turn_id else None,
-        agent_turn_id=task.agent_turn_id,
-        error=error_of(task),
-    )
 
 
 def _progress(task: BatchTask, state: Any, steps: int) -> TaskProgress:

@@ -4,6 +4,7 @@ from datetime import datetime
 from functools import cached_property
 
 from cardbox_cli.diagnosis.diagnoser import Diagnoser, Survey
+from cardbox_cli.inspect.batches import BatchReader
 from cardbox_cli.inspect.costs import CostReader
 from cardbox_cli.inspect.requests import Requests
 from cardbox_cli.orchestration.handlers import HANDLERS
@@ -12,6 +13,7 @@ from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.projects import require_known
+from cardbox_cli.store.views.batch_views import BatchViews
 from cardbox_cli.store.views.turn_views import TurnViews
 
 
@@ -76,6 +78,15 @@ class Project:
     def costs(self, *, profile: str | None = None, since: str | None = None) -> CostReader:
         """Return a reader of what the project's requests cost."""
         return CostReader(self.boxes, self.turns, profile=profile, since=since)
+
+    @property
+    def batches(self) -> BatchViews:
+        """The project's batches."""
+        return BatchViews(self.database, self.project_id)
+
+    def batch_reader(self) -> BatchReader:
+        """Return a reader of the project's batches with their results."""
+        return BatchReader(self.batches, self.settings)
 
     def survey(self) -> Survey:
         """Return all problems of the project. Raises NotFound for an unknown project."""

@@ -10,14 +10,13 @@ from cardbox_cli.chat.chat_view import ChatView
 from cardbox_cli.chat.chat_view import view as chat_view
 from cardbox_cli.diagnosis.diagnoser import ProblemAnswer, WhyAnswer, survey_answer, why_answer
 from cardbox_cli.errors import CbxError
-from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.turn_summary import TurnSummary, summary
+from cardbox_cli.inspect.batches import BatchView
 from cardbox_cli.inspect.turns import TurnView, view_turn
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.chats import Chat
 from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.model.identity import RosterEntry
-from cardbox_cli.orchestration.batch_progress import BatchView, batch_view, foreign_view
 from cardbox_cli.serve.addresses import Behind, BehindId, mark_of
 from cardbox_cli.serve.api.responses import (
     BatchState,
@@ -36,7 +35,7 @@ from cardbox_cli.serve.http.routing import ReadingRoute, StreamAnswer
 from cardbox_cli.store.chats import Room
 from cardbox_cli.store.execution.batch_store import BatchFilter
 from cardbox_cli.store.roster import AgentFilter, RosterStore
-from cardbox_cli.store.views.batch_views import BatchRow, BatchViews
+from cardbox_cli.store.views.batch_views import BatchRow
 from cardbox_cli.store.views.inbox_views import InboxFilter, InboxViews
 from cardbox_cli.store.views.recent_changes import Standing
 from cardbox_cli.store.views.turn_views import TurnFilter
@@ -132,19 +131,14 @@ def batches(
 ) -> Response:
     """Batches, newest first."""
     where = BatchFilter(status=status, behind=mark_of(behind))
-    found = BatchViews(read.database, read.project_id).newest(where, limit=limit + 1)
+    found = read.batches.newest(where, limit=limit + 1)
     return paged(request, found, limit, key="batch_id")
 
 
 @batch_routes.get("/batches/{batch_id}", responses=answers(BatchView))
 def batch(request: Request, read: Read, batch_id: str) -> Response:
     """A batch and, in the order of its tasks, what its children delivered."""
-    views = BatchViews(read.database, read.project_id)
-    foreign = views.find_foreign(batch_id)
-    if foreign is not None:
-        return encoded(request, foreign_view(views, foreign))
-    runtime = Runtime(read.database, read.project_id, settings=read.settings)
-    return encoded(request, batch_view(runtime, runtime.batches.get(batch_id)))
+    return encoded(request, read.batch_reader().read(batch_id))
 
 
 # --- chats

@@ -11,19 +11,13 @@ from cardbox_cli.chat.chat_view import view as chat_view
 from cardbox_cli.chat.why import explain
 from cardbox_cli.diagnosis.verdict import Diagnosis
 from cardbox_cli.errors import NotFound
-from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.turn_summary import TurnSummary, summary
+from cardbox_cli.inspect.batches import BatchView
 from cardbox_cli.inspect.turns import Branch, build_trees, read_trace, view_turn
 from cardbox_cli.model.execution.batches import TASK_OPEN
 from cardbox_cli.model.execution.turns import TURN_STATUSES
 from cardbox_cli.model.identity import RosterEntry
-from cardbox_cli.orchestration.batch_progress import (
-    BatchView,
-    TaskProgress,
-    batch_view,
-    foreign_view,
-    progress_of,
-)
+from cardbox_cli.orchestration.batch_progress import TaskProgress
 from cardbox_cli.pictures.page_elements import box, svg
 from cardbox_cli.pictures.trace_picture import timeline
 from cardbox_cli.serve.addresses import LINES, Behind, following, mark_of
@@ -36,7 +30,6 @@ from cardbox_cli.store.chats import Room
 from cardbox_cli.store.execution.batch_store import BatchFilter
 from cardbox_cli.store.projects import is_known
 from cardbox_cli.store.roster import AgentFilter, RosterStore
-from cardbox_cli.store.views.batch_views import BatchViews
 from cardbox_cli.store.views.box_views import BoxInShort, BoxViews
 from cardbox_cli.store.views.turn_views import FAMILY, StoredTurn, TurnFilter
 
@@ -154,7 +147,7 @@ def turn(look: Looking, turn_id: str) -> HTMLResponse:
     with look.database.snapshot():
         stored = look.turns.story(look.turns.resolve(turn_id))
         turn_id = stored.turn.agent_turn_id
-        members = BatchViews(look.database, look.project_id).members([turn_id])
+        members = look.batches.members([turn_id])
         boxes = [
             ("context", stored.turn.context_box_id, _last_cards(look, stored.turn.context_box_id)),
             ("output", stored.turn.output_box_id, _last_cards(look, stored.turn.output_box_id)),
@@ -224,8 +217,7 @@ def _deliverable(stored: StoredTurn) -> dict[str, object] | None:
 def batches(look: Looking, behind: Behind = None) -> HTMLResponse:
     """The newest batches."""
     with look.database.snapshot():
-        views = BatchViews(look.database, look.project_id)
-        found = list(views.newest(BatchFilter(behind=mark_of(behind)), limit=LINES + 1))
+        found = list(look.batches.newest(BatchFilter(behind=mark_of(behind)), limit=LINES + 1))
     older = following(found, "batch_id")
     return page(
         look,
@@ -240,14 +232,9 @@ def batches(look: Looking, behind: Behind = None) -> HTMLResponse:
 def batch(look: Looking, batch_id: str) -> HTMLResponse:
     """A batch, its children, and what these asked of others."""
     with look.database.snapshot():
-        views = BatchViews(look.database, look.project_id)
-        foreign = views.find_foreign(batch_id)
-        if foreign is None:
-            runtime = Runtime(look.database, look.project_id, settings=look.settings)
-            known = {each.task_index: each for each in progress_of(runtime, batch_id).tasks}
-            found = batch_view(runtime, runtime.batches.get(batch_id))
-        else:
-            known, found = {}, foreign_view(views, foreign)
+        reader = look.batch_reader()
+        found = reader.read(batch_id)
+        known = reader.progress(found)
         below = _below(look, [each.agent_turn_id for each in found.results if each.agent_turn_id])
     tasks = [_task(each, known.get(each.task_index), below) for each in found.results]
     return page(
