@@ -21,18 +21,15 @@ from cardbox_cli.diagnosis.diagnoser import survey_answer, why_answer
 from cardbox_cli.errors import CbxError, UsageError
 from cardbox_cli.execution.turn_summary import summary
 from cardbox_cli.inspect.requests import one_of, render_answer
+from cardbox_cli.inspect.search import CardSearch
 from cardbox_cli.inspect.turns import view_turn
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import TURN_STATUSES
 from cardbox_cli.serve.addresses import LINES
 from cardbox_cli.serve.project import Project
 from cardbox_cli.settings import Settings
-from cardbox_cli.store.boxes import BoxStore
-from cardbox_cli.store.cards import CardFilter, CardStore
 from cardbox_cli.store.connection.connection_pool import Lending
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.views.box_views import BoxViews
-from cardbox_cli.store.views.found_cards import found_cards, found_pattern
 from cardbox_cli.store.views.turn_views import TurnFilter
 from cardbox_cli.text import command_line, one_line, without_credentials
 
@@ -301,15 +298,12 @@ def _of_cards(read: Reader) -> list[Callable[..., list[str]]]:
             ),
         ],
         type: Annotated[str, Field(max_length=_ID, description="As tool.result.")] | None = None,
-        limit: Limit = 10,
+        limit: Limit = LINES,
     ) -> list[str]:
         """The cards that have these words, whole ones in any case, newest first; of one type, if named."""
 
         def ask(project: Project) -> Any:
-            where = CardFilter(text=text, types=[type] if type else None)
-            cards = CardStore(project.database, project.project_id).newest(where, limit=limit)
-            boxes = BoxViews(project.database, project.project_id)
-            return list(found_cards(cards, boxes, found_pattern(text)))
+            return list(CardSearch(text, [type] if type else None).newest(project.cards, limit))
 
         options = {"--type": type, "--limit": limit}
         return read(ask, "card", "search", text, options=options, narrower="Ask for fewer, or show_card one.")
@@ -320,8 +314,8 @@ def _of_cards(read: Reader) -> list[Callable[..., list[str]]]:
         """One card: who wrote it, when, and what it says. Its state tells one that is deleted or expired."""
 
         def ask(project: Project) -> Any:
-            card_id = CardStore(project.database, project.project_id).resolve(card)
-            found, state = BoxStore(project.database, project.project_id).known([card_id])[card_id]
+            card_id = project.cards.resolve(card)
+            found, state = project.boxes.known([card_id])[card_id]
             return {"state": state, **msgspec.structs.asdict(found)}
 
         # The command hides those that are gone, unless it is told not to.
@@ -331,7 +325,7 @@ def _of_cards(read: Reader) -> list[Callable[..., list[str]]]:
         """The last cards of a box, in order, each with its position; and how many cards the box has."""
 
         def ask(project: Project) -> Any:
-            boxes = BoxStore(project.database, project.project_id)
+            boxes = project.boxes
             found = boxes.get(boxes.resolve(box))
             size = len(found.card_ids)
             window = range(max(size - last, 0), size)

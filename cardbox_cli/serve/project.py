@@ -11,6 +11,7 @@ from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.serve.page.links import Links
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.projects import require_known
 from cardbox_cli.store.views.batch_views import BatchViews
@@ -65,6 +66,11 @@ class Project:
     def boxes(self) -> BoxStore:
         """The project's boxes."""
         return BoxStore(self.database, self.project_id)
+
+    @property
+    def cards(self) -> CardStore:
+        """The project's cards."""
+        return CardStore(self.database, self.project_id)
 
     @property
     def turns(self) -> TurnViews:

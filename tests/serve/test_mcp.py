@@ -159,7 +159,7 @@ def test_the_command_that_prints_the_rest_asks_the_same(
     ]
     assert told == [
         "cbx turn list --agent clerk --status dispatched --limit 7 -o json --project p",
-        "cbx card search text --type agent.thought --limit 10 -o json --project p",
+        "cbx card search text --type agent.thought --limit 50 -o json --project p",
         f"cbx card show {card.card_id} --deleted -o json --project p",
     ]
 

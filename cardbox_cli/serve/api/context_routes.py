@@ -20,8 +20,9 @@ from cardbox_cli.context.cost.answer import CostAnswer
 from cardbox_cli.errors import CbxError, NotFound
 from cardbox_cli.inspect.costs import TOP
 from cardbox_cli.inspect.requests import RenderAnswer, one_of, render_answer
+from cardbox_cli.inspect.search import CardSearch, FoundCard
 from cardbox_cli.model.ids import unique
-from cardbox_cli.serve.addresses import Behind, mark_of
+from cardbox_cli.serve.addresses import LINES, Behind, mark_of
 from cardbox_cli.serve.api.responses import (
     MAX_IDS,
     Most,
@@ -40,9 +41,7 @@ from cardbox_cli.serve.http.errors import BrokenOff, Refused, logged
 from cardbox_cli.serve.http.reading import Asker, Read
 from cardbox_cli.serve.http.routing import ReadingRoute, StreamAnswer
 from cardbox_cli.serve.project import Project
-from cardbox_cli.store.cards import CardFilter, CardStore
-from cardbox_cli.store.views.box_views import BoxViews
-from cardbox_cli.store.views.found_cards import ApiViews, FoundCard, found_cards, found_pattern
+from cardbox_cli.store.views.api_views import ApiViews
 
 # --- cards
 
@@ -368,11 +367,9 @@ def search(
     read: Read,
     text: Annotated[str, Query(min_length=1, max_length=1000)],
     type: str | None = None,
-    limit: Most = 50,
+    limit: Most = LINES,
     behind: Behind = None,
 ) -> Response:
     """The newest cards that say a text, in any case, each with what it says there and a box that holds it."""
-    where = CardFilter(text=text, types=[type] if type else None, behind=mark_of(behind))
-    cards = CardStore(read.database, read.project_id).newest(where, limit=limit + 1)
-    found = found_cards(cards, BoxViews(read.database, read.project_id), found_pattern(text))
-    return paged(request, found, limit, key="card_id")
+    search = CardSearch(text, [type] if type else None, mark_of(behind))
+    return paged(request, search.newest(read.cards, limit + 1), limit, key="card_id")

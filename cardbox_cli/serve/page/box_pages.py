@@ -11,6 +11,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from cardbox_cli.errors import AmbiguousId, CbxError, NotFound
+from cardbox_cli.inspect.search import CardSearch, FoundCard
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import BOX_KINDS, CardState
 from cardbox_cli.model.cards import Card, card_text
@@ -22,13 +23,10 @@ from cardbox_cli.serve.page.links import known
 from cardbox_cli.serve.page.templating import PageRoute, page
 from cardbox_cli.serve.project import Project
 from cardbox_cli.store.boxes import BoxStore
-from cardbox_cli.store.cards import CardFilter, CardStore
 from cardbox_cli.store.in_use import BoxUseStore
 from cardbox_cli.store.roster import RosterStore
-from cardbox_cli.store.views.batch_views import BatchViews
 from cardbox_cli.store.views.box_views import BoxKindFilter, BoxViews, WindowSlot
-from cardbox_cli.store.views.turn_views import TurnViews
-from cardbox_cli.text import around, one_line, pattern, searched_words
+from cardbox_cli.text import around, one_line
 
 # Characters of a row, and of what is inside: more are on the card's own page.
 PREVIEW, INSIDE = 160, 4_000
@@ -106,7 +104,7 @@ def box(look: Looking, box_id: str, first: From = 0, part: str | None = None) ->
     with look.database.snapshot():
         views = BoxViews(look.database, look.project_id)
         found = views.in_short(box_id)
-        provenance = BoxStore(look.database, look.project_id).provenance(found.box_id)
+        provenance = look.boxes.provenance(found.box_id)
         slots = views.window(found.box_id, first, _WINDOW)
         turns = BoxUseStore(look.database, look.project_id).turns_of([found.box_id])
     rule_of = (lambda _: None) if provenance is None else provenance.rule_of
@@ -127,8 +125,8 @@ def box(look: Looking, box_id: str, first: From = 0, part: str | None = None) ->
 def card(look: Looking, card_id: str, first: From = 0) -> HTMLResponse:
     """A card, its text from a character on."""
     with look.database.snapshot():
-        found = CardStore(look.database, look.project_id).get(card_id, include_deleted=True)
-        refs = list(islice(BoxStore(look.database, look.project_id).refs(card_id), _REFS + 1))
+        found = look.cards.get(card_id, include_deleted=True)
+        refs = list(islice(look.boxes.refs(card_id), _REFS + 1))
     text = readable(found)
     turn_id = found.metadata.get("agent_turn_id")
     return page(
@@ -199,7 +197,6 @@ def _metadata(card: Card) -> str:
     return text if len(text) <= _METADATA else f"{text[:_METADATA]}…"
 
 
-_LINES = 40
 # What may be an id, or a piece of one.
 _IDLIKE = re.compile(r"\S{4,255}")
 
@@ -210,26 +207,21 @@ Place = tuple[str, str, str]
 def search(look: Looking, q: str = "", behind: Behind = None) -> HTMLResponse:
     """What a search finds, and what has such an id."""
     asked = q.strip()[:500]
-    cards: list[Card] = []
+    cards: list[FoundCard] = []
+    found: re.Pattern[str] | None = None
     with look.database.snapshot():
         places = list(places_of(look, asked)) if _IDLIKE.fullmatch(asked) and behind is None else []
         if asked:
-            where = CardFilter(text=asked, behind=mark_of(behind))
-            cards = list(islice(CardStore(look.database, look.project_id).newest(where), _LINES + 1))
-        held = (
-            BoxViews(look.database, look.project_id).holding([card.card_id for card in cards])
-            if cards
-            else {}
-        )
-    found = pattern(searched_words(asked))
-    older = following(cards, "card_id", size=_LINES)
+            search = CardSearch(asked, behind=mark_of(behind))
+            found, cards = search.pattern, list(search.newest(look.cards, LINES + 1))
+    older = following(cards, "card_id")
     return page(
         look,
         "search.html",
         asked=asked,
         places=places,
-        cards=[_found(card, found, held.get(card.card_id)) for card in cards[:_LINES]],
-        is_cut=len(cards) > _LINES,
+        cards=[_found(card, found) for card in cards[:LINES]],
+        is_cut=len(cards) > LINES,
         older=older and look.links.search(q=asked, behind=older),
     )
 
@@ -248,13 +240,13 @@ def find(look: Looking, id: str) -> Response:
 
 def places_of(look: Project, asked: str) -> Iterator[Place]:
     """What an id or a piece of one may stand for: what it is, its id, its page."""
-    database, project_id, links = look.database, look.project_id, look.links
+    links = look.links
     for what, resolve, address in (
-        ("turn", TurnViews(database, project_id).resolve, links.turn),
-        ("card", CardStore(database, project_id).resolve, links.card),
-        ("box", _existing_box(BoxStore(database, project_id)), links.box),
-        ("batch", BatchViews(database, project_id).resolve, links.batch),
-        ("agent", _agent(RosterStore(database, project_id)), links.agent),
+        ("turn", look.turns.resolve, links.turn),
+        ("card", look.cards.resolve, links.card),
+        ("box", _existing_box(look.boxes), links.box),
+        ("batch", look.batches.resolve, links.batch),
+        ("agent", _agent(RosterStore(look.database, look.project_id)), links.agent),
     ):
         try:
             found = [resolve(asked)]
@@ -283,12 +275,12 @@ def _agent(roster: RosterStore) -> Callable[[str], str]:
     return lambda asked: roster.get(asked).agent_id
 
 
-def _found(card: Card, words: re.Pattern[str] | None, box_id: str | None) -> dict[str, Any]:
+def _found(card: FoundCard, words: re.Pattern[str] | None) -> dict[str, Any]:
     text = full_text(card)
     line = one_line(around(text, words), PREVIEW)
     return {
         "card": card,
-        "box_id": box_id,
+        "box_id": card.box_id,
         "pieces": list(_marked(line, words)),
         "text": text[:INSIDE],
         "is_cut": len(text) > INSIDE,

@@ -1,50 +1,13 @@
-"""Cards that a search has found, with what they say there, and where they are."""
+"""Boxes and cards as the read API gives them: JSON that the database has written, passed on as it is."""
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from cardbox_cli.model.boxes import decode_ids
-from cardbox_cli.model.cards import Card
 from cardbox_cli.model.exact_json import is_storable_text
 from cardbox_cli.model.ids import are_box_ids, as_box_id
-from cardbox_cli.model.pairing import PREVIEW, full_text
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.views.box_views import BoxViews
-from cardbox_cli.text import around, one_line, pattern, searched_words
-
-_PAGE = 200
-
-
-class FoundCard(Card, frozen=True, kw_only=True, gc=False):
-    """A card that a search found, what it says where that was, and the box that has held it for longest."""
-
-    match: str
-    box_id: str | None
-
-
-def found_pattern(text: str) -> re.Pattern[str] | None:
-    """What shows where a card says the words of a search; None where they are too odd to be shown."""
-    return pattern(searched_words(text))
-
-
-def found_cards(found: Iterable[Card], views: BoxViews, words: re.Pattern[str] | None) -> Iterator[FoundCard]:
-    """The cards, in their order."""
-    cards = iter(found)
-    while page := list(islice(cards, _PAGE)):
-        held = views.holding([card.card_id for card in page])
-        for card in page:
-            yield FoundCard(
-                **msgspec.structs.asdict(card),
-                match=one_line(around(full_text(card), words), PREVIEW),
-                box_id=held.get(card.card_id),
-            )
-
-
-# Boxes and cards as the read API gives them: JSON that the database has written, passed on as it is.
-
 
 _LISTS = msgspec.json.Decoder(list[list[str]])
 
