@@ -58,14 +58,13 @@ def list_batches(
 ) -> None:
     """List batches, newest first; those of another system's manager, `pmo`, too."""
     from cardbox_cli.store.execution.batch_store import BatchFilter
-    from cardbox_cli.store.views.batch_views import BatchViews
 
     first, last = parse_span(since, until)
     where = BatchFilter(status=status, since=first, until=last)
     pause = between_looks(watch, interval)
     shown = chosen(BATCH_COLUMNS, columns)
     with open_database() as database:
-        batches = BatchViews(database, session().project_id)
+        batches = resolving_batches(database, session().project_id)
         read, further = filtered(batches.newest, batches.further, where)
         listing = Listing(
             read,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
-from cardbox_cli.cli.last_ids import remember_made
+from cardbox_cli.cli.last_ids import remember_made, resolving_turns
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import Findings, NotAccepted
@@ -60,11 +60,9 @@ def print_delegated(run: "Runtime", done: "Delegated", *, wait: bool, timeout: f
 
 def await_end(run: "Runtime", result: "DispatchResult", timeout: float | None) -> None:
     """Wait for the end of a turn that was just asked for, and print it, as `print_end` does."""
-    from cardbox_cli.store.views.turn_views import TurnViews
-
     assert result.agent_turn_id is not None
     announce(f"turn {result.agent_turn_id}: {dispatched_state(result)}")
-    print_end(TurnViews(run.database, run.project_id), result.agent_turn_id, timeout)
+    print_end(resolving_turns(run.database, run.project_id), result.agent_turn_id, timeout)
 
 
 def dispatched_state(result: "DispatchResult") -> str:

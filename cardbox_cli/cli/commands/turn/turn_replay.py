@@ -126,9 +126,7 @@ def _stop_open(run: "Runtime", turn_ids: Sequence[str]) -> None:
 
 def _announce_open(run: "Runtime", turn_ids: Sequence[str], worker_target: str) -> None:
     """Say how turns go on that wait for somebody's answer to a call."""
-    from cardbox_cli.store.views.turn_views import TurnViews
-
-    views = TurnViews(run.database, run.project_id)
+    views = resolving_turns(run.database, run.project_id)
     waiting = [turn_id for turn_id in turn_ids if views.get(turn_id).status != "ended"]
     if waiting:
         go_on = command_line(["worker", "run"], "--target", worker_target)
