@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
+from cardbox_cli.errors import UsageError
 from cardbox_cli.limits import EARLIEST, LATEST
 
 # --- characters that act on a terminal or hide
@@ -350,3 +351,41 @@ def ambiguous_message(given: str, noun: str, matches: Sequence[str], *, more: bo
     """Return "'0198' is ambiguous; it matches 2 boxes: 0198a…, 0198b…"; `more` if further ones match, too."""
     number = f"{'more than ' if more else ''}{format_count(len(matches), noun)}"
     return f"{shown(given)} is ambiguous; it matches {number}: {', '.join(matches)}"
+
+
+# --- times that people write
+
+_AGO = r"(?P<number>[0-9]*[.,]?[0-9]+)(?P<unit>[smhdw])"
+_UNIT_NAMES = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_MAX_SPAN = timedelta(days=36_500)
+
+
+def parse_time(text: str | None, option: str) -> datetime | timedelta | None:
+    """Parse an RFC 3339 time (UTC without an offset), or an age such as 90m. Raises UsageError."""
+    if text is None:
+        return None
+    if ago := re.fullmatch(_AGO, text, re.ASCII):
+        return _span(ago["number"], ago["unit"], f"{option}: {text!r}")
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{option}: {invalid_message('time', text)}",
+            hint="for example 2026-11-22T09:30:00Z, or 90m for 90 minutes ago",
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _span(number: str, unit: str, named: str) -> timedelta:
+    if not number.isdigit():
+        raise UsageError(
+            f"{named} is not a whole number of {_UNIT_NAMES[unit]}", hint="90m is one and a half hours"
+        )
+    try:
+        # What has more digits than these is too long in any case.
+        span = timedelta(**{_UNIT_NAMES[unit]: int(number[:18])})
+    except OverflowError:
+        span = timedelta.max
+    if span > _MAX_SPAN:
+        raise UsageError(f"{named} is more than 100 years", hint="leave the option out for all of time")
+    return span

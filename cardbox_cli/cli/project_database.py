@@ -73,6 +73,12 @@ def open_stores() -> "Iterator[tuple[CardStore, BoxStore]]":
         yield resolving_cards(database, project_id), resolving_boxes(database, project_id)
 
 
+def named_stores(database: "Database") -> "tuple[BoxStore, TurnViews]":
+    """The boxes and turns of this run's project, which `@last` may name."""
+    project_id = session().project_id
+    return resolving_boxes(database, project_id), resolving_turns(database, project_id)
+
+
 @contextmanager
 def open_turns() -> "Iterator[TurnViews]":
     """The turns of this run's project, to be read."""

@@ -13,7 +13,7 @@ import msgspec
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.execution.queue.messages import is_report, is_turn
 from cardbox_cli.execution.requests.request_checks import Lack, lacks
-from cardbox_cli.execution.turn_page import TurnSummary
+from cardbox_cli.execution.turn_summary import TurnSummary
 from cardbox_cli.limits import FOREIGN_SILENCE
 from cardbox_cli.model.execution.situations import (
     AwaitedCall,

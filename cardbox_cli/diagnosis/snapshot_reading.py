@@ -21,7 +21,7 @@ from cardbox_cli.execution.queue.messages import is_turn, type_of
 from cardbox_cli.execution.requests.request_checks import lint_turn
 from cardbox_cli.execution.requests.turn_requests import TurnBoxes, read_source
 from cardbox_cli.execution.tool_calls import pending_calls
-from cardbox_cli.execution.turn_page import summary
+from cardbox_cli.execution.turn_summary import summary
 from cardbox_cli.limits import LOCK_HELD
 from cardbox_cli.model.card_types import DELIVERABLE
 from cardbox_cli.model.execution.situations import (

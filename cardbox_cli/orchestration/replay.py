@@ -20,7 +20,7 @@ from cardbox_cli.execution.requests.step_snapshots import read_snapshot
 from cardbox_cli.execution.requests.turn_requests import Source, present_cards, source_of
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import calls_of
-from cardbox_cli.execution.turn_page import summary
+from cardbox_cli.execution.turn_summary import summary
 from cardbox_cli.model.card_types import DELIVERABLE, INSTRUCTION, THOUGHT, TOOL_RESULT
 from cardbox_cli.model.cards import OPERATOR, Card, card_text, draft_card
 from cardbox_cli.model.diff import Piece, text_diff

@@ -18,7 +18,7 @@ from cardbox_cli.pictures.page_elements import (
 from cardbox_cli.text import format_duration
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.turn_page import Branch
+    from cardbox_cli.inspect.turns import Branch
 
 
 _WIDTH, _LINE, _LEFT = 800.0, 26.0, 8.0

@@ -4,11 +4,18 @@ from datetime import datetime
 from functools import cached_property
 
 from cardbox_cli.diagnosis.diagnoser import Diagnoser, Survey
+from cardbox_cli.inspect.batches import BatchReader
+from cardbox_cli.inspect.costs import CostReader
+from cardbox_cli.inspect.requests import Requests
 from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.serve.page.links import Links
 from cardbox_cli.settings import Settings
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.projects import require_known
+from cardbox_cli.store.views.batch_views import BatchViews
+from cardbox_cli.store.views.turn_views import TurnViews
 
 
 class Project:
@@ -54,6 +61,38 @@ class Project:
     def diagnoser(self) -> Diagnoser:
         """The diagnosis of this project's turns."""
         return Diagnoser(self.database, self.project_id, self.settings, HANDLERS)
+
+    @property
+    def boxes(self) -> BoxStore:
+        """The project's boxes."""
+        return BoxStore(self.database, self.project_id)
+
+    @property
+    def cards(self) -> CardStore:
+        """The project's cards."""
+        return CardStore(self.database, self.project_id)
+
+    @property
+    def turns(self) -> TurnViews:
+        """The project's turns."""
+        return TurnViews(self.database, self.project_id)
+
+    def requests(self, *, format: str | None = None, profile: str | None = None) -> Requests:
+        """Return a reader of the project's requests."""
+        return Requests(self.boxes, self.turns, format=format, profile=profile)
+
+    def costs(self, *, profile: str | None = None, since: str | None = None) -> CostReader:
+        """Return a reader of what the project's requests cost."""
+        return CostReader(self.boxes, self.turns, profile=profile, since=since)
+
+    @property
+    def batches(self) -> BatchViews:
+        """The project's batches."""
+        return BatchViews(self.database, self.project_id)
+
+    def batch_reader(self) -> BatchReader:
+        """Return a reader of the project's batches with their results."""
+        return BatchReader(self.batches, self.settings)
 
     def survey(self) -> Survey:
         """Return all problems of the project. Raises NotFound for an unknown project."""

@@ -11,7 +11,7 @@ from cardbox_cli.serve.api.responses import size_of
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.views.found_cards import ApiViews
+from cardbox_cli.store.views.api_views import ApiViews
 from tests.conftest import PROJECT
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"

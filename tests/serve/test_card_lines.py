@@ -13,7 +13,7 @@ from cardbox_cli.serve.api import context_routes
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.views.found_cards import ApiViews
+from cardbox_cli.store.views.api_views import ApiViews
 from tests.conftest import PROJECT
 from tests.crash.processes import until
 from tests.serve.conftest import Serve

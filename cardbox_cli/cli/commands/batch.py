@@ -1,11 +1,12 @@
 """`cbx batch`: tasks that were handed out together, to be read, watched and canceled."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
 from cardbox_cli.cli.actor import actor
 from cardbox_cli.cli.command_runtime import runtime
+from cardbox_cli.cli.last_ids import resolving_batches
 from cardbox_cli.cli.options.shared_options import (
     BatchId,
     ColumnNames,
@@ -21,7 +22,7 @@ from cardbox_cli.cli.options.shared_options import (
 from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.batch_report import await_batch, print_batch, resolved, resolved_own
+from cardbox_cli.cli.terminal.batch_report import await_batch, print_batch
 from cardbox_cli.cli.terminal.list_columns import BATCH_COLUMNS
 from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
 from cardbox_cli.cli.terminal.table_layout import chosen
@@ -29,6 +30,10 @@ from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Conflict
 from cardbox_cli.model.execution.batches import BATCH_STATUSES
+from cardbox_cli.settings import settings_from
+
+if TYPE_CHECKING:
+    from cardbox_cli.execution.runtime import Runtime
 
 
 @verb(
@@ -53,14 +58,13 @@ def list_batches(
 ) -> None:
     """List batches, newest first; those of another system's manager, `pmo`, too."""
     from cardbox_cli.store.execution.batch_store import BatchFilter
-    from cardbox_cli.store.views.batch_views import BatchViews
 
     first, last = parse_span(since, until)
     where = BatchFilter(status=status, since=first, until=last)
     pause = between_looks(watch, interval)
     shown = chosen(BATCH_COLUMNS, columns)
     with open_database() as database:
-        batches = BatchViews(database, session().project_id)
+        batches = resolving_batches(database, session().project_id)
         read, further = filtered(batches.newest, batches.further, where)
         listing = Listing(
             read,
@@ -82,18 +86,12 @@ def list_batches(
 )
 def show_batch(batch: BatchId) -> None:
     """Show a batch and, in the order of its tasks, what its children delivered."""
-    from cardbox_cli.orchestration.batch_progress import batch_view, foreign_view
-    from cardbox_cli.store.views.batch_views import BatchViews
+    from cardbox_cli.inspect.batches import BatchReader
 
-    with runtime() as run, run.database.snapshot():
-        batch_id = resolved(run, batch)
-        views = BatchViews(run.database, run.project_id)
-        foreign = views.find_foreign(batch_id)
-        if foreign is not None:
-            seen = foreign_view(views, foreign)
-        else:
-            seen = batch_view(run, run.batches.get(batch_id))
-    print_batch(seen, foreign=foreign is not None)
+    with open_database() as database, database.snapshot():
+        views = resolving_batches(database, session().project_id)
+        seen = BatchReader(views, settings_from()).read(batch)
+    print_batch(seen)
 
 
 @verb(
@@ -114,21 +112,27 @@ def watch_batch(
     Exit 8 unless in success, 124 when that took too long. Ctrl-C leaves the batch running.
     """
     with runtime() as run:
-        await_batch(run, resolved_own(run, batch), timeout=timeout, joined=join_box)
+        await_batch(run, _own_id(run, batch), timeout=timeout, joined=join_box)
 
 
 @verb("cancel", "cbx batch cancel 5e1f0a27 --reason 'asked for by mistake'")
 def cancel_batch(batch: BatchId, reason: OptionalReason = None) -> None:
     """End a batch as failed, and stop its children: what they write from then on is refused."""
+    from cardbox_cli.inspect.batches import view_batch
     from cardbox_cli.orchestration.batch_manager import cancel
-    from cardbox_cli.orchestration.batch_progress import batch_view
 
     with runtime() as run:
-        batch_id = resolved_own(run, batch)
+        batch_id = _own_id(run, batch)
         if not cancel(run, batch_id, reason=reason or "canceled", actor=actor(run.database)):
             status = run.batches.get(batch_id).status
             raise Conflict(
                 f"batch {batch_id} has ended: {status}", hint="`cbx batch show` shows what came of it"
             )
-        seen = batch_view(run, run.batches.get(batch_id))
+        seen = view_batch(run, run.batches.get(batch_id))
     print_batch(seen)
+
+
+def _own_id(run: "Runtime", batch: str) -> str:
+    from cardbox_cli.inspect.batches import resolve_own
+
+    return resolve_own(resolving_batches(run.database, run.project_id), batch)

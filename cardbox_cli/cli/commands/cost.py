@@ -20,13 +20,14 @@ from cardbox_cli.cli.options.value_types import (
     TURN,
     OneOf,
 )
-from cardbox_cli.cli.project_database import open_database
+from cardbox_cli.cli.project_database import named_stores, open_database
+from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.context.cost.account import GROUPINGS, Account, Grouping, StepCost, account_of
+from cardbox_cli.context.cost.account import GROUPINGS, Account, Grouping, StepCost
 from cardbox_cli.errors import Findings, InvalidInput, UsageError
 from cardbox_cli.providers.models import window
 from cardbox_cli.settings import PRICES
-from cardbox_cli.text import format_tokens
+from cardbox_cli.text import format_tokens, parse_time
 
 if TYPE_CHECKING:
     from cardbox_cli.context.cost.answer import Prices
@@ -164,23 +165,20 @@ def show_costs(
         raise UsageError("name a box or a turn, or --agent or --chat", hint="`cbx turn list` shows the turns")
     if since is not None and agent is None and chat is None:
         raise UsageError("--since is for --agent and --chat", hint="leave it out")
-    from cardbox_cli.cli.options import cost_selection as sources
     from cardbox_cli.cli.terminal.cost_report import Page, print_cost
+    from cardbox_cli.inspect.costs import CostReader
 
     known = read_prices(prices)
     options = compose_options.options(model=model, is_composed=False)
+    parse_time(since, "--since")
+    given = {"source": source, "turn": turn, "box": box, "agent": agent, "chat": chat}
+    [(kind, name)] = [(kind, name) for kind, name in given.items() if name is not None]
     with open_database() as database, database.snapshot():
-        if agent is not None:
-            costed = sources.costed_agent(database, agent, since, options, profile)
-        elif chat is not None:
-            costed = sources.costed_chat(database, chat, since, options, profile)
-        elif turn is not None:
-            costed = sources.costed_turn(database, turn, options, profile)
-        elif box is not None:
-            costed = sources.costed_box(database, box, options, profile)
-        else:
-            costed = sources.costed_source(database, source or "", options, profile)
-    account = account_of(costed.series)
+        stores = named_stores(database)
+        costed = CostReader(*stores, options=options, profile=profile, since=since).of(kind, name)
+    for note in costed.notes:
+        announce(f"note: {note}")
+    account = costed.account()
     print_cost(
         costed, account, Page(by=cast(Grouping, by), top=top, prices=known, is_picture=format_ == HTML)
     )

@@ -275,10 +275,10 @@ def _announce_batch(created: "Created") -> None:
 
 
 def _print_created(run: "Runtime", created: "Created") -> None:
-    from cardbox_cli.orchestration.batch_progress import batch_view
+    from cardbox_cli.inspect.batches import view_batch
 
     with run.database.snapshot():
-        seen = batch_view(run, run.batches.get(created.batch.batch_id))
+        seen = view_batch(run, run.batches.get(created.batch.batch_id))
     if session().output in ("table", "wide"):
         announce(f"`cbx batch watch {created.batch.batch_id}` watches it")
     print_batch(seen)

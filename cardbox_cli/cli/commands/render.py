@@ -1,6 +1,6 @@
 """`cbx render`: the exact LLM request that boxes make, or that a turn sends or has sent.
 
-Owns the options. `options/request_selection.py` finds the request, `terminal/request_report.py` explains it.
+Owns the options. `inspect/requests.py` finds the request, `terminal/request_report.py` explains it.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,8 +23,7 @@ from cardbox_cli.cli.options.value_types import (
     TURN,
     OneOf,
 )
-from cardbox_cli.cli.project_database import open_database
-from cardbox_cli.cli.session import session
+from cardbox_cli.cli.project_database import named_stores, open_database
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
@@ -37,8 +36,8 @@ from cardbox_cli.providers.registry import DEFAULT, HOSTS, provider_named, provi
 from cardbox_cli.text import format_count
 
 if TYPE_CHECKING:
-    from cardbox_cli.cli.options.request_selection import Requests, Shown
     from cardbox_cli.execution.requests.recorded_requests import RecordedRequests
+    from cardbox_cli.inspect.requests import InspectedRequest, Requests
 
 
 def check_answers(**asked: bool) -> None:
@@ -209,7 +208,9 @@ def render_request(
     has_steps = bool(turn or agent or chat)
     check_step(at, has_steps=has_steps, is_diff=diff is not None, verify=verify)
     if has_steps:
-        compose_options.check_query(query)
+        from cardbox_cli.inspect.requests import check_query
+
+        check_query(query)
     budget = compose_options.token_budget(max_tokens, fit)
     if budget is not None and (diff is not None or verify):
         raise UsageError("--max-tokens is for one request, to be sent", hint="leave it out")
@@ -224,12 +225,14 @@ def render_request(
         layout=layout,
         is_composed=bool(box),
     )
-    from cardbox_cli.cli.options.request_selection import Requests
+    from cardbox_cli.inspect.requests import Requests
 
     with open_database() as database, database.snapshot():
         wanted = None if is_page else format_
-        requests = Requests(database, session().project_id, options=options, format=wanted, profile=profile)
-        of_turn = requests.turn(turn, agent) if chat is None else requests.chat(chat)
+        stores = named_stores(database)
+        requests = Requests(*stores, options=options, format=wanted, profile=profile)
+        of_turn = requests.recorded(turn=turn, agent=agent, chat=chat)
+        _announce_notes(requests.notes)
         if diff is not None:
             answer = _difference(requests, diff, box or [], of_turn)
         elif verify and of_turn is not None:
@@ -261,7 +264,7 @@ def _difference(
 ) -> Answer:
     from cardbox_cli.cli.terminal.request_report import print_diff
 
-    pair = requests.pair(diff, before=before, turn=turn)
+    pair = requests.pair(diff, before=before, steps=turn)
     _announce_notes(unique([note for each in pair for note in each.unknown]))
     return partial(print_diff, *pair)
 
@@ -273,7 +276,7 @@ def _verification(requests: "Requests", turn: "RecordedRequests", at: str | None
     return partial(print_verified, turn.name, step, verified)
 
 
-def _check_by(shown: "Shown", *, provider: str | None) -> None:
+def _check_by(shown: "InspectedRequest", *, provider: str | None) -> None:
     from cardbox_cli.cli.terminal.lint_report import answer
     from cardbox_cli.context.lint.rule import lint
 
@@ -281,7 +284,9 @@ def _check_by(shown: "Shown", *, provider: str | None) -> None:
     answer(lint(shown.entries, shown.request, rules_of, awaited=shown.awaited))
 
 
-def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool, provider: str | None) -> Answer:
+def _request(
+    shown: "InspectedRequest", *, check: bool, explain: bool, stats: bool, provider: str | None
+) -> Answer:
     from cardbox_cli.cli.terminal.request_report import print_explained, print_stats
 
     asked = ((check, partial(_check_by, provider=provider)), (explain, print_explained), (stats, print_stats))
@@ -290,7 +295,7 @@ def _request(shown: "Shown", *, check: bool, explain: bool, stats: bool, provide
     return partial(show, shown)
 
 
-def _fitted(shown: "Shown", budget: compose_options.TokenBudget) -> "Shown":
+def _fitted(shown: "InspectedRequest", budget: compose_options.TokenBudget) -> "InspectedRequest":
     """The request within the budget. Raises UsageError for a step that has been sent."""
     from cardbox_cli.context.repair.fit import fit
 
@@ -311,7 +316,7 @@ def _fitted(shown: "Shown", budget: compose_options.TokenBudget) -> "Shown":
     )
 
 
-def _page(requests: "Requests", shown: "Shown", turn: "RecordedRequests | None") -> Answer:
+def _page(requests: "Requests", shown: "InspectedRequest", turn: "RecordedRequests | None") -> Answer:
     from cardbox_cli.cli.terminal.request_report import picture_of, print_page
 
     _announce_notes(shown.notes)
@@ -330,7 +335,7 @@ def _announce_notes(notes: Iterable[str]) -> None:
 _EXAMPLES = 3
 
 
-def print_body(shown: "Shown") -> None:
+def print_body(shown: "InspectedRequest") -> None:
     """Print the body as it is sent, and tell what reading it does not: cards that are gone, calls renamed."""
     request = shown.request
     for entry in shown.entries:

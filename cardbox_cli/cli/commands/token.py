@@ -7,7 +7,7 @@ import msgspec
 from typer import Argument, Option
 
 from cardbox_cli.cli.actor import actor, audit
-from cardbox_cli.cli.options.shared_options import ColumnNames, parse_time
+from cardbox_cli.cli.options.shared_options import ColumnNames
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
@@ -16,7 +16,7 @@ from cardbox_cli.cli.terminal.list_columns import TOKEN_COLUMNS
 from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
-from cardbox_cli.text import format_time
+from cardbox_cli.text import format_time, parse_time
 
 
 @verb(

@@ -1,6 +1,6 @@
 """Options for composing a request: model, layers, query, layout, and how many tokens it may have."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 from typer import Option
@@ -97,38 +97,10 @@ def options(
         query=None if query is None else _not_blank(text_or_file(query), "--query"),
     )
     if is_composed:
+        from cardbox_cli.inspect.requests import check_words
+
         check_words(chosen)
     return chosen
-
-
-def check_query(query: str | None) -> None:
-    """Raise UsageError for a query beside a turn, whose boxes say what is asked."""
-    if query is not None:
-        raise UsageError("--query: a turn is asked by its context box", hint="leave it out, or name boxes")
-
-
-def check_words(options: ComposeOptions) -> None:
-    """Raise UsageError where a search is asked for, and nobody says for what."""
-    asked = options.asked
-    if KNOWLEDGE in asked.to_collect and asked.knowledge is None:
-        raise UsageError(f"--layer {KNOWLEDGE} needs words to search for", hint="add --knowledge-query WORDS")
-
-
-def idle_options(options: ComposeOptions, sent: Container[str]) -> list[str]:
-    """The options that say nothing of a request that has been sent; texts of the layers in `sent` do."""
-    asked = options.asked
-    given = {
-        "--process": options.process is not None,
-        "--share" if options.share else "--no-share": options.share is not None,
-        "--layout": options.layout is not None,
-        "--experience": EXPERIENCE in asked.to_collect,
-        "--knowledge-query": asked.knowledge is not None,
-    }
-    layers = {*(asked.to_collect - {EXPERIENCE}), *(name for name in asked.texts if name not in sent)}
-    return [
-        *(option for option, is_given in given.items() if is_given),
-        *(f"--layer {name}" for name in sorted(layers)),
-    ]
 
 
 def _asked(layers: Sequence[str], *, experience: bool, knowledge_query: str | None) -> Asked:

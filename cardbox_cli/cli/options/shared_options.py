@@ -1,8 +1,7 @@
 """The arguments and options that several commands share: rows, files, times and reasons."""
 
-import re
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from typer import Argument, Option
@@ -21,6 +20,7 @@ from cardbox_cli.cli.options.value_types import (
     Seconds,
 )
 from cardbox_cli.errors import UsageError
+from cardbox_cli.text import parse_time
 
 _AN_ID = "An id, 4 or more characters of its beginning or end or of what tables show"
 
@@ -104,22 +104,6 @@ MessagesKey = Annotated[
 # --- the values of --since and --until
 
 
-def parse_time(text: str | None, option: str) -> datetime | timedelta | None:
-    """The instant that an RFC 3339 text names (without an offset: UTC), or how long ago, as in 90m."""
-    if text is None:
-        return None
-    if ago := re.fullmatch(_AGO, text, re.ASCII):
-        return _span(ago["number"], ago["unit"], f"{option}: {text!r}")
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"{option}: {text!r} is no time",
-            hint="for example 2026-11-22T09:30:00Z, or 90m for 90 minutes ago",
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
 Moment = datetime | timedelta | None
 
 
@@ -138,21 +122,3 @@ def parse_span(since: str | None, until: str | None) -> tuple[Moment, Moment]:
             f"--since {since!r} is later than --until {until!r}", hint="give the earlier time to --since"
         )
     return start, end
-
-
-_AGO = r"(?P<number>[0-9]*[.,]?[0-9]+)(?P<unit>[smhdw])"
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_LONGEST = timedelta(days=36_500)
-
-
-def _span(number: str, unit: str, named: str) -> timedelta:
-    if not number.isdigit():
-        raise UsageError(f"{named} is no whole number of {_UNITS[unit]}", hint="90m is one and a half hours")
-    try:
-        # What has more digits than these is too long in any case.
-        span = timedelta(**{_UNITS[unit]: int(number[:18])})
-    except OverflowError:
-        span = timedelta.max
-    if span > _LONGEST:
-        raise UsageError(f"{named} is more than 100 years", hint="leave the option out for all of time")
-    return span

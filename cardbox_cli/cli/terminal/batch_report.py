@@ -9,56 +9,37 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cardbox_cli.cli.last_ids import resolving_batches
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.list_columns import BATCH_RESULT_COLUMNS, short_or_nothing
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Shown, print_table
 from cardbox_cli.cli.terminal.watch import pauses
-from cardbox_cli.errors import Conflict, Findings
+from cardbox_cli.errors import Findings
 from cardbox_cli.model.pairing import PREVIEW
 from cardbox_cli.settings import TERM
 from cardbox_cli.text import argument, flat, format_age, format_count, format_time
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
+    from cardbox_cli.inspect.batches import BatchView
     from cardbox_cli.model.execution.batches import Batch
     from cardbox_cli.model.handwritten.tasks import ForkJoin
-    from cardbox_cli.orchestration.batch_progress import BatchView, Progress, TaskProgress
-
-
-def resolved(run: "Runtime", batch: str) -> str:
-    """The full id of a batch as typed, whoever's it is. Raises NotFound and AmbiguousId."""
-
-    return resolving_batches(run.database, run.project_id).resolve(batch)
-
-
-def resolved_own(run: "Runtime", batch: str) -> str:
-    """`resolved` of one that cbx keeps. Raises Conflict for one of another system's manager."""
-    from cardbox_cli.store.views.batch_views import BatchViews
-
-    batch_id = resolved(run, batch)
-    if BatchViews(run.database, run.project_id).find_foreign(batch_id) is not None:
-        raise Conflict(
-            f"batch {batch_id} is another system's: its manager works on it, and cbx only reads it",
-            hint=f"`cbx batch show {argument(batch_id)}` shows it, `cbx why` explains it",
-        )
-    return batch_id
+    from cardbox_cli.orchestration.batch_progress import Progress, TaskProgress
 
 
 # --- printing
 
 
-def print_batch(seen: "BatchView", *, foreign: bool = False, ids: list[str] | None = None) -> None:
+def print_batch(seen: "BatchView", *, ids: list[str] | None = None) -> None:
     """Print a batch and its results."""
-    output.emit(seen, table=lambda: _print_facts(seen, foreign), ids=ids or [seen.batch_id])
+    output.emit(seen, table=lambda: _print_facts(seen), ids=ids or [seen.batch_id])
 
 
-def _print_facts(seen: "BatchView", foreign: bool) -> None:
+def _print_facts(seen: "BatchView") -> None:
     error = f"({seen.error['code']}) {seen.error['message']}" if seen.error else None
     output.facts(
         ("batch", seen.batch_id),
-        ("manager", "another system's: cbx only reads it" if foreign else None),
+        ("manager", "another system's: cbx only reads it" if seen.foreign else None),
         ("status", seen.status),
         ("error", error),
         ("tasks", str(seen.task_count)),
@@ -113,7 +94,8 @@ def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined:
 
     Raises Findings unless it is a success, WaitedTooLong. Ctrl-C leaves the batch running, and says so.
     """
-    from cardbox_cli.orchestration.batch_progress import batch_view, join_box
+    from cardbox_cli.inspect.batches import view_batch
+    from cardbox_cli.orchestration.batch_progress import join_box
 
     try:
         _follow(run, batch_id, timeout)
@@ -123,7 +105,7 @@ def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined:
         raise KeyboardInterrupt(f"{goes_on}, `cbx batch cancel {named}` ends it") from None
     ids = [join_box(run, run.batches.get(batch_id))] if joined else None
     with run.database.snapshot():
-        seen = batch_view(run, run.batches.get(batch_id))
+        seen = view_batch(run, run.batches.get(batch_id))
     if session().output == "jsonl":
         _write_event("end", msgspec.structs.asdict(seen))
     else:

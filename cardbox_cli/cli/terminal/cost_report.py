@@ -8,7 +8,7 @@ from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below
 from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
-from cardbox_cli.context.cost.answer import Break, Costs, Money, Prices, cost_answer, costs_of
+from cardbox_cli.context.cost.answer import Break, Costs, Money, Prices
 from cardbox_cli.context.cost.findings import CostFinding, Mend
 from cardbox_cli.context.diff import piece_name
 from cardbox_cli.model.ids import short_id
@@ -16,7 +16,7 @@ from cardbox_cli.providers.models import window
 from cardbox_cli.text import flat, format_count, format_tokens, one_line
 
 if TYPE_CHECKING:
-    from cardbox_cli.cli.options.cost_selection import Costed
+    from cardbox_cli.inspect.costs import CostedSeries
 
 # How a number of tokens is told.
 Say = Callable[..., str]
@@ -32,9 +32,9 @@ class Page(NamedTuple):
     is_picture: bool = False
 
 
-def print_cost(costed: "Costed", account: Account, page: Page) -> None:
+def print_cost(costed: "CostedSeries", account: Account, page: Page) -> None:
     """Print what a series of requests costs. With -o id: the cards that take most, or that findings name."""
-    found = costs_of(account, profile=costed.profile, chat=costed.chat, prices=page.prices)
+    found = costed.costs(account, page.prices)
     for model in [] if found.money is None else found.money.unpriced:
         announce(
             f"warning: no price is known of the model {model!r}: its requests are not counted in money "
@@ -44,7 +44,7 @@ def print_cost(costed: "Costed", account: Account, page: Page) -> None:
         _print_picture(costed, found, page)
         return
     named = [card.card_id for card in found.cards[: page.top] if card.card_id]
-    answer = cost_answer(costed.kind, costed.id, found, top=page.top, project_option=session().project_option)
+    answer = costed.answer(found, top=page.top, project_option=session().project_option)
     output.emit(answer, table=lambda: _print_text(costed, found, page), ids=named)
 
 
@@ -56,7 +56,7 @@ def _line(mend: Mend | None) -> str | None:
 # --- for people
 
 
-def _print_text(costed: "Costed", found: Costs, page: Page) -> None:
+def _print_text(costed: "CostedSeries", found: Costs, page: Page) -> None:
     account, steps = found.account, found.account.steps
     exact = account.exact
     output.facts((costed.kind, costed.id), *_facts(found))
@@ -87,7 +87,7 @@ def _facts(found: Costs, say: Say = format_tokens) -> list[tuple[str, str | None
     ]
 
 
-def _print_picture(costed: "Costed", found: Costs, page: Page) -> None:
+def _print_picture(costed: "CostedSeries", found: Costs, page: Page) -> None:
     from cardbox_cli.pictures.cost_picture import CostPicture, cost_page
     from cardbox_cli.pictures.request_picture import told
 

@@ -26,13 +26,13 @@ from cardbox_cli.text import (
 )
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.turn_page import TurnSummary
+    from cardbox_cli.execution.turn_summary import TurnSummary
+    from cardbox_cli.inspect.batches import BatchResult
     from cardbox_cli.model.boxes import Box, Reference, Slot
     from cardbox_cli.model.cards import Card
     from cardbox_cli.model.execution.turns import AuditEntry, InboxRow
     from cardbox_cli.model.identity import ApiToken, RosterEntry, Tool
     from cardbox_cli.model.tokens import Tokenizer
-    from cardbox_cli.orchestration.batch_progress import BatchResult
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.profiles import ProfileEntry
     from cardbox_cli.store.views.batch_views import BatchRow

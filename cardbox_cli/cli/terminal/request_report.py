@@ -8,7 +8,7 @@ from cardbox_cli.cli.terminal.list_columns import short_rule
 from cardbox_cli.cli.terminal.output import compared
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below, room_beside
 from cardbox_cli.context.diff import Extent, Piece, RequestDiff, diff, piece_name
-from cardbox_cli.context.explain import Explanation, LayerShare, MessageLine, explain, shares
+from cardbox_cli.context.explain import Explanation, LayerShare, MessageLine, shares
 from cardbox_cli.context.request import Request
 from cardbox_cli.errors import Findings
 from cardbox_cli.execution.requests.step_snapshots import LOST, UNPROVED
@@ -21,9 +21,9 @@ from cardbox_cli.settings import TERM
 from cardbox_cli.text import flat, format_count, format_tokens, one_line
 
 if TYPE_CHECKING:
-    from cardbox_cli.cli.options.request_selection import Requests, Shown
     from cardbox_cli.execution.requests.recorded_requests import RecordedRequests
     from cardbox_cli.execution.requests.step_snapshots import Verified
+    from cardbox_cli.inspect.requests import InspectedRequest, Requests
     from cardbox_cli.pictures.request_picture import RequestPicture
 
 # --- --explain and --stats
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 _WHOLE = 40
 
 
-def print_explained(shown: "Shown") -> None:
+def print_explained(shown: "InspectedRequest") -> None:
     """Print where each message comes from, and what was left out. With -o id: the cards that are messages."""
     request = shown.request
-    explained = explain(request, provider_of(shown.format))
+    explained = shown.explanation()
     output.emit(
         {"request": body_of(request, shown.format), "explanation": explained},
         table=lambda: _print_explanation(request, explained),
@@ -43,10 +43,10 @@ def print_explained(shown: "Shown") -> None:
     )
 
 
-def print_stats(shown: "Shown") -> None:
+def print_stats(shown: "InspectedRequest") -> None:
     """Print what each layer takes. With -o id: the names of the layers."""
     request = shown.request
-    explained = explain(request, provider_of(shown.format))
+    explained = shown.explanation()
     found = shares(explained, window(request.model))
     output.emit_items(
         found, table=lambda: _print_shares(request, explained, found), item_id=lambda share: share.layer
@@ -144,7 +144,7 @@ _SAME = {
 }
 
 
-def print_diff(a: "Shown", b: "Shown") -> None:
+def print_diff(a: "InspectedRequest", b: "InspectedRequest") -> None:
     """Print where `b` parts from `a`. Raises Findings where they differ in more than new messages.
 
     With -o id: the cards of these messages; else of the first difference in `b`, or in `a` where that alone
@@ -201,7 +201,7 @@ def _consequence(found: RequestDiff) -> str:
     return "no cache depends on it"
 
 
-def _print_parting(a: "Shown", b: "Shown", found: RequestDiff) -> None:
+def _print_parting(a: "InspectedRequest", b: "InspectedRequest", found: RequestDiff) -> None:
     if found.equal:
         output.print_text(f"equal: {_extent(found.kept)}")
     elif found.continues:
@@ -229,7 +229,7 @@ def _print_new(a: str, b: str, found: RequestDiff) -> None:
             output.print_painted(compared("", _beginning(piece)))
 
 
-def _print_lost(shown: "Shown", lost: Container[str]) -> None:
+def _print_lost(shown: "InspectedRequest", lost: Container[str]) -> None:
     for left in shown.request.layers_left_out:
         if left.layer in lost:
             output.print_text(
@@ -315,28 +315,20 @@ def _extent(extent: Extent) -> str:
 _MOST_STEPS = 100
 
 
-def picture_of(requests: "Requests", shown: "Shown", turn: "RecordedRequests | None") -> "RequestPicture":
+def picture_of(
+    requests: "Requests", shown: "InspectedRequest", turn: "RecordedRequests | None"
+) -> "RequestPicture":
     """What is drawn of a request; of a turn's with those that were sent before it, which are read."""
-    from cardbox_cli.context.lint.rule import lint
     from cardbox_cli.pictures.request_picture import RequestPicture, StepPicture
 
-    sent = [] if turn is None else turn.sent_before(shown.step_id)
-    numbered = list(enumerate(sent, 1))[-_MOST_STEPS:]
-    provider = provider_of(shown.format)
-    steps = [
-        StepPicture(name=f"step {number}", account=explain(each.request, provider_of(each.format)))
-        for number, step_id in numbered
-        if turn is not None
-        for each in [requests.of_step(turn, step_id)]
-    ]
-    findings = lint(shown.entries, shown.request, provider, awaited=shown.awaited)
+    steps = [] if turn is None else requests.sent_before(turn, shown.step_id, most=_MOST_STEPS)
     return RequestPicture(
         name=shown.name,
         model=shown.request.model,
         window=window(shown.request.model),
-        account=explain(shown.request, provider),
-        findings=findings,
-        steps=steps,
+        account=shown.explanation(),
+        findings=shown.findings(),
+        steps=[StepPicture(name=f"step {each.number}", account=each.account) for each in steps],
     )
 
 

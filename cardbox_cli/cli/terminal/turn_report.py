@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
-from cardbox_cli.cli.last_ids import remember_made
+from cardbox_cli.cli.last_ids import remember_made, resolving_turns
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import Findings
@@ -11,7 +11,7 @@ from cardbox_cli.text import argument
 if TYPE_CHECKING:
     from cardbox_cli.execution.dispatch_requests import Dispatched, DispatchResult
     from cardbox_cli.execution.runtime import Runtime
-    from cardbox_cli.execution.turn_page import TurnView
+    from cardbox_cli.inspect.turns import TurnView
     from cardbox_cli.model.cards import Card
     from cardbox_cli.orchestration.delegation import Delegated
     from cardbox_cli.store.views.turn_views import TurnViews
@@ -58,11 +58,9 @@ def print_delegated(run: "Runtime", done: "Delegated", *, wait: bool, timeout: f
 
 def await_end(run: "Runtime", result: "DispatchResult", timeout: float | None) -> None:
     """Wait for the end of a turn that was just asked for, and print it, as `print_end` does."""
-    from cardbox_cli.store.views.turn_views import TurnViews
-
     assert result.agent_turn_id is not None
     announce(f"turn {result.agent_turn_id}: {dispatched_state(result)}")
-    print_end(TurnViews(run.database, run.project_id), result.agent_turn_id, timeout)
+    print_end(resolving_turns(run.database, run.project_id), result.agent_turn_id, timeout)
 
 
 def dispatched_state(result: "DispatchResult") -> str:
@@ -89,13 +87,14 @@ _HINTS = {
 
 def print_end(turns: "TurnViews", turn_id: str, timeout: float | None) -> None:
     """Wait for the end of a turn and print it. Raises Findings unless it is a success."""
-    from cardbox_cli.execution.turn_page import view, wait_for_end
+    from cardbox_cli.execution.turn_summary import wait_for_end
+    from cardbox_cli.inspect.turns import view_turn
     from cardbox_cli.store.cards import CardStore
 
     wait_for_end(turns, turn_id, timeout=timeout)
     with turns.database.snapshot():
         stored = turns.story(turn_id)
-        seen = view(stored)
+        seen = view_turn(stored)
         wanted = [seen.deliverable_card_id] if seen.deliverable_card_id else []
         cards = CardStore(turns.database, turns.project_id).get_many(wanted).cards
     output.emit(seen, table=lambda: _print_deliverable(seen, cards), ids=wanted)

@@ -179,6 +179,7 @@ class CostAnswer(msgspec.Struct, frozen=True, kw_only=True):
     first_break: Break | None
     findings: list[dict[str, Any]]
     money: Money | None
+    notes: Sequence[str]
 
 
 def costs_of(
@@ -199,7 +200,13 @@ def costs_of(
 
 
 def cost_answer(
-    kind: str, name: str, costs: Costs, *, top: int, project_option: Sequence[str] = ()
+    kind: str,
+    name: str,
+    costs: Costs,
+    *,
+    top: int,
+    project_option: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> CostAnswer:
     """The answer about what costs so much. `project_option` is what commands name besides, if anything."""
     account, steps = costs.account, costs.account.steps
@@ -228,4 +235,5 @@ def cost_answer(
             for each in costs.findings
         ],
         money=costs.money,
+        notes=notes,
     )

@@ -18,7 +18,7 @@ from cardbox_cli.execution.queue.promotion import promote_next
 from cardbox_cli.execution.queue.reports import report_result, report_stored, report_timeouts, result_of_end
 from cardbox_cli.execution.queue.stopping import carried, give_back, kill, stop_turn
 from cardbox_cli.execution.runtime import Follower, Runtime
-from cardbox_cli.execution.turn_page import summary
+from cardbox_cli.execution.turn_summary import summary
 from cardbox_cli.model.execution.situations import ClaimedSituation
 from cardbox_cli.model.execution.turns import (
     ENDED,

@@ -11,7 +11,7 @@ from cardbox_cli.execution.queue.messages import is_report, type_of
 from cardbox_cli.execution.queue.stopping import stop_turn
 from cardbox_cli.execution.requests.request_checks import READ, lacks
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.turn_page import TurnSummary, summary
+from cardbox_cli.execution.turn_summary import TurnSummary, summary
 from cardbox_cli.model.execution.situations import BoxFacts
 from cardbox_cli.model.execution.turns import CONSUMED, ERROR, SKIPPED, InboxRow
 from cardbox_cli.store.projects import ProjectsStore

@@ -1,8 +1,9 @@
-"""API routes for contexts: cards, boxes, requests and their costs, and search.
+"""Routes of the API about contexts: cards, boxes, requests and their costs, and search.
 
-Boxes and cards have the form that clients of existing deployments read. All cards of a box are streamed, one
-on each line, in chunks; the server holds no connection while the client reads a chunk. Cards never change and
-their ids are read once, so the stream shows one moment, without cards that are deleted or expire meanwhile.
+Boxes and cards are as clients of existing deployments read them: cards without the mark of their content's
+type, in the order of the box. All cards of a box come a line each as they are read, so that little is held:
+no connection is lent while a client reads. A card never changes and the list is read once, so that the
+chunks are those of one moment; only what is deleted or expires meanwhile is left out.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -17,8 +18,11 @@ from starlette.concurrency import iterate_in_threadpool
 
 from cardbox_cli.context.cost.answer import CostAnswer
 from cardbox_cli.errors import CbxError, NotFound
+from cardbox_cli.inspect.costs import TOP
+from cardbox_cli.inspect.requests import RenderAnswer, one_of, render_answer
+from cardbox_cli.inspect.search import CardSearch, FoundCard
 from cardbox_cli.model.ids import unique
-from cardbox_cli.serve.addresses import Behind, mark_of
+from cardbox_cli.serve.addresses import LINES, Behind, mark_of
 from cardbox_cli.serve.api.responses import (
     MAX_IDS,
     Most,
@@ -33,26 +37,22 @@ from cardbox_cli.serve.api.responses import (
     size_of,
     stored,
 )
-from cardbox_cli.serve.costs import costed
 from cardbox_cli.serve.http.errors import BrokenOff, Refused, logged
 from cardbox_cli.serve.http.reading import Asker, Read
 from cardbox_cli.serve.http.routing import ReadingRoute, StreamAnswer
 from cardbox_cli.serve.project import Project
-from cardbox_cli.serve.requests import RenderAnswer, rendered
-from cardbox_cli.store.cards import CardFilter, CardStore
-from cardbox_cli.store.views.box_views import BoxViews
-from cardbox_cli.store.views.found_cards import ApiViews, FoundCard, found_cards, found_pattern
+from cardbox_cli.store.views.api_views import ApiViews
 
 # --- cards
 
 card_routes = APIRouter(tags=["cards"], route_class=ReadingRoute)
 
-FEWER = "request fewer cards, or each one from /cards/CARD"
-"""The advice for cards that are too long for one response."""
+FEWER = "ask for fewer, or for each card by itself at /cards/CARD"
+"""What to ask where cards are too long for an answer."""
 
 
 class ApiCard(msgspec.Struct):
-    """A card. `created_at` is by its author's clock; in cards of other programs it may be any JSON value."""
+    """A card. `created_at` is by its author's clock; metadata of foreign cards may hold anything there."""
 
     card_id: str
     project_id: str
@@ -67,14 +67,14 @@ class ApiCard(msgspec.Struct):
 
 
 class FoundCards(msgspec.Struct):
-    """The cards that exist, in the order of the request, and the ids of the others."""
+    """Those that there are, in the order in which they were asked for, and the ids of the others."""
 
     cards: list[ApiCard]
     missing_ids: list[str]
 
 
 class AskedCards(BaseModel):
-    """The ids of the requested cards, at most 100."""
+    """Which cards: at most 100."""
 
     model_config = ConfigDict(strict=True)
 
@@ -83,7 +83,7 @@ class AskedCards(BaseModel):
 
 @card_routes.post("/cards/batch", responses=answers(FoundCards, tagged=False))
 def cards(request: Request, read: Read, asked: AskedCards) -> Response:
-    """Return cards by their ids, each once, in the order of the request."""
+    """Cards by their ids, each once, in the order of the request."""
     wanted = at_most(asked.card_ids, "card_ids")
     found = cards_by_id(ApiViews(read.database, read.project_id), wanted)
     missing = given([card_id for card_id in wanted if card_id not in found])
@@ -92,7 +92,7 @@ def cards(request: Request, read: Read, asked: AskedCards) -> Response:
 
 @card_routes.get("/cards/{card_id}", responses=answers(ApiCard))
 def card(request: Request, read: Read, card_id: str) -> Response:
-    """Return a card. It never changes, but may be deleted or expire."""
+    """A card, which never changes; it may be deleted, and expire."""
     found = ApiViews(read.database, read.project_id).cards([card_id], most=room_beside(0))
     if card_id not in found:
         raise NotFound("card not found")
@@ -100,19 +100,19 @@ def card(request: Request, read: Read, card_id: str) -> Response:
 
 
 def cards_of(card_ids: Iterable[str], found: dict[str, str]) -> list[ApiCard]:
-    """Return the found cards, given as JSON, in the order of the ids."""
+    """The cards of these ids that were found, of which JSON is given, in the order of the ids."""
     return [stored(found[card_id]) for card_id in card_ids if card_id in found]
 
 
 def cards_by_id(views: ApiViews, card_ids: list[str]) -> dict[str, str]:
-    """Read the JSON of cards by id, in chunks. Raises InvalidInput if it is too long for one response."""
+    """The JSON of cards by id, read in pieces. Raises InvalidInput where they are too long for one answer."""
     found: dict[str, str] = {}
     size = 0
     for begin in range(0, len(card_ids), MAX_IDS):
-        chunk = views.cards(card_ids[begin : begin + MAX_IDS], most=room_beside(size))
-        size += size_of(chunk.values())
+        piece = views.cards(card_ids[begin : begin + MAX_IDS], most=room_beside(size))
+        size += size_of(piece.values())
         check_size(size, FEWER)
-        found |= chunk
+        found |= piece
     return found
 
 
@@ -120,24 +120,24 @@ def cards_by_id(views: ApiViews, card_ids: list[str]) -> dict[str, str]:
 
 box_routes = APIRouter(tags=["boxes"], route_class=ReadingRoute)
 
-Limit = Annotated[int, Query(ge=1, le=500, description="Maximum number of cards, from the end of the box.")]
+Limit = Annotated[int, Query(ge=1, le=500, description="At most so many cards: the last ones.")]
 
 
 class ApiBox(msgspec.Struct):
-    """A box: its id as given in the request, and the ids of its cards in order."""
+    """A box: its id as it was asked for, and the ids of its cards in order."""
 
     box_id: str
     card_ids: list[str]
 
 
 class HydratedBox(ApiBox, omit_defaults=True):
-    """A box and, if requested, its last cards."""
+    """A box, and where they are asked for the last of its cards."""
 
     hydrated_cards: list[ApiCard] | msgspec.UnsetType = msgspec.UNSET
 
 
 class FoundBoxes(msgspec.Struct):
-    """The boxes that exist, in the order of the request, and the ids of missing boxes and cards."""
+    """Those that there are, in the order in which they were asked for, and what is missing."""
 
     boxes: list[HydratedBox]
     missing_box_ids: list[str]
@@ -145,7 +145,7 @@ class FoundBoxes(msgspec.Struct):
 
 
 class AskedBoxes(BaseModel):
-    """The ids of the requested boxes, at most 100. `hydrate`: include the last `limit` cards of each."""
+    """Which boxes, at most 100, and whether the last cards of each are wanted."""
 
     model_config = ConfigDict(strict=True)
 
@@ -156,74 +156,72 @@ class AskedBoxes(BaseModel):
 
 @box_routes.post("/boxes/batch", responses=answers(FoundBoxes, tagged=False))
 def boxes(request: Request, read: Read, asked: AskedBoxes) -> Response:
-    """Return boxes by their ids, each once, in the order of the request."""
+    """Boxes by their ids, each once, in the order of the request."""
     wanted = at_most(asked.box_ids, "box_ids")
     views = ApiViews(read.database, read.project_id)
     if not asked.hydrate:
         lists = views.boxes(wanted)
         found_boxes = [HydratedBox(box_id, stored(ids)) for box_id, ids in lists.items()]
-        return _found_boxes(request, found_boxes, missing=[each for each in wanted if each not in lists])
+        return _found(request, found_boxes, missing=[each for each in wanted if each not in lists])
     with read.database.snapshot():
         lists = views.boxes(wanted)
-        tails = {box_id: _decode_ids(text)[-asked.limit :] for box_id, text in lists.items()}
+        tails = {box_id: _ids(text)[-asked.limit :] for box_id, text in lists.items()}
         tailing = unique(card_id for tail in tails.values() for card_id in tail)
         found = cards_by_id(views, tailing)
     found_boxes = [
         HydratedBox(box_id, stored(ids), cards_of(tails[box_id], found)) for box_id, ids in lists.items()
     ]
     lost = [card_id for card_id in tailing if card_id not in found]
-    missing = [each for each in wanted if each not in lists]
-    return _found_boxes(request, found_boxes, missing=missing, lost=lost)
+    return _found(request, found_boxes, missing=[each for each in wanted if each not in lists], lost=lost)
 
 
 @box_routes.get("/boxes/{box_id}", responses=answers(ApiBox))
 def box(request: Request, read: Read, box_id: str) -> Response:
-    """Return a box."""
-    return encoded(request, ApiBox(box_id, stored(_card_ids_json(read, box_id))))
+    """A box."""
+    return encoded(request, ApiBox(box_id, stored(_listed(read, box_id))))
 
 
 @box_routes.get("/boxes/{box_id}/cards", responses=answers(list[ApiCard]))
 def cards_of_box(request: Request, read: Read, box_id: str, limit: Limit = 200) -> Response:
-    """Return the last cards of a box, in order, without missing cards."""
+    """The last cards of a box, in order. Ids that lead to none are left out."""
     wanted = ids_of_box(read, box_id)[-limit:]
     found = cards_by_id(ApiViews(read.database, read.project_id), unique(wanted))
     return encoded(request, cards_of(wanted, found), narrower=FEWER)
 
 
 def ids_of_box(read: Project, box_id: str) -> list[str]:
-    """Return the ids of a box's cards, in order. Raises NotFound."""
-    return _decode_ids(_card_ids_json(read, box_id))
+    """The ids of a box's cards, in order. Raises NotFound."""
+    return _ids(_listed(read, box_id))
 
 
-def _found_boxes(
+def _found(
     request: Request, boxes: list[HydratedBox], *, missing: list[str], lost: Sequence[str] = ()
 ) -> Response:
+    """The answer of these boxes, and of the ids of boxes and cards that there are not."""
     return encoded(request, FoundBoxes(boxes, given(missing), list(lost)), narrower=FEWER)
 
 
-def _card_ids_json(read: Project, box_id: str) -> str:
-    """Return the ids of a box's cards, as JSON. Raises NotFound."""
+def _listed(read: Project, box_id: str) -> str:
+    """The ids of a box, as JSON. Raises NotFound."""
     lists = ApiViews(read.database, read.project_id).boxes([box_id])
     if box_id not in lists:
         raise NotFound("box not found")
     return lists[box_id]
 
 
-def _decode_ids(text: str) -> list[str]:
+def _ids(text: str) -> list[str]:
     return msgspec.json.decode(text, type=list[str])
 
 
-# --- the stream of the cards of a box, one on each line
+# --- the cards of a box, a line each
 
-Tail = Annotated[
-    int | None, Query(alias="limit", ge=1, description="Maximum number of cards, from the end of the box.")
-]
+Tail = Annotated[int | None, Query(alias="limit", ge=1, description="At most so many: the last ones.")]
 
-# The sizes in bytes of the chunks in which cards are read (as stored, and as JSON) and sent. The last card of
-# a chunk may exceed them.
-_STORED_CHUNK = 1 << 20
-_JSON_CHUNK = 4 << 20
-_SENT_CHUNK = 1 << 18
+# Bytes of cards that are read at a time, as they are stored and as they are sent, but for the last of them.
+_STORED_AT_ONCE = 1 << 20
+_AT_ONCE = 4 << 20
+# Bytes that are sent at a time, but for the last card of them.
+_SENT_AT_ONCE = 1 << 18
 _HEADERS = {"Cache-Control": "no-store"}
 
 
@@ -231,74 +229,74 @@ _HEADERS = {"Cache-Control": "no-store"}
     "/boxes/{box_id}/cards.jsonl", response_class=StreamingResponse, responses=line_answers(ApiCard)
 )
 async def lines_of_box(request: Request, project: str, box_id: str, tail: Tail = None) -> StreamingResponse:
-    """Stream the cards of a box in order, one on each line, without missing cards.
+    """The cards of a box in order, or the last ones, a line each. Ids that lead to none are left out.
 
-    If the connection closes without the final HTTP chunk, the response is incomplete.
+    An answer that breaks off, without the end that HTTP has for it, is not whole.
     """
     asker = Asker(request, project)
-    ids = await to_thread.run_sync(_read_ids, asker, box_id)
-    wanted = ids if tail is None else ids[-tail:]
+    listed = await to_thread.run_sync(_ids_listed, asker, box_id)
+    wanted = listed if tail is None else listed[-tail:]
     return StreamAnswer(
         request, _stream_lines(asker, wanted), media_type="application/x-ndjson", headers=_HEADERS
     )
 
 
-def _read_ids(asker: Asker, box_id: str) -> list[str]:
+def _ids_listed(asker: Asker, box_id: str) -> list[str]:
     with asker.glance() as reading:
         return ids_of_box(reading, box_id)
 
 
 async def _stream_lines(asker: Asker, card_ids: Sequence[str]) -> AsyncIterator[str]:
     try:
-        async for text in iterate_in_threadpool(_join_lines(_lines(asker, card_ids))):
+        async for text in iterate_in_threadpool(_joined(_lines(asker, card_ids))):
             yield text
     except (CbxError, Refused) as exc:
         logged(asker.request.scope, exc)
         raise BrokenOff from None
 
 
-def _join_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Join lines into chunks that are sent together."""
-    chunk: list[str] = []
+def _joined(lines: Iterable[str]) -> Iterator[str]:
+    """Lines, as many at a time as are sent at a time."""
+    held: list[str] = []
     size = 0
     for line in lines:
-        chunk.append(line)
+        held.append(line)
         size += len(line)
-        if size > _SENT_CHUNK:
-            yield "".join(chunk)
-            chunk, size = [], 0
-    yield "".join(chunk)
+        if size > _SENT_AT_ONCE:
+            yield "".join(held)
+            held, size = [], 0
+    yield "".join(held)
 
 
 def _lines(asker: Asker, card_ids: Sequence[str]) -> Iterator[str]:
-    for chunk in _chunks(asker, card_ids):
-        found = _read_cards(asker, chunk, most=_JSON_CHUNK)
-        is_complete = size_of(found.values()) <= _JSON_CHUNK
-        for card_id in chunk:
+    for piece in _pieces(asker, card_ids):
+        found = _read_cards(asker, piece, most=_AT_ONCE)
+        is_whole = size_of(found.values()) <= _AT_ONCE
+        for card_id in piece:
             if card_id in found:
                 yield f"{found[card_id]}\n"
-            elif not is_complete:
-                # The read stopped at the limit, perhaps before this card.
+            elif not is_whole:
+                # It may have been left out of what was read.
                 yield from (f"{text}\n" for text in _read_cards(asker, [card_id], most=0).values())
 
 
-def _chunks(asker: Asker, card_ids: Sequence[str]) -> Iterator[list[str]]:
-    """Split the ids into chunks that are read together, in order."""
+def _pieces(asker: Asker, card_ids: Sequence[str]) -> Iterator[list[str]]:
+    """The ids in their order, as many at a time as are read at a time."""
     for begin in range(0, len(card_ids), MAX_IDS):
         with asker.glance() as reading:
-            some = card_ids[begin : begin + MAX_IDS]
-            sizes = ApiViews(reading.database, reading.project_id).stored_sizes(unique(some))
-        chunk: list[str] = []
+            asked = card_ids[begin : begin + MAX_IDS]
+            sizes = ApiViews(reading.database, reading.project_id).stored_sizes(unique(asked))
+        piece: list[str] = []
         size = 0
-        for card_id in some:
-            # A card that occurs several times in a chunk is read once.
-            more = 0 if card_id in chunk else sizes.get(card_id, 0)
-            if chunk and size + more > _STORED_CHUNK:
-                yield chunk
-                chunk, size = [], 0
-            chunk.append(card_id)
+        for card_id in asked:
+            # Each of a piece is read once, however often it stands there.
+            more = 0 if card_id in piece else sizes.get(card_id, 0)
+            if piece and size + more > _STORED_AT_ONCE:
+                yield piece
+                piece, size = [], 0
+            piece.append(card_id)
             size += more
-        yield chunk
+        yield piece
 
 
 def _read_cards(asker: Asker, card_ids: Sequence[str], *, most: int) -> dict[str, str]:
@@ -306,11 +304,12 @@ def _read_cards(asker: Asker, card_ids: Sequence[str], *, most: int) -> dict[str
         return ApiViews(reading.database, reading.project_id).cards(unique(card_ids), most=most)
 
 
-# --- requests and their costs
+# --- requests, and what they cost
 
 request_routes = APIRouter(tags=["requests"], route_class=ReadingRoute)
 
 Named = Annotated[str | None, Query(min_length=1, max_length=400)]
+Profile = Annotated[str | None, Query(min_length=1, max_length=400, description="The profile of a box.")]
 
 
 @request_routes.get("/render", responses=answers(RenderAnswer))
@@ -319,13 +318,16 @@ def render(
     read: Read,
     box: Named = None,
     turn: Named = None,
+    agent: Named = None,
     chat: Named = None,
-    at: Annotated[str | None, Query(description="A step's number or id, or `next`.")] = None,
-    format: Annotated[str | None, Query(description="A provider's format. Default: as sent.")] = None,
+    at: Annotated[str | None, Query(description="A step: its number or id, or next.")] = None,
+    format: Annotated[str | None, Query(description="Default: as it was sent, else the model's.")] = None,
+    profile: Profile = None,
 ) -> Response:
-    """Return the exact request of a box, or of a step of a turn or a chat. Default: the last step."""
-    answer = rendered(read, box=box, turn=turn, chat=chat, at=at, format=format)
-    return encoded(request, answer, narrower="name a smaller box, or use `cbx render`")
+    """The exact request of a box, or of a step of a turn or a chat: its last one, or the next."""
+    requests = read.requests(format=format, profile=profile)
+    answer = render_answer(requests, box=box, turn=turn, agent=agent, chat=chat, at=at)
+    return encoded(request, answer, narrower="ask for a smaller box, or use `cbx render`")
 
 
 @request_routes.get("/cost", responses=answers(CostAnswer))
@@ -336,36 +338,38 @@ def cost(
     turn: Named = None,
     agent: Named = None,
     chat: Named = None,
-    top: Annotated[int, Query(ge=1, le=1000, description="Maximum number of cards.")] = 20,
+    top: Annotated[int, Query(ge=1, le=1000, description="So many cards at most.")] = TOP,
+    since: Annotated[str | None, Query(description="With agent or chat: from this time on, as 2h.")] = None,
+    profile: Profile = None,
 ) -> Response:
-    """Return the token costs of the requests of a box, turn, agent or chat, and the waste among them."""
-    return encoded(request, costed(read, box=box, turn=turn, agent=agent, chat=chat, top=top))
+    """What the requests of a box, a turn, an agent or a chat cost together, and what of that is waste."""
+    kind, name = one_of(box=box, turn=turn, agent=agent, chat=chat)
+    costed = read.costs(profile=profile, since=since).of(kind, name)
+    return encoded(request, costed.answer(top=top, project_option=read.project_option))
 
 
 # --- search
 
 search_routes = APIRouter(tags=["search"], route_class=ReadingRoute)
 
-# Foreign cards may have types, roles and contents that cbx does not know; the API returns them unchanged.
+# Readers decode the types, roles and contents that they know; others are stored, and answered, too.
 _OPEN: dict[str, Any] = {"type": str, "role": str | None, "content": dict[str, Any] | None}
-_SearchResult = msgspec.defstruct(
+_Told = msgspec.defstruct(
     "FoundCard",
     [(each.name, _OPEN.get(each.name, each.type)) for each in msgspec.structs.fields(FoundCard)],
     namespace={"__doc__": FoundCard.__doc__},
 )
 
 
-@search_routes.get("/search", responses=answers(list[_SearchResult]))  # type: ignore[valid-type]  # made above
+@search_routes.get("/search", responses=answers(list[_Told]))  # type: ignore[valid-type]  # made above
 def search(
     request: Request,
     read: Read,
     text: Annotated[str, Query(min_length=1, max_length=1000)],
     type: str | None = None,
-    limit: Most = 50,
+    limit: Most = LINES,
     behind: Behind = None,
 ) -> Response:
-    """Return the newest cards that contain a text, ignoring case, each with an excerpt and a box."""
-    where = CardFilter(text=text, types=[type] if type else None, behind=mark_of(behind))
-    cards = CardStore(read.database, read.project_id).newest(where, limit=limit + 1)
-    found = found_cards(cards, BoxViews(read.database, read.project_id), found_pattern(text))
-    return paged(request, found, limit, key="card_id")
+    """The newest cards that say a text, in any case, each with what it says there and a box that holds it."""
+    search = CardSearch(text, [type] if type else None, mark_of(behind))
+    return paged(request, search.newest(read.cards, limit + 1), limit, key="card_id")

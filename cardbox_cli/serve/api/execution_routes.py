@@ -1,4 +1,4 @@
-"""API routes for execution: agents, turns, the inbox, batches, chats, and events."""
+"""Routes of the API about what runs: agents, turns, the inbox, batches, chats, and changes as they happen."""
 
 from collections.abc import AsyncIterator
 from time import monotonic
@@ -10,14 +10,13 @@ from cardbox_cli.chat.chat_view import ChatView
 from cardbox_cli.chat.chat_view import view as chat_view
 from cardbox_cli.diagnosis.diagnoser import ProblemAnswer, WhyAnswer, survey_answer, why_answer
 from cardbox_cli.errors import CbxError
-from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.turn_page import TurnSummary, TurnView, summary
-from cardbox_cli.execution.turn_page import view as turn_view
+from cardbox_cli.execution.turn_summary import TurnSummary, summary
+from cardbox_cli.inspect.batches import BatchView
+from cardbox_cli.inspect.turns import TurnView, view_turn
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.chats import Chat
 from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.model.identity import RosterEntry
-from cardbox_cli.orchestration.batch_progress import BatchView, batch_view, foreign_view
 from cardbox_cli.serve.addresses import Behind, BehindId, mark_of
 from cardbox_cli.serve.api.responses import (
     BatchState,
@@ -36,10 +35,10 @@ from cardbox_cli.serve.http.routing import ReadingRoute, StreamAnswer
 from cardbox_cli.store.chats import Room
 from cardbox_cli.store.execution.batch_store import BatchFilter
 from cardbox_cli.store.roster import AgentFilter, RosterStore
-from cardbox_cli.store.views.batch_views import BatchRow, BatchViews
+from cardbox_cli.store.views.batch_views import BatchRow
 from cardbox_cli.store.views.inbox_views import InboxFilter, InboxViews
 from cardbox_cli.store.views.recent_changes import Standing
-from cardbox_cli.store.views.turn_views import TurnFilter, TurnViews
+from cardbox_cli.store.views.turn_views import TurnFilter
 
 turn_routes = APIRouter(tags=["turns"], route_class=ReadingRoute)
 
@@ -53,7 +52,7 @@ def agents(
     tag: str | None = None,
     behind: BehindId = None,
 ) -> Response:
-    """List the agents by id, each with its head."""
+    """The agents by id, each with what it does now."""
     where = AgentFilter(worker_target=worker_target, tag=tag, behind=behind)
     found = RosterStore(read.database, read.project_id).list(where, limit=limit + 1)
     return paged(request, found, limit, key="agent_id", time=None)
@@ -61,13 +60,13 @@ def agents(
 
 @turn_routes.get("/agents/{agent_id}", responses=answers(RosterEntry))
 def agent(request: Request, read: Read, agent_id: str) -> Response:
-    """Return an agent with its head."""
+    """An agent: who it is, and what it does now."""
     return encoded(request, RosterStore(read.database, read.project_id).entry(agent_id))
 
 
 @turn_routes.get("/agents/{agent_id}/why", responses=answers(WhyAnswer))
 def why_agent(request: Request, read: Read, agent_id: str) -> Response:
-    """Explain an agent's active turn, else its next or last one."""
+    """How the turn stands that an agent is at, else its next or last one."""
     return encoded(request, why_answer(read.diagnoser.agent(agent_id), read.project_option))
 
 
@@ -81,27 +80,27 @@ def turns(
     trace: str | None = None,
     behind: Behind = None,
 ) -> Response:
-    """List the turns, newest first."""
+    """Turns, newest first."""
     where = TurnFilter(agent_id=agent, status=status, trace_id=trace, behind=mark_of(behind))
-    found = TurnViews(read.database, read.project_id).newest(where, limit=limit + 1)
+    found = read.turns.newest(where, limit=limit + 1)
     return paged(request, map(summary, found), limit, key="inbox_id")
 
 
 @turn_routes.get("/turns/{turn_id}", responses=answers(TurnView))
 def turn(request: Request, read: Read, turn_id: str) -> Response:
-    """Return a turn with its state, rows, steps, calls, boxes, edges and timeline."""
-    return encoded(request, turn_view(TurnViews(read.database, read.project_id).story(turn_id)))
+    """All of a turn: its state, rows, steps, calls, boxes, edges, and what happened when."""
+    return encoded(request, view_turn(read.turns.story(read.turns.resolve(turn_id))))
 
 
 @turn_routes.get("/turns/{turn_id}/why", responses=answers(WhyAnswer))
 def why_turn(request: Request, read: Read, turn_id: str) -> Response:
-    """Explain a turn: the verdict, the rows that prove it, who must act next, and the fix."""
+    """How a turn stands: what proves it, who must act next and by when, and the command that helps."""
     return encoded(request, why_answer(read.diagnoser.turn(turn_id), read.project_option))
 
 
 @turn_routes.get("/why", responses=answers(list[ProblemAnswer]))
 def why_all(request: Request, read: Read) -> Response:
-    """List everything in the project that is not well."""
+    """All that is not well in the project."""
     return encoded(request, survey_answer(read.survey(), read.project_option))
 
 
@@ -115,13 +114,13 @@ def inbox(
     type: str | None = None,
     behind: Behind = None,
 ) -> Response:
-    """List the inbox rows, newest first."""
+    """Rows of the inbox, newest first."""
     where = InboxFilter(agent_id=agent, status=status, message_type=type, behind=mark_of(behind))
     found = InboxViews(read.database, read.project_id).newest(where, limit=limit + 1)
     return paged(request, found, limit, key="inbox_id")
 
 
-# --- batches, also those that another system manages
+# --- batches, those of another system's manager too
 
 batch_routes = APIRouter(tags=["batches"], route_class=ReadingRoute)
 
@@ -130,21 +129,16 @@ batch_routes = APIRouter(tags=["batches"], route_class=ReadingRoute)
 def batches(
     request: Request, read: Read, limit: Most = 50, status: BatchState | None = None, behind: Behind = None
 ) -> Response:
-    """List the batches, newest first."""
+    """Batches, newest first."""
     where = BatchFilter(status=status, behind=mark_of(behind))
-    found = BatchViews(read.database, read.project_id).newest(where, limit=limit + 1)
+    found = read.batches.newest(where, limit=limit + 1)
     return paged(request, found, limit, key="batch_id")
 
 
 @batch_routes.get("/batches/{batch_id}", responses=answers(BatchView))
 def batch(request: Request, read: Read, batch_id: str) -> Response:
-    """Return a batch with the results of its children, in the order of its tasks."""
-    views = BatchViews(read.database, read.project_id)
-    foreign = views.find_foreign(batch_id)
-    if foreign is not None:
-        return encoded(request, foreign_view(views, foreign))
-    runtime = Runtime(read.database, read.project_id, settings=read.settings)
-    return encoded(request, batch_view(runtime, runtime.batches.get(batch_id)))
+    """A batch and, in the order of its tasks, what its children delivered."""
+    return encoded(request, read.batch_reader().read(batch_id))
 
 
 # --- chats
@@ -154,14 +148,14 @@ chat_routes = APIRouter(tags=["chats"], route_class=ReadingRoute)
 
 @chat_routes.get("/chats", responses=answers(list[Chat]))
 def chats(request: Request, read: Read, limit: Most = 50, behind: BehindId = None) -> Response:
-    """List the chats by key."""
+    """The chats by their keys."""
     found = _room(read).chats.all(limit=limit + 1, behind=behind)
     return paged(request, found, limit, key="chat_key", time=None)
 
 
 @chat_routes.get("/chats/{chat_key:path}", responses=answers(ChatView))
 def chat(request: Request, read: Read, chat_key: str) -> Response:
-    """Return a chat: its active context, the end of its transcript, its last runs."""
+    """A chat: its active context, what its transcript keeps, its last runs."""
     return encoded(request, chat_view(_room(read), chat_key))
 
 
@@ -169,17 +163,17 @@ def _room(read: Read) -> Room:
     return Room(read.database, read.project_id, read.settings)
 
 
-# --- server-sent events of one project
+# --- changes, as server-sent events of one project
 #
-# An event `head` holds the new state of an agent, `batch` that of a batch. The initial state is not sent:
-# clients read it first.
+# An event `head` says how an agent stands from now on, `batch` how a batch does. What was before is not told:
+# whoever listens has looked first.
 
 event_routes = APIRouter(tags=["events"], route_class=ReadingRoute)
 
 
 @event_routes.get("/events", response_class=StreamingResponse, responses=event_answers())
 async def events(request: Request, project: str) -> StreamingResponse:
-    """Stream changes of the project until the client disconnects, its token expires, or the server stops."""
+    """What changes in the project, until the asker goes away or may not look any more, or the server ends."""
     asker = Asker(request, project)
     async with _following(request).follow(asker) as follower:
         first = await follower.look()
@@ -193,23 +187,23 @@ async def _stream(asker: Asker, seen: Standing) -> AsyncIterator[str]:
         async for text in _news(asker, seen):
             yield text
     except (CbxError, Refused):
-        # The response has begun, so it cannot report the error: the client reconnects and gets it then.
+        # It has begun, so that nothing else can be said: the asker comes back, and is told why.
         return
 
 
 async def _news(asker: Asker, seen: Standing) -> AsyncIterator[str]:
-    sent_at = monotonic()
+    said = monotonic()
     following = _following(asker.request)
     async with following.follow(asker) as follower:
         while not following.is_over and not await asker.request.is_disconnected():
             before, seen = seen, await follower.look()
             for name, value in seen.news(before):
                 yield f"event: {name}\ndata: {exact_json.encode(value).decode('utf-8', 'replace')}\n\n"
-                sent_at = monotonic()
-            if monotonic() - sent_at >= SILENT:
-                # Proxies close connections on which nothing is sent.
+                said = monotonic()
+            if monotonic() - said >= SILENT:
+                # Proxies end what says nothing, however often we look.
                 yield ": nothing new\n\n"
-                sent_at = monotonic()
+                said = monotonic()
             await follower.changed()
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from urllib.parse import quote, urlencode
 
 from cardbox_cli.errors import InvalidInput, UsageError
-from cardbox_cli.execution.timeline import Event
+from cardbox_cli.inspect.turns import Event
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.text import required_message, unknown_message
 

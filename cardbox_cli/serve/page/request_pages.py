@@ -1,4 +1,4 @@
-"""Pages of requests of boxes, turns and chats: one request, the difference of two, and their costs."""
+"""Pages of requests: what a box makes or a turn or a chat sends, where two of them part, what they cost."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,13 +8,14 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 from markupsafe import Markup
 
-from cardbox_cli.context.cost.account import Account, account_of
-from cardbox_cli.context.cost.answer import Break, costs_of
+from cardbox_cli.context.cost.account import Account
+from cardbox_cli.context.cost.answer import Break
 from cardbox_cli.context.diff import Piece, diff, piece_name
-from cardbox_cli.context.explain import Explanation, MessageLine, explain, whole_shares
-from cardbox_cli.context.lint.rule import LintFinding, lint
-from cardbox_cli.execution.requests.recorded_requests import RecordedRequests
+from cardbox_cli.context.explain import Explanation, MessageLine, whole_shares
+from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.execution.requests.turn_requests import NEXT
+from cardbox_cli.inspect.costs import TOP
+from cardbox_cli.inspect.requests import InspectedRequest, SentStep
 from cardbox_cli.model.diff import Piece as TextPiece
 from cardbox_cli.model.diff import abridged, text_diff
 from cardbox_cli.model.ids import short_id
@@ -33,17 +34,15 @@ from cardbox_cli.pictures.request_picture import (
 from cardbox_cli.providers.formats import provider_of
 from cardbox_cli.providers.models import window
 from cardbox_cli.serve.addresses import From
-from cardbox_cli.serve.costs import series_of
 from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.page.box_pages import INSIDE, PREVIEW
 from cardbox_cli.serve.page.links import About, wanted
 from cardbox_cli.serve.page.templating import PageRoute, cut, drawn, joined, page, tokens
-from cardbox_cli.serve.requests import Asked, Requests
 from cardbox_cli.text import format_count, one_line
 
 routes = APIRouter(route_class=PageRoute)
 
-# The messages of a window, and the maximum numbers of listed and of drawn steps: the last ones.
+# Messages of a window; steps that are named, and steps that are drawn: the last ones.
 _WINDOW, _STEPS, _DRAWN = 100, 30, 40
 
 
@@ -67,22 +66,21 @@ def request(
     at: str | None = None,
     first: From = 0,
 ) -> HTMLResponse:
-    """Show one request, and the growth of the requests before it."""
+    """One request, and how those before it grew to it."""
     about = About(look.links, turn=turn, chat=chat, box=box)
     with look.database.snapshot():
-        requests = Requests(look)
-        recorded = requests.recorded(turn, chat)
+        requests = look.requests()
+        recorded = requests.recorded(turn=turn, chat=chat)
         if recorded is None:
-            shown, steps, before = requests.of_box(about.name), [], []
+            shown, steps, before = requests.of_boxes([about.name], by_model=True), [], []
         else:
             shown, steps = requests.of_step(recorded, at), recorded.sent_before(None)
-            before = _pictures(requests, recorded, steps, shown.step_id)
-    provider = provider_of(shown.format)
-    account = explain(shown.request, provider)
+            before = _pictures(requests.sent_before(recorded, shown.step_id, most=_DRAWN))
+    account = shown.explanation()
     holds = window(shown.request.model)
     layers = whole_shares(account, holds)
     colours = request_colours(layers, [each.account for each in before])
-    findings = lint(shown.entries, shown.request, provider, awaited=shown.awaited)
+    findings = shown.findings()
     drawn_steps = [drawn_step(each) for each in before]
     is_more = first + _WINDOW < len(account.messages)
     return page(
@@ -92,7 +90,7 @@ def request(
         about=about,
         name=shown.name,
         format=shown.format,
-        provider=provider.name,
+        provider=provider_of(shown.format).name,
         notes=shown.notes,
         account=account,
         model=shown.request.model,
@@ -114,27 +112,20 @@ def request(
 
 
 def swatches(colours: Mapping[str, str]) -> dict[str, Markup]:
-    """Return a small square for each layer."""
+    """A small square for each layer."""
     return {name: drawn(swatch(colour)) for name, colour in colours.items()}
 
 
 def step_name(steps: Sequence[str], step_id: str) -> str:
-    """Return the number of a step within its turn or run, as text."""
+    """What a step is called among those of its turn or run."""
     return f"step {steps.index(step_id) + 1}" if step_id in steps else step_id
 
 
-def _pictures(
-    requests: Requests, recorded: RecordedRequests, steps: Sequence[str], shown: str | None
-) -> list[StepPicture]:
-    """Return the steps up to the shown one; none if it is the only one."""
-    before = recorded.sent_before(shown)[-_DRAWN:]
+def _pictures(before: Sequence[SentStep]) -> list[StepPicture]:
+    """The steps up to the one that is shown; none where it is alone."""
     if len(before) < 2:
         return []
-    found = [(each, requests.of_step(recorded, each)) for each in before]
-    return [
-        StepPicture(name=step_name(steps, step_id), account=explain(each.request, provider_of(each.format)))
-        for step_id, each in found
-    ]
+    return [StepPicture(name=f"step {each.number}", account=each.account) for each in before]
 
 
 def _messages(account: Explanation, findings: Sequence[LintFinding], first: int) -> list[_Message]:
@@ -151,8 +142,10 @@ def _messages(account: Explanation, findings: Sequence[LintFinding], first: int)
     return rows
 
 
-def _steps(about: About, steps: Sequence[str], shown: Asked, *, is_over: bool) -> list[dict[str, Any]]:
-    """Return links to the requests of the last steps, and to the next request if the turn has not ended."""
+def _steps(
+    about: About, steps: Sequence[str], shown: InspectedRequest, *, is_over: bool
+) -> list[dict[str, Any]]:
+    """The steps whose requests can be looked at, and the next one, where one may come."""
     named = [(each, step_name(steps, each), each == shown.step_id) for each in steps[-_STEPS:]]
     if not is_over:
         named.append((NEXT, NEXT, shown.step_id is None))
@@ -161,13 +154,13 @@ def _steps(about: About, steps: Sequence[str], shown: Asked, *, is_over: bool) -
     ]
 
 
-def _earlier(about: About, steps: Sequence[str], shown: Asked) -> str | None:
-    """Return the address of the comparison with the previous step."""
-    index = steps.index(shown.step_id) if shown.step_id in steps else len(steps)
-    return about.diff(steps[index - 1], shown.step_id or NEXT) if index else None
+def _earlier(about: About, steps: Sequence[str], shown: InspectedRequest) -> str | None:
+    """The comparison with the step before."""
+    place = steps.index(shown.step_id) if shown.step_id in steps else len(steps)
+    return about.diff(steps[place - 1], shown.step_id or NEXT) if place else None
 
 
-# The maximum numbers of new messages shown, and of characters that are compared word by word.
+# New messages that are shown, and characters of two pieces that are compared word by word.
 _NEW, _COMPARED = 200, 20_000
 
 
@@ -179,14 +172,13 @@ def difference(
     turn: str | None = None,
     chat: str | None = None,
 ) -> HTMLResponse:
-    """Show what the second step adds to the first, and which tokens the cache cannot reuse."""
+    """What the second step says that the first does not, and what a cache loses by it."""
     about = About(look.links, turn=turn, chat=chat)
     with look.database.snapshot():
-        requests = Requests(look)
-        recorded = requests.recorded(turn, chat)
+        requests = look.requests()
+        recorded = requests.recorded(turn=turn, chat=chat)
         assert recorded is not None
-        one = requests.of_step(recorded, wanted(a, "first step"))
-        other = requests.of_step(recorded, wanted(b, "second step"), one.format)
+        one, other = requests.pair((wanted(a, "first step"), wanted(b, "second step")), steps=recorded)
         steps = recorded.sent_before(None)
     found = diff(one.request, other.request, provider_of(one.format))
     parting = None if found.continues else found.difference
@@ -203,9 +195,9 @@ def difference(
         steps=named if recorded.is_over else [*named, (NEXT, NEXT)],
         notes=[f"the layer {each} is compared by its hash" for each in {*found.a_lost, *found.b_lost}],
         found=found,
-        pieces=[] if parting is None else abridged(text_diff(_text(parting.a), _text(parting.b))),
-        place_a=_describe(parting.a) if parting else "",
-        place_b=_describe(parting.b) if parting else "",
+        pieces=[] if parting is None else abridged(text_diff(_said(parting.a), _said(parting.b))),
+        place_a=_place(parting.a) if parting else "",
+        place_b=_place(parting.b) if parting else "",
         new=[
             {"piece": each, "preview": one_line(each.text, PREVIEW), "text": each.text[:INSIDE]}
             for each in found.new[:_NEW]
@@ -213,19 +205,20 @@ def difference(
     )
 
 
-def _text(piece: Piece | None) -> str:
+def _said(piece: Piece | None) -> str:
     return "" if piece is None else piece.text[:_COMPARED]
 
 
-def _describe(piece: Piece | None) -> str:
+def _place(piece: Piece | None) -> str:
+    """What differs, in words."""
     if piece is None:
         return "nothing"
     cards = ", ".join(f"card {short_id(each)}" for each in piece.card_ids[:8])
     return joined([piece_name(piece.section, piece.number), piece.role, piece.layer, cards])
 
 
-# The maximum numbers of findings and cards shown, and of characters of texts that differ.
-_LINES, _MAX_DIFFERENCE = 20, 300
+# Characters of texts that part.
+_PARTED = 300
 
 
 @routes.get("/cost")
@@ -236,12 +229,12 @@ def cost(
     chat: str | None = None,
     box: str | None = None,
 ) -> HTMLResponse:
-    """Show the costs of a series of requests, and the wasted tokens."""
+    """The account of a series of requests, and what of it was sent in vain."""
     about = About(look.links, turn=turn, agent=agent, chat=chat, box=box)
     with look.database.snapshot():
-        series, subject = series_of(look, about.kind, about.name)
-    account = account_of(series)
-    costs = costs_of(account, chat=subject)
+        costed = look.costs().of(about.kind, about.name)
+    account = costed.account()
+    costs = costed.costs(account)
     colours = colours_of(share.name for share in account.by["layer"])
     steps = drawn_account(account) if len(account.steps) > 1 else []
     return page(
@@ -249,17 +242,18 @@ def cost(
         "cost.html",
         view=about.view,
         about=about,
+        notes=costed.notes,
         facts=_facts(account),
         findings=[
             (each, None if each.mend is None else each.mend.line(*look.project_option))
-            for each in costs.findings[:_LINES]
+            for each in costs.findings[:TOP]
         ],
         account=account,
         exact=account.exact,
-        cards=costs.cards[:_LINES],
+        cards=costs.cards[:TOP],
         broken=costs.broken,
         broken_at="" if costs.broken is None else piece_name(costs.broken.section, costs.broken.number),
-        parted=[] if costs.broken is None else _diff_at(costs.broken),
+        parted=[] if costs.broken is None else _parted(costs.broken),
         swatches=swatches(colours),
         growth=drawn(growth(steps, colours)) if steps else None,
         heat=drawn(heat(steps, colours)) if steps else None,
@@ -267,26 +261,26 @@ def cost(
 
 
 def _facts(account: Account) -> list[tuple[str, str]]:
-    """Summarize the account."""
+    """The account in short."""
     facts = [
         ("requests", str(len(account.steps))),
-        ("tokens", f"{tokens(account.tokens, account.exact)} in total"),
+        ("tokens", f"{tokens(account.tokens, account.exact)} in all"),
     ]
-    largest = max(account.steps, key=lambda step: step.tokens, default=None)
-    if largest is not None:
-        holds = window(largest.model)
-        share = f", {largest.tokens / holds:.1%} of the context window of {largest.model}" if holds else ""
-        size = tokens(largest.tokens, not largest.estimated)
-        facts.append(("largest", f"{size} tokens in request {largest.number}{share}"))
+    greatest = max(account.steps, key=lambda step: step.tokens, default=None)
+    if greatest is not None:
+        holds = window(greatest.model)
+        share = f", {greatest.tokens / holds:.1%} of what {greatest.model} holds" if holds else ""
+        size = tokens(greatest.tokens, not greatest.estimated)
+        facts.append(("greatest", f"{size} tokens in request {greatest.number}{share}"))
     if len(account.steps) > 1:
         broken = sum(step.breaks for step in account.steps)
         kept = account.kept / account.tokens if account.tokens else 0
-        breaks = f"broken {format_count(broken, 'time')}" if broken else "never broken"
-        facts.append(("cache", f"{tokens(account.kept, account.exact)} tokens reused, {kept:.1%}; {breaks}"))
+        how = f"broken {format_count(broken, 'time')}" if broken else "never broken"
+        facts.append(("cache", f"keeps {tokens(account.kept, account.exact)} tokens, {kept:.1%}; {how}"))
     return facts
 
 
-def _diff_at(broken: Break) -> list[TextPiece]:
-    """Return the differing texts at a cache break, after the end of their common text."""
-    pieces = [TextPiece("same", broken.before), TextPiece("removed", (broken.a or "")[:_MAX_DIFFERENCE])]
-    return [*pieces, TextPiece("added", (broken.b or "")[:_MAX_DIFFERENCE])]
+def _parted(broken: Break) -> list[TextPiece]:
+    """The texts that part, behind the last words that they share."""
+    pieces = [TextPiece("same", broken.before), TextPiece("removed", (broken.a or "")[:_PARTED])]
+    return [*pieces, TextPiece("added", (broken.b or "")[:_PARTED])]

@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 from cardbox_cli import __version__
 from cardbox_cli.context.diff import Extent
 from cardbox_cli.errors import CbxError, NotFound
-from cardbox_cli.execution.timeline import Event
+from cardbox_cli.inspect.turns import Event
 from cardbox_cli.model.cards import ROLES
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id

@@ -1,4 +1,4 @@
-"""Pages about execution: problems, agents, turns, traces, batches and chats."""
+"""Pages of what goes on: what is not well, agents, turns, traces, batches and chats."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
@@ -11,19 +11,13 @@ from cardbox_cli.chat.chat_view import view as chat_view
 from cardbox_cli.chat.why import explain
 from cardbox_cli.diagnosis.verdict import Diagnosis
 from cardbox_cli.errors import NotFound
-from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.turn_page import Branch, TurnSummary, summary, tree
-from cardbox_cli.execution.turn_page import view as turn_view
+from cardbox_cli.execution.turn_summary import TurnSummary, summary
+from cardbox_cli.inspect.batches import BatchView
+from cardbox_cli.inspect.turns import Branch, build_trees, read_trace, view_turn
 from cardbox_cli.model.execution.batches import TASK_OPEN
 from cardbox_cli.model.execution.turns import TURN_STATUSES
 from cardbox_cli.model.identity import RosterEntry
-from cardbox_cli.orchestration.batch_progress import (
-    BatchView,
-    TaskProgress,
-    batch_view,
-    foreign_view,
-    progress_of,
-)
+from cardbox_cli.orchestration.batch_progress import TaskProgress
 from cardbox_cli.pictures.page_elements import box, svg
 from cardbox_cli.pictures.trace_picture import timeline
 from cardbox_cli.serve.addresses import LINES, Behind, following, mark_of
@@ -36,22 +30,21 @@ from cardbox_cli.store.chats import Room
 from cardbox_cli.store.execution.batch_store import BatchFilter
 from cardbox_cli.store.projects import is_known
 from cardbox_cli.store.roster import AgentFilter, RosterStore
-from cardbox_cli.store.views.batch_views import BatchViews
 from cardbox_cli.store.views.box_views import BoxInShort, BoxViews
-from cardbox_cli.store.views.turn_views import FAMILY, StoredTurn, TurnFilter, TurnViews
+from cardbox_cli.store.views.turn_views import FAMILY, StoredTurn, TurnFilter
 
 routes = APIRouter(route_class=PageRoute)
 
-# The maximum numbers of turns shown for each rule, and of agents with problems from other pages.
-_MAX_SIMILAR, _MAX_PROBLEMS = 15, 50
-# The number of agents on a page.
+# Of each rule the turns that are shown, and agents that are not well but beyond the page.
+_ALIKE, _MOST_PROBLEMS = 15, 50
+# Agents of a page.
 _AGENTS = 200
 
 
 @routes.get("")
 def start(look: Looking, status: str | None = None, behind: Behind = None) -> HTMLResponse:
-    """Show the problems of the project, and its newest turns."""
-    status = known(status, TURN_STATUSES, "status")
+    """What is not well, and the newest turns."""
+    status = known(status, TURN_STATUSES, "state")
     survey = look.survey()
     with look.database.snapshot():
         turns, older = _turns(look, TurnFilter(status=status, behind=mark_of(behind)))
@@ -60,16 +53,16 @@ def start(look: Looking, status: str | None = None, behind: Behind = None) -> HT
         "start.html",
         view="Turns",
         survey=survey,
-        problems=_group_by_rule(survey.problems),
-        shown=_MAX_SIMILAR,
+        problems=_by_rule(survey.problems),
+        shown=_ALIKE,
         turns=turns,
         status=status,
         older=older and look.links.start(status=status, behind=older),
     )
 
 
-class _ProblemGroup(msgspec.Struct, frozen=True):
-    """Problems with the same verdict and rule."""
+class _Alike(msgspec.Struct, frozen=True):
+    """What is not well in the same way."""
 
     verdict: str
     rule: str | None
@@ -77,24 +70,24 @@ class _ProblemGroup(msgspec.Struct, frozen=True):
     found: list[Diagnosis]
 
 
-def _group_by_rule(problems: Iterable[Diagnosis]) -> list[_ProblemGroup]:
-    """Group problems with the same verdict and rule, in the order of the first of each group."""
+def _by_rule(problems: Iterable[Diagnosis]) -> list[_Alike]:
+    """Problems that say the same, together; the order of the first of each stays."""
     groups: dict[tuple[str, str | None, str], list[Diagnosis]] = {}
     for each in problems:
         groups.setdefault((each.verdict, each.rule, each.proves), []).append(each)
-    return [_ProblemGroup(*key, found) for key, found in groups.items()]
+    return [_Alike(*told, found) for told, found in groups.items()]
 
 
 @routes.get("/agents")
 def agents(look: Looking, behind: str | None = None) -> HTMLResponse:
-    """List the agents: first all with problems, also those of later pages, then those with an active turn."""
+    """The agents: those that are not well first, wherever they stand in the list, then those at a turn."""
     survey = look.diagnoser.survey()
     problems = {each.agent: each for each in reversed(survey.problems)}
     roster = RosterStore(look.database, look.project_id)
     listed = list(roster.list(AgentFilter(behind=behind), limit=_AGENTS + 1))
     known = {each.agent_id for each in listed[:_AGENTS]}
     others = [name for name in problems if name not in known and roster.find(name) is not None]
-    entries = [*listed[:_AGENTS], *map(roster.entry, others[:_MAX_PROBLEMS] if behind is None else ())]
+    entries = [*listed[:_AGENTS], *map(roster.entry, others[:_MOST_PROBLEMS] if behind is None else ())]
     rows = [(each, problems.get(each.agent_id)) for each in entries]
     return page(
         look,
@@ -114,7 +107,7 @@ def _urgency(row: tuple[RosterEntry, Diagnosis | None]) -> tuple[int, str]:
 
 @routes.get("/agents/{agent_id:path}")
 def agent(look: Looking, agent_id: str, behind: Behind = None) -> HTMLResponse:
-    """Show an agent, the verdict on it, and its turns."""
+    """An agent, the verdict on it, and its turns."""
     with look.database.snapshot():
         entry = RosterStore(look.database, look.project_id).entry(agent_id)
         turns, older = _turns(look, TurnFilter(agent_id=agent_id, behind=mark_of(behind)))
@@ -130,18 +123,18 @@ def agent(look: Looking, agent_id: str, behind: Behind = None) -> HTMLResponse:
 
 
 def _turns(look: Project, where: TurnFilter) -> tuple[list[TurnSummary], str | None]:
-    """Return a page of turns, newest first, and the position of the next page."""
-    found = list(TurnViews(look.database, look.project_id).newest(where, limit=LINES + 1))
+    """A page of turns, newest first, and where the next one begins."""
+    found = list(look.turns.newest(where, limit=LINES + 1))
     return [summary(turn) for turn in found[:LINES]], following(found, "inbox_id")
 
 
-# The number of cards shown of each box of a turn: the last ones.
+# Cards of a box that stand beside each other: the last ones.
 _SLOTS = 15
 _DELIVERABLE = 2_000
 
 
 class LastCards(msgspec.Struct, frozen=True):
-    """The end of a box, from the position `first` on."""
+    """The end of a box: from the place `first` on."""
 
     box: BoxInShort
     first: int
@@ -150,10 +143,11 @@ class LastCards(msgspec.Struct, frozen=True):
 
 @routes.get("/turns/{turn_id:path}")
 def turn(look: Looking, turn_id: str) -> HTMLResponse:
-    """Show a turn."""
+    """All of a turn."""
     with look.database.snapshot():
-        stored = TurnViews(look.database, look.project_id).story(turn_id)
-        members = BatchViews(look.database, look.project_id).members([turn_id])
+        stored = look.turns.story(look.turns.resolve(turn_id))
+        turn_id = stored.turn.agent_turn_id
+        members = look.batches.members([turn_id])
         boxes = [
             ("context", stored.turn.context_box_id, _last_cards(look, stored.turn.context_box_id)),
             ("output", stored.turn.output_box_id, _last_cards(look, stored.turn.output_box_id)),
@@ -162,7 +156,7 @@ def turn(look: Looking, turn_id: str) -> HTMLResponse:
         look,
         "turn.html",
         view="Turns",
-        turn=turn_view(stored),
+        turn=view_turn(stored),
         stored=stored.turn,
         leases=stored.leases,
         error=stored.record.error if stored.record else None,
@@ -175,28 +169,24 @@ def turn(look: Looking, turn_id: str) -> HTMLResponse:
 
 @routes.get("/trace")
 def trace(look: Looking, turn: str) -> HTMLResponse:
-    """Show the turns of a trace."""
+    """The turns that gave each other work."""
     with look.database.snapshot():
-        turns = TurnViews(look.database, look.project_id)
-        found = turns.get(turn)
-        known = turns.family(found)
-        members = BatchViews(look.database, look.project_id).members([each.agent_turn_id for each in known])
-    tops = tree([summary(each) for each in known], members)
+        found = read_trace(look.turns, turn)
     return page(
         look,
         "trace.html",
         view="Turns",
         turn_id=turn,
         trace_id=found.trace_id,
-        lines=list(_lines(tops)),
-        count=len(known),
-        is_cut=len(known) >= FAMILY,
-        drawing=drawn(timeline(tops)),
+        lines=list(_lines(found.turns)),
+        count=len(found.agent_turn_ids),
+        is_cut=found.is_cut,
+        drawing=drawn(timeline(found.turns)),
     )
 
 
 def _lines(tops: Sequence[Branch]) -> Iterator[tuple[int, Branch]]:
-    """Yield all turns in the order of the tree, with their depth, without recursion."""
+    """All turns in the order of the tree, and how deep they stand. A deep tree is no deep recursion."""
     waiting = [(0, top) for top in reversed(tops)]
     while waiting:
         depth, branch = waiting.pop()
@@ -225,10 +215,9 @@ def _deliverable(stored: StoredTurn) -> dict[str, object] | None:
 
 @routes.get("/batches")
 def batches(look: Looking, behind: Behind = None) -> HTMLResponse:
-    """List the newest batches."""
+    """The newest batches."""
     with look.database.snapshot():
-        views = BatchViews(look.database, look.project_id)
-        found = list(views.newest(BatchFilter(behind=mark_of(behind)), limit=LINES + 1))
+        found = list(look.batches.newest(BatchFilter(behind=mark_of(behind)), limit=LINES + 1))
     older = following(found, "batch_id")
     return page(
         look,
@@ -241,17 +230,12 @@ def batches(look: Looking, behind: Behind = None) -> HTMLResponse:
 
 @routes.get("/batches/{batch_id:path}")
 def batch(look: Looking, batch_id: str) -> HTMLResponse:
-    """Show a batch, its children, and the turns that they requested."""
+    """A batch, its children, and what these asked of others."""
     with look.database.snapshot():
-        views = BatchViews(look.database, look.project_id)
-        foreign = views.find_foreign(batch_id)
-        if foreign is None:
-            runtime = Runtime(look.database, look.project_id, settings=look.settings)
-            known = {each.task_index: each for each in progress_of(runtime, batch_id).tasks}
-            found = batch_view(runtime, runtime.batches.get(batch_id))
-        else:
-            known, found = {}, foreign_view(views, foreign)
-        below = _branches_below(look, [each.agent_turn_id for each in found.results if each.agent_turn_id])
+        reader = look.batch_reader()
+        found = reader.read(batch_id)
+        known = reader.progress(found)
+        below = _below(look, [each.agent_turn_id for each in found.results if each.agent_turn_id])
     tasks = [_task(each, known.get(each.task_index), below) for each in found.results]
     return page(
         look,
@@ -279,14 +263,14 @@ def _task(result: Any, progress: TaskProgress | None, below: dict[str, list[Bran
     }
 
 
-def _branches_below(look: Project, turn_ids: Sequence[str]) -> dict[str, list[Branch]]:
-    """Return the turns that each of these turns requested, as trees, by turn."""
-    turns = TurnViews(look.database, look.project_id)
+def _below(look: Project, turn_ids: Sequence[str]) -> dict[str, list[Branch]]:
+    """The turns that each of these gave work to, as trees, by turn."""
+    turns = look.turns
     first = next(iter(turns.get_many(turn_ids[:1])), None)
     if first is None:
         return {}
     family = turns.family(first)
-    branches = tree([summary(each) for each in family]) if len(family) < FAMILY else []
+    branches = build_trees([summary(each) for each in family]) if len(family) < FAMILY else []
     wanted = set(turn_ids)
     found: dict[str, list[Branch]] = {}
     while branches:
@@ -296,7 +280,7 @@ def _branches_below(look: Project, turn_ids: Sequence[str]) -> dict[str, list[Br
 
 
 def _bar(batch: BatchView) -> Any:
-    """Draw the progress of a batch: succeeded, failed and running tasks."""
+    """How far a batch is: what has succeeded, what failed, what runs."""
     counts = {"done": 0, "fails": 0, "runs": 0}
     for each in batch.results:
         kind = "done" if each.status == "success" else "runs" if each.status == "dispatched" else "fails"
@@ -306,22 +290,22 @@ def _bar(batch: BatchView) -> Any:
         wide = 100 * number / (batch.task_count or 1)
         parts.append(box(x, 0, wide, 3, kind, f"{number} {_KINDS[kind]}"))
         x += wide
-    text = ", ".join(f"{number} {_KINDS[kind]}" for kind, number in counts.items() if number) or "none begun"
-    bar = svg(f"Of {batch.task_count}: {text}", 100, 3, *parts)
-    bar.set("class", "bar")
-    return bar
+    told = ", ".join(f"{number} {_KINDS[kind]}" for kind, number in counts.items() if number) or "none begun"
+    made = svg(f"Of {batch.task_count}: {told}", 100, 3, *parts)
+    made.set("class", "bar")
+    return made
 
 
-_KINDS = {"done": "succeeded", "fails": "did not succeed", "runs": "running"}
+_KINDS = {"done": "succeeded", "fails": "ended otherwise", "runs": "at work"}
 
 
-# The maximum number of chats in the list, and the number of transcript entries shown at first.
+# Chats of the list, and entries of a transcript at once.
 _CHATS, _ENTRIES = 200, 50
 
 
 @routes.get("/chats")
 def chats(look: Looking) -> HTMLResponse:
-    """List the chats, the last used first."""
+    """The chats, the last used first."""
     with look.database.snapshot():
         found = list(Room(look.database, look.project_id, look.settings).chats.all(limit=_CHATS + 1))
     return page(look, "chats.html", view="Chats", chats=found[:_CHATS], is_cut=len(found) > _CHATS)
@@ -329,7 +313,7 @@ def chats(look: Looking) -> HTMLResponse:
 
 @routes.get("/chat")
 def chat(look: Looking, key: str, most: Annotated[int, Query(ge=1, le=1000)] = _ENTRIES) -> HTMLResponse:
-    """Show a chat: its transcript, the model's context, and its last runs."""
+    """A chat: what was said, what the model carries, its last runs."""
     with look.database.snapshot():
         room = Room(look.database, look.project_id, look.settings)
         seen = chat_view(room, key)

@@ -102,7 +102,7 @@ class TestTurns:
         answer = cbx("cost", turn[-8:], "-o", "json").json()
         assert set(answer) == {
             *("kind", "id", "tokenizer", "tokens", "tokens_exact", "kept", "new", "greatest", "of_window"),
-            *("steps", "by", "breaks", "first_break", "findings", "money"),
+            *("steps", "by", "breaks", "first_break", "findings", "money", "notes"),
         }
         assert (answer["kind"], answer["id"], answer["greatest"]) == ("turn", turn, 2)
         assert set(answer["by"]) == {"layer", "type", "tool", "card"}

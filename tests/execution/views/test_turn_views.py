@@ -12,7 +12,8 @@ from cardbox_cli.execution.queue.claims import ack, fail
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.turn_page import summary, tree, view, wait_for_end
+from cardbox_cli.execution.turn_summary import summary, wait_for_end
+from cardbox_cli.inspect.turns import build_trees, view_turn
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import TURN_STATUSES, TurnRecord, standing
 from cardbox_cli.store.views.turn_views import Remains, TurnFilter, TurnRow, TurnViews, WrittenCard
@@ -111,7 +112,7 @@ class TestStates:
         ends = {turn.agent_turn_id: summary(turn) for turn in views.newest()}
         assert (ends[good].end_status, ends[good].deliverable_card_id) == ("success", card)
         assert ends[bad].end_status == "failed"
-        seen = view(views.story(good))
+        seen = view_turn(views.story(good))
         assert seen.timeline[-1].event == "ended"
         assert seen.end_status == "success"
 
@@ -319,9 +320,9 @@ class TestStory:
         fence = by_hand.take(runtime).fence
         step_id = by_hand.enter(runtime, fence)
         by_hand.write(runtime, fence, "I will add.")
-        assert [event.text for event in view(views.story(turn)).timeline if event.event == "claimed"] == [
-            "claimed by w"
-        ]
+        assert [
+            event.text for event in view_turn(views.story(turn)).timeline if event.event == "claimed"
+        ] == ["claimed by w"]
         by_hand.suspend(runtime, fence, step_id, {"call-1": "add"})
         result = ToolResultContent(status="success", after_execution="suspend", result=3)
         report_result(runtime, turn, "call-1", result, source_agent_id="tool.add")
@@ -330,7 +331,7 @@ class TestStory:
         card = by_hand.write(runtime, resumed.fence, "3", "task.deliverable")
         ack(runtime, resumed.row.inbox_id, owner=by_hand.OWNER)
         stored = views.story(turn)
-        seen = view(stored)
+        seen = view_turn(stored)
         assert (seen.status, seen.end_status, seen.turn_epoch) == ("ended", "success", 2)
         assert seen.deliverable_card_id == card
         assert [row.message_type for row in seen.inbox] == ["turn", "tool_result"]
@@ -368,7 +369,7 @@ class TestStory:
         other = replace(call, card_id="3", tool_call_id="call-2")
 
         def told(*cards: WrittenCard) -> list[str]:
-            events = view(replace(stored, cards=list(cards))).timeline
+            events = view_turn(replace(stored, cards=list(cards))).timeline
             return [event.text for event in events if event.event in ("card", "called")]
 
         assert told(thought) == ["asked for add, a tool without a name"]
@@ -380,7 +381,7 @@ class TestStory:
         turn = ask().agent_turn_id or ""
         reclaim(runtime, turn, expect_epoch=1, actor="me", reason="it hangs")
         stop(runtime, turn, actor="me", reason="enough")
-        told = [(event.event, event.text) for event in view(views.story(turn)).timeline]
+        told = [(event.event, event.text) for event in view_turn(views.story(turn)).timeline]
         assert ("audit", "reclaim by me: it hangs (epoch 1 → 2)") in told
         assert told[-1] == ("ended", "ended: canceled: enough")
 
@@ -388,19 +389,19 @@ class TestStory:
         top = ask().agent_turn_id or ""
         below = ask("scribe", parent=Parent(agent_turn_id=top), source_agent_id="clerk").agent_turn_id or ""
         other = ask("scribe").agent_turn_id or ""
-        assert [child.agent_turn_id for child in view(views.story(top)).children] == [below]
+        assert [child.agent_turn_id for child in view_turn(views.story(top)).children] == [below]
         assert views.get(below).parent_agent_turn_id == top
-        told = [event.text for event in view(views.story(top)).timeline]
+        told = [event.text for event in view_turn(views.story(top)).timeline]
         assert f"gave turn {below[-8:]} of agent 'scribe' its task" in told
-        [branch] = tree([summary(turn) for turn in views.of_trace(views.get(top).trace_id or "")])
+        [branch] = build_trees([summary(turn) for turn in views.of_trace(views.get(top).trace_id or "")])
         assert (branch.agent_turn_id, [child.agent_turn_id for child in branch.children]) == (top, [below])
-        assert tree([summary(views.get(other)), summary(views.get(below))])[0].children == []
+        assert build_trees([summary(views.get(other)), summary(views.get(below))])[0].children == []
 
     def test_is_told_when_the_inbox_row_is_lost(self, runtime: Runtime, ask: Asked, views: TurnViews) -> None:
         turn = ask().agent_turn_id or ""
         runtime.database.connection.execute("DELETE FROM state.agent_inbox")
         assert views.resolve(turn) == turn
-        seen = view(views.story(turn))
+        seen = view_turn(views.story(turn))
         assert (seen.status, seen.agent_id, seen.inbox) == ("dispatched", "clerk", [])
         assert seen.context_box_id is not None
 
@@ -408,7 +409,7 @@ class TestStory:
 def test_turns_that_name_each_other_as_parents_are_all_in_the_tree(ask: Asked, views: TurnViews) -> None:
     one = summary(views.get(ask().agent_turn_id or ""))
     two = replace(one, agent_turn_id="turn_2", parent_agent_turn_id=one.agent_turn_id)
-    [top] = tree([replace(one, parent_agent_turn_id="turn_2"), two])
+    [top] = build_trees([replace(one, parent_agent_turn_id="turn_2"), two])
     assert [child.agent_turn_id for child in top.children] == ["turn_2"]
 
 

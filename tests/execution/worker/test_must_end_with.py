@@ -20,12 +20,12 @@ from cardbox_cli.execution.requests.recorded_requests import TurnRequests
 from cardbox_cli.execution.requests.request_checks import lint_turn
 from cardbox_cli.execution.requests.turn_requests import read_context
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.turn_page import TurnView, view
 from cardbox_cli.execution.worker.ledger import read_turn
 from cardbox_cli.execution.worker.runner import Outcome
 from cardbox_cli.execution.worker.step_answers import Answer
 from cardbox_cli.execution.worker.step_requests import begin_step
 from cardbox_cli.execution.worker.turn_ledger import store_answer, understand
+from cardbox_cli.inspect.turns import TurnView, view_turn
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import FieldSchema, FieldsSchemaContent, ToolResultContent
 from cardbox_cli.model.identity import Tool
@@ -114,7 +114,7 @@ def types(runtime: Runtime, turn: DispatchResult) -> list[str]:
 
 
 def page(runtime: Runtime, turn: DispatchResult) -> TurnView:
-    return view(TurnViews(runtime.database, PROJECT).story(turn.agent_turn_id or ""))
+    return view_turn(TurnViews(runtime.database, PROJECT).story(turn.agent_turn_id or ""))
 
 
 # --- must_end_with

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cardbox_cli.execution.timeline import Event
+from cardbox_cli.inspect.turns import Event
 from cardbox_cli.limits import LATEST
 from cardbox_cli.serve.page.links import COMMAND, Links
 

@@ -1,6 +1,7 @@
 """`cbx card list, search, show` and `refs`."""
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -28,7 +29,7 @@ from cardbox_cli.cli.terminal.list_output import Listing, filtered, looked_into,
 from cardbox_cli.cli.terminal.table_layout import Column, Columns, chosen, painted
 from cardbox_cli.cli.terminal.watch import between_looks
 from cardbox_cli.cli.verb import verb
-from cardbox_cli.errors import NotFound, UsageError
+from cardbox_cli.errors import NotFound
 from cardbox_cli.limits import BOXES_LOOKED_INTO
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import unique
@@ -143,21 +144,14 @@ def search_cards(
     MATCH is what a card says around the first word that is found. BOX is the box that has held the card for
     longest without a change, among the 100 that changed last; `cbx card refs` looks further.
     """
-    from cardbox_cli.store.cards import CardFilter
-    from cardbox_cli.store.views.box_views import BoxViews
-    from cardbox_cli.store.views.found_cards import found_cards, found_pattern
+    from cardbox_cli.inspect.search import CardSearch
 
-    text = " ".join(words)
-    if not text.strip():
-        raise UsageError("there is nothing to search for", hint="give a word")
-    found = found_pattern(text)
-    shown = chosen(_search_columns(found), columns)
+    search = CardSearch(" ".join(words), types)
+    shown = chosen(_search_columns(search.pattern), columns)
     with open_stores() as (cards, _):
-        views = BoxViews(cards.database, cards.project_id)
-        read, further = filtered(cards.newest, cards.further, CardFilter(text=text, types=types or None))
         listing = Listing(
-            lambda size: found_cards(read(size), views, found),
-            further,
+            partial(search.newest, cards),
+            partial(search.further, cards),
             limit,
             shown,
             item_id=lambda card: card.card_id,

@@ -126,9 +126,7 @@ def _stop_open(run: "Runtime", turn_ids: Sequence[str]) -> None:
 
 def _announce_open(run: "Runtime", turn_ids: Sequence[str], worker_target: str) -> None:
     """Say how turns go on that wait for somebody's answer to a call."""
-    from cardbox_cli.store.views.turn_views import TurnViews
-
-    views = TurnViews(run.database, run.project_id)
+    views = resolving_turns(run.database, run.project_id)
     waiting = [turn_id for turn_id in turn_ids if views.get(turn_id).status != "ended"]
     if waiting:
         go_on = command_line(["worker", "run"], "--target", worker_target)
@@ -250,7 +248,7 @@ def replay_turn(
     A fresh agent runs it, so the turn's own agent and its boxes stay as they are. Tools that the model calls
     are called again. Exit 8 when one of the turns did not end in success, 124 when that took too long.
     """
-    from cardbox_cli.execution.turn_page import wait_for_end
+    from cardbox_cli.execution.turn_summary import wait_for_end
     from cardbox_cli.orchestration.replay import Again
 
     with runtime() as run:

@@ -35,7 +35,7 @@ from cardbox_cli.model.ids import short_id
 from cardbox_cli.text import argument, flat, format_duration, format_time, indented, one_line
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.turn_page import Branch, TurnView
+    from cardbox_cli.inspect.turns import Branch, TurnView
     from cardbox_cli.model.execution.turns import CommandLog
     from cardbox_cli.store.connection.project_store import Further
     from cardbox_cli.store.views.batch_views import BatchRow
@@ -68,7 +68,7 @@ def list_turns(
     interval: Interval = 1.0,
 ) -> None:
     """List turns, newest first."""
-    from cardbox_cli.execution.turn_page import summary
+    from cardbox_cli.execution.turn_summary import summary
     from cardbox_cli.model.execution.turns import ENDED
     from cardbox_cli.store.views.turn_views import TurnFilter
 
@@ -101,7 +101,7 @@ def _with_end(
     turns: "TurnViews", where: "TurnFilter", end: str
 ) -> "tuple[Callable[[int | None], Iterable[TurnRow]], Callable[[TurnRow], Further]]":
     """How to read those that ended so. How many are behind one nobody knows: an end may take working out."""
-    from cardbox_cli.execution.turn_page import summary
+    from cardbox_cli.execution.turn_summary import summary
     from cardbox_cli.store.connection.project_store import Further
 
     def read(size: int | None) -> "Iterable[TurnRow]":
@@ -123,13 +123,13 @@ def _with_end(
 )
 def show_turn(turn: LastTurnId = LAST) -> None:
     """Show one turn on one page: its state, rows, steps, tool calls, boxes, edges and what happened when."""
-    from cardbox_cli.execution.turn_page import view
+    from cardbox_cli.inspect.turns import view_turn
 
     with open_turns() as turns, turns.database.snapshot():
         for note in lag_note(turns.database):
             announce(note)
         stored = turns.story(turns.resolve(turn))
-    seen = view(stored)
+    seen = view_turn(stored)
     output.emit(seen, table=lambda: _print_turn(stored, seen), ids=[seen.agent_turn_id])
 
 
@@ -256,30 +256,24 @@ def show_trace(
     The children of a batch stand under it. Turns of other traces that gave one of these its work, or got it,
     are in the tree too.
     """
-    from cardbox_cli.execution.turn_page import summary, tree
-    from cardbox_cli.model.ids import unique
-    from cardbox_cli.store.views.batch_views import BatchViews
-    from cardbox_cli.store.views.turn_views import FAMILY
+    from cardbox_cli.inspect.turns import read_trace
 
     with open_turns() as turns, turns.database.snapshot():
-        found = turns.get(turns.resolve(turn))
-        known = turns.family(found)
-        batches = BatchViews(turns.database, turns.project_id)
-        members = batches.members([each.agent_turn_id for each in known])
-        rows = batches.get_many(unique(each.batch_id for each in members.values() if each.batch_id))
-    if len(known) >= FAMILY:
-        announce(f"note: {len(known)} turns are shown; there may be more")
-    tops = tree([summary(each) for each in known], members)
+        trace = read_trace(turns, turn)
+    for note in trace.notes:
+        announce(f"note: {note}")
     if format_ is not None:
         from cardbox_cli.pictures.trace_picture import trace_drawing, trace_page
 
-        output.write(trace_page(found.trace_id, tops) if format_ == HTML else trace_drawing(tops), end="")
+        is_page = format_ == HTML
+        output.write(
+            trace_page(trace.trace_id, trace.turns) if is_page else trace_drawing(trace.turns), end=""
+        )
         return
-    answer = {"trace_id": found.trace_id, "turns": tops}
     output.emit(
-        answer,
-        table=lambda: _Drawing(rows).draw(found.trace_id, tops),
-        ids=[each.agent_turn_id for each in known],
+        {"trace_id": trace.trace_id, "turns": trace.turns},
+        table=lambda: _Drawing(trace.batches).draw(trace.trace_id, trace.turns),
+        ids=trace.agent_turn_ids,
     )
 
 

@@ -31,7 +31,7 @@ from cardbox_cli.model.execution.turns import END_STATUSES
 from cardbox_cli.text import flat
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.timeline import Event
+    from cardbox_cli.inspect.turns import Event
     from cardbox_cli.model.content import ToolResultContent
     from cardbox_cli.store.views.turn_views import StoredTurn, TurnViews
 
@@ -44,7 +44,7 @@ def watch_turn(
     ] = 1.0,
 ) -> None:
     """Print what happens to a turn, a line each, until it has ended. Exit 8 unless in success."""
-    from cardbox_cli.execution.turn_page import view
+    from cardbox_cli.inspect.turns import view_turn
 
     last: list[StoredTurn] = []
     with open_turns() as turns:
@@ -57,21 +57,21 @@ def watch_turn(
                 events, columns=Shown(EVENT_COLUMNS), item_id=lambda event: event.ref or "-", empty=""
             )
     [stored] = last
-    require_success(view(stored), stored.record.error if stored.record else None)
+    require_success(view_turn(stored), stored.record.error if stored.record else None)
 
 
 def _events(
     turns: "TurnViews", turn_id: str, interval: float, end: "Callable[[StoredTurn], None]"
 ) -> "Iterator[Event]":
     """What happens to a turn, each thing once, until it has ended; `end` gets it then."""
-    from cardbox_cli.execution.turn_page import view
+    from cardbox_cli.inspect.turns import view_turn
 
     printed: Counter[Event] = Counter()
     with ExitStack() as stack:
         pause: Callable[[float], None] | None = None
         while True:
             stored = turns.story(turn_id)
-            seen = view(stored)
+            seen = view_turn(stored)
             now = Counter(seen.timeline)
             new = now - printed
             yield from (event for event in seen.timeline if event in new)

@@ -1,0 +1,173 @@
+"""A turn as a list shows it, and the wait for its end.
+
+The end of a turn is what cbx kept of it; where another program ran the turn, it is read from what that left.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from time import monotonic, sleep
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from cardbox_cli.errors import WaitedTooLong
+from cardbox_cli.model.content import FALLBACK
+from cardbox_cli.model.execution.turns import (
+    END_STATUSES,
+    ENDED,
+    ERROR,
+    FAILED,
+    SKIPPED,
+    EndStatus,
+)
+from cardbox_cli.store.views.turn_views import Remains, TurnRow, TurnViews
+from cardbox_cli.text import argument
+
+
+class TurnEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn, its state, and how it ended, if it has."""
+
+    agent_turn_id: str
+    agent_id: str
+    status: str
+    end_status: EndStatus | None
+    turn_epoch: int
+
+
+class TurnResult(TurnEnd, frozen=True, kw_only=True):
+    """The boxes of a turn, and what it delivered."""
+
+    context_box_id: str | None
+    output_box_id: str | None
+    deliverable_card_id: str | None
+
+
+class TurnSummary(TurnResult, frozen=True, kw_only=True):
+    """A turn as a list shows it. `end_status`, the deliverable and `ended_at` are None before the end."""
+
+    trace_id: str | None
+    recursion_depth: int | None
+    parent_agent_id: str | None
+    parent_agent_turn_id: str | None
+    inbox_id: str | None
+    created_at: datetime | None
+    ended_at: datetime | None
+
+
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+def convert(kind: type[_Struct], source: msgspec.Struct, **given: Any) -> _Struct:
+    """Return a struct whose other fields are those of the same names of `source`."""
+    names = [name for name in kind.__struct_fields__ if name not in given]
+    return kind(**{name: getattr(source, name) for name in names}, **given)
+
+
+def summary(turn: TurnRow) -> TurnSummary:
+    """What became of a turn."""
+    end_status, card_id, ended_at = _end(turn)
+    return convert(
+        TurnSummary,
+        turn,
+        end_status=end_status,
+        turn_epoch=_epoch(turn),
+        deliverable_card_id=card_id,
+        ended_at=ended_at,
+    )
+
+
+# --- how
+
+
+def _epoch(turn: TurnRow) -> int:
+    ended_at = turn.record.end_epoch if turn.record else None
+    return turn.turn_epoch if ended_at is None else ended_at
+
+
+def _end(turn: TurnRow) -> tuple[EndStatus | None, str | None, datetime | None]:
+    """How the turn ended, with which deliverable, and when."""
+    if turn.status != ENDED:
+        return None, None, None
+    if turn.record is not None:
+        end = turn.record
+        return cast(EndStatus, end.end_status), end.deliverable_card_id, end.ended_at
+    left = turn.remains
+    if left is None:
+        return _derived(turn, None), None, turn.left_at
+    return _derived(turn, left), left.card_id, left.step_ended_at or left.card_created_at or turn.left_at
+
+
+def _derived(turn: TurnRow, left: Remains | None) -> EndStatus:
+    """How a turn ended whose end nobody recorded."""
+    if turn.row_status == SKIPPED and not (left is not None and left.finished):
+        return "canceled"
+    if turn.row_status == ERROR or left is None:
+        return "failed"
+    metadata = left.card_metadata if isinstance(left.card_metadata, dict) else {}
+    if _UNCLAIMED in (metadata.get("stop_reason"), metadata.get("terminal_reason")):
+        return "timeout"
+    data = _fallback(left.card_content)
+    diagnostics = data.get("diagnostics")
+    return (
+        _stated(diagnostics if isinstance(diagnostics, dict) else {}, "terminal_status")
+        or ("canceled" if _was_stopped(metadata, left) else _stated(data, "status"))
+        or _by_step(metadata, left)
+    )
+
+
+# What the watchdog of other systems notes of a turn that nobody claimed, and of one that ran in silence.
+_UNCLAIMED, _SILENT = "dispatch_timeout", "timeout_reaped_by_watchdog"
+
+
+def _was_stopped(metadata: dict[str, Any], left: Remains) -> bool:
+    is_stop = (left.step_id or "").startswith("step_stop_")
+    return is_stop or metadata.get("stop_reason", _SILENT) != _SILENT
+
+
+def _by_step(metadata: dict[str, Any], left: Remains) -> EndStatus:
+    if left.step_status == FAILED or left.card_id is None:
+        return "failed"
+    return "partial" if metadata.get("partial") else "success"
+
+
+def _fallback(content: Any) -> dict[str, Any]:
+    """What a fallback deliverable says; {} of any other content."""
+    data = content.get("data") if isinstance(content, dict) else None
+    return data if isinstance(data, dict) and data.get("kind") == FALLBACK else {}
+
+
+def _stated(data: dict[str, Any], key: str) -> EndStatus | None:
+    status = data.get(key)
+    return cast(EndStatus, status) if status in END_STATUSES else None
+
+
+# Waiting for the end of a turn, by short looks at its rows.
+
+
+# Seconds between two looks: at first, and at most.
+_SOON, _LATE = 0.05, 1.0
+
+
+def wait_for_end(
+    turns: TurnViews, turn_id: str, *, timeout: float | None, pause: Callable[[float], object] = sleep
+) -> TurnRow:
+    """The turn when it has ended. Raises NotFound, and WaitedTooLong after `timeout` seconds (None: never).
+
+    No transaction is open between two looks. `pause` waits for so many seconds, or less.
+    """
+    give_up = None if timeout is None else monotonic() + timeout
+    interval = _SOON
+    while True:
+        with turns.database.snapshot():
+            turn = turns.get(turn_id)
+        if turn.status == ENDED:
+            return turn
+        left = _LATE if give_up is None else give_up - monotonic()
+        if left <= 0:
+            raise WaitedTooLong(
+                f"turn {turn_id} has not ended within {timeout:g} s: it is {turn.status}",
+                hint=f"it goes on; `cbx why {argument(turn_id)}` says what it waits for",
+                details={"agent_turn_id": turn_id, "status": turn.status},
+            )
+        pause(min(interval, left))
+        interval = min(interval * 1.5, _LATE)

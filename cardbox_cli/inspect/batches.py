@@ -1,0 +1,144 @@
+"""Batches for every surface: those that cbx keeps, and those of another system's manager."""
+
+from datetime import datetime
+
+import msgspec
+
+from cardbox_cli.errors import Conflict
+from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.model.execution.batches import IN_PROGRESS, TASK_OPEN, Batch, BatchTask
+from cardbox_cli.orchestration.batch_ends import error_of, summaries_of
+from cardbox_cli.orchestration.batch_progress import TaskProgress, progress_of
+from cardbox_cli.settings import Settings
+from cardbox_cli.store.views.batch_views import BatchViews, ForeignBatch, ForeignTask, index_of
+from cardbox_cli.text import argument
+
+
+class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a child delivered; `error` is {code, message}, None of a success and of what goes on."""
+
+    task_index: int
+    status: str
+    summary: str | None
+    output_box_id: str | None
+    agent_turn_id: str | None
+    error: dict[str, str] | None
+
+
+class BatchView(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch and the results of its children, in order. `error` says what ended it before they did.
+
+    A `foreign` one is kept by another system's manager.
+    """
+
+    batch_id: str
+    status: str
+    task_count: int
+    deadline_at: datetime | None
+    results: list[BatchResult]
+    error: dict[str, str] | None
+    fail_fast: bool
+    parent_turn_id: str | None
+    join_box_id: str | None
+    created_at: datetime | None
+    ended_at: datetime | None
+    foreign: bool = False
+
+
+class BatchReader:
+    """Reads the batches of one project. `views` finds what a surface names."""
+
+    def __init__(self, views: BatchViews, settings: Settings) -> None:
+        self._views = views
+        self._runtime = Runtime(views.database, views.project_id, settings=settings)
+
+    def read(self, given: str) -> BatchView:
+        """Return a batch and what its children delivered. Raises NotFound, AmbiguousId."""
+        batch_id = self._views.resolve(given)
+        foreign = self._views.find_foreign(batch_id)
+        if foreign is not None:
+            return _view_foreign(self._views, foreign)
+        return view_batch(self._runtime, self._runtime.batches.get(batch_id))
+
+    def progress(self, batch: BatchView) -> dict[int, TaskProgress]:
+        """Return how far each child is, by its index; nothing of a foreign batch."""
+        if batch.foreign:
+            return {}
+        return {each.task_index: each for each in progress_of(self._runtime, batch.batch_id).tasks}
+
+
+def resolve_own(views: BatchViews, given: str) -> str:
+    """Return the full id of a batch that cbx keeps. Raises Conflict for one of another system's manager."""
+    batch_id = views.resolve(given)
+    if views.find_foreign(batch_id) is not None:
+        raise Conflict(
+            f"batch {batch_id} is another system's: its manager works on it, and cbx only reads it",
+            hint=f"`cbx batch show {argument(batch_id)}` shows it, `cbx why` explains it",
+        )
+    return batch_id
+
+
+def view_batch(runtime: Runtime, batch: Batch) -> BatchView:
+    """The whole of a batch. Reads within the caller's snapshot."""
+    tasks = runtime.batches.tasks(batch.batch_id)
+    summaries = summaries_of(runtime, tasks)
+    error = None
+    if batch.error_code is not None:
+        error = {"code": batch.error_code, "message": batch.error or batch.status}
+    return BatchView(
+        batch_id=batch.batch_id,
+        status=batch.status,
+        task_count=batch.task_count,
+        deadline_at=batch.deadline_at,
+        results=[_result(task, summaries.get(task.task_index)) for task in tasks],
+        error=error,
+        fail_fast=batch.fail_fast,
+        parent_turn_id=batch.parent_turn_id,
+        join_box_id=batch.join_box_id,
+        created_at=batch.created_at,
+        ended_at=batch.ended_at,
+    )
+
+
+def _view_foreign(views: BatchViews, batch: ForeignBatch) -> BatchView:
+    """The whole of a batch of another system's manager, as far as its rows tell."""
+    tasks = views.foreign_tasks([batch.batch_id])
+    return BatchView(
+        batch_id=batch.batch_id,
+        status=batch.status,
+        task_count=batch.task_count,
+        deadline_at=batch.deadline_at,
+        results=[_foreign_result(place, task) for place, task in enumerate(tasks)],
+        error=None,
+        fail_fast=batch.fail_fast,
+        parent_turn_id=batch.parent_turn_id,
+        join_box_id=None,
+        created_at=batch.created_at,
+        ended_at=None if batch.status == IN_PROGRESS else batch.updated_at,
+        foreign=True,
+    )
+
+
+def _foreign_result(place: int, task: ForeignTask) -> BatchResult:
+    index = index_of(task.task_index)
+    failed = task.status not in (*TASK_OPEN, "success") or task.error_detail is not None
+    said = task.error_detail or f"the child ended: {task.status}"
+    return BatchResult(
+        task_index=place if index is None else index,
+        status=task.status,
+        summary=task.digest if isinstance(task.digest, str) else None,
+        output_box_id=task.output_box_id,
+        agent_turn_id=task.agent_turn_id,
+        error={"code": f"turn_{task.status}", "message": said} if failed else None,
+    )
+
+
+def _result(task: BatchTask, summary: str | None) -> BatchResult:
+    return BatchResult(
+        task_index=task.task_index,
+        status=task.status,
+        summary=summary,
+        output_box_id=task.output_box_id if task.agent_turn_id else None,
+        agent_turn_id=task.agent_turn_id,
+        error=error_of(task),
+    )

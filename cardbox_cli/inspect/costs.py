@@ -1,0 +1,218 @@
+"""The costs of the requests of a turn, of an agent's last turns, of a chat's last runs, or of a box."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from cardbox_cli.chat.runs.recorded_runs import sent_by_chat
+from cardbox_cli.context.cost.account import Account, Sent, account_of, conversation
+from cardbox_cli.context.cost.answer import CostAnswer, Costs, Prices, cost_answer, costs_of
+from cardbox_cli.context.cost.findings import ChatSubject
+from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions, profile_of
+from cardbox_cli.errors import NotFound, UsageError
+from cardbox_cli.execution.requests.recorded_requests import RecordedRequests, no_turn
+from cardbox_cli.execution.requests.request_series import sent_by_turn
+from cardbox_cli.execution.requests.turn_requests import NEXT
+from cardbox_cli.inspect.requests import Requests, find_box
+from cardbox_cli.providers.formats import provider_of
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.views.turn_views import TurnFilter, TurnRow, TurnViews
+from cardbox_cli.text import command_line, format_count, parse_time
+
+MAX_RECENT = 20
+"""Turns of an agent, or runs of a chat, that are counted if no time is given since when."""
+TOP = 20
+"""Cards of an answer, and lines of a report, by default."""
+_TURN = "turn_"
+
+
+class CostedSeries(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests that belong together: of what `kind` of thing with which `id`, and notes about them.
+
+    `profile` is the name of the profile of all of them, if it is known; `chat` the chat that sent them.
+    """
+
+    kind: str
+    id: str
+    series: Sequence[Sent]
+    profile: str | None = None
+    chat: ChatSubject | None = None
+    notes: list[str] = []
+
+    def account(self) -> Account:
+        """Return the account of the requests."""
+        return account_of(self.series)
+
+    def costs(self, account: Account, prices: Prices | None = None) -> Costs:
+        """Return what follows from the account. There is no money without prices."""
+        return costs_of(account, profile=self.profile, chat=self.chat, prices=prices)
+
+    def answer(
+        self, costs: Costs | None = None, *, top: int = TOP, project_option: Sequence[str] = ()
+    ) -> CostAnswer:
+        """Return the costs as programs get them. `project_option` is what printed commands need."""
+        costs = costs or self.costs(self.account())
+        return cost_answer(
+            self.kind, self.id, costs, top=top, project_option=project_option, notes=self.notes
+        )
+
+
+class CostReader:
+    """Finds the requests of one project whose costs are asked for.
+
+    `options` may name another model to count by, `profile` the profile that a box is rendered for, and
+    `since` a time as people type it. Notes are collected in the order in which they arise.
+    """
+
+    def __init__(
+        self,
+        boxes: BoxStore,
+        turns: TurnViews,
+        *,
+        options: ComposeOptions = DEFAULT_OPTIONS,
+        profile: str | None = None,
+        since: str | None = None,
+    ) -> None:
+        self._boxes = boxes
+        self._turns = turns
+        self._options = options
+        self._profile = profile
+        self._since = since
+        self._first = parse_time(since, "since")
+        self._notes: list[str] = []
+
+    def of(self, kind: str, name: str) -> CostedSeries:
+        """The requests of a `turn`, a `box`, a `source` that is one of both, an `agent` or a `chat`.
+
+        Raises NotFound, AmbiguousId, and UsageError for a profile or a time that does not fit.
+        """
+        if self._since is not None and kind not in ("agent", "chat"):
+            raise UsageError("since is for an agent or a chat", hint="leave it out")
+        if self._profile is not None and kind in ("turn", "agent", "chat"):
+            raise self._misplaced_profile()
+        match kind:
+            case "source":
+                return self._of_source(name)
+            case "turn":
+                return self._of_turn(name)
+            case "agent":
+                return self._of_agent(name)
+            case "chat":
+                return self._of_chat(name)
+        return self._of_box(name)
+
+    def _misplaced_profile(self) -> UsageError:
+        return UsageError(
+            "--profile is for boxes: a turn or a chat has its own", hint="leave it out, or name a box"
+        )
+
+    def _of_source(self, given: str) -> CostedSeries:
+        box_id = None if given.startswith(_TURN) else find_box(self._boxes, given)
+        if box_id is not None:
+            return self._of_box(box_id)
+        try:
+            turn_id = self._turns.resolve(given)
+        except NotFound:
+            raise NotFound(
+                f"no box or turn {given!r} in project {self._boxes.project_id!r}",
+                hint="`cbx box list` and `cbx turn list` show the newest",
+            ) from None
+        return self.of("turn", turn_id)
+
+    def _of_turn(self, given: str) -> CostedSeries:
+        turn = self._turns.get(self._turns.resolve(given))
+        series = self._sent_by(turn, self._requests())
+        return self._series("turn", turn.agent_turn_id, series, profile=self._profile_of(turn))
+
+    def _of_agent(self, agent: str) -> CostedSeries:
+        """The requests of an agent's turns, the oldest first. Raises NotFound for an agent without any."""
+        where = TurnFilter(agent_id=agent, since=self._first)
+        found = list(self._turns.newest(where, limit=self._most()))[::-1]
+        if not found:
+            raise no_turn(self._turns, agent, "" if self._since is None else f" since {self._since}")
+        self._notes.append(f"agent {agent!r}: {format_count(len(found), 'turn')}")
+        requests = self._requests()
+        series = [sent for turn in found for sent in self._sent_by(turn, requests)]
+        return self._series("agent", agent, series, profile=self._profile_of(found[-1]))
+
+    def _of_chat(self, key: str) -> CostedSeries:
+        """The requests of a chat's runs, the oldest first; if it has sent none, the next one, composed.
+
+        Raises NotFound for an unknown chat, and for one without runs since then.
+        """
+        boxes, since = self._boxes, self._since
+        found = sent_by_chat(boxes.database, boxes.project_id, key, since=self._first, most=self._most())
+        if since is not None and not found.runs:
+            raise NotFound(
+                f"chat {key!r} has no run since {since} in project {boxes.project_id!r}",
+                hint=f"`{command_line(['chat', 'show', key])}` shows the last ones",
+            )
+        self._notes.append(f"chat {key!r}: {format_count(found.runs, 'run')}")
+        series = self._for_model(found.series)
+        if not series:
+            requests = self._requests()
+            series = self._next(requests.recorded(chat=key), requests)
+        return self._series("chat", key, series, chat=found.chat)
+
+    def _of_box(self, given: str) -> CostedSeries:
+        """The requests that the answers in a box were given to. Raises NotFound."""
+        found = self._requests(self._profile).of_boxes([given], by_model=True)
+        series = conversation(found.request, provider_of(found.format))
+        if len(series) > 1:
+            self._notes.append(
+                f"{format_count(len(series), 'request')}: one for each answer in the box, "
+                "as cbx would compose it"
+            )
+        return self._series("box", found.name.removeprefix("box "), series, profile=self._profile)
+
+    def _series(
+        self,
+        kind: str,
+        name: str,
+        series: Sequence[Sent],
+        *,
+        profile: str | None = None,
+        chat: ChatSubject | None = None,
+    ) -> CostedSeries:
+        return CostedSeries(kind=kind, id=name, series=series, profile=profile, chat=chat, notes=self._notes)
+
+    def _requests(self, profile: str | None = None) -> Requests:
+        return Requests(self._boxes, self._turns, options=self._options, profile=profile)
+
+    def _most(self) -> int | None:
+        return None if self._since else MAX_RECENT
+
+    def _sent_by(self, turn: TurnRow, requests: Requests) -> list[Sent]:
+        """The requests of a turn's steps; if it has sent none, the next one, composed."""
+        sent = self._for_model(sent_by_turn(self._boxes.database, self._boxes.project_id, turn))
+        if sent:
+            return sent
+        composed = self._next(requests.recorded(turn=turn.agent_turn_id), requests)
+        return [msgspec.structs.replace(each, agent_turn_id=turn.agent_turn_id) for each in composed]
+
+    def _for_model(self, series: list[Sent]) -> list[Sent]:
+        """The same requests, as another model counts them if one is named."""
+        model = self._options.model
+        if model is None:
+            return series
+        return [
+            msgspec.structs.replace(sent, request=msgspec.structs.replace(sent.request, model=model))
+            for sent in series
+        ]
+
+    def _next(self, steps: RecordedRequests | None, requests: Requests) -> list[Sent]:
+        assert steps is not None
+        try:
+            found = requests.of_step(steps, NEXT)
+        except NotFound:
+            return []
+        self._notes.append(f"{steps.name} has sent nothing: its next request as cbx would compose it")
+        return [Sent(request=found.request, provider=provider_of(found.format))]
+
+    def _profile_of(self, turn: TurnRow) -> str | None:
+        """The name of the turn's profile, if its box has one."""
+        if turn.profile_box_id is None:
+            return None
+        slots = self._boxes.slots(turn.profile_box_id)
+        name = profile_of(slot.card for slot in slots if slot.card is not None).get("name")
+        return name if isinstance(name, str) else None

@@ -1,0 +1,430 @@
+"""The requests of boxes, and of the steps of a turn, of an agent's turn or of a chat, for every surface.
+
+A surface passes the stores that find what it names, and shows the notes of what it gets. Never writes; reads
+within the caller's snapshot.
+"""
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cardbox_cli.context.explain import Explanation, explain
+from cardbox_cli.context.lint.rule import LintFinding, lint
+from cardbox_cli.context.losses import is_looked_at
+from cardbox_cli.context.request import (
+    DEFAULT_OPTIONS,
+    ComposeOptions,
+    Request,
+    RequestEntry,
+    request_of,
+    request_to_send,
+)
+from cardbox_cli.errors import InvalidInput, NotFound, UsageError
+from cardbox_cli.execution.requests.recorded_requests import RecordedRequests, TurnRequests, turn_of_agent
+from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapshot
+from cardbox_cli.execution.requests.turn_requests import (
+    Source,
+    collector_for,
+    offered_definitions,
+    present_cards,
+    read_entries,
+    read_source,
+    settled,
+)
+from cardbox_cli.model.card_types import RESULT_FIELDS
+from cardbox_cli.model.execution.turns import Step
+from cardbox_cli.model.layers import EXPERIENCE, KNOWLEDGE
+from cardbox_cli.orchestration.handlers import HANDLERS
+from cardbox_cli.providers.formats import body_of, encoder_of, of_another, provider_of
+from cardbox_cli.providers.registry import DEFAULT, provider_for, providers
+from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.profiles import ProfileStore
+from cardbox_cli.store.projects import ProjectsStore
+from cardbox_cli.store.views.turn_views import TurnViews
+
+_STEP, _TURN = "step_", "turn_"
+# A name that begins so is no id: the store of the surface knows what it stands for.
+_RECALLED = "@"
+
+
+class InspectedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request in some format: its name, the entries that it is made of, and notes about it.
+
+    `awaited` are the calls whose results are still to come, `idle` the options of composing that change
+    nothing because it was `sent` before. `unknown` is what a comparison of it must say that it cannot know.
+    """
+
+    name: str
+    format: str
+    step_id: str | None = None
+    entries: list[RequestEntry]
+    request: Request
+    awaited: list[str] = []
+    notes: list[str] = []
+    idle: list[str] = []
+    sent: bool = False
+    unknown: list[str] = []
+
+    def explanation(self) -> Explanation:
+        """Return where each message comes from."""
+        return explain(self.request, provider_of(self.format))
+
+    def findings(self) -> list[LintFinding]:
+        """Return what the provider would refuse."""
+        return lint(self.entries, self.request, provider_of(self.format), awaited=self.awaited)
+
+
+class RenderAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A request: its body as it is sent, where each message of it comes from, and what the lint finds."""
+
+    name: str
+    format: str
+    step_id: str | None
+    body: Any
+    explanation: Explanation
+    findings: list[LintFinding]
+    notes: list[str]
+
+
+class SentStep(NamedTuple):
+    """A step of a turn or a run that has sent its request: its number from 1, its id, and the explanation."""
+
+    number: int
+    step_id: str
+    account: Explanation
+
+
+class Requests:
+    """Reads the requests of one project. `format` None is the fitting one.
+
+    `profile` names the profile that boxes are rendered for: its system prompt, model and tools. `notes` are
+    about what was found by another name than its own.
+    """
+
+    def __init__(
+        self,
+        boxes: BoxStore,
+        turns: TurnViews,
+        *,
+        options: ComposeOptions = DEFAULT_OPTIONS,
+        format: str | None = None,
+        profile: str | None = None,
+    ) -> None:
+        self._database = boxes.database
+        self._project_id = boxes.project_id
+        self._boxes = boxes
+        self._turns = turns
+        self._typed = options
+        self._options = settled(options, ProjectsStore(self._database).settings(self._project_id))
+        self.format = format
+        self._profile = None if profile is None else self._profile_source(profile)
+        self.notes: list[str] = []
+
+    @property
+    def has_profile(self) -> bool:
+        """True if boxes are rendered for a profile."""
+        return self._profile is not None
+
+    # --- of boxes
+
+    def of_boxes(
+        self, given: Sequence[str], *, by_model: bool = False, format: str | None = None
+    ) -> InspectedRequest:
+        """The request that boxes make in their order; `by_model`: for its provider if no format is named."""
+        check_words(self._typed)
+        box_ids = [self._boxes.resolve(each) for each in given]
+        entries = list(self._entries(box_ids))
+        fitting = provider_for(entries, self._options.model) if by_model else DEFAULT
+        format = format or self.format or fitting
+        encode = encoder_of(format)
+        collector = collector_for(self._database, self._project_id, *box_ids)
+        request = request_of(entries, self._options, encode=encode, collector=collector)
+        return self._of_boxes(box_ids, format, entries, request)
+
+    def to_send(self, given: Sequence[str]) -> InspectedRequest:
+        """`of_boxes` of a request to be sent and no more: of its entries it has those that lead to no card.
+
+        Boxes may be too long to hold, and are not.
+        """
+        format = self.format or DEFAULT
+        check_words(self._typed)
+        box_ids = [self._boxes.resolve(each) for each in given]
+        absent: list[RequestEntry] = []
+
+        def entries() -> Iterator[RequestEntry]:
+            for entry in self._entries(box_ids):
+                if entry.slot.state != "present":
+                    absent.append(entry)
+                yield entry
+
+        request = request_to_send(
+            entries(),
+            self._options,
+            encode=encoder_of(format),
+            collector=collector_for(self._database, self._project_id, *box_ids),
+            keep=lambda card: card.type == RESULT_FIELDS or is_looked_at(card),
+        )
+        return self._of_boxes(box_ids, format, absent, request)
+
+    def _of_boxes(
+        self, box_ids: Sequence[str], format: str, entries: list[RequestEntry], request: Request
+    ) -> InspectedRequest:
+        if self._profile is not None:
+            tools = self._tools(self._profile, request.places.values())
+            request = msgspec.structs.replace(request, tools=tools)
+        missed = [left for left in request.layers_left_out if left.layer in self._options.asked.names]
+        return InspectedRequest(
+            name=f"box {box_ids[-1]}",
+            format=format,
+            entries=entries,
+            request=request,
+            notes=[
+                *(f"the layer {left.layer} is left out: {left.reason}" for left in missed),
+                *self._of_another(request, format),
+            ],
+        )
+
+    def _of_another(self, request: Request, format: str) -> Iterator[str]:
+        """That the model is another provider's, if the format was not named."""
+        note = None if self.format is not None else of_another(request.model, format)
+        if note is not None:
+            yield note
+
+    def _entries(self, box_ids: Sequence[str]) -> Iterator[RequestEntry]:
+        """The places of the profile's box, then of these."""
+        if self._profile is not None:
+            yield from self._profile.entries
+        for box_id in box_ids:
+            yield from read_entries(self._boxes, box_id)
+
+    def _profile_source(self, name: str) -> Source:
+        profiles = ProfileStore(self._database, self._project_id)
+        entry = profiles.get(name)
+        profiles.refuse_lost_box(entry)
+        return read_source(self._boxes, entry.profile_box_id)
+
+    def _tools(self, profile: Source, entries: Iterable[RequestEntry]) -> list[dict[str, Any]]:
+        """What a worker would offer together with this profile."""
+        context = present_cards(entry.slot for entry in entries)
+        return offered_definitions(
+            self._database, self._project_id, present_cards(profile.slots), context, HANDLERS
+        )
+
+    # --- of recorded steps
+
+    def recorded(
+        self, *, turn: str | None = None, agent: str | None = None, chat: str | None = None
+    ) -> RecordedRequests | None:
+        """The steps of the turn, of the turn of the agent, or of the chat; None if none of them is named.
+
+        A note names the turn of an agent. Raises NotFound, AmbiguousId.
+        """
+        if chat is not None:
+            from cardbox_cli.chat.runs.recorded_runs import ChatRequests
+
+            return ChatRequests(self._database, self._project_id, chat)
+        if turn is not None:
+            return self._steps_of(self._turns.resolve(turn))
+        if agent is None:
+            return None
+        found = turn_of_agent(self._turns, agent)
+        self.notes.append(f"agent {agent!r}: turn {found.agent_turn_id}, {found.status}")
+        return TurnRequests(self._database, self._project_id, found, HANDLERS)
+
+    def _steps_of(self, turn_id: str) -> TurnRequests:
+        return TurnRequests(self._database, self._project_id, self._turns.get(turn_id), HANDLERS)
+
+    def of_step(self, steps: RecordedRequests, at: str | None) -> InspectedRequest:
+        """The request of a step. Raises UsageError for options that change nothing in it."""
+        found = self._of_step(steps, at)
+        _refuse(found.idle)
+        return found
+
+    def verified(self, steps: RecordedRequests, at: str | None) -> tuple[Step, Verified]:
+        """A step, and whether the cards still make its request. Raises UsageError as `of_step`."""
+        step, verified = steps.verified(at, self._options, self.format)
+        _refuse(_idle(self._typed, step))
+        return step, verified
+
+    def sent_before(self, steps: RecordedRequests, step_id: str | None, *, most: int) -> list[SentStep]:
+        """The last `most` steps up to this one, it included; None: all that have sent their requests."""
+        sent = list(enumerate(steps.sent_before(step_id), 1))[-most:]
+        return [SentStep(number, each, self._of_step(steps, each).explanation()) for number, each in sent]
+
+    def _of_step(
+        self, steps: RecordedRequests, at: str | None, *, format: str | None = None
+    ) -> InspectedRequest:
+        check_query(self._typed.query)
+        collector = collector_for(self._database, self._project_id, *steps.context_box_ids)
+        found = steps.request(at, self._options, format or self.format, collector)
+        step = found.step
+        if step is None:
+            check_words(self._typed)
+        return InspectedRequest(
+            name=f"{steps.name}, {'next step' if step is None else step.step_id}",
+            format=found.format,
+            step_id=None if step is None else step.step_id,
+            entries=found.entries,
+            request=found.request,
+            awaited=found.awaited,
+            notes=[*found.notes, *self._of_another(found.request, found.format)],
+            idle=[] if step is None else _idle(self._typed, step),
+            sent=step is not None,
+            unknown=[] if step is None else _unknown(step),
+        )
+
+    # --- two of them
+
+    def pair(
+        self, given: tuple[str, str], *, before: Sequence[str] = (), steps: RecordedRequests | None
+    ) -> tuple[InspectedRequest, InspectedRequest]:
+        """Two requests to compare, in one format: boxes behind those of `before`, turns, or steps by id.
+
+        Both are steps of `steps` if these are given. Raises UsageError for options that change neither.
+        """
+        one = self._operand(given[0], before, steps, None)
+        other = self._operand(given[1], before, steps, one.format)
+        _refuse([option for option in one.idle if option in other.idle])
+        return one, other
+
+    def _operand(
+        self, given: str, before: Sequence[str], steps: RecordedRequests | None, format: str | None
+    ) -> InspectedRequest:
+        if steps is not None:
+            return self._of_step(steps, given, format=format)
+        is_box = not given.startswith((_STEP, _TURN)) and self._is_box(given)
+        if is_box:
+            return self.of_boxes([*before, given], format=format)
+        option = "--box" if before else "--profile" if self._profile is not None else None
+        if option is not None:
+            raise UsageError(
+                f"--diff: {given!r} is no box, and {option} stands before boxes only",
+                hint=f"leave {option} out",
+            )
+        if given.startswith(_STEP):
+            return self._of_step(self._steps_of(self._turns.of_step(given)), given, format=format)
+        try:
+            turn_id = self._turns.resolve(given)
+        except NotFound:
+            raise NotFound(
+                f"no box, turn or step {given!r} in project {self._project_id!r}",
+                hint="`cbx box list` and `cbx turn list` show the newest; a step is named by its whole id",
+            ) from None
+        return self._of_step(self._steps_of(turn_id), None, format=format)
+
+    def _is_box(self, given: str) -> bool:
+        return find_box(self._boxes, given) is not None
+
+
+def find_box(boxes: BoxStore, given: str) -> str | None:
+    """The id of the box that `given` stands for, or None. Raises NotFound if it stands for the last one made,
+    and none is known."""
+    try:
+        return boxes.resolve(given)
+    except NotFound:
+        if given.startswith(_RECALLED):
+            raise
+        return None
+
+
+def render_answer(
+    requests: Requests,
+    *,
+    box: str | None = None,
+    turn: str | None = None,
+    agent: str | None = None,
+    chat: str | None = None,
+    at: str | None = None,
+) -> RenderAnswer:
+    """The request of a box, or of a step of a turn, an agent's turn or a chat: its last one, or the next.
+
+    Raises UsageError unless one of them is named, and for a step of a box or a profile of a turn. Raises
+    InvalidInput for an unknown format.
+    """
+    one_of(box=box, turn=turn, agent=agent, chat=chat)
+    check_format(requests.format)
+    if requests.has_profile and box is None:
+        raise UsageError("profile is for boxes: a turn or a chat has its own")
+    steps = requests.recorded(turn=turn, agent=agent, chat=chat)
+    if steps is None and at is not None:
+        raise UsageError("at names a step of a turn or a chat, and a box has none")
+    found = requests.of_boxes([box or ""], by_model=True) if steps is None else requests.of_step(steps, at)
+    return RenderAnswer(
+        name=found.name,
+        format=found.format,
+        step_id=found.step_id,
+        body=body_of(found.request, found.format),
+        explanation=found.explanation(),
+        findings=found.findings(),
+        notes=[*requests.notes, *found.notes],
+    )
+
+
+def check_format(format: str | None) -> None:
+    """Raise InvalidInput for a format that is not a provider's."""
+    formats = [each.name for each in providers()]
+    if format is not None and format not in formats:
+        raise InvalidInput(f"there is no format {format!r}: there are {', '.join(formats)}")
+
+
+def one_of(**given: str | None) -> tuple[str, str]:
+    """The one thing that is named, after its kind. Raises UsageError."""
+    named = [(kind, name) for kind, name in given.items() if name is not None]
+    if len(named) != 1:
+        raise UsageError(f"name one of {', '.join(given)}")
+    return named[0]
+
+
+# --- options of composing that do not fit a request
+
+
+def check_query(query: str | None) -> None:
+    """Raise UsageError for a query together with a turn, whose boxes say what is asked."""
+    if query is not None:
+        raise UsageError("--query: a turn is asked by its context box", hint="leave it out, or name boxes")
+
+
+def check_words(options: ComposeOptions) -> None:
+    """Raise UsageError if a search is asked for without what to search for."""
+    asked = options.asked
+    if KNOWLEDGE in asked.to_collect and asked.knowledge is None:
+        raise UsageError(f"--layer {KNOWLEDGE} needs words to search for", hint="add --knowledge-query WORDS")
+
+
+def _idle(options: ComposeOptions, step: Step) -> list[str]:
+    """The options that change nothing in the request of a step that has begun."""
+    snapshot = read_snapshot(step.metadata)
+    return _idle_options(options, {} if snapshot is None else snapshot.layers)
+
+
+def _idle_options(options: ComposeOptions, sent: Container[str]) -> list[str]:
+    """The options that change nothing in a request that was sent; texts of the layers in `sent` do."""
+    asked = options.asked
+    given = {
+        "--process": options.process is not None,
+        "--share" if options.share else "--no-share": options.share is not None,
+        "--layout": options.layout is not None,
+        "--experience": EXPERIENCE in asked.to_collect,
+        "--knowledge-query": asked.knowledge is not None,
+    }
+    layers = {*(asked.to_collect - {EXPERIENCE}), *(name for name in asked.texts if name not in sent)}
+    return [
+        *(option for option, is_given in given.items() if is_given),
+        *(f"--layer {name}" for name in sorted(layers)),
+    ]
+
+
+def _unknown(step: Step) -> list[str]:
+    """What is not known of the request of a step that has begun."""
+    if read_snapshot(step.metadata) is not None:
+        return []
+    return [f"{step.step_id} kept no hashes: layers that lived for its call, if any, are not compared"]
+
+
+def _refuse(idle: Sequence[str]) -> None:
+    if idle:
+        raise UsageError(
+            f"{idle[0]} changes nothing: the step is shown as it was sent",
+            hint="--at next composes the next one; --layer NAME=TEXT gives back a layer that was not kept",
+        )

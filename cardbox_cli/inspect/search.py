@@ -1,0 +1,55 @@
+"""Searches for cards by what they say, for every surface: with what matches, and a box that holds a card."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import msgspec
+
+from cardbox_cli.errors import UsageError
+from cardbox_cli.model.cards import Card
+from cardbox_cli.model.pairing import PREVIEW, full_text
+from cardbox_cli.store.cards import CardFilter, CardStore
+from cardbox_cli.store.connection.project_store import Further, Mark
+from cardbox_cli.store.views.box_views import BoxViews
+from cardbox_cli.text import around, one_line, pattern, searched_words
+
+# Cards whose boxes are read at a time.
+_PAGE = 200
+
+
+class FoundCard(Card, frozen=True, kw_only=True, gc=False):
+    """A card that a search found, what it says where that was, and the box that has held it for longest."""
+
+    match: str
+    box_id: str | None
+
+
+class CardSearch:
+    """A search for `text` among cards of all types or of some; `behind` is where a page begins.
+
+    `pattern` shows where a card says what was found; None if the words are too odd for that. Raises
+    UsageError for a blank text.
+    """
+
+    def __init__(self, text: str, types: Sequence[str] | None = None, behind: Mark | None = None) -> None:
+        if not text.strip():
+            raise UsageError("there is nothing to search for", hint="give a word")
+        self._where = CardFilter(text=text, types=types or None, behind=behind)
+        self.pattern = pattern(searched_words(text))
+
+    def newest(self, cards: CardStore, limit: int | None = None) -> Iterator[FoundCard]:
+        """Yield what is found, newest first, read in pages."""
+        found = cards.newest(self._where, limit=limit)
+        views = BoxViews(cards.database, cards.project_id)
+        while page := list(islice(found, _PAGE)):
+            held = views.holding([card.card_id for card in page])
+            for card in page:
+                yield FoundCard(
+                    **msgspec.structs.asdict(card),
+                    match=one_line(around(full_text(card), self.pattern), PREVIEW),
+                    box_id=held.get(card.card_id),
+                )
+
+    def further(self, cards: CardStore, last: Card) -> Further:
+        """Return how many more there are after `last`."""
+        return cards.further(self._where, last)

@@ -1,0 +1,332 @@
+"""All of a turn on one page with its timeline, and the tree of a trace, for every surface."""
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
+
+import msgspec
+
+from cardbox_cli.execution.queue.messages import ANCHOR, is_report, is_turn, type_of
+from cardbox_cli.execution.turn_summary import TurnEnd, TurnResult, TurnSummary, convert, summary
+from cardbox_cli.model import card_types
+from cardbox_cli.model.content import is_fallback
+from cardbox_cli.model.execution.result_fields import MISSING, asked_fields, lacking, missing_fields
+from cardbox_cli.model.execution.turns import (
+    PROCESSING,
+    AuditEntry,
+    Edge,
+    EndStatus,
+    InboxRow,
+    LogTail,
+    Step,
+    WaitingTool,
+)
+from cardbox_cli.model.ids import short_id, unique
+from cardbox_cli.store.views.batch_views import BatchRow, BatchViews, Member
+from cardbox_cli.store.views.turn_views import FAMILY, StoredTurn, TurnViews, WrittenCard
+
+_WIDTH = 100
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened to a turn. `ref` is the id of what shows it: a card, step, row or turn."""
+
+    at: datetime
+    event: str
+    text: str
+    ref: str | None = None
+
+
+class TurnFinding(msgspec.Struct, frozen=True):
+    """Something to be looked at in what a turn left: which rule finds it, and what it says."""
+
+    rule: str
+    message: str
+
+
+class TurnView(TurnResult, frozen=True, kw_only=True):
+    """Everything of one turn. Fields as in `TurnSummary`; the lists are in the order of their dates."""
+
+    inbox: list[InboxRow]
+    steps: list[Step]
+    waiting_tools: list[WaitingTool]
+    edges: list[Edge]
+    children: list[TurnSummary]
+    timeline: list[Event]
+    logs: list[LogTail]
+    findings: list[TurnFinding]
+
+
+class Branch(TurnEnd, frozen=True, kw_only=True):
+    """A turn of a trace, with the turns that it gave to others, whose traces may be others.
+
+    `batch_id` and `task_index` say of which batch it is a child, if of one.
+    """
+
+    batch_id: str | None
+    task_index: int | None
+    trace_id: str | None
+    created_at: datetime | None
+    ended_at: datetime | None
+    children: list["Branch"]
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """The turns that gave each other work, as trees, and the batches whose children are among them.
+
+    `agent_turn_ids` are those of all turns, as they were found. `notes` say what is left out.
+    """
+
+    trace_id: str | None
+    turns: list[Branch]
+    agent_turn_ids: list[str]
+    batches: dict[str, BatchRow]
+    is_cut: bool
+
+    @property
+    def notes(self) -> list[str]:
+        """What must be said of the trees."""
+        return [f"{len(self.agent_turn_ids)} turns are shown; there may be more"] if self.is_cut else []
+
+
+def read_trace(turns: TurnViews, given: str) -> Trace:
+    """Read the trace of the turn that `given` stands for. Raises NotFound, AmbiguousId."""
+    found = turns.get(turns.resolve(given))
+    known = turns.family(found)
+    views = BatchViews(turns.database, turns.project_id)
+    ids = [each.agent_turn_id for each in known]
+    members = views.members(ids)
+    return Trace(
+        trace_id=found.trace_id,
+        turns=build_trees([summary(each) for each in known], members),
+        agent_turn_ids=ids,
+        batches=dict(views.get_many(unique(each.batch_id for each in members.values() if each.batch_id))),
+        is_cut=len(known) >= FAMILY,
+    )
+
+
+def view_turn(stored: StoredTurn) -> TurnView:
+    """All of a turn."""
+    short = summary(stored.turn)
+    return convert(
+        TurnView,
+        short,
+        inbox=stored.inbox,
+        steps=stored.steps,
+        waiting_tools=stored.waiting_tools,
+        edges=stored.edges,
+        children=[summary(child) for child in stored.children],
+        timeline=timeline(stored, end_status=short.end_status, ended_at=short.ended_at),
+        logs=stored.logs,
+        findings=_findings(stored, short.end_status),
+    )
+
+
+def _findings(stored: StoredTurn, end_status: EndStatus | None) -> list[TurnFinding]:
+    """What the deliverable lacks of a turn that says it has done its work, or a part of it."""
+    if end_status not in ("success", "partial"):
+        return []
+    content = stored.deliverable.content if stored.deliverable else None
+    missing = missing_fields(asked_fields(stored.result_fields), None if is_fallback(content) else content)
+    return [TurnFinding(MISSING, lacking(missing))] if missing else []
+
+
+def build_trees(turns: list[TurnSummary], members: Mapping[str, Member] = {}) -> list[Branch]:
+    """The turns of a trace, each under its parent; on top those whose parents are not among them.
+
+    `members` are those that are children of batches.
+    """
+    known = {turn.agent_turn_id for turn in turns}
+    children: dict[str | None, list[TurnSummary]] = {}
+    for turn in turns:
+        parent = turn.parent_agent_turn_id
+        children.setdefault(parent if parent in known else None, []).append(turn)
+    reached: set[str] = set()
+
+    def branch(turn: TurnSummary) -> Branch:
+        reached.add(turn.agent_turn_id)
+        below = [each for each in children.get(turn.agent_turn_id, ()) if each.agent_turn_id not in reached]
+        member = members.get(turn.agent_turn_id, Member(None, None))
+        joined = {"batch_id": member.batch_id, "task_index": member.task_index}
+        return convert(Branch, turn, **joined, children=[branch(child) for child in below])
+
+    tops = [branch(turn) for turn in children.get(None, ())]
+    # Rows that name each other as parents have no top.
+    for turn in turns:
+        if turn.agent_turn_id not in reached:
+            tops.append(branch(turn))
+    return tops
+
+
+# --- the timeline: everything about a turn that has a date, in order, a plain line each
+
+# What comes first of things that have one date.
+_ORDER = (
+    "enqueued",
+    "claimed",
+    "step",
+    "card",
+    "called",
+    "answered",
+    "asked",
+    "row",
+    "waiting",
+    "reported",
+    "received",
+    "applied",
+    "stop",
+    "audit",
+    "step-end",
+    "deliverable",
+    "ended",
+    "answer",
+)
+
+_CLOSED_BY_THE_END = frozenset({"step-end", "audit", "deliverable", "ended"})
+
+_Dated = tuple[datetime | None, str, str, str | None]
+
+
+def timeline(stored: StoredTurn, *, end_status: str | None, ended_at: datetime | None) -> list[Event]:
+    """What happened to a turn, in order. What has no date is left out."""
+    dated = [
+        *_of_inbox(stored),
+        *_of_steps(stored.steps),
+        *_of_cards(stored.cards),
+        *_of_waiting(stored),
+        *_of_edges(stored),
+        *(_of_audit(entry) for entry in stored.audit),
+        *_of_end(stored, end_status, ended_at),
+    ]
+    events = [Event(at, event, text, ref) for at, event, text, ref in dated if at is not None]
+    # The end bears the date at which its transaction began, what it closed a later one.
+    closing = [event.at for event in events if event.event in _CLOSED_BY_THE_END]
+
+    def place(event: Event) -> tuple[datetime, int]:
+        at = max(closing) if event.event == "ended" else event.at
+        return at, _ORDER.index(event.event)
+
+    return sorted(events, key=place)
+
+
+def _of_inbox(stored: StoredTurn) -> Iterator[_Dated]:
+    leases = {lease.inbox_id: lease for lease in stored.leases}
+    first = next((row for row in stored.inbox if is_turn(row)), None)
+    for row in stored.inbox:
+        if row.message_type == ANCHOR.name:
+            continue
+        yield _enqueued(row, stored.edges, again=row is not first)
+        lease = leases.get(row.inbox_id)
+        if lease is not None:
+            yield lease.claimed_at, "claimed", f"claimed by {lease.owner}", row.inbox_id
+        elif row.status == PROCESSING:
+            yield row.processed_at, "claimed", "claimed by a worker", row.inbox_id
+
+
+def _enqueued(row: InboxRow, edges: list[Edge], *, again: bool) -> _Dated:
+    kind = type_of(row)
+    if kind is None or kind.claim is None:
+        return row.created_at, "row", f"an inbox row of type {row.message_type!r} was written", row.inbox_id
+    if kind.claim == "run":
+        by = _asked_by(row, edges, again=again)
+        text = f"given to agent {row.agent_id!r}{' again' if again else ''}" + (f" by {by!r}" if by else "")
+        return row.created_at, "enqueued", text, row.inbox_id
+    if kind.claim == "apply":
+        text = f"{kind.brings} of call {row.correlation_id} was reported"
+        return row.created_at, "reported", text, row.inbox_id
+    reason = row.payload.get("reason") if isinstance(row.payload, dict) else None
+    text = "asked to stop" + (f": {_line(str(reason))}" if reason else "")
+    return row.created_at, "stop", text, row.inbox_id
+
+
+def _asked_by(row: InboxRow, edges: list[Edge], *, again: bool) -> str | None:
+    """Who wrote a turn's row: each has a request of its own, which is found by its correlation id."""
+    asks = [edge for edge in edges if (edge.primitive, edge.target_agent_turn_id) == ("enqueue", row.turn_id)]
+    own = [edge for edge in asks if edge.correlation_id == row.correlation_id]
+    edge = next(iter(own or ([] if again else asks)), None)
+    return None if edge is None else edge.source_agent_id
+
+
+def _of_steps(steps: list[Step]) -> Iterator[_Dated]:
+    for number, step in enumerate(steps, 1):
+        yield step.started_at, "step", f"step {number} began", step.step_id
+        error = f": {_line(step.error)}" if step.error else ""
+        yield step.ended_at, "step-end", f"step {number} {step.status}{error}", step.step_id
+
+
+def _of_cards(cards: list[WrittenCard]) -> Iterator[_Dated]:
+    called = {card.tool_call_id for card in cards if card.type == "tool.call"}
+    for card in cards:
+        if card.type == card_types.MUST_END_WITH or not card.type.startswith("sys."):
+            event, text = _of_card(card, called)
+            if text:
+                yield card.created_at, event, text, card.card_id
+
+
+def _of_card(card: WrittenCard, called: Collection[str | None]) -> tuple[str, str]:
+    """The event and text of a card; no text where it asks for nothing but calls with own cards, `called`."""
+    text = _line(card.text)
+    match card.type:
+        case "tool.call":
+            return "called", f"called tool {card.tool_name!r} (call {card.tool_call_id})"
+        case "tool.result":
+            outcome = card.status or "result"
+            tool = f"tool {card.tool_name!r}" if card.tool_name else "a tool"
+            return "answered", f"{tool} answered call {card.tool_call_id}: {outcome}" + _after(text)
+        case "task.deliverable":
+            return "deliverable", "wrote the deliverable" + _after(text)
+        case card_types.MUST_END_WITH:
+            return "card", "was told that this does not end it" + _after(text)
+        case "agent.thought":
+            if not text and not card.calls:
+                return "card", "said nothing"
+            tools = [tool for call_id, tool in card.calls or () if call_id not in called]
+            asked = [tool or "a tool without a name" for tool in tools]
+            texts = [f"said: {text}"] if text else []
+            texts += [f"asked for {', '.join(asked)}"] if asked else []
+            return "card", "; ".join(texts)
+    return "card", f"wrote a card of type {card.type}" + _after(text)
+
+
+def _of_waiting(stored: StoredTurn) -> Iterator[_Dated]:
+    reported = {row.correlation_id for row in stored.inbox if is_report(row)}
+    for tool in stored.waiting_tools:
+        call = f"call {tool.tool_call_id} of tool {tool.tool_name!r}"
+        yield tool.created_at, "waiting", f"waits for {call}", tool.step_id
+        if tool.tool_call_id not in reported:
+            yield tool.received_at, "received", f"the result of {call} came in", tool.tool_result_card_id
+        yield tool.applied_at, "applied", f"the result of {call} was applied", tool.tool_result_card_id
+
+
+def _of_edges(stored: StoredTurn) -> Iterator[_Dated]:
+    turn_id = stored.turn.agent_turn_id
+    for edge in stored.edges:
+        if edge.source_agent_turn_id != turn_id or edge.target_agent_turn_id in (None, turn_id):
+            continue
+        target = f"turn {short_id(edge.target_agent_turn_id or '')} of agent {edge.target_agent_id!r}"
+        if edge.primitive == "enqueue":
+            yield edge.created_at, "asked", f"gave {target} its task", edge.target_agent_turn_id
+        elif edge.primitive == "report":
+            yield edge.created_at, "answer", f"reported to {target}", edge.target_agent_turn_id
+
+
+def _of_audit(entry: AuditEntry) -> _Dated:
+    reason = f": {_line(entry.reason)}" if entry.reason else ""
+    changed = entry.epoch_after is not None and entry.epoch_after != entry.epoch_before
+    epochs = f" (epoch {entry.epoch_before} → {entry.epoch_after})" if changed else ""
+    return entry.created_at, "audit", f"{entry.action} by {entry.actor}{reason}{epochs}", entry.audit_id
+
+
+def _of_end(stored: StoredTurn, end_status: str | None, ended_at: datetime | None) -> Iterator[_Dated]:
+    if end_status is not None:
+        error = stored.record.error if stored.record else None
+        text = f"ended: {end_status}" + (f": {_line(error)}" if error else "")
+        yield ended_at, "ended", text, None
+
+
+def _after(text: str) -> str:
+    return f": {text}" if text else ""
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"

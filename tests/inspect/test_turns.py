@@ -1,0 +1,45 @@
+"""Turns and their traces are the same on every surface."""
+
+import re
+
+from tests.conftest import Cbx
+from tests.inspect.conftest import Surface
+
+
+def test_all_of_a_turn_by_a_piece_of_its_id(
+    command: Surface, http: Surface, tool: Surface, page: Surface, turns: list[str]
+) -> None:
+    for turn in turns:
+        shown = command("turn", "show", turn)
+        assert shown == http(f"/turns/{turn[-8:]}") == tool("show_turn", turn=turn[-8:])
+        seen = page(f"/turns/{turn[-8:]}")
+        assert all(event["text"].split(" (")[0] in seen for event in shown["timeline"][:1])
+        assert turn in seen
+
+
+def test_the_newest_turns(
+    command: Surface, http: Surface, tool: Surface, page: Surface, turns: list[str]
+) -> None:
+    listed = command("turn", "list")
+    assert [each["agent_turn_id"] for each in listed] == turns[::-1]
+    assert listed == http("/turns") == tool("list_turns")
+    places = [page("").index(turn[-8:]) for turn in turns[::-1]]
+    assert places == sorted(places)
+
+
+def test_a_list_has_50_lines_if_its_length_is_not_named(
+    command: Surface, http: Surface, tool: Surface, turns: list[str], cbx: Cbx, box: str
+) -> None:
+    for _ in range(50):
+        assert cbx("dispatch", "--agent", "clerk", "--context-box", box).code == 0
+    listed = command("turn", "list")
+    assert len(listed) == 50
+    assert listed == http("/turns") == tool("list_turns")
+
+
+def test_the_tree_of_a_trace(command: Surface, page: Surface, turns: list[str]) -> None:
+    trace = command("turn", "trace", turns[0])
+    assert [each["agent_turn_id"] for each in trace["turns"]] == [turns[0]]
+    shown = page("/trace", turn=turns[0][-8:])
+    assert re.search(rf"{turns[0][-8:]}", shown)
+    assert trace["trace_id"] in shown
