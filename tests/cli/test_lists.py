@@ -51,13 +51,13 @@ class TestRelativeTimes:
     @pytest.mark.parametrize(
         ("typed", "message", "hint"),
         [
-            ("1.5h", "'1.5h' is no whole number of hours", "90m is one and a half hours"),
-            (".5d", "'.5d' is no whole number of days", "90m is one and a half hours"),
-            ("1,5w", "'1,5w' is no whole number of weeks", "90m is one and a half hours"),
+            ("1.5h", "'1.5h' is not a whole number of hours", "90m is one and a half hours"),
+            (".5d", "'.5d' is not a whole number of days", "90m is one and a half hours"),
+            ("1,5w", "'1,5w' is not a whole number of weeks", "90m is one and a half hours"),
             ("36501d", "'36501d' is more than 100 years", "leave the option out for all of time"),
             ("9" * 5000 + "s", None, "leave the option out for all of time"),
             *(
-                (text, f"{text!r} is no time", "for example 2026-11-22T09:30:00Z, or 90m for 90 minutes ago")
+                (text, f"invalid time {text!r}", "for example 2026-11-22T09:30:00Z, or 90m for 90 minutes ago")
                 for text in ("h", "2 h", "-2h", "2y", "2h ago", "٢h", "2H", "")
             ),
         ],

@@ -464,7 +464,7 @@ class TestList:
     def test_what_is_no_time_and_no_number_is_refused(self, offline: Cbx) -> None:
         assert refusal(offline("card", "list", "--since", "yesterday")) == (
             2,
-            "--since: 'yesterday' is no time",
+            "--since: invalid time 'yesterday'",
         )
         assert offline("card", "list", "--limit", "-1").code == 2
 
