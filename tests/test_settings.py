@@ -97,17 +97,17 @@ class TestValuesThatDoNotGoTogether:
         [
             (
                 {"CBX_LEASE": "3", "CBX_HEARTBEAT": "15"},
-                "CBX_HEARTBEAT of 15 s does not go with CBX_LEASE of 3 s: a worker would lose the turns that it runs",
+                "CBX_HEARTBEAT of 15 s cannot be combined with CBX_LEASE of 3 s: a worker would lose the turns that it runs",
                 "CBX_HEARTBEAT is at most half of CBX_LEASE: set CBX_HEARTBEAT to 1.5 or less, or CBX_LEASE to 30 or more",
             ),
             (
                 {"CBX_BACKOFF": "61"},
-                "CBX_BACKOFF of 61 s does not go with CBX_BACKOFF_CAP of 60 s (the default): the first wait would be longer than the longest",
+                "CBX_BACKOFF of 61 s cannot be combined with CBX_BACKOFF_CAP of 60 s (the default): the first wait would be longer than the longest",
                 "CBX_BACKOFF is at most CBX_BACKOFF_CAP: set CBX_BACKOFF to 60 or less, or CBX_BACKOFF_CAP to 61 or more",
             ),
             (
                 {"CBX_UNCLAIMED": "4"},
-                "CBX_POLL of 5 s (the default) does not go with CBX_UNCLAIMED of 4 s: work would count as overlooked before a worker looks",
+                "CBX_POLL of 5 s (the default) cannot be combined with CBX_UNCLAIMED of 4 s: work would count as overlooked before a worker polls",
                 "CBX_POLL is at most CBX_UNCLAIMED: set CBX_POLL to 4 or less, or CBX_UNCLAIMED to 5 or more",
             ),
         ],
@@ -120,7 +120,7 @@ class TestValuesThatDoNotGoTogether:
     def test_python_code_is_told_its_own_names(self) -> None:
         with pytest.raises(UsageError) as caught:
             Settings(lease=3, heartbeat=15)
-        assert caught.value.message.startswith("heartbeat of 15 s does not go with lease of 3 s: ")
+        assert caught.value.message.startswith("heartbeat of 15 s cannot be combined with lease of 3 s: ")
 
     def test_the_last_value_that_goes_is_taken(self) -> None:
         environ = {"CBX_LEASE": "40", "CBX_BACKOFF": "60", "CBX_POLL": "30"}

@@ -74,16 +74,16 @@ def test_what_jsonb_holds_is_storable(value: object) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (float("nan"), "x: is nan, which JSON has no spelling for"),
-        ([1, float("inf")], "x[1]: is inf, which JSON has no spelling for"),
+        (float("nan"), "x: is nan, which JSON cannot represent"),
+        ([1, float("inf")], "x[1]: is inf, which JSON cannot represent"),
         ({"a": {"b": "\x00"}}, "x.a.b: holds a NUL character at offset 0"),
         ({"a\x00": 1}, "x.'a\\x00': holds a NUL character at offset 1"),
         pytest.param(10**1000, f"x: {TOO_LONG}", id="long"),
         ({"a": "ok\ud800"}, "x.a: holds a lone surrogate at offset 2"),
         (Decimal("1e1000"), f"x: {TOO_LONG}"),
         (Decimal("1e-1000"), f"x: {TOO_LONG}"),
-        ({1: 2}, "x: has the key 1, and JSON keys are strings"),
-        ({"when": object}, "x.when: is a type, which is no JSON value"),
+        ({1: 2}, "x: has the key 1, but JSON keys must be strings"),
+        ({"when": object}, "x.when: is a type, which is not a JSON value"),
     ],
 )
 def test_what_jsonb_cannot_hold_is_named(value: object, message: str) -> None:
@@ -114,8 +114,8 @@ def test_numbers_of_a_value_may_not_grow_beyond_a_bound_in_all(number: Decimal) 
     exact_json.check_storable({"a": [number] * most})
     with pytest.raises(exact_json.Unstorable) as raised:
         exact_json.check_storable({"a": [[number] * most, {"b": number}]}, "x")
-    longer = f"become more than {NUMBER_GROWTH} longer, written out without exponents"
-    assert str(raised.value) == f"x.a[1].b: is where the numbers of one value {longer}"
+    growth_limit = f"grow by more than {NUMBER_GROWTH} without exponents"
+    assert str(raised.value) == f"x.a[1].b: makes the numbers of the value {growth_limit}"
 
 
 def test_numbers_that_are_as_long_as_they_are_spelled_have_no_bound_in_all() -> None:
