@@ -73,22 +73,24 @@ class TestValues:
     def test_a_variable_out_of_bounds_is_refused(self, text: str) -> None:
         assert refusal({"CBX_LEASE": text})[1] == "correct it, or leave it out: the default is 60"
         assert refusal({"CBX_LEASE": text})[0].startswith("CBX_LEASE is ")
-        assert refusal({"CBX_LEASE": text})[0].endswith(", not a number of seconds from 1 to 86400")
+        assert refusal({"CBX_LEASE": text})[0].endswith("; it must be a number of seconds from 1 to 86400")
 
     @pytest.mark.parametrize("text", ["2.5", "0", "many", "1000001"])
     def test_so_is_one_that_is_no_such_number(self, text: str) -> None:
-        assert refusal({"CBX_MAX_ATTEMPTS": text})[0].endswith(", not a whole number from 1 to 1000000")
+        assert refusal({"CBX_MAX_ATTEMPTS": text})[0].endswith(
+            "; it must be a whole number from 1 to 1000000"
+        )
 
     @pytest.mark.parametrize(
         "given", [{"lease": 0}, {"poll": float("nan")}, {"max_steps": 0}, {"max_attempts": 2.5}], ids=str
     )
     def test_so_is_what_python_code_gives(self, given: dict[str, Any]) -> None:
         [(field, value)] = given.items()
-        with pytest.raises(UsageError, match=f"^{field} is {value!r}, not a "):
+        with pytest.raises(UsageError, match=f"^{field} is {value!r}; it must be a "):
             Settings(**given)
 
     def test_so_is_an_option(self) -> None:
-        assert refusal({}, max_steps=0)[0] == "--max-steps is 0, not a whole number from 1 to 10000"
+        assert refusal({}, max_steps=0)[0] == "--max-steps is 0; it must be a whole number from 1 to 10000"
 
 
 class TestValuesThatDoNotGoTogether:

@@ -54,7 +54,7 @@ def test_what_is_no_word_is_not(text: str) -> None:
 
 @pytest.mark.parametrize("check", [check_agent_id, check_worker_target])
 def test_new_names_are_no_options_and_are_seen(check: Callable[[str], None]) -> None:
-    for text, fault in (("-x", "begins with -"), ("@a", "begins with @"), ("a\u3164", "cannot be seen")):
+    for text, fault in (("-x", "begins with -"), ("@a", "begins with @"), ("a\u3164", "invisible character")):
         with pytest.raises(InvalidInput, match=fault):
             check(text)
 
