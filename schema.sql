@@ -1,9 +1,9 @@
--- The tables of cbx, and the one truth about them. Idempotent: it makes what is missing and changes nothing
--- that is there. Each part between two "-- part:" lines is one table with its indexes; `cbx db init` makes only
--- the parts whose table is missing, so a table that another program made is never altered.
+-- The tables of cbx, and their only definition. Idempotent: it creates what is missing and changes nothing that
+-- exists. Each part between two "-- part:" lines is one table with its indexes. `cbx db init` only runs the parts of
+-- missing tables, so it never alters a table that another program made.
 --
--- Rules: every primary and unique key begins with the project (exceptions: cards' extra index on card_id, which
--- other card-box clients need, and cbx.workers, who are no tenant's); ids sort by code point; foreign keys carry the project.
+-- Rules: every primary and unique key begins with the project, except the index on card_id that other card-box
+-- clients need, and cbx.workers, which belong to no tenant. Ids sort by code point; foreign keys have the project.
 
 -- part: public.projects
 CREATE TABLE IF NOT EXISTS public.projects (
@@ -32,17 +32,17 @@ CREATE TABLE IF NOT EXISTS public.cards (
 -- Card ids are global, and card-box clients upsert ON CONFLICT (card_id).
 CREATE UNIQUE INDEX IF NOT EXISTS uniq_cards_card_id ON public.cards (card_id);
 CREATE INDEX IF NOT EXISTS idx_cards_created ON public.cards (tenant_id, created_at, card_id);
--- People type the last characters of an id.
+-- People type the last characters of an id,
 CREATE INDEX IF NOT EXISTS idx_cards_suffix ON public.cards (tenant_id, reverse(card_id));
--- Or the beginning of the last 8, which tables show.
+-- or the beginning of the last 8, which tables show.
 CREATE INDEX IF NOT EXISTS idx_cards_shown ON public.cards (tenant_id, right(card_id, 8));
 CREATE INDEX IF NOT EXISTS idx_cards_tool_call ON public.cards (tenant_id, tool_call_id)
     WHERE tool_call_id IS NOT NULL;
 CREATE INDEX IF NOT EXISTS idx_cards_turn ON public.cards (tenant_id, (metadata ->> 'agent_turn_id'))
     WHERE metadata ->> 'agent_turn_id' IS NOT NULL;
--- Equal keys share their place in a page: this one costs little. Without it a rare type is looked for everywhere.
+-- Cheap, because equal keys are deduplicated. Without it, a search for a rare type scans all cards.
 CREATE INDEX IF NOT EXISTS idx_cards_type ON public.cards (tenant_id, (metadata ->> 'type'));
--- What a step, a trace or an author wrote.
+-- Cards of a step, a trace or an author.
 CREATE INDEX IF NOT EXISTS idx_cards_step ON public.cards (tenant_id, (metadata ->> 'step_id'))
     WHERE metadata ->> 'step_id' IS NOT NULL;
 CREATE INDEX IF NOT EXISTS idx_cards_trace ON public.cards (tenant_id, (metadata ->> 'trace_id'))
@@ -59,7 +59,7 @@ CREATE TABLE IF NOT EXISTS public.card_boxes (
     updated_at timestamptz DEFAULT current_timestamp,
     PRIMARY KEY (tenant_id, box_id)
 );
--- Ids do not compress; trying to costs most of an append.
+-- Ids do not compress, and trying takes most of the time of an append.
 ALTER TABLE public.card_boxes ALTER COLUMN card_ids SET STORAGE EXTERNAL;
 CREATE INDEX IF NOT EXISTS idx_boxes_updated ON public.card_boxes (tenant_id, updated_at, box_id);
 CREATE INDEX IF NOT EXISTS idx_boxes_suffix ON public.card_boxes
@@ -97,12 +97,12 @@ CREATE TABLE IF NOT EXISTS resource.project_agents (
     last_seen_at   timestamptz,
     PRIMARY KEY (project_id, agent_id)
 );
--- Who may have work for a target, in the order in which a claim asks them.
+-- Agents that may have work for a target, in the order in which a claim examines them.
 CREATE INDEX IF NOT EXISTS idx_agents_target ON resource.project_agents (project_id, worker_target, agent_id);
 
 -- part: resource.tools
 CREATE SCHEMA IF NOT EXISTS resource;
--- options of cbx: {exec, timeout_seconds}. What has no exec waits for a report.
+-- Options of cbx: {exec, timeout_seconds}. A tool without exec waits for a report.
 CREATE TABLE IF NOT EXISTS resource.tools (
     project_id      text COLLATE "C" NOT NULL,
     tool_name       text COLLATE "C" NOT NULL,
@@ -135,7 +135,7 @@ CREATE TABLE IF NOT EXISTS state.agent_state_head (
     resume_deadline          timestamptz,
     PRIMARY KEY (project_id, agent_id)
 );
--- Few agents are active at a time: this finds them among all.
+-- Finds the few active agents among all.
 CREATE INDEX IF NOT EXISTS idx_head_active ON state.agent_state_head (project_id, status) WHERE status <> 'idle';
 
 -- part: state.agent_state_pointers
@@ -175,10 +175,10 @@ CREATE TABLE IF NOT EXISTS state.agent_inbox (
 );
 CREATE UNIQUE INDEX IF NOT EXISTS idx_agent_inbox_unique ON state.agent_inbox
     (project_id, message_type, md5(correlation_id));
--- What a claim reads: as long as it is short, claims stay fast however much is finished.
+-- Rows for a claim: only due ones, so that claims stay fast however many rows are finished.
 CREATE INDEX IF NOT EXISTS idx_inbox_due ON state.agent_inbox (project_id, next_retry_at, created_at, inbox_id)
     WHERE status IN ('pending', 'deferred');
--- What an agent still has before it.
+-- Open rows of an agent.
 CREATE INDEX IF NOT EXISTS idx_inbox_open ON state.agent_inbox
     (project_id, agent_id, status, created_at, inbox_id)
     WHERE status IN ('queued', 'pending', 'deferred', 'processing');
@@ -186,7 +186,7 @@ CREATE INDEX IF NOT EXISTS idx_inbox_dead ON state.agent_inbox (project_id, crea
     WHERE status = 'error';
 CREATE INDEX IF NOT EXISTS idx_inbox_skipped ON state.agent_inbox (project_id, created_at, inbox_id)
     WHERE status = 'skipped';
--- What an agent ever had; with the type, turns are counted by the index alone.
+-- All rows of an agent; with the type, an index-only scan counts turns.
 CREATE INDEX IF NOT EXISTS idx_inbox_agent ON state.agent_inbox
     (project_id, agent_id, created_at, inbox_id) INCLUDE (message_type);
 CREATE INDEX IF NOT EXISTS idx_inbox_turn ON state.agent_inbox (project_id, agent_turn_id);
@@ -286,7 +286,7 @@ CREATE INDEX IF NOT EXISTS idx_waiting_turn ON state.turn_waiting_tools (project
 
 -- part: cbx.box_info
 CREATE SCHEMA IF NOT EXISTS cbx;
--- What card_boxes has no column for. provenance: {recipe, recipe_digest, digest, rules: [{rule, cards}]}.
+-- Values that card_boxes has no columns for. provenance: {recipe, recipe_digest, digest, rules: [{rule, cards}]}.
 CREATE TABLE IF NOT EXISTS cbx.box_info (
     project_id text COLLATE "C" NOT NULL,
     box_id     uuid NOT NULL,
@@ -298,8 +298,8 @@ CREATE TABLE IF NOT EXISTS cbx.box_info (
 
 -- part: cbx.turns
 CREATE SCHEMA IF NOT EXISTS cbx;
--- What the tables of agents have no place for. output_start: how many cards the output box held at the lease.
--- report_to: {agent_id, agent_turn_id, tool_call_id} of the call that waits for this turn's end.
+-- Values that the tables of agents have no columns for. output_start is the length of the output box at the
+-- assignment. report_to is {agent_id, agent_turn_id, tool_call_id} of the call that waits for this turn's end.
 CREATE TABLE IF NOT EXISTS cbx.turns (
     project_id          text COLLATE "C" NOT NULL,
     agent_turn_id       text COLLATE "C" NOT NULL,
@@ -322,7 +322,7 @@ CREATE INDEX IF NOT EXISTS idx_turns_unended ON cbx.turns (project_id, agent_tur
 
 -- part: cbx.leases
 CREATE SCHEMA IF NOT EXISTS cbx;
--- Who works on a claimed inbox row, and until when. One row for each that is 'processing', gone with the claim.
+-- Owner and end of each claim. One row for each inbox row that is 'processing', deleted with the claim.
 CREATE TABLE IF NOT EXISTS cbx.leases (
     project_id    text COLLATE "C" NOT NULL,
     inbox_id      text COLLATE "C" NOT NULL,
@@ -338,7 +338,7 @@ CREATE TABLE IF NOT EXISTS cbx.leases (
 
 -- part: cbx.workers
 CREATE SCHEMA IF NOT EXISTS cbx;
--- Who would serve a target. Workers are no tenant's: project_id is null for one that serves all projects.
+-- Workers by target. They belong to no tenant: project_id is null for one that serves all projects.
 CREATE TABLE IF NOT EXISTS cbx.workers (
     worker_id     text COLLATE "C" PRIMARY KEY,
     project_id    text COLLATE "C",
@@ -355,8 +355,8 @@ CREATE TABLE IF NOT EXISTS cbx.workers (
 
 -- part: cbx.logs
 CREATE SCHEMA IF NOT EXISTS cbx;
--- What the commands of a turn wrote on stderr, bounded: its last bytes. tool_call_id: null for the model's command.
--- stderr_bytes: how many it wrote. exit_code: negative where a signal ended it, null where cbx did.
+-- The last bytes of the stderr of a turn's commands; stderr_bytes is their total number. tool_call_id is null for the
+-- model's command. exit_code is negative after a signal, null if cbx stopped the command.
 CREATE TABLE IF NOT EXISTS cbx.logs (
     project_id    text COLLATE "C" NOT NULL,
     agent_turn_id text COLLATE "C" NOT NULL,
@@ -376,8 +376,8 @@ CREATE TABLE IF NOT EXISTS cbx.logs (
 
 -- part: cbx.batches
 CREATE SCHEMA IF NOT EXISTS cbx;
--- parent_*: the call that waits for the end; null for a batch that no turn asked for. report_due: the end is still
--- to be reported to that call. join_box_id: the box of what its children delivered.
+-- parent_* is the call that waits for the end, null for a batch that no turn created. With report_due, that call
+-- still needs a report of the end. join_box_id is the box of the children's deliverables.
 CREATE TABLE IF NOT EXISTS cbx.batches (
     project_id          text COLLATE "C" NOT NULL,
     batch_id            text COLLATE "C" NOT NULL,
@@ -413,7 +413,7 @@ CREATE INDEX IF NOT EXISTS idx_batches_parent ON cbx.batches (project_id, parent
 
 -- part: cbx.batch_tasks
 CREATE SCHEMA IF NOT EXISTS cbx;
--- One child each. stop_due: its batch has ended, and its turn is still to be stopped.
+-- The children of batches. With stop_due, the batch has ended, but the child's turn must still be stopped.
 CREATE TABLE IF NOT EXISTS cbx.batch_tasks (
     project_id          text COLLATE "C" NOT NULL,
     batch_id            text COLLATE "C" NOT NULL,
@@ -447,8 +447,8 @@ CREATE INDEX IF NOT EXISTS idx_batch_tasks_stop_due ON cbx.batch_tasks (project_
 
 -- part: cbx.audit
 CREATE SCHEMA IF NOT EXISTS cbx;
--- What was done to a turn from outside its run, or by a person to what is stored, by whom and why; append-only.
--- agent_id: empty where it was done to no agent.
+-- Actions on a turn from outside its run, and changes of people to stored data; append-only. agent_id is empty if the
+-- action concerns no agent.
 CREATE TABLE IF NOT EXISTS cbx.audit (
     project_id    text COLLATE "C" NOT NULL,
     audit_id      text COLLATE "C" NOT NULL,
@@ -472,7 +472,7 @@ CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON cbx
 
 -- part: cbx.project_settings
 CREATE SCHEMA IF NOT EXISTS cbx;
--- What public.projects has no column for. enable_share_context: null leaves it to each kind of process.
+-- Values that public.projects has no columns for. enable_share_context: null is the default of the process.
 CREATE TABLE IF NOT EXISTS cbx.project_settings (
     project_id               text COLLATE "C" PRIMARY KEY,
     enable_share_context     boolean,
@@ -484,11 +484,11 @@ CREATE TABLE IF NOT EXISTS cbx.project_settings (
 
 -- part: cbx.chats
 CREATE SCHEMA IF NOT EXISTS cbx;
--- The chats, each by its key. entries: how long its transcript is, a chain of boxes of 1,000 cards of which
--- transcript_box_id is the newest. Entries from window_start on are what a run without context sees; those of users
--- from answered on are unanswered. context_box_id: the active context, null where it is empty; context_id is that of
--- a snapshot while it is as loaded from there. version: how often new, load and clear replaced it, by reset_by last.
--- epoch, run_id, owner, lease_expires_at: the run that goes on, if one does.
+-- Chats by key. The transcript is a chain of boxes of 1,000 cards: entries is its length, transcript_box_id the
+-- newest box. A run without context sees entries from window_start on. Users' entries from answered on have no
+-- answer. context_box_id is the active context, null if it is empty. context_id is that of the snapshot loaded_from,
+-- until the context changes. version counts how often new, load or clear (last: reset_by) replaced it. epoch, run_id,
+-- owner and lease_expires_at are those of the current run, if there is one.
 CREATE TABLE IF NOT EXISTS cbx.chats (
     project_id         text COLLATE "C" NOT NULL,
     chat_key           text COLLATE "C" NOT NULL,
@@ -511,14 +511,13 @@ CREATE TABLE IF NOT EXISTS cbx.chats (
     updated_at         timestamptz NOT NULL,
     PRIMARY KEY (project_id, chat_key)
 );
--- Whether another project has a chat of this key.
+-- Finds a chat's key in other projects.
 CREATE INDEX IF NOT EXISTS idx_chats_key ON cbx.chats (chat_key, project_id);
 
 -- part: cbx.chat_contexts
 CREATE SCHEMA IF NOT EXISTS cbx;
--- The archived contexts of chats, each a box. terms: what a search finds it by, hashes of its words and of pieces of
--- them, each made with project and chat; search_text: what a search ranks it by. layout: what the file that it was
--- imported from says besides.
+-- Archived contexts of chats, each a box. A search finds it by terms, hashes of words and their parts with project
+-- and chat, and ranks it by search_text. layout has the other fields of the imported file.
 CREATE TABLE IF NOT EXISTS cbx.chat_contexts (
     project_id         text COLLATE "C" NOT NULL,
     chat_key           text COLLATE "C" NOT NULL,
@@ -538,14 +537,14 @@ CREATE TABLE IF NOT EXISTS cbx.chat_contexts (
 );
 CREATE INDEX IF NOT EXISTS idx_chat_contexts_archived ON cbx.chat_contexts
     (project_id, chat_key, archived_at, context_id);
--- Without a list of what is pending, which every search would go through.
+-- Without the list of pending entries, which every search would scan.
 CREATE INDEX IF NOT EXISTS idx_chat_contexts_terms ON cbx.chat_contexts USING gin (terms) WITH (fastupdate = off);
 
 -- part: cbx.chat_runs
 CREATE SCHEMA IF NOT EXISTS cbx;
--- The runs of chats. user_card_ids: the messages that it answers, the last with what corrected it. position: that of
--- the last in the transcript; merged: the entries up to which messages are taken in. version: that of the chat's
--- context which its boxes were made of. reply_card_ids: what its command has sent.
+-- Runs of chats. user_card_ids are the messages that it answers, the last one with its corrections. position is that
+-- of the last one in the transcript, merged that up to which messages are included. version is that of the chat's
+-- context in its boxes. reply_card_ids are the replies of its command.
 CREATE TABLE IF NOT EXISTS cbx.chat_runs (
     project_id     text COLLATE "C" NOT NULL,
     chat_key       text COLLATE "C" NOT NULL,
@@ -572,7 +571,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS uniq_chat_runs_epoch ON cbx.chat_runs (project
 
 -- part: cbx.chat_steps
 CREATE SCHEMA IF NOT EXISTS cbx;
--- The steps of the runs of chats, as state.agent_steps has those of turns.
+-- Steps of the runs of chats, like state.agent_steps for turns.
 CREATE TABLE IF NOT EXISTS cbx.chat_steps (
     project_id     text COLLATE "C" NOT NULL,
     chat_key       text COLLATE "C" NOT NULL,
@@ -594,9 +593,9 @@ CREATE INDEX IF NOT EXISTS idx_chat_steps_run ON cbx.chat_steps (project_id, cha
 
 -- part: cbx.api_tokens
 CREATE SCHEMA IF NOT EXISTS cbx;
--- Tokens that let programs and browsers read a project over HTTP. token_sha256: SHA-256 of a token, which is shown
--- once and never kept. created_by: the account that made it, as in the audit. A token that is revoked, or has
--- expired, opens nothing.
+-- Tokens with which programs and browsers read a project over HTTP. token_sha256 is the SHA-256 of a token, which is
+-- shown once and never stored. created_by is the account that created it, as in the audit. A revoked or expired token
+-- gives no access.
 CREATE TABLE IF NOT EXISTS cbx.api_tokens (
     project_id   text COLLATE "C" NOT NULL,
     token_id     text COLLATE "C" NOT NULL,
@@ -615,8 +614,8 @@ CREATE TABLE IF NOT EXISTS cbx.schema_version (
     version    integer PRIMARY KEY,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
--- The characters and the pairs of characters of a text that is written without spaces: Han, kana, Hangul; nothing of
--- the rest. A character is its code point, a pair the first one's times 2^21 and the second's.
+-- The characters and character pairs of text in scripts without spaces (Han, kana, Hangul); ignores other text. The
+-- code of a character is its code point, that of a pair the first one's times 2^21 plus the second's.
 CREATE OR REPLACE FUNCTION cbx.bigrams(written text) RETURNS bigint[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 SELECT CASE WHEN written ~ '[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff]'

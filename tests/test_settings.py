@@ -73,22 +73,24 @@ class TestValues:
     def test_a_variable_out_of_bounds_is_refused(self, text: str) -> None:
         assert refusal({"CBX_LEASE": text})[1] == "correct it, or leave it out: the default is 60"
         assert refusal({"CBX_LEASE": text})[0].startswith("CBX_LEASE is ")
-        assert refusal({"CBX_LEASE": text})[0].endswith(", not a number of seconds from 1 to 86400")
+        assert refusal({"CBX_LEASE": text})[0].endswith("; it must be a number of seconds from 1 to 86400")
 
     @pytest.mark.parametrize("text", ["2.5", "0", "many", "1000001"])
     def test_so_is_one_that_is_no_such_number(self, text: str) -> None:
-        assert refusal({"CBX_MAX_ATTEMPTS": text})[0].endswith(", not a whole number from 1 to 1000000")
+        assert refusal({"CBX_MAX_ATTEMPTS": text})[0].endswith(
+            "; it must be a whole number from 1 to 1000000"
+        )
 
     @pytest.mark.parametrize(
         "given", [{"lease": 0}, {"poll": float("nan")}, {"max_steps": 0}, {"max_attempts": 2.5}], ids=str
     )
     def test_so_is_what_python_code_gives(self, given: dict[str, Any]) -> None:
         [(field, value)] = given.items()
-        with pytest.raises(UsageError, match=f"^{field} is {value!r}, not a "):
+        with pytest.raises(UsageError, match=f"^{field} is {value!r}; it must be a "):
             Settings(**given)
 
     def test_so_is_an_option(self) -> None:
-        assert refusal({}, max_steps=0)[0] == "--max-steps is 0, not a whole number from 1 to 10000"
+        assert refusal({}, max_steps=0)[0] == "--max-steps is 0; it must be a whole number from 1 to 10000"
 
 
 class TestValuesThatDoNotGoTogether:
@@ -97,17 +99,17 @@ class TestValuesThatDoNotGoTogether:
         [
             (
                 {"CBX_LEASE": "3", "CBX_HEARTBEAT": "15"},
-                "CBX_HEARTBEAT of 15 s does not go with CBX_LEASE of 3 s: a worker would lose the turns that it runs",
+                "CBX_HEARTBEAT of 15 s cannot be combined with CBX_LEASE of 3 s: a worker would lose the turns that it runs",
                 "CBX_HEARTBEAT is at most half of CBX_LEASE: set CBX_HEARTBEAT to 1.5 or less, or CBX_LEASE to 30 or more",
             ),
             (
                 {"CBX_BACKOFF": "61"},
-                "CBX_BACKOFF of 61 s does not go with CBX_BACKOFF_CAP of 60 s (the default): the first wait would be longer than the longest",
+                "CBX_BACKOFF of 61 s cannot be combined with CBX_BACKOFF_CAP of 60 s (the default): the first wait would be longer than the longest",
                 "CBX_BACKOFF is at most CBX_BACKOFF_CAP: set CBX_BACKOFF to 60 or less, or CBX_BACKOFF_CAP to 61 or more",
             ),
             (
                 {"CBX_UNCLAIMED": "4"},
-                "CBX_POLL of 5 s (the default) does not go with CBX_UNCLAIMED of 4 s: work would count as overlooked before a worker looks",
+                "CBX_POLL of 5 s (the default) cannot be combined with CBX_UNCLAIMED of 4 s: work would count as overlooked before a worker polls",
                 "CBX_POLL is at most CBX_UNCLAIMED: set CBX_POLL to 4 or less, or CBX_UNCLAIMED to 5 or more",
             ),
         ],
@@ -120,7 +122,7 @@ class TestValuesThatDoNotGoTogether:
     def test_python_code_is_told_its_own_names(self) -> None:
         with pytest.raises(UsageError) as caught:
             Settings(lease=3, heartbeat=15)
-        assert caught.value.message.startswith("heartbeat of 15 s does not go with lease of 3 s: ")
+        assert caught.value.message.startswith("heartbeat of 15 s cannot be combined with lease of 3 s: ")
 
     def test_the_last_value_that_goes_is_taken(self) -> None:
         environ = {"CBX_LEASE": "40", "CBX_BACKOFF": "60", "CBX_POLL": "30"}

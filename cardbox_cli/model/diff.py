@@ -20,8 +20,8 @@ from cardbox_cli.model.boxes import Box, Known, Slot, slot_of
 # do
 
 
-# For an item with more pairs of positions than this, only pairs equally far from the beginning or from the
-# end are compared: all of them would be quadratic, and long lists of one item would take minutes.
+# Above this number of pairs of an item, only those equally far from one end are compared. All of them would be
+# quadratic, and long lists of one item would take minutes.
 _MAX_PAIRS = 256
 
 
@@ -79,9 +79,9 @@ def longest_rising(pairs: Iterable[Pair]) -> list[Pair]:
     # Patience sorting. Among pairs with the same `a`, those of `b` fall, so that at most one of them is
     # chosen.
     ordered = sorted(pairs, key=lambda pair: (pair.a, -pair.b))
-    lowest: list[int] = []  # by length, the lowest `b` at which a chain of that length ends
-    ends: list[int] = []  # by length, the index in `ordered` of that end
-    before: list[int] = []  # by index, the index of the pair that precedes it in its chain
+    lowest: list[int] = []  # by length, the lowest `b` at which a chain of that length ends.
+    ends: list[int] = []  # By length, the index in `ordered` of that end.
+    before: list[int] = []  # By index, the index of the pair that precedes it in its chain.
     for index, pair in enumerate(ordered):
         length = bisect_left(lowest, pair.b)
         before.append(ends[length - 1] if length else -1)
@@ -161,8 +161,8 @@ def diff(a: Sequence[str], b: Sequence[str]) -> IdDiff:
 def compare(a: Box, b: Box, found: IdDiff, known: Known) -> BoxDiff:
     """Compare two boxes, `found` being the comparison of their ids, with the cards and states in `known`.
 
-    A removed and an added card count as one *changed* card if one was edited from the other, or if they are
-    at the same position and have the same type and role.
+    A removed and an added card count as one *changed* card if one was edited from the other. So do cards at
+    the same position with the same type and role.
     """
     old = {place: slot_of(place, a.card_ids, known) for place in found.removed}
     new = {place: slot_of(place, b.card_ids, known) for place in found.added}

@@ -196,14 +196,12 @@ def _is_plain(value: Any) -> bool:
 
 def _check_text(text: str, way: _ReversedPath, *, key: str | None = None) -> None:
     if "\x00" in text:
-        raise BadText(_format_path(way, key), f"contains a NUL character at offset {text.index(chr(0))}")
+        raise BadText(_format_path(way, key), f"holds a NUL character at offset {text.index(chr(0))}")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as exc:
-            raise BadText(
-                _format_path(way, key), f"contains a lone surrogate at offset {exc.start}"
-            ) from None
+            raise BadText(_format_path(way, key), f"holds a lone surrogate at offset {exc.start}") from None
 
 
 def _growth(number: float | Decimal, way: _ReversedPath) -> int:

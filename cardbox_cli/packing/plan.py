@@ -197,7 +197,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The properties of an inheritable card that limits examine. There may be too many cards to hold
     completely.
 
-    Of `tool_calls` it only has the ids; `tokens` are counted only for a token limit, otherwise 0.
+    `tool_calls` only have ids; `tokens` are counted only for a token limit, otherwise 0.
     """
 
     type: str

@@ -55,7 +55,7 @@ class Collector(ProjectStore):
     def find(self, *, deleted: bool, latest: int | None = BOXES_LOOKED_INTO.value) -> Rubbish:
         """Count the rows to purge now. Counting deleted cards reads all cards of the project.
 
-        Of box info, only the `latest` oldest rows are examined; None for all.
+        Examines only the `latest` oldest rows of box info; None for all.
         """
         return Rubbish(
             expired=self._value("count_expired"),

@@ -245,7 +245,7 @@ def test_projects_never_mix(room: Room, database: Database) -> None:
 
 def test_a_key_that_no_chat_may_have_changes_nothing(room: Room, row_counts: Any) -> None:
     before = row_counts()
-    with pytest.raises(InvalidInput, match="cannot be seen"):
+    with pytest.raises(InvalidInput, match="invisible character"):
         import_chat(room, read_chat("a\x1bb", {}))
     assert row_counts() == before
 

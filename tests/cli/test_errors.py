@@ -213,7 +213,7 @@ TABLE = [
         4,
         "bad-request",
         "argument 'instruction' is missing",
-        "`cbx handover show RECIPE` lists what it takes; NAME:=JSON passes what is not text",
+        "`cbx handover show RECIPE` lists its arguments; pass JSON values as NAME:=JSON",
         {"problems": [{"argument": "instruction", "message": "argument 'instruction' is missing"}]},
     ),
     Row(
@@ -234,7 +234,7 @@ TABLE = [
         "slips.yaml: 2 problems\n"
         "slips.yaml:1:1: descripton: unknown key; did you mean 'description'?\n"
         "slips.yaml:2:17: arguments.a.typ: unknown key; did you mean 'type'?",
-        "`cbx handover schema` prints what a recipe may say",
+        "`cbx handover schema` prints the keys of a recipe",
         {
             "problems": [
                 {
@@ -260,7 +260,7 @@ TABLE = [
         (*ADD, "--id", "c", "--json", '{{"a": [1, NaN]}}'),
         4,
         "invalid-card",
-        "card 'c': content.data.a[1]: is nan, which JSON has no spelling for",
+        "card 'c': content.data.a[1]: is nan, which JSON cannot represent",
         "remove or replace that value; nothing was written",
     ),
     Row(
@@ -296,7 +296,7 @@ TABLE = [
         ("box", "append", "{box}", "no-such-card", "--allow-dangling"),
         5,
         "conflict",
-        "another transaction was in the way: canceling statement due to lock timeout",
+        "conflict with another transaction: canceling statement due to lock timeout",
         "run the command again; nothing was written",
     ),
     Row(
@@ -306,7 +306,7 @@ TABLE = [
         5,
         "card-conflict",
         "the card id 'card-1' is taken",
-        "use another id, or --repair to overwrite a card of this project",
+        "use another id, or pass --repair to overwrite a card of this project",
     ),
     Row(
         errors.BoxConflict,
@@ -315,7 +315,7 @@ TABLE = [
         5,
         "box-conflict",
         f"box {{box}} has changed: its ids hash to {hash_ids([])}, not stale",
-        "read it again with `cbx box show`, then replace",
+        "read it again with `cbx box show {box}`, then replace",
     ),
     Row(
         errors.AmbiguousId,
@@ -323,8 +323,8 @@ TABLE = [
         ("card", "show", "4711"),
         5,
         "ambiguous-id",
-        "'4711' fits several: one-4711, two-4711",
-        "type more characters of the id, from its beginning or its end, or all 8 that are shown",
+        "'4711' is ambiguous; it matches 2 cards: one-4711, two-4711",
+        "type more characters of the id",
         {"candidates": ["one-4711", "two-4711"]},
     ),
     Row(
@@ -335,7 +335,7 @@ TABLE = [
         "database-unavailable",
         "cannot connect (--database-url: user=u dbname=d host=127.0.0.1 port=1): connection failed: "
         'connection to server at "127.0.0.1", port 1 failed: Connection refused',
-        "check that the server runs and that the address, database and role are right",
+        "check that the server runs, and that its address, database and role are correct",
     ),
     Row(
         errors.SchemaMissing,
@@ -344,7 +344,7 @@ TABLE = [
         7,
         "schema-missing",
         "the database has no table public.cards",
-        "`cbx db init` makes the tables of cbx",
+        "create the tables of cbx with `cbx db init`",
     ),
     Row(
         errors.MissingRight,
@@ -353,7 +353,7 @@ TABLE = [
         7,
         "missing-right",
         "the database role may not do this: boxes are closed",
-        "GRANT it, or use another role",
+        "GRANT the right, or connect as another role",
     ),
     Row(
         errors.SchemaTooNew,
@@ -361,8 +361,8 @@ TABLE = [
         ("card", "list"),
         7,
         "schema-too-new",
-        f"the database has schema version 99, this cbx knows up to {newest()}",
-        "use the newer cbx that upgraded it",
+        f"the database has schema version 99, but this cbx only knows versions up to {newest()}",
+        "use the cbx that upgraded it, or a newer one",
     ),
     Row(
         errors.SchemaTooOld,
@@ -370,7 +370,7 @@ TABLE = [
         ("card", "list"),
         7,
         "schema-too-old",
-        "the database has schema version 16, and this cbx upgrades from version 17 on",
+        "the database has schema version 16, but this cbx upgrades from version 17 on",
         "`cbx db upgrade --help` shows the commands that move its data to a new database",
     ),
     Row(
@@ -400,7 +400,7 @@ TABLE = [
         ("turn", "fail", "{turn}", "--expect-epoch", "7", "--reason", "r"),
         5,
         "stale-epoch",
-        "turn {turn} is not at epoch 7 any more: agent 'clerk' is at turn {turn}, dispatched, epoch 1",
+        "turn {turn} is no longer at epoch 7: agent 'clerk' is at turn {turn}, dispatched, epoch 1",
         "nothing was written; `cbx turn show {turn}` tells the story",
         {"agent_turn_id": "{turn}", "turn_epoch": 7},
     ),

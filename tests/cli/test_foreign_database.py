@@ -55,7 +55,7 @@ class TestReadingItAsItIs:
         shown = cbx("card", "show", "18f-t", "-o", "id")
         assert (shown.out, shown.err) == (
             "018f-task\n",
-            "looking through all ids; all 8 shown characters are found faster\n",
+            "searching all ids; typing all 8 shown characters is faster\n",
         )
         assert lines(cbx("card", "search", "refund", "-o", "id")) == ["018f-task", "018f-call"]
         assert len(lines(cbx("card", "list"))) == 1 + 4
@@ -136,8 +136,7 @@ class TestWritingIntoItAsItIs:
         result = cbx(*command)
         assert (result.code, result.out) == (7, "")
         assert result.err == (
-            "error: the database has no table resource.profiles\n"
-            "hint: `cbx db init` shows what it would add, and adds it\n"
+            "error: the database has no table resource.profiles\nhint: add it with `cbx db init`\n"
         )
 
 

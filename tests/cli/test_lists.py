@@ -57,7 +57,11 @@ class TestRelativeTimes:
             ("36501d", "'36501d' is more than 100 years", "leave the option out for all of time"),
             ("9" * 5000 + "s", None, "leave the option out for all of time"),
             *(
-                (text, f"invalid time {text!r}", "for example 2026-11-22T09:30:00Z, or 90m for 90 minutes ago")
+                (
+                    text,
+                    f"invalid time {text!r}",
+                    "for example 2026-11-22T09:30:00Z, or 90m for 90 minutes ago",
+                )
                 for text in ("h", "2 h", "-2h", "2y", "2h ago", "٢h", "2H", "")
             ),
         ],

@@ -60,7 +60,9 @@ each_way = pytest.mark.parametrize(
 
 def test_one_on_the_command_line_is_warned_of(cbx: Cbx) -> None:
     for address in UNREACHABLE:
-        assert cbx("box", "list", "--database-url", address).err.startswith("warning: ps shows the password")
+        assert cbx("box", "list", "--database-url", address).err.startswith(
+            "warning: every user of this machine can see the password"
+        )
     assert "warning" not in cbx("box", "list", "--database-url", "postgresql://u@127.0.0.1:1/db").err
 
 

@@ -75,7 +75,7 @@ def test_empty_parts_make_no_message() -> None:
 
 @pytest.mark.parametrize("name", ["todo", "__context", "todo__Context"])
 def test_a_layer_needs_its_suffix(name: str) -> None:
-    with pytest.raises(InvalidInput, match=f"'{name}' is no layer: their names end in '__context'"):
+    with pytest.raises(InvalidInput, match=f"'{name}' is not a layer: their names end in '__context'"):
         compose(system_prompt=None, checkpoint_messages=[], contexts={name: "x"}, query=None)
 
 

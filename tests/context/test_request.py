@@ -142,13 +142,13 @@ def test_cards_that_speak(stored: Card, message: dict[str, Any]) -> None:
     [
         (
             card("tool.call", ToolCallContent("f", {}, "called"), "assistant"),
-            "scheduling and audit; the call stands in its thought",
+            "scheduling and audit; its thought has the call",
         ),
         (card("sys.profile", JsonContent({"name": "x"}), "system"), "makes the system prompt"),
         (card("sys.tools", ToolContent([]), "system"), "becomes the request's tools"),
         (card("todo.item", JsonContent({"text": "x", "done": False}), "system"), "belongs to the layer todo__context"),
-        (card("session.event", JsonContent({"type": "summary"}), "system"), "an event of a session, no message"),
-        (card("agent.reasoning", TextContent("hm"), "assistant"), "thinking, sent only in formats that have a place for it"),
+        (card("session.event", JsonContent({"type": "summary"}), "system"), "an event of a session, not a message"),
+        (card("agent.reasoning", TextContent("hm"), "assistant"), "thinking, sent only in formats that support it"),
         (card("agent.aside", TextContent("x"), "assistant"), "blocks of one format, sent in that format alone"),
     ],
     ids=lambda value: value.type if isinstance(value, Card) else "",

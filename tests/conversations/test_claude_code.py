@@ -231,8 +231,8 @@ class TestCards:
         request = request_of(entries_of(boxes, main.box_id), encode=provider_named("openai").encode)
         reasons = Counter(left.reason for left in request.left_out)
         assert reasons == {
-            "an event of a session, no message": 8,
-            "thinking, sent only in formats that have a place for it": 1,
+            "an event of a session, not a message": 8,
+            "thinking, sent only in formats that support it": 1,
         }
 
     def test_the_parts_of_an_answer_are_one_message_for_openai(self, take: Any, export: Export) -> None:

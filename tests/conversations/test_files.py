@@ -92,7 +92,7 @@ def test_named_by_its_key(document: Any, at: str, expected: list[list[Any]]) -> 
         ({"a": [A], "b": [B]}, None, "f: several keys hold messages: a, b", "choose one, for example --at a"),
         ({"a" * 99: [A], **{key: [B] for key in "bcdefghij"}}, None, f"f: several keys hold messages: {'a' * 79}…, b, c, d, e, f, g, h, and 2 more", f"choose one, for example --at {'a' * 79}…"),
         ([{"u": [A]}, {"u": [B]}], "t", "f[0]: no list of messages at 't'", "its keys are 'u'"),
-        ("1e99999999999999999999", None, "f:1:1: the number 1e99999999999999999999 is beyond what JSONB can hold", None),
+        ("1e99999999999999999999", None, "f:1:1: the number 1e99999999999999999999 is too large for JSONB", None),
     ],
 )  # fmt: skip
 def test_what_is_not_found_is_explained(

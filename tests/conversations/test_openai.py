@@ -247,7 +247,7 @@ def make_results_unique(database: Database) -> None:
         (
             [{"role": "user", "content": "x", "score": float("nan")}],
             InvalidCard,
-            "test: message 0: score: is nan, which JSON has no spelling for",
+            "test: message 0: score: is nan, which JSON cannot represent",
         ),
         (
             [{"role": "user", "content": [{"type": "text", "text": "\ud83d"}]}],

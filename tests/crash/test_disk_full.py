@@ -57,7 +57,7 @@ def test_an_import_that_does_not_fit(small_disk: Path, tmp_path: Path) -> None:
         assert re.fullmatch(
             r"(taken as openai: [^\n]*\n)?"
             r"error: the disk of the database is full: could not extend file .*: No space left on device\n"
-            r"hint: make room there, then run the command again; nothing was written\n",
+            r"hint: free disk space there, then run the command again; nothing was written\n",
             result.err,
         ), result.err
         with scene.connection() as connection:

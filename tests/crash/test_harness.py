@@ -59,8 +59,8 @@ def test_an_order_that_says_nothing_is_refused(order: str, stage: MakeStage) -> 
         result = scene.run("box", "list", CBX_TEST_FAULT=order)
         assert (result.code, result.out) == (2, "")
         assert result.err == (
-            f"error: CBX_TEST_FAULT is {order!r}, which is no SIGNAL:POINT:TIME such as 'SIGKILL:commit:1'\n"
-            "hint: it is for the tests of cbx: unset it\n"
+            f"error: CBX_TEST_FAULT is {order!r}; it must be SIGNAL:POINT:COUNT, for example 'SIGKILL:commit:1'\n"
+            "hint: run `unset CBX_TEST_FAULT`: it is for the tests of cbx\n"
         )
 
 

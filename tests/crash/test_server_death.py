@@ -19,12 +19,12 @@ from tests.crash.test_commands import conversation
 
 MakeStage = Callable[..., Stage]
 
-HINT = "hint: `cbx db status` shows whether it runs; then try again\n"
+HINT = "hint: check with `cbx db status` whether it runs, then run the command again\n"
 
 
 def lost(result: Result, *reasons: str) -> bool:
     """Whether all that a command said is that the database went away, for one of these reasons."""
-    told = [f"error: the database went away: {reason}\n{HINT}" for reason in reasons]
+    told = [f"error: the connection to the database was lost: {reason}\n{HINT}" for reason in reasons]
     return (result.code, result.out) == (7, "") and result.err in told
 
 

@@ -92,7 +92,7 @@ def test_many_numbers_do_not_come_in_by_cbx_together(cbx: Cbx, tmp_path: Path) -
     for words, place in commands.items():
         refused = cbx(*words)
         assert refused.code in (2, 4), (words[:3], refused)
-        assert f"{place}is where the numbers of one value become more than 1000000 digits" in refused.err
+        assert f"{place}makes the numbers of the value grow by more than 1000000 digits" in refused.err
 
 
 @pytest.mark.parametrize("depth", ["9" * 5000, "٣", "-1", "1e3"])

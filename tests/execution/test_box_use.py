@@ -280,7 +280,7 @@ class TestTheCommands:
             assert result.code == 5
             assert result.err == (
                 f"error: box {context_box} is the context box of turn {turn} of agent 'clerk', which is active\n"
-                f"hint: it can be changed when that has ended; `cbx box fork {context_box}` makes a copy to change now\n"
+                f"hint: wait for the turn to end, or change a copy: `cbx box fork {context_box}`\n"
             )
         assert cbx("box", "edit", context_box, "--in-place", "--file", "/dev/null").code == 5
         refs = cbx("card", "refs", cbx("box", "show", context_box, "-o", "json").json()["card_ids"][0]).out

@@ -74,16 +74,16 @@ def test_what_jsonb_holds_is_storable(value: object) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (float("nan"), "x: is nan, which JSON has no spelling for"),
-        ([1, float("inf")], "x[1]: is inf, which JSON has no spelling for"),
+        (float("nan"), "x: is nan, which JSON cannot represent"),
+        ([1, float("inf")], "x[1]: is inf, which JSON cannot represent"),
         ({"a": {"b": "\x00"}}, "x.a.b: holds a NUL character at offset 0"),
         ({"a\x00": 1}, "x.'a\\x00': holds a NUL character at offset 1"),
         pytest.param(10**1000, f"x: {TOO_LONG}", id="long"),
         ({"a": "ok\ud800"}, "x.a: holds a lone surrogate at offset 2"),
         (Decimal("1e1000"), f"x: {TOO_LONG}"),
         (Decimal("1e-1000"), f"x: {TOO_LONG}"),
-        ({1: 2}, "x: has the key 1, and JSON keys are strings"),
-        ({"when": object}, "x.when: is a type, which is no JSON value"),
+        ({1: 2}, "x: has the key 1, but JSON keys must be strings"),
+        ({"when": object}, "x.when: is a type, which is not a JSON value"),
     ],
 )
 def test_what_jsonb_cannot_hold_is_named(value: object, message: str) -> None:
@@ -101,7 +101,7 @@ def test_a_value_is_checked_in_proportion_to_its_length_whatever_its_keys_are() 
 def test_an_object_with_a_key_twice_is_refused_in_proportion_to_its_length() -> None:
     pairs = ",".join(f'"{number}":0' for number in [*range(100_000), 99_999])
     began = time.process_time()
-    with pytest.raises(ValueError, match="the key '99999' stands twice in an object"):
+    with pytest.raises(ValueError, match="an object has the key '99999' twice"):
         exact_json.read(f"{{{pairs}}}", exact_json.strict_reader)
     assert time.process_time() - began < 3
 
@@ -114,8 +114,8 @@ def test_numbers_of_a_value_may_not_grow_beyond_a_bound_in_all(number: Decimal) 
     exact_json.check_storable({"a": [number] * most})
     with pytest.raises(exact_json.Unstorable) as raised:
         exact_json.check_storable({"a": [[number] * most, {"b": number}]}, "x")
-    longer = f"become more than {NUMBER_GROWTH} longer, written out without exponents"
-    assert str(raised.value) == f"x.a[1].b: is where the numbers of one value {longer}"
+    growth_limit = f"grow by more than {NUMBER_GROWTH} without exponents"
+    assert str(raised.value) == f"x.a[1].b: makes the numbers of the value {growth_limit}"
 
 
 def test_numbers_that_are_as_long_as_they_are_spelled_have_no_bound_in_all() -> None:

@@ -54,7 +54,7 @@ def test_what_is_no_word_is_not(text: str) -> None:
 
 @pytest.mark.parametrize("check", [check_agent_id, check_worker_target])
 def test_new_names_are_no_options_and_are_seen(check: Callable[[str], None]) -> None:
-    for text, fault in (("-x", "begins with -"), ("@a", "begins with @"), ("a\u3164", "cannot be seen")):
+    for text, fault in (("-x", "begins with -"), ("@a", "begins with @"), ("a\u3164", "invisible character")):
         with pytest.raises(InvalidInput, match=fault):
             check(text)
 
@@ -70,8 +70,8 @@ def test_a_label_is_a_line_that_can_be_read(text: str) -> None:
     [
         ({"tool_name": "web.search"}, "the tool name 'web.search' must be 1 to 64 letters, digits, '_' and '-'"),
         ({"tool_name": "x" * 65}, "must be 1 to 64 letters"),
-        ({"tool_name": "--yes"}, "the tool name: '--yes' begins with -, as options do"),
-        ({"tool_name": "fork_join"}, "the tool name 'fork_join' is that of an internal handler"),
+        ({"tool_name": "--yes"}, "the tool name: '--yes' begins with -, like an option"),
+        ({"tool_name": "fork_join"}, "the tool name 'fork_join' belongs to an internal handler"),
         ({"parameters": []}, 'the schema must be a JSON object with "type": "object", found a list'),
         ({"parameters": {}}, 'the schema must be a JSON object with "type": "object", found an object without it'),
         ({"parameters": {"type": "string"}}, "found an object without it"),
@@ -79,7 +79,7 @@ def test_a_label_is_a_line_that_can_be_read(text: str) -> None:
         ({"parameters": {"type": "object", "properties": {"a": 1}}}, "the property 'a' of the schema must be an object, found a number"),
         ({"parameters": {"type": "object", "required": "a"}}, '"required" of the schema must be a list of names'),
         ({"parameters": {"type": "object", "required": [1]}}, '"required" of the schema must be a list of names'),
-        ({"parameters": {"type": "object", "required": ["a"]}}, "\"required\" of the schema names 'a', which is none of its properties"),
+        ({"parameters": {"type": "object", "required": ["a"]}}, "\"required\" of the schema names 'a', which is not one of its properties"),
         ({"parameters": {"type": "object", "title": "\x00"}}, "tool 'weather': parameters.title: holds a NUL character at offset 0"),
         ({"description": "\ud800"}, "tool 'weather': description: holds a lone surrogate at offset 0"),
         ({"options": {"exec": " "}}, "the command of a tool must not be blank"),

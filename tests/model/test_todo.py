@@ -142,7 +142,7 @@ class TestFinding:
     def test_what_fits_several(self) -> None:
         with pytest.raises(AmbiguousId) as caught:
             find_item(self.ITEMS, "0000", "b")
-        assert caught.value.message == "'0000' fits several: 99991111, 00005678"
+        assert caught.value.message == "'0000' is ambiguous; it matches 2 todo items: 99991111, 00005678"
 
 
 @given(

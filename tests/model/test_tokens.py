@@ -104,14 +104,14 @@ def test_a_text_has_a_token_and_no_more_than_its_bytes(text: str) -> None:
 def test_it_remembers_counts_and_forgets_them_before_they_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tokens, "_REMEMBERED", 2)
-    monkeypatch.setattr(tokens, "_LONG", 3)
+    monkeypatch.setattr(tokens, "_MAX_CACHED", 2)
+    monkeypatch.setattr(tokens, "_MAX_KEY_CHARACTERS", 3)
     asked: list[str] = []
 
     def encode(text: str) -> list[int]:
         asked.append(text)
         return [0] * len(text)
 
-    counting = Tokenizer("t", True, tokens._remembering(encode))
+    counting = Tokenizer("t", True, tokens._with_cache(encode))
     assert [counting.count(text) for text in ("a", "long", "a", "long", "b", "a")] == [1, 4, 1, 4, 1, 1]
     assert asked == ["a", "long", "b", "a"]

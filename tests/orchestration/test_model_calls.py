@@ -374,7 +374,7 @@ def odd(monkeypatch: pytest.MonkeyPatch, add_profile: AddProfile, runtime: Runti
 
 FAILING = [
     ({"do": "fail"}, "RuntimeError: no luck"),
-    ({"do": "answer what is no JSON"}, "Unstorable: the result.at: is a object, which is no JSON value"),
+    ({"do": "answer what is no JSON"}, "Unstorable: the result.at: is a object, which is not a JSON value"),
     ({"do": "end"}, "ValueError: it returned Ending, but is not declared to end its turn"),
     ({"do": "say too much"}, "ValueError: the result is larger than 16 MiB"),
     ({"do": "leave"}, "SystemExit: 3"),

@@ -77,7 +77,7 @@ def test_one_whose_module_leaves_is_broken(handlers: Handlers) -> None:
         ("no_handler", "it is not a Handler but a builtin_function_or_method"),
         ("absent", "has no attribute 'absent'"),
         ("no_function", "its function is not callable but a str"),
-        ("no_json", "its description and parameters[1].required: is a set, which is no JSON value"),
+        ("no_json", "its description and parameters[1].required: is a set, which is not a JSON value"),
     ],
 )
 def test_a_broken_one_is_not_offered_and_says_what_is_wrong(name: str, why: str, handlers: Handlers) -> None:

@@ -710,7 +710,7 @@ def test_profiles_that_are_refused(
         ([{"name": "n"}], "[0] needs 'description' as a string"),
         ([{"name": 5, "description": "d"}], "[0] needs 'name' as a string"),
         ([{"name": "n", "description": None}], "[0] needs 'description' as a string"),
-        ([{"name": " ", "description": "d"}], "[0] needs a 'name' that is not empty"),
+        ([{"name": " ", "description": "d"}], "[0] needs a non-empty 'name'"),
         ([{"name": "n", "description": "d"}, {"name": "m"}], "[1] needs 'description' as a string"),
     ],
 )  # fmt: skip
@@ -726,16 +726,16 @@ def test_result_fields_that_are_refused(refusal: Refusal, value: object, what: s
         pytest.param("\ud83d", ": holds a lone surrogate at offset 0", id="lone surrogate"),
         pytest.param({"k": ["\0"]}, ".k[0]: holds a NUL character at offset 0", id="NUL inside"),
         pytest.param({"k\0": 1}, r".'k\x00': holds a NUL character at offset 1", id="NUL in a key"),
-        pytest.param(float("nan"), ": is nan, which JSON has no spelling for", id="NaN"),
-        pytest.param([float("-inf")], "[0]: is -inf, which JSON has no spelling for", id="-Infinity"),
-        pytest.param(Decimal("Infinity"), ": is Infinity, which JSON has no spelling for", id="Decimal infinity"),
+        pytest.param(float("nan"), ": is nan, which JSON cannot represent", id="NaN"),
+        pytest.param([float("-inf")], "[0]: is -inf, which JSON cannot represent", id="-Infinity"),
+        pytest.param(Decimal("Infinity"), ": is Infinity, which JSON cannot represent", id="Decimal infinity"),
         pytest.param(Decimal("1e131072"), ": is a number of more than 1000 digits, written out without an exponent", id="too large a number"),
         pytest.param(Decimal("1e-16384"), ": is a number of more than 1000 digits, written out without an exponent", id="too fine a number"),
-        pytest.param({"k": {1: 2}}, ".k: has the key 1, and JSON keys are strings", id="a key that is no string"),
-        pytest.param((1, 2), ": is a tuple, which is no JSON value", id="a tuple"),
-        pytest.param(b"raw", ": is a bytes, which is no JSON value", id="bytes"),
-        pytest.param(uuid.UUID(HISTORY), ": is a UUID, which is no JSON value", id="a UUID"),
-        pytest.param([{1}], "[0]: is a set, which is no JSON value", id="a set"),
+        pytest.param({"k": {1: 2}}, ".k: has the key 1, but JSON keys must be strings", id="a key that is no string"),
+        pytest.param((1, 2), ": is a tuple, which is not a JSON value", id="a tuple"),
+        pytest.param(b"raw", ": is a bytes, which is not a JSON value", id="bytes"),
+        pytest.param(uuid.UUID(HISTORY), ": is a UUID, which is not a JSON value", id="a UUID"),
+        pytest.param([{1}], "[0]: is a set, which is not a JSON value", id="a set"),
     ],
 )  # fmt: skip
 def test_values_that_no_card_can_hold(refusal: Refusal, value: object, what: str) -> None:
@@ -747,7 +747,7 @@ def test_numbers_of_all_arguments_may_not_grow_beyond_a_bound(refusal: Refusal) 
     half = [Decimal("1e999")] * 600
     error = refusal(packing("first", "a"), {"first": half, "a": half})
     assert type(error) is BadRequest
-    assert error.message.startswith("arguments.a[406]: is where the numbers of one value become more than")
+    assert error.message.startswith("arguments.a[406]: makes the numbers of the value grow by more than")
 
 
 def test_an_argument_that_no_rule_uses_is_not_looked_at(database: Database) -> None:
@@ -791,7 +791,7 @@ RULES = "handover: context_packing_config.pack_arguments"
                      "handover: authorized_inherit_boxes: unknown key; did you mean "
                      "'authorized_inherit_box_ids'?", id="an allow-list that would not hold"),
         pytest.param({**recipe(), "authorized_inherit_box_ids": None},
-                     "handover: authorized_inherit_box_ids: is empty; give it a value or remove the key",
+                     "handover: authorized_inherit_box_ids: is empty; set a value or remove the key",
                      id="an allow-list of nothing"),
         pytest.param(recipe(pack_arguments=[7, {}]),
                      "handover: 2 problems\n"
@@ -821,7 +821,7 @@ DECLARED: Recipe = {
         pytest.param({"a": 5}, "argument 'a': expected a string, found the number 5", id="ill-typed"),
         pytest.param({"a": "x", "limits": 3}, "unknown argument 'limits'; did you mean 'limit'?", id="unknown"),
         pytest.param({"a": "x", "boxes": [HISTORY, None]},
-                     "argument 'boxes': expected a box id or a list of box ids, found a list that holds null",
+                     "argument 'boxes': expected a box id or a list of box ids, found a list with null",
                      id="ill-typed item"),
         pytest.param({"limits": 3, "limit": "x"},
                      "3 problems with the arguments\nunknown argument 'limits'; did you mean 'limit'?\n"

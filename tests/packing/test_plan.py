@@ -346,7 +346,7 @@ def test_what_limits_leave_out_and_why(limits: dict[str, Any], left_out: dict[st
 def test_calls_without_a_result_go_with_all_of_their_exchange(cards: list[Card], left_out: list[str]) -> None:
     kept, out = narrow_all(cards, answered_calls_only=True)
     assert ids(out) == left_out
-    assert {each.reason for each in out} <= {"a tool call of it has no result"}
+    assert {each.reason for each in out} <= {"its tool call has no result"}
     assert ids(kept) == [each.card_id for each in cards if each.card_id not in left_out]
 
 

@@ -32,10 +32,10 @@ def refused(text: str) -> InvalidRecipe:
     return caught.value
 
 
-EMPTY = "is empty; give it a value or remove the key"
+EMPTY = "is empty; set a value or remove the key"
 TYPES = "'string', 'integer', 'number', 'boolean', 'object', 'array', 'box_id', 'box_ids' or 'any'"
 STEP_CHOICES = "'pack_arguments', 'inherit_context' or 'include_parent'"
-STEP_ORDER = "the order names some of pack_arguments, inherit_context, include_parent, each once"
+STEP_ORDER = "name each of pack_arguments, inherit_context, include_parent at most once"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ STEP_ORDER = "the order names some of pack_arguments, inherit_context, include_p
         ("arguments", "{a: {type: integer, default: x}}",
          "@.a.default: expected an integer, found the string 'x'"),
         ("arguments", "{a: {required: true, default: x}}",
-         "@.a.default: a required argument has no default; remove one of the two"),
+         "@.a.default: cannot be combined with required: true; remove one of the two"),
     ],
 )  # fmt: skip
 def test_what_is_refused_at_the_top(where: str, value: str, message: str) -> None:
@@ -102,7 +102,7 @@ def test_what_is_refused_at_the_top(where: str, value: str, message: str) -> Non
         ("pack_arguments", "[{arg_key: a, card_metadata: {role: 5}}]",
          "@[0].card_metadata.role: expected a string, found the number 5"),
         ("pack_arguments", "[{arg_key: a, card_metadata: {day: 2026-01-01}}]",
-         "@[0].card_metadata.day: '2026-01-01' is a date to YAML, and JSON has none; quote it"),
+         "@[0].card_metadata.day: '2026-01-01' is a date in YAML, and JSON has no dates; quote it"),
         ("inherit_context", "{include_parent: 'yes'}",
          "@.include_parent: expected true or false, found the string 'yes'"),
         ("inherit_context", "{include_boxes_from_args: ids}",
@@ -110,7 +110,7 @@ def test_what_is_refused_at_the_top(where: str, value: str, message: str) -> Non
         ("inherit_context", "{include_card_types: []}", "@.include_card_types: must not be empty"),
         ("inherit_context", "{exclude_card_types: []}", "@.exclude_card_types: must not be empty"),
         ("inherit_context", "{include_card_types: [a, b], exclude_card_types: [b]}",
-         "@.exclude_card_types: 'b' is in include_card_types too"),
+         "@.exclude_card_types: 'b' is also in include_card_types"),
         ("inherit_context", "{max_cards: 0}", "@.max_cards: must be 1 or more, found the number 0"),
         ("inherit_context", "{max_cards: 1.5}", "@.max_cards: expected an integer, found the number 1.5"),
         ("inherit_context", "{max_cards: true}", "@.max_cards: expected an integer, found true"),
@@ -118,7 +118,7 @@ def test_what_is_refused_at_the_top(where: str, value: str, message: str) -> Non
         ("inherit_context", "{'a b.c': 1}", "@.'a b.c': unknown key; known here: include_boxes_from_args, "
          "include_parent, include_card_types, exclude_card_types, answered_calls_only, max_cards, max_tokens"),
         ("order", "[include_parent, pack_arguments, inherit_context, include_parent]",
-         f"'include_parent' stands twice; {STEP_ORDER}"),
+         f"'include_parent' appears twice; {STEP_ORDER}"),
         ("order", "[include_parnt]", f"@[0]: expected {STEP_CHOICES}, found the string 'include_parnt'; "
          "did you mean 'include_parent'?"),
     ],
@@ -153,12 +153,12 @@ def test_all_problems_of_a_file_are_told_at_once_with_their_places() -> None:
         f"r.yaml:2:11: arguments.limit.type: expected {TYPES}, "
         "found the string 'integr'; did you mean 'integer'?",
         "r.yaml:6:7: context_packing_config.pack_arguments[1].arg_kye: unknown key; did you mean 'arg_key'?",
-        "r.yaml:8:21: context_packing_config.inherit_context.include_parent: 'yes' is true or false to some "
-        "readers of YAML and a string to others; write that, or quote it",
-        "r.yaml:9:10: context_packing_config.order: the tag '!!set' is not read; remove it",
-        "r.yaml:10:1: arguments: a second time; the first is on line 1",
+        "r.yaml:8:21: context_packing_config.inherit_context.include_parent: 'yes' is a boolean to some "
+        "YAML readers and a string to others; write true or false, or quote it",
+        "r.yaml:9:10: context_packing_config.order: the tag '!!set' is not supported; remove it",
+        "r.yaml:10:1: arguments: is repeated; the first one is on line 1",
     ]
-    assert error.hint == "`cbx handover schema` prints what a recipe may say"
+    assert error.hint == "`cbx handover schema` prints the keys of a recipe"
     assert (error.code, error.exit_code) == ("invalid-recipe", 4)
     assert error.details["problems"][1] == {
         "file": "r.yaml",
@@ -185,7 +185,7 @@ class TestMappings:
         assert caught.value.message.splitlines() == [
             "handover: 2 problems",
             "handover: a key must be a string, found the number 5",
-            "handover: context_packing_config.order: is a set, which is no JSON value",
+            "handover: context_packing_config.order: is a set, which is not a JSON value",
         ]
 
     def test_a_mapping_means_what_a_file_means(self) -> None:
@@ -220,10 +220,9 @@ class TestFinding:
     def test_an_unknown_name(self) -> None:
         with pytest.raises(NotFound) as caught:
             read_recipe("delgate", folders=[])
-        assert caught.value.message == "no handover recipe is named 'delgate'; did you mean 'delegate'?"
+        assert caught.value.message == "unknown recipe 'delgate'; did you mean 'delegate'?"
         assert caught.value.hint == (
-            "there are delegate, expert, principal, review; "
-            "a file is named by its path, such as ./delgate.yaml"
+            "use one of delegate, expert, principal, review, or the path of a file, such as ./delgate.yaml"
         )
         assert caught.value.details == {"name": "delgate", "known": SHIPPED}
 
@@ -231,7 +230,7 @@ class TestFinding:
     def test_a_path_that_does_not_exist(self, path: str) -> None:
         with pytest.raises(NotFound) as caught:
             read_recipe(path, folders=[])
-        assert caught.value.message == f"no such recipe file: {Path(path)}"
+        assert caught.value.message == f"no recipe file {str(Path(path))!r}"
 
     def test_a_folder_is_no_recipe(self, tmp_path: Path) -> None:
         with pytest.raises(InvalidRecipe) as caught:
@@ -341,14 +340,14 @@ def test_what_no_model_sees_of_a_packed_card_is_a_warning() -> None:
     [system] = doubts("task.instruction", "{role: system}")
     assert system.startswith("the role 'system' makes it system text within the history")
     assert doubts("tool.result", "{role: user}") == [
-        "the role 'user' is dropped: a tool.result is the message of its tool"
+        "the role 'user' is ignored: a tool.result is the message of its tool"
     ]
     assert doubts("sys.profile", "{role: system}") == [
-        "a card of type 'sys.profile' is no message (makes the system prompt): its role makes no difference"
+        "a card of type 'sys.profile' is not a message (makes the system prompt): its role has no effect"
     ]
     assert doubts("task.instruction", "{type: x, trace_id: y, rol: user, colour: red}") == [
-        "card_metadata.type is dropped: packing writes it",
-        "card_metadata.trace_id makes the card look as if that turn or step had written it",
-        "card_metadata.rol is kept with the card, and no model sees it; did you mean 'role'?",
-        "card_metadata.colour is kept with the card, and no model sees it",
+        "card_metadata.type is ignored: packing writes it",
+        "card_metadata.trace_id makes the card look like one of that turn or step",
+        "card_metadata.rol is stored with the card, but no model sees it; did you mean 'role'?",
+        "card_metadata.colour is stored with the card, but no model sees it",
     ]

@@ -176,7 +176,10 @@ class TestWhichReplicaCounts:
         monkeypatch.setenv("CBX_READ_URL", standby.conninfo("postgres"))
         refused = cbx("box", "list")
         assert refused.code == 2
-        assert "CBX_READ_URL names a replica, and nothing names the database that it follows" in refused.err
+        assert (
+            "CBX_READ_URL names a replica, but no option or variable names the database that it follows"
+            in refused.err
+        )
 
     def test_one_that_does_not_answer_is_an_error(self, cbx: Cbx) -> None:
         refused = cbx("box", "list", "--read-url", "host=127.0.0.1 port=1 dbname=d user=u password=hunter2")

@@ -259,7 +259,7 @@ def test_a_database_that_went_away_is_used_when_it_is_back(serve: Serve, databas
 def test_who_finds_all_connections_lent_is_told(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     client = serve(connections=1)
     lending = client.app.state.lending  # type: ignore[attr-defined]  # a FastAPI app has a state
-    monkeypatch.setattr(lending, "_patience", 0.05)
+    monkeypatch.setattr(lending, "_timeout_seconds", 0.05)
     with lending.snapshot():
         answer = client.get(f"{BASE}/agents")
     assert (answer.status_code, answer.json()["detail"]["error_code"]) == (503, "upstream_unavailable")

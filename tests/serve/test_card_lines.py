@@ -120,7 +120,7 @@ def test_an_answer_that_breaks_off_is_seen_to_and_logged_once(
             sum(map(len, pieces))
     until(lambda: caplog.records)
     [logged] = [each.message for each in caplog.records]
-    assert logged.startswith('the database lacks something that this command needs: relation "public.cards"')
+    assert logged.startswith('the database lacks an object that this command needs: relation "public.cards"')
 
 
 @pytest.mark.soak

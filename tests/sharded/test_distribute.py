@@ -23,7 +23,7 @@ def test_a_second_run_finishes(cbx: Cbx, database: Database) -> None:
         7,
         [
             "error: some tables are distributed, but not cbx.audit",
-            "hint: `cbx db distribute` finishes it",
+            "hint: finish it with `cbx db distribute`",
         ],
     )
     assert cbx("db", "distribute", "--yes").out == "distributed 1 table\n"
@@ -53,7 +53,7 @@ def test_a_table_that_is_made_later_is_distributed(cbx: Cbx, database: Database)
 
 
 def test_an_upgrade_reaches_every_shard(cbx: Cbx, database: Database, next_release: NextRelease) -> None:
-    assert f"of schema version {BEFORE}" in cbx(*WORKER).err
+    assert f"have schema version {BEFORE}" in cbx(*WORKER).err
     try:
         upgraded = cbx("db", "upgrade")
         assert upgraded.code == 0, upgraded.err

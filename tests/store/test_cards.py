@@ -349,7 +349,7 @@ class TestFewCards:
                     **(turn if number % 2 else {}),
                 )
             )
-        monkeypatch.setattr("cardbox_cli.store.cards._FEW", few)
+        monkeypatch.setattr("cardbox_cli.store.cards._MAX_SORTED", few)
         monkeypatch.setattr("cardbox_cli.store.cards._PAGE", 2)
         assert [card.card_id for card in cards.newest(where)] == ["9", "7", "5", "3", "1"]
         assert [card.card_id for card in cards.newest(where, limit=3)] == ["9", "7", "5"]

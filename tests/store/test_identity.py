@@ -160,7 +160,7 @@ class TestTools:
         assert tools.add(TOOL, actor="me") == (TOOL, "added", None)
         assert tools.add(TOOL, actor="me") == (TOOL, "unchanged", None)
         other = replace(TOOL, options={}, description="Other")
-        with pytest.raises(Conflict, match="there is another tool 'weather' in project 'p'"):
+        with pytest.raises(Conflict, match="a different tool 'weather' exists in project 'p'"):
             tools.add(other, actor="me")
         assert tools.add(other, actor="me", replace=True) == (other, "replaced", TOOL)
         assert tools.get("weather") == other

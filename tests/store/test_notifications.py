@@ -70,7 +70,7 @@ class TestRinging:
         with database.transaction(), pytest.raises(Conflict) as refused:
             notify(database, (PROJECT, "writers"))
         assert refused.value.message == (
-            "the transaction is still open, and what workers shall find is not committed"
+            "cannot notify workers within a transaction, because they would not see its rows"
         )
         assert refused.value.exit_code == 5
         assert not listener.wait(AT_ONCE)
@@ -167,7 +167,7 @@ class TestALostConnection:
         notify(database, (PROJECT, "writers"))
         assert listener.wait(PATIENCE)
         lost, again = announced
-        assert lost.startswith("warning: no wakeups from Postgres: the database went away: ")
+        assert lost.startswith("warning: no wakeups from Postgres: the connection to the database was lost: ")
         assert lost.endswith("; workers poll")
         assert again == "wakeups from Postgres arrive again"
 

@@ -51,7 +51,7 @@ class Explaining(Database):
     plans: dict[str, str]
 
     def _execute(self, name: str, parameters: dict[str, Any]) -> Any:
-        text, values = self._spelled(name, parameters)
+        text, values = self._compile(name, parameters)
         if _EXPLAINABLE.match(text):
             plan = self._cursor().execute(f"EXPLAIN (COSTS OFF) {text}".encode(), values).fetchall()
             self.plans[name] = "\n".join(line for (line,) in plan)

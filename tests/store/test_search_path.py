@@ -67,8 +67,7 @@ def test_a_trigger_that_names_no_schema_is_told_with_what_mends_it(target: Targe
         failed = cbx(*add)
         assert (failed.code, failed.err.splitlines()[0]) == (
             7,
-            "error: the function public.note(), which others made in the database, failed: "
-            'relation "seen" does not exist',
+            'error: the function public.note() of another program failed: relation "seen" does not exist',
         )
         assert "SET search_path = public" in failed.err
         connection.execute("ALTER FUNCTION public.note() SET search_path = public")

@@ -77,9 +77,9 @@ class DispatchSituation(msgspec.Struct, frozen=True, kw_only=True):
 class ClaimedSituation(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the inbox, the head of its agent and its lease, all locked.
 
-    `output_start` is the position of its turn's first own card, None if unrecorded. For a report, `calls` are
-    those that its turn waits or waited for, in order; if the report is to be applied, `results` are the cards
-    of all calls of its step. `is_old`: the head changed while the read waited for it.
+    `output_start` is the position of its turn's first own card, None if unrecorded. `calls` are those that
+    the turn of a report waits or waited for, in order. `results` are the cards of all calls of its step, if
+    the report is to be applied. `is_old`: the head changed while the read waited for it.
     """
 
     row: InboxRow

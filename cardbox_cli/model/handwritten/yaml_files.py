@@ -1,9 +1,12 @@
 """Safe reading of hand-written YAML, with the position of every part.
 
-A file has one document of JSON values. Refused, because YAML readers disagree on them or because they are
-dangerous: tags, aliases (every bomb needs them), merge keys, repeated keys, keys that are not strings, dates,
-and unquoted `yes`, `on`, `0x1F` and the like. Opens no file, and does not know the contents of recipes or
-profiles.
+A file has one document of JSON values. Refused are parts that YAML readers disagree on, or that are
+dangerous:
+
+- tags, aliases (every bomb needs them), merge keys, repeated keys and keys that are not strings
+- dates, and unquoted `yes`, `on`, `0x1F` and the like
+
+Opens no file, and does not know the contents of recipes or profiles.
 """
 
 import re

@@ -101,7 +101,7 @@ def refusal(exc: psycopg.OperationalError) -> DatabaseUnavailable:
 
 def not_running() -> DatabaseUnavailable:
     """Return the error for a server that does not run and must not be started."""
-    return DatabaseUnavailable("the embedded Postgres is not running", hint="start it with `cbx db start`")
+    return DatabaseUnavailable("the embedded Postgres is not running: start it with `cbx db start`")
 
 
 def create_database(location: Location) -> None:

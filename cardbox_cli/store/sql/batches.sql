@@ -79,8 +79,8 @@ WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s
 GROUP BY k.status
 
 -- name: lock_batch_task
--- Locks the head of a task's agent, unless the agent has none or another transaction holds it. Returns the time,
--- whether the caller may go on, and when the task is due: null if it is not pending, or its batch is not running.
+-- Locks the head of a task's agent, unless the agent has none or another transaction has locked it. Returns the time,
+-- whether it is locked, and when the task is due: null if it is not pending, or its batch is not running.
 WITH head AS MATERIALIZED (
     SELECT h.agent_id
     FROM state.agent_state_head AS h
@@ -125,14 +125,14 @@ WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.task_ind
     AND k.status = 'pending'
 
 -- name: fail_batch_task
--- Ends a task whose dispatch was refused permanently. The caller holds its batch.
+-- Ends a task whose dispatch was refused permanently. The caller has locked its batch.
 UPDATE cbx.batch_tasks AS k
 SET status = 'failed', attempts = k.attempts + 1, error_code = %(error_code)s, error = %(error)s, ended_at = %(now)s
 WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.task_index = %(task_index)s
     AND k.status = 'pending'
 
 -- name: end_batch_task
--- Records the end of a child once, and that nobody must stop it. The caller holds its batch.
+-- Records the end of a child once, and that it needs no stop. The caller has locked its batch.
 UPDATE cbx.batch_tasks AS k
 SET stop_due = false,
     status = CASE WHEN k.status = 'dispatched' THEN %(status)s ELSE k.status END,
@@ -181,7 +181,7 @@ ORDER BY b.deadline_at, b.batch_id
 LIMIT %(limit)s
 
 -- name: settled_batches
--- The running batches, or this one, without an open task: nobody noticed their end.
+-- The running batches, or this one, without an open task, whose end was not recorded.
 SELECT b.batch_id
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.status = 'running'
@@ -193,8 +193,8 @@ ORDER BY b.batch_id
 LIMIT %(limit)s
 
 -- name: silent_children
--- The children, or those of this batch, whose turn may have ended without a notice to their batch: its end is recorded, or
--- neither its agent nor an open row is at it.
+-- The children, or those of this batch, whose turn may have ended without an update of the task. Either its end is
+-- recorded, or neither its agent nor an open row is at it.
 SELECT {batch_task_json}
 FROM cbx.batch_tasks AS k
 LEFT JOIN cbx.turns AS t ON t.project_id = k.project_id AND t.agent_turn_id = k.agent_turn_id

@@ -216,8 +216,9 @@ WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s)
  LIMIT %(latest)s)
 
 -- name: boxes_of_card
--- A page of the boxes that hold a card, among those that changed last, the last first, after the place (updated_at,
--- box_id) if one is given: the box, the card's positions in order, the length of the box, and when it changed.
+-- A page of the boxes that contain a card, among those that changed last, the last first. It begins after the place
+-- (updated_at, box_id) if one is given. Returns the box, the card's positions in order, the length of the box, and
+-- when it changed.
 SELECT json_build_object(
     'box_id', b.box_id,
     'positions', ARRAY(
@@ -292,7 +293,7 @@ LEFT JOIN cbx.box_info AS i ON i.project_id = %(project_id)s AND i.box_id = b.bo
 CROSS JOIN (SELECT NULL::text AS title, NULL::jsonb AS provenance) AS i
 
 -- fragment: box_kind
--- The empty kind is that of a box whose rows do not show what it is for.
+-- The empty kind is that of a box whose rows do not determine it.
 CROSS JOIN LATERAL (SELECT
     CASE WHEN i.title LIKE 'request of step\_%%' THEN 'request'
          WHEN i.provenance IS NOT NULL THEN 'context'
@@ -333,7 +334,7 @@ SELECT kind.name, count(*) FROM {next_boxes} {first_card} {kept_info} {box_kind}
 SELECT kind.name, count(*) FROM {next_boxes} {first_card} {no_info} {box_kind} GROUP BY kind.name
 
 -- name: insert_box_info
--- Writes what card_boxes has no column for.
+-- Writes values that card_boxes has no columns for.
 INSERT INTO cbx.box_info (project_id, box_id, title, provenance, created_at)
 VALUES (%(project_id)s, %(box_id)s, %(title)s, %(provenance)s, {now})
 ON CONFLICT (project_id, box_id) DO UPDATE SET title = EXCLUDED.title, provenance = EXCLUDED.provenance

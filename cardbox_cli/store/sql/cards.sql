@@ -273,7 +273,7 @@ WITH found AS MATERIALIZED (
 ), {page_of_found}
 
 -- name: count_further_cards
--- Looks at the next `limit` cards after a place. Returns how many of them a list would hold, and how many there were.
+-- Reads the next `limit` cards after a place. Returns how many of them a list would contain, and how many there were.
 SELECT count(*) FILTER (WHERE {card_matches}), count(*)
 FROM (SELECT * FROM public.cards AS c
       WHERE c.tenant_id = %(project_id)s AND {card_is_in_range}
@@ -281,7 +281,7 @@ FROM (SELECT * FROM public.cards AS c
       LIMIT %(limit)s) AS c
 
 -- fragment: text_vector
--- A tsvector holds 1 MB. Of a very long text only the beginning counts, so that one card cannot break a search.
+-- A tsvector holds 1 MB. Only the beginning of a very long text counts, so that one card cannot break a search.
 CASE WHEN jsonb_typeof(content) IS DISTINCT FROM 'object' THEN ''
      WHEN octet_length(content::text) < 300000 THEN to_tsvector('simple', content - '__type__')
      ELSE to_tsvector('simple', left(

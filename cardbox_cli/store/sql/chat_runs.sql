@@ -69,7 +69,7 @@ SET status = %(status)s, tool_call_ids = coalesce(%(tool_call_ids)s, s.tool_call
 WHERE s.project_id = %(project_id)s AND s.chat_key = %(chat_key)s AND s.step_id = %(step_id)s
 
 -- name: close_chat_steps
--- Ends the steps that a run leaves open.
+-- Ends the open steps of a run.
 UPDATE cbx.chat_steps AS s
 SET status = %(status)s, error = coalesce(s.error, %(error)s), ended_at = %(now)s
 WHERE s.project_id = %(project_id)s AND s.chat_key = %(chat_key)s AND s.run_id = %(run_id)s
@@ -83,7 +83,7 @@ WHERE s.project_id = %(project_id)s AND s.chat_key = %(chat_key)s AND s.run_id =
 ORDER BY s.step_id
 
 -- name: find_chat_steps
--- Up to six steps of a chat whose ids begin or end so, newest first.
+-- Up to six steps of a chat whose ids match a beginning or an end, newest first.
 SELECT {chat_step_json}
 FROM cbx.chat_steps AS s
 WHERE s.project_id = %(project_id)s AND s.chat_key = %(chat_key)s

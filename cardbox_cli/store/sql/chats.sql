@@ -21,7 +21,7 @@ WHERE h.project_id = %(project_id)s AND h.chat_key = %(chat_key)s
 FOR UPDATE
 
 -- name: write_chat
--- Writes the head. The caller holds it.
+-- Writes the head. The caller has locked it.
 UPDATE cbx.chats AS h
 SET entries = %(entries)s, transcript_box_id = %(transcript_box_id)s, window_start = %(window_start)s,
     answered = %(answered)s, context_id = %(context_id)s, context_box_id = %(context_box_id)s,
@@ -54,7 +54,7 @@ LIMIT %(limit)s
 
 -- name: projects_with_chat
 -- The projects that have a chat of this key.
--- across-projects: it looks for the project in which somebody has talked
+-- across-projects: it looks for the project that has the chat
 SELECT h.project_id FROM cbx.chats AS h WHERE h.chat_key = %(chat_key)s ORDER BY h.project_id LIMIT %(limit)s
 
 -- fragment: archive_json
@@ -76,13 +76,13 @@ FROM cbx.chat_contexts AS a
 WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s AND a.context_id = %(context_id)s
 
 -- name: chat_context_layouts
--- The further contents of the files from which archived contexts of a chat were imported.
+-- The other fields of the files from which archived contexts of a chat were imported.
 SELECT a.context_id, a.layout::text
 FROM cbx.chat_contexts AS a
 WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s AND a.layout IS NOT NULL
 
 -- name: find_chat_contexts
--- Up to six ids of archived contexts of a chat that begin or end so.
+-- Up to six ids of archived contexts of a chat that match a beginning or an end.
 SELECT a.context_id
 FROM cbx.chat_contexts AS a
 WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s

@@ -43,8 +43,8 @@ calls AS (
         FROM calls AS w)
 
 -- name: claimed_turn
--- All that decides on a claimed row that is not a report: the row, the head of its agent, its lease, and where the own
--- cards of its turn begin. The statement does not see a lease that was made while it waited.
+-- The facts that decide on a claimed row that is not a report. These are the row, the head of its agent, its lease,
+-- and the position of its turn's first own card. The statement does not see a lease that was created while it waited.
 WITH {held_claim}
 SELECT json_build_object({claim_facts})::text
 FROM claimed AS i
@@ -76,9 +76,9 @@ SELECT json_build_object({claim_facts}, {call_facts},
 FROM claimed AS i
 
 -- name: write_applied
--- Writes every row of a result that is applied to a suspended turn. The caller holds the head, the lease and the row.
--- The card is in the output box, if the turn has one; its call is answered; and the claimed row carries the turn, or is
--- done. Returns the epoch of the turn and the row; no row if the turn is elsewhere or its box is gone.
+-- Writes every row of a result that is applied to a suspended turn. The caller has locked the head, the lease and the
+-- row. The card is in the output box, if the turn has one; its call is answered; and the claimed row carries the
+-- turn, or is done. Returns the epoch of the turn and the row; no row if the turn has moved on or its box is gone.
 WITH box AS MATERIALIZED (
     SELECT b.box_id
     FROM public.card_boxes AS b
@@ -126,10 +126,10 @@ WITH box AS MATERIALIZED (
 SELECT moved.turn_epoch, (SELECT {inbox_json} FROM i) FROM moved
 
 -- name: give_back
--- Writes every row of a claimed row that is given back, and of the turn that it carries. The turn waits for another
--- claim at its next epoch, the row for another try, and its lease is over. Returns the row; no row if the turn, or the
--- row, is elsewhere. A row that carries no turn has an empty list of states to move from, because shards cannot run a
--- statement with a condition that is plainly false.
+-- Writes every row of a claimed row that is returned to the inbox, and of the turn that it carries. The turn waits
+-- for another claim at its next epoch, the row for another attempt, and its lease is over. Returns the row; no row if
+-- the turn or the row has changed. For a row that carries no turn, the list of source states is empty, because shards
+-- cannot run a statement with a condition that is constantly false.
 WITH moved AS (
     UPDATE state.agent_state_head AS h
     SET status = %(target)s, turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {now}, waiting_tool_count = 0,

@@ -57,7 +57,7 @@ ORDER BY choice
 LIMIT 1
 
 -- name: why_active
--- The active turns of all agents; '' for an agent that is not idle and whose head names no turn.
+-- The active turns of all agents; '' for a busy agent whose head has no turn.
 SELECT coalesce(h.active_agent_turn_id, ''), h.agent_id
 FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s AND h.status <> 'idle'
@@ -151,8 +151,8 @@ FROM (
 ) AS dead
 
 -- name: why_unended
--- The turns without an end that no open row carries, unless a worker of another system finished them and nobody waits
--- for their end.
+-- The turns without an end that no open row carries. Skips turns that a worker of another system finished and for
+-- whose end no call waits.
 SELECT t.agent_turn_id, t.agent_id
 FROM cbx.turns AS t
 LEFT JOIN state.agent_inbox AS i ON i.project_id = t.project_id AND i.inbox_id = t.agent_turn_id
@@ -562,8 +562,8 @@ WHERE f.project_id = %(project_id)s AND f.status = 'running' AND f.parent_agent_
 ORDER BY g.created_at, g.batch_task_id
 
 -- name: why_batches_amiss
--- The parents of batches that need an action which nobody took: past their deadline, ended without a report, with a
--- task that is due for longer than `age`, or with a child whose end the batch does not know.
+-- The parents of batches with an overdue action. The batch is past its deadline, has ended without a report, has a
+-- task that has been due for longer than `age`, or has a child whose end is not recorded.
 SELECT b.parent_turn_id, b.source_agent_id
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.parent_turn_id IS NOT NULL AND (b.status = 'running' OR b.report_due)

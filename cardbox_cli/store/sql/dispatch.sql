@@ -41,8 +41,8 @@ FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(output_box_id)s::uuid AND (SELECT count(*) FROM context) >= 0
 
 -- fragment: held_rows
--- Locks the head, then the context box, then the output box. The statement does not see what other transactions
--- committed while it waited for a lock, so the statement that writes checks that all of it still holds.
+-- Locks the head, then the context box, then the output box. The statement does not see commits that happened while
+-- it waited for a lock, so the statement that writes checks all conditions again.
 head AS MATERIALIZED ({dispatched_head} FOR UPDATE),
 context AS MATERIALIZED ({dispatched_context} FOR SHARE),
 output AS MATERIALIZED ({dispatched_output} FOR UPDATE)
@@ -113,7 +113,7 @@ project AS (
 )
 
 -- name: dispatch_situation
--- Returns the time when all locks were held, and all that decides on a request for a turn; no row for an unknown agent.
+-- Returns the time when all locks were held, and the facts that decide on a dispatch; no row for an unknown agent.
 WITH {known_project}, {held_rows}, {dispatch_facts}
 
 -- name: dispatch_situation_without_projects
@@ -137,7 +137,7 @@ status = 'dispatched', active_agent_turn_id = %(agent_turn_id)s, turn_epoch = co
     expecting_correlation_id = NULL, waiting_tool_count = 0, resume_deadline = NULL
 
 -- fragment: turn_rows
--- `free` is the head, which the caller holds; no row if a condition of the decision does not hold any more. If the id
+-- `free` is the head, which the caller has locked; no row if a condition of the decision no longer holds. If the id
 -- or the correlation id of the row is taken, nothing is written.
 free AS MATERIALIZED (
     SELECT h.project_id
@@ -167,8 +167,8 @@ SELECT EXISTS (SELECT FROM free), EXISTS (SELECT FROM written),
         AND (i.created_at, i.inbox_id) < (%(now)s::timestamptz, %(inbox_id)s))
 
 -- name: write_turn
--- Writes every row of a requested turn, and assigns the agent if it may. Returns whether the decision still held,
--- whether the turn was written, and its place in the queue.
+-- Writes every row of a dispatched turn, and assigns the agent if allowed. Returns whether the decision still held,
+-- whether the turn was written, and its position in the queue.
 WITH {turn_rows}, record AS (
     INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, report_to, created_at)
     SELECT %(project_id)s, %(agent_turn_id)s, %(agent_id)s, %(output_start)s, %(report_to)s, %(now)s::timestamptz
@@ -183,8 +183,8 @@ WITH {turn_rows}
 {turn_written}
 
 -- fragment: queued_turn
--- Locks the oldest queued row, then its output box. The caller holds the head. The statement does not see what other
--- transactions committed while it waited for a lock.
+-- Locks the oldest queued row, then its output box. The caller has locked the head. The statement does not see
+-- commits that happened while it waited for a lock.
 queued AS MATERIALIZED (
     SELECT i.*,
         CASE WHEN length(replace(i.payload ->> 'output_box_id', '-', '')) = 32
@@ -241,8 +241,8 @@ found AS MATERIALIZED (
 SELECT {moment}, found.situation FROM found
 
 -- name: promotion_situation
--- Returns the time and all that decides on the promotion of an idle agent's oldest queued turn; no row if there is
--- none.
+-- Returns the time and the facts that decide on the promotion of an idle agent's oldest queued turn; no row if there
+-- is none.
 WITH {queued_turn}, record AS (
     SELECT t.end_status
     FROM cbx.turns AS t
@@ -279,8 +279,8 @@ box AS (
 )
 
 -- name: promote_turn
--- Assigns an idle agent to a queued turn, whose row becomes pending. Returns the row; no row if the decision does not
--- hold any more, or if another box has the id of the new one.
+-- Assigns an idle agent to a queued turn, whose row becomes pending. Returns the row; no row if the decision no
+-- longer holds, or if another box has the id of the new one.
 WITH {promoted_rows}, record AS (
     INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, created_at)
     SELECT %(project_id)s, %(agent_turn_id)s, %(agent_id)s, %(output_start)s, %(now)s::timestamptz

@@ -1,6 +1,6 @@
 -- name: end_situation
--- Returns the time and all that decides on the end of an active turn whose head the caller holds: its record, and its
--- own deliverables in its output box, the last first.
+-- Returns the time and the facts that decide on the end of an active turn: its record, and its own deliverables in
+-- its output box, last first. The caller has locked the head.
 WITH head AS MATERIALIZED (
     SELECT h.output_box_id
     FROM state.agent_state_head AS h
@@ -29,9 +29,9 @@ WITH head AS MATERIALIZED (
 SELECT {moment}, found.situation FROM found
 
 -- name: write_end
--- Writes every row of the end of an active turn, by compare-and-set on its head. The agent is free, nobody waits for
--- the turn's calls, its open steps are closed, its inbox rows are done and their leases are over. A record that has an
--- end keeps it. Returns the epoch after the end; no row if the turn is elsewhere.
+-- Writes every row of the end of an active turn, by compare-and-set on its head. The agent is idle, the turn's waits
+-- are canceled, its open steps are closed, its inbox rows are consumed and their leases end. A recorded end stays.
+-- Returns the epoch after the end; no row if the turn has moved on.
 WITH freed AS (
     UPDATE state.agent_state_head AS h
     SET {freed_head}

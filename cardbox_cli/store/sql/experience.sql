@@ -1,5 +1,5 @@
 -- fragment: profile_name
--- The name of the profile that box b holds, in lower case.
+-- The name of the profile in box b, in lower case.
 (SELECT lower(coalesce(c.content #>> '{data,name}', c.metadata ->> 'name'))
  FROM public.cards AS c
  WHERE c.tenant_id = %(project_id)s
@@ -33,7 +33,7 @@ latest AS MATERIALIZED (
 )
 
 -- fragment: left_deliverable
--- The newest deliverable of turn l, whose end nobody recorded, unless the turn left a sign that it did not succeed. The
+-- The newest deliverable of turn l, whose end was not recorded, unless its rows show that it did not succeed. The
 -- planner assumes that a turn is long. An array keeps it from searching all cards newest first, and the collation is
 -- that of the index.
 SELECT c.* FROM public.cards AS c

@@ -57,7 +57,7 @@ h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
     AND h.status = ANY(%(sources)s)
 
 -- name: move_head
--- Changes the state of an active turn by compare-and-set. Returns the epoch after it.
+-- Moves the state of an active turn by compare-and-set. Returns the epoch after it.
 UPDATE state.agent_state_head AS h
 SET status = %(target)s, turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {now},
     waiting_tool_count = %(waiting)s, resume_deadline = %(deadline)s
@@ -86,7 +86,7 @@ SET context_box_id = coalesce(%(context_box_id)s, h.context_box_id),
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
 
 -- name: extend_deadline
--- Sets when to look again at a suspended turn whose deadline somebody has acted on.
+-- Sets the next deadline of a suspended turn after the action of the last one.
 UPDATE state.agent_state_head AS h
 SET resume_deadline = {later}, updated_at = {now}
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
@@ -107,7 +107,7 @@ LEFT JOIN LATERAL (
 ) AS last ON true
 
 -- name: free_turnless_head
--- Makes a head idle that is not idle and names no turn.
+-- Makes a busy head without a turn idle.
 UPDATE state.agent_state_head AS h
 SET status = 'idle', active_agent_turn_id = NULL, waiting_tool_count = 0, resume_deadline = NULL
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND h.status <> 'idle'

@@ -77,8 +77,8 @@ JOIN cbx.chats AS h ON h.project_id = %(project_id)s AND h.chat_key = c.metadata
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 
 -- name: turns_seeing_cards
--- The turns that wait or run and see one of these cards, the active ones first: the card, the box that has it and its
--- use, turn, agent, epoch, and whether the turn is active. A reported result that is not applied yet has no box.
+-- The unfinished turns that see one of these cards, the active ones first. Returns the card, the box that has it and
+-- its use, turn, agent, epoch, and whether the turn is active. A reported result that is not applied yet has no box.
 WITH unfinished AS MATERIALIZED (
     SELECT pointer.use, pointer.box_id, h.active_agent_turn_id AS turn_id, h.agent_id, h.turn_epoch, true AS active
     FROM state.agent_state_head AS h

@@ -115,7 +115,7 @@ WITH i AS (
 SELECT {inbox_json} FROM i
 
 -- name: close_inbox_of_turn
--- Consumes the open rows of a turn that has ended: nobody need process them.
+-- Consumes the open rows of a turn that has ended.
 UPDATE state.agent_inbox AS i
 SET status = 'consumed', processed_at = coalesce(i.processed_at, {now}), archived_at = coalesce(i.archived_at, {now})
 WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s
@@ -347,7 +347,7 @@ JOIN resource.project_agents AS a ON a.project_id = h.project_id AND a.agent_id 
 WHERE h.status <> 'idle' AND a.worker_target = %(target)s
 
 -- name: unfinished
--- The number of due or claimed rows of a target, and the agents whose due rows nobody can claim because they have no
+-- The number of due or claimed rows of a target, and the agents whose due rows cannot be claimed because they have no
 -- head. Retries that are not due yet do not count.
 SELECT
     count(*) FILTER (WHERE i.status = 'processing' OR h.agent_id IS NOT NULL),
@@ -367,7 +367,7 @@ WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type =
     AND coalesce(h.status, 'idle') = 'idle'
 
 -- name: unclaimed_since
--- One row for each target that nobody claimed for at least `age`: its notification may be lost.
+-- One row for each target that has not been claimed for at least `age`: its notification may be lost.
 SELECT DISTINCT ON (a.worker_target) {inbox_json}
 FROM state.agent_inbox AS i
 JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
@@ -401,8 +401,8 @@ DELETE FROM cbx.leases AS l
 WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s)
 
 -- name: extend_leases
--- Extends the leases of a live owner, and touches the dates that other programs look at. Returns the leases that it
--- still has, with their epochs. The caller holds the heads.
+-- Extends the leases of a live owner, and updates the times that other programs examine. Returns the leases that it
+-- still has, with their epochs. The caller has locked the heads.
 WITH held AS (
     UPDATE cbx.leases AS l
     SET heartbeat_at = {now}, expires_at = {later}
@@ -433,7 +433,7 @@ ORDER BY h.agent_id
 FOR UPDATE
 
 -- name: expired_leases
--- The leases that have expired, the oldest first, and those on rows that nobody claims any more.
+-- The leases that have expired, the oldest first, and those on rows that are no longer claimed.
 SELECT {lease_json}
 FROM cbx.leases AS l
 WHERE l.project_id = %(project_id)s

@@ -20,7 +20,7 @@ SELECT p.name, p.profile_box_id, p.worker_target,
 FROM resource.profiles AS p
 
 -- name: profile_by_name
--- The profile of this name: the exact spelling first, else any case.
+-- The profile with this name: in the same case first, otherwise in any.
 {profile_row}
 WHERE p.project_id = %(project_id)s AND lower(p.name) = lower(%(name)s)
 ORDER BY p.name = %(name)s DESC, p.updated_at DESC

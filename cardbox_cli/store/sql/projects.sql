@@ -29,7 +29,7 @@ WITH p AS (
 SELECT {project_json} FROM p
 
 -- name: project_settings
--- The stored settings of how the project's contexts are composed; no row if none was ever set.
+-- The stored settings for composing the project's contexts; no row if none was ever set.
 SELECT json_strip_nulls(json_build_object(
     'enable_share_context', s.enable_share_context,
     'reproducible_layers', CASE

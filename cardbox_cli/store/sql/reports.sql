@@ -1,6 +1,6 @@
 -- name: report_situation
--- Returns the time when the lock was held, and all that decides on a report to a call: the waiting call, locked; the
--- row that requested its turn; and the target of its agent. No row if the turn never waited for the call.
+-- Returns the time when the lock was held, and the facts that decide on a report to a call. These are the waiting
+-- call, locked, its turn's row, and the target of its agent. No row if the turn never waited for the call.
 WITH waiting AS MATERIALIZED (
     SELECT w.*
     FROM state.turn_waiting_tools AS w
@@ -29,9 +29,9 @@ WITH waiting AS MATERIALIZED (
 SELECT {moment}, found.situation FROM found
 
 -- name: write_report
--- Writes every row of a report to a waiting call, which the caller holds: the card, the inbox row, the edge, and that
--- the result is there. Returns whether all cards are stored, without which no row is written; whether the row is
--- written, which needs a free correlation id; and which cards are stored.
+-- Writes every row of a report to a waiting call, which the caller has locked: the card, the inbox row, the edge, and
+-- the state of the call. Returns whether all cards are stored, without which no row is written; whether the row is
+-- written, which needs a free correlation id; and the stored cards.
 WITH waiting AS MATERIALIZED (
     SELECT w.agent_id
     FROM state.turn_waiting_tools AS w
@@ -52,8 +52,8 @@ WITH waiting AS MATERIALIZED (
 SELECT EXISTS (SELECT FROM ready), EXISTS (SELECT FROM written), ARRAY(SELECT s.card_id FROM stored AS s)
 
 -- name: lost_reports
--- The calls of suspended turns, or of this one, that have no report although their result is stored for at least `age`,
--- or although the turn that should answer them last is not active any more.
+-- The calls of suspended turns, or of this one, without a report. Either their result has been stored for at least
+-- `age`, or the turn that should answer them last is no longer active.
 SELECT w.agent_id, w.agent_turn_id, w.tool_call_id, c.card_id, child.agent_turn_id
 FROM state.agent_state_head AS h
 JOIN state.turn_waiting_tools AS w ON w.project_id = %(project_id)s AND w.agent_id = h.agent_id

@@ -1,5 +1,5 @@
 -- fragment: now
--- The time of the transaction, which stamps all rows that it writes.
+-- The time of the transaction, which is the time of all rows that it writes.
 %(now)s::timestamptz
 
 -- fragment: moment
@@ -11,7 +11,7 @@
 %(later)s::timestamptz
 
 -- fragment: clock_offset
--- The offset of the database's clock, for a session that looks at another time than the present one.
+-- The offset of the database's clock, for a session at another time than the present.
 coalesce(nullif(current_setting('cbx.clock_offset', true), ''), '0')::interval
 
 -- fragment: server_now
@@ -24,7 +24,7 @@ coalesce(nullif(current_setting('cbx.clock_offset', true), ''), '0')::interval
 (now() + {clock_offset} + %(delay)s::interval)
 
 -- name: clock
--- The time of the transaction's begin, which stamps rows.
+-- The time of the transaction's begin.
 SELECT now() + {clock_offset}
 
 -- name: moment

@@ -20,8 +20,8 @@ WHERE pg_is_in_recovery()
 SELECT pg_database_size(current_database())
 
 -- name: table_sizes
--- The size of each of these tables in bytes, with TOAST, and of its indexes, and an estimate of its rows: the density
--- of the last ANALYZE times the present number of pages, null before the first.
+-- The size of each of these tables in bytes, with TOAST, and of its indexes, and an estimate of its rows. The
+-- estimate is the density of the last ANALYZE times the present number of pages, null before the first.
 SELECT named.name, pg_table_size(c.oid), pg_indexes_size(c.oid),
     CASE WHEN c.relpages > 0 AND c.reltuples >= 0 THEN (
         c.reltuples / c.relpages * pg_relation_size(c.oid) / current_setting('block_size')::integer)::bigint END

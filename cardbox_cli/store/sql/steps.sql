@@ -3,7 +3,7 @@ h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
     AND h.active_agent_turn_id = %(agent_turn_id)s AND coalesce(h.turn_epoch, 0) = %(turn_epoch)s
 
 -- fragment: cards_of_turn
--- Writes new cards if {1} has a row. `stored` has the ids of all cards that exist then: a card is missing if another
+-- Writes new cards if {1} has a row. `stored` has the ids of all cards that exist then. A card is missing if another
 -- card has its id, or if another transaction wrote it just now, which this statement does not see. `ready` is {2} if
 -- no card is missing.
 wanted AS MATERIALIZED (
@@ -13,7 +13,7 @@ wanted AS MATERIALIZED (
 ), known AS MATERIALIZED (
     SELECT same.card_id
     FROM wanted AS n
-    -- OFFSET has each looked up: the planner takes them for a hundred, and would read all cards of the project.
+    -- OFFSET forces one lookup per id: the planner assumes a hundred, and would read all cards of the project.
     CROSS JOIN LATERAL (
         SELECT c.card_id
         FROM public.cards AS c
@@ -45,7 +45,7 @@ head AS MATERIALIZED (
 )
 
 -- fragment: entered
--- The head of `ready` runs from now on. If it did not run before, the steps that were left open have failed.
+-- The head of `ready` runs from now on. If it did not run before, the open steps have failed.
 entered AS (
     UPDATE state.agent_state_head AS h
     SET status = %(entered_target)s, updated_at = {now}, waiting_tool_count = 0, resume_deadline = NULL
@@ -118,9 +118,9 @@ output AS MATERIALIZED (
 jsonb_path_query_array({ids}, '$[$start to last]', jsonb_build_object('start', %(output_start)s::integer))
 
 -- name: hold_output
--- The head of a turn and its output box, both locked. The first row is the head, and whether the box exists; no row if
--- the turn is elsewhere. The others are the places of the box that are the turn's own. The statement does not see a
--- card that was written while it waited.
+-- The head of a turn and its output box, both locked. The first row is the head, and whether the box exists; no row
+-- if the turn has moved on. The others are the places of the box that are the turn's own. The statement does not see
+-- a card that was written while it waited.
 WITH {held_head}, {held_output}
 SELECT -1 AS place, NULL AS card_id, CASE WHEN EXISTS (SELECT FROM output) THEN 'present' ELSE 'gone' END AS state,
     {head_json} AS found
@@ -161,8 +161,8 @@ WITH {own_cards_written}, step AS (
 {what_is_stored}
 
 -- name: suspend_turn
--- Writes every row of a running turn that waits for calls from now on, and finishes its claimed row. Returns the
--- deadline; no row if the turn is elsewhere.
+-- Writes every row of a running turn that starts to wait for calls, and consumes its claimed row. Returns the
+-- deadline; no row if the turn has moved on.
 WITH moved AS (
     UPDATE state.agent_state_head AS h
     SET status = %(target)s, updated_at = {now}, waiting_tool_count = cardinality(%(tool_call_ids)s::text[]),

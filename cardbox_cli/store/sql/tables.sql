@@ -7,10 +7,10 @@ pg_catalog.unnest(%(names)s::pg_catalog.text[]) AS named (name)
         AND n.nspname OPERATOR(pg_catalog.=) pg_catalog.split_part(named.name, '.', 1)::pg_catalog.name
 
 -- name: existing_tables
--- The given tables that exist and that our role may read. This is the first statement of a connection, and names
--- everything in full. From then on names without a schema are those of Postgres: nobody's function or operator in
--- `public`, or in a schema with the name of our role, can replace them. Behind a pooler other clients share the
--- connection, so it stays as it is.
+-- The given tables that exist and that our role may read. This is the first statement of a connection, and qualifies
+-- all names. From then on, names without a schema are those of Postgres. A function or operator of another user, in
+-- `public` or in a schema with the name of our role, cannot replace them. Behind a pooler other clients share the
+-- connection, so it stays unchanged.
 WITH ours AS MATERIALIZED (
     SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)
     WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %(process)s::pg_catalog.int4

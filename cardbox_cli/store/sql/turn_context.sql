@@ -49,7 +49,7 @@ LEFT JOIN placed AS c ON c.card_id = slot.card_id
         LIMIT 1)
 
 -- name: turn_context
--- All that the next request of a turn needs, in one statement: a row of facts, followed by the places of its boxes.
+-- Everything for the next request of a turn, in one statement: a row of facts, followed by the places of its boxes.
 WITH {turn_boxes}
 SELECT '' AS pointer, 0 AS place, NULL AS card_id, NULL AS state, json_build_object(
     {turn_facts},

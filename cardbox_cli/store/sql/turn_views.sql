@@ -138,7 +138,7 @@ SELECT {record_json} FROM cbx.turns AS t
 WHERE t.project_id = %(project_id)s AND t.agent_turn_id = ANY(%(turn_ids)s)
 
 -- name: turn_remains
--- The last step and the newest deliverable of turns whose end nobody recorded.
+-- The last step and the newest deliverable of turns whose end was not recorded.
 SELECT json_build_object(
     'agent_turn_id', turn.id,
     'step_id', last.step_id,
@@ -176,8 +176,8 @@ UNION ALL
  LIMIT 1)
 
 -- name: find_kept_turn_ids
--- Up to six recorded turns each whose id begins with the wanted text, with or without "turn_"; ends with it, read
--- backwards; and whose last 8 characters match `shown`, unless it is null.
+-- Up to six recorded turns for each match. The id begins with the wanted text, with or without "turn_"; it ends with
+-- it, read backwards; or its last 8 characters match `shown`, unless it is null.
 (SELECT t.agent_turn_id FROM cbx.turns AS t
  WHERE t.project_id = %(project_id)s AND t.agent_turn_id LIKE %(beginning)s LIMIT 6)
 UNION
@@ -215,8 +215,8 @@ coalesce(nullif(e.source_agent_turn_id, ''), e.metadata #>> '{cg_ctx,parent_agen
     e.metadata #>> '{report_to,agent_turn_id}')
 
 -- name: turn_kin
--- The turns that gave these turns their work, and those that got work from them, as (child, parent). If the work goes
--- through a service, other programs name the parent only in the context of the request.
+-- The turns that dispatched these turns, and those that these turns dispatched, as (child, parent). If a service is
+-- in between, other programs store the parent only in the context of the request.
 SELECT e.target_agent_turn_id, {asking_turn}
 FROM state.execution_edges AS e
 WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = ANY(%(turn_ids)s) AND e.primitive = 'enqueue'

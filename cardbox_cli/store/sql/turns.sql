@@ -76,7 +76,7 @@ SET status = %(status)s, tool_call_ids = coalesce(%(tool_call_ids)s, s.tool_call
 WHERE s.project_id = %(project_id)s AND s.agent_id = %(agent_id)s AND s.step_id = %(step_id)s
 
 -- name: close_steps
--- Ends the steps that a turn leaves open.
+-- Ends the open steps of a turn.
 UPDATE state.agent_steps AS s
 SET status = %(status)s, error = coalesce(s.error, %(error)s), ended_at = {moment}
 WHERE s.project_id = %(project_id)s AND s.agent_turn_id = %(agent_turn_id)s
@@ -122,7 +122,7 @@ WITH w AS (
 SELECT {waiting_json} FROM w
 
 -- name: drop_waiting_tools
--- Records that nobody waits for these calls any more.
+-- Cancels the waits for these calls.
 WITH w AS (
     UPDATE state.turn_waiting_tools AS w
     SET wait_status = 'dropped', updated_at = {now}
@@ -171,7 +171,7 @@ FROM (
 ) AS k
 
 -- name: insert_edge
--- Records a request or an answer between agents. One for each correlation, primitive and phase.
+-- Records a dispatch or a report between agents. One for each correlation id, primitive and phase.
 INSERT INTO state.execution_edges AS e
     (project_id, edge_id, channel_id, primitive, edge_phase, source_agent_id, source_agent_turn_id,
      source_step_id, target_agent_id, target_agent_turn_id, correlation_id, enqueue_mode, recursion_depth,
@@ -183,7 +183,7 @@ VALUES (%(project_id)s, %(edge_id)s, %(channel_id)s, %(primitive)s, %(edge_phase
 ON CONFLICT DO NOTHING
 
 -- name: enqueue_edge
--- The edge that requested a turn.
+-- The edge that dispatched the turn.
 SELECT {edge_json}
 FROM state.execution_edges AS e
 WHERE e.project_id = %(project_id)s AND e.target_agent_turn_id = %(agent_turn_id)s

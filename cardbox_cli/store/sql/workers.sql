@@ -6,7 +6,7 @@ json_build_object({fields:WorkerEntry w},
 )::text
 
 -- name: announce_worker
--- Records that a worker lives, and until when.
+-- Records that a worker is alive, and until when.
 INSERT INTO cbx.workers AS w
     (worker_id, project_id, worker_target, host, pid, concurrency, started_at, heartbeat_at, expires_at)
 VALUES (%(worker_id)s, %(served_project_id)s, %(worker_target)s, %(host)s, %(pid)s, %(concurrency)s, {now}, {now},

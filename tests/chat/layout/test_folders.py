@@ -82,7 +82,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     chat = trees.write(tmp_path)
     (chat / "memory/Primary.md").unlink()
     os.mkfifo(chat / "memory/Primary.md")
-    with pytest.raises(InvalidInput, match=r"Primary\.md': it is no file"):
+    with pytest.raises(InvalidInput, match=r"Primary\.md': it is not a regular file"):
         folders.read_files(chat, tmp_path)
 
 

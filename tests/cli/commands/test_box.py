@@ -363,9 +363,7 @@ class TestDelete:
         [box] = lines(cbx("profile", "import", "-", "-o", "id"))
         result = cbx("box", "delete", box, "--yes")
         assert refusal(result) == (5, f"box {box} holds the profile 'clerk'")
-        assert result.err.endswith(
-            "hint: import the profile with a change; the name then points to a new box\n"
-        )
+        assert result.err.endswith("hint: import a changed profile; its name then refers to a new box\n")
         feed(PROFILE + "tags: [changed]\n")
         succeed(cbx("profile", "import", "-"))
         assert succeed(cbx("box", "delete", box, "--yes")) == f"deleted {box}\n"

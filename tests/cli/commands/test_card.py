@@ -102,7 +102,7 @@ class TestAdd:
         add("one", "--id", "card-1")
         succeed(cbx("card", "delete", "card-1", "--yes"))
         command = (*ADD, "--text", "one", "--id", "card-1")
-        assert refusal(cbx(*command)) == (5, "the card id 'card-1' is that of a deleted card")
+        assert refusal(cbx(*command)) == (5, "the card id 'card-1' belongs to a deleted card")
         succeed(cbx(*command, "--repair"))
         assert shown(cbx, "card-1")["deleted_at"] is None
 
@@ -143,30 +143,30 @@ class TestAdd:
         ):
             assert refusal(offline("card", "add", *words)) == (2, refused)
         for words, refused in (
-            (("--type", " ", "--text", "a"), "a card needs a type that is not empty"),
+            (("--type", " ", "--text", "a"), "a card needs a non-empty type"),
             (("--type", "x", "--json", "1"), "--json must be an object or a list, not a number"),
             (("--type", "x", "--text", "a", "--id", ""), "the card id '' must have 1 to 255 characters"),
             (
                 ("--type", "x", "--text", "a", "--id", "@last"),
-                "--id: '@last' begins with @, as only names like @last do",
+                "--id: '@last' begins with @, which is reserved for names like @last",
             ),
             (("--type", "x", "--text", "a", "--id", " \t"), "--id: ' \\t' is blank"),
             (
                 ("--type", "x", "--text", "a", "--id", "two\nlines"),
-                "--id: 'two\\nlines' holds '\\n', which cannot be seen",
+                "--id: 'two\\nlines' contains the invisible character '\\n'",
             ),
             (
                 ("--type", "x", "--text", "a", "--id", "red\x1b[31m"),
-                "--id: 'red\\x1b[31m' holds '\\x1b', which cannot be seen",
+                "--id: 'red\\x1b[31m' contains the invisible character '\\x1b'",
             ),
-            (("--type", "x", "--text", "a", "--id", "-x"), "--id: '-x' begins with -, as options do"),
+            (("--type", "x", "--text", "a", "--id", "-x"), "--id: '-x' begins with -, like an option"),
             (
                 ("--type", "x", "--text", "a", "--id", "tag\U000e0041"),
-                "--id: 'tag\\U000e0041' holds '\\U000e0041', which cannot be seen",
+                "--id: 'tag\\U000e0041' contains the invisible character '\\U000e0041'",
             ),
             (
                 ("--type", "x", "--text", "a", "--id", "\u3164"),
-                "--id: '\\u3164' holds '\\u3164', which cannot be seen",
+                "--id: '\\u3164' contains the invisible character '\\u3164'",
             ),
             (("--type", "x", "--text", "a", "--metadata", "[]"), "--metadata must be an object, not a list"),
             (
@@ -196,9 +196,9 @@ class TestAdd:
 
 
 UNSTORABLE = {
-    "NaN": "is nan, which JSON has no spelling for",
-    "Infinity": "is inf, which JSON has no spelling for",
-    "-Infinity": "is -inf, which JSON has no spelling for",
+    "NaN": "is nan, which JSON cannot represent",
+    "Infinity": "is inf, which JSON cannot represent",
+    "-Infinity": "is -inf, which JSON cannot represent",
     '"ab\\u0000"': "holds a NUL character at offset 2",
     '"a\\ud800"': "holds a lone surrogate at offset 1",
     "1e200000": "is a number of more than 1000 digits, written out without an exponent",
@@ -234,7 +234,7 @@ class TestWhatJsonbCannotHold:
         good = '{"type": "x", "card_id": "good", "content": {"__type__": "TextContent", "text": "x"}}'
         bad = '{"type": "x", "card_id": "bad", "content": {"__type__": "JsonContent", "data": [NaN]}}'
         feed(f"{good}\n\n{bad}\n")
-        message = "standard input:3: card 'bad': content.data[0]: is nan, which JSON has no spelling for"
+        message = "standard input:3: card 'bad': content.data[0]: is nan, which JSON cannot represent"
         assert refusal(cbx("card", "add", "--card", "-")) == (4, message)
         assert row_counts() == before
 

@@ -108,7 +108,11 @@ def test_what_was_said_cannot_drive_the_terminal(cbx: Cbx) -> None:
         (("clear", KEY), 2, f"Forget 2 messages of chat {KEY}? Not without --yes here"),
         (("send", KEY), 2, "a message is wanted, once"),
         (("send", KEY, ""), 4, "the message is blank"),
-        (("send", "a\x1bb", "hello"), 4, "the chat's key: 'a\\x1bb' holds '\\x1b', which cannot be seen"),
+        (
+            ("send", "a\x1bb", "hello"),
+            4,
+            "the chat's key: 'a\\x1bb' contains the invisible character '\\x1b'",
+        ),
         (("reply", "hello"), 2, "no chat is named: a key and a message are wanted"),
         (("persona", "Nobody"), 3, "no persona 'Nobody' in project 'p'"),
         (("run", KEY, "--exec", " "), 2, "--exec: the command is blank"),
@@ -264,7 +268,7 @@ def test_commands_of_a_run_are_told_of_a_database_only_by_env(
 ) -> None:
     said = ("--exec", "cbx chat reply hello 2>&1; echo", "--answers", "text")
     told = shell.run("chat", "run", KEY, "--text", "a", *said).out
-    assert "error: this command runs for a run of a chat, which names no database" in told
+    assert "error: this command runs for a chat, but the run passes it no database" in told
     assert shell.run("chat", "run", KEY, "--text", "a", *said, "--env", DATABASE_URL.name).out == "hello\n"
     given: dict[str, str] = {}
 

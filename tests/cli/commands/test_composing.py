@@ -102,7 +102,7 @@ def test_a_kind_without_history_answers_what_is_asked(
 @pytest.mark.parametrize(
     ("options", "code", "error"),
     [
-        (["--layer", "todo=x"], 4, "'todo' is no layer: their names end in '__context'"),
+        (["--layer", "todo=x"], 4, "'todo' is not a layer: their names end in '__context'"),
         (["--layer", "a__context=1", "--layer", "a__context=2"], 2, "--layer: 'a__context' is given twice"),
         (["--layer", "knowledge__context"], 2, "--layer knowledge__context needs words to search for"),
         (

@@ -71,7 +71,7 @@ class TestTheList:
     def test_so_are_those_that_do_not_go_together(self, bare: Cbx, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("CBX_LEASE", "3")
         refused = bare("config")
-        assert (refused.code, refused.err.split(" does not go with ")[0]) == (
+        assert (refused.code, refused.err.split(" cannot be combined with ")[0]) == (
             2,
             "error: CBX_HEARTBEAT of 20 s (the default)",
         )

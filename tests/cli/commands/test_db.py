@@ -29,7 +29,7 @@ class TestAnEmptyDatabase:
             result = cbx(*command)
             assert (result.code, result.out) == (7, "")
             assert result.err == (
-                "error: the database has no table public.cards\nhint: `cbx db init` makes the tables of cbx\n"
+                "error: the database has no table public.cards\nhint: create the tables of cbx with `cbx db init`\n"
             )
 
     def test_init_shows_what_it_would_do_and_does_it_with_yes(self, cbx: Cbx) -> None:
@@ -82,7 +82,7 @@ def test_a_version_before_the_baseline_is_shown_and_refused(cbx: Cbx, database: 
         refused = cbx(*command)
         assert (refused.code, refused.out) == (7, "")
         assert refused.err.splitlines()[-2:] == [
-            "error: the database has schema version 16, and this cbx upgrades from version 17 on",
+            "error: the database has schema version 16, but this cbx upgrades from version 17 on",
             "hint: `cbx db upgrade --help` shows the commands that move its data to a new database",
         ]
     status = cbx("db", "status", "-o", "json").json()

@@ -86,7 +86,7 @@ def test_a_person_is_told_of_the_policy_and_not_stopped(shop: Cbx) -> None:
             4,
             "error: delegate: target_strategy: expected 'new', 'reuse' or 'clone', found the string 'copy'",
         ),
-        (("delegate", *TASK[:-1], " "), 4, "error: delegate: instruction: is blank; say what to do"),
+        (("delegate", *TASK[:-1], " "), 4, "error: delegate: instruction: is blank; describe the task"),
         (
             ("delegate", *TASK[:3], "nobody", *TASK[4:]),
             3,

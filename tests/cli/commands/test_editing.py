@@ -564,7 +564,7 @@ printf '{one} moved here\\n   four # by its beginning\\n\\n{one}\\n' >> "$1" """
         old = box_of(add("a"))
         for typed, code, message in (
             ("nope", 3, "no card 'nope' in project 'p'"),
-            ("twin", 5, "'twin' fits several: twin-1, twin-2"),
+            ("twin", 5, "'twin' is ambiguous; it matches 2 cards: twin-1, twin-2"),
             ('"open', 4, "Unterminated string starting at"),
         ):
             editor(f'sed -i "1i\\\\\n{typed.replace(chr(34), chr(92) + chr(34))}" "$1"')

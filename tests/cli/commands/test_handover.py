@@ -90,12 +90,12 @@ class TestShow:
         result = offline("handover", "show", "delegat")
         assert (result.code, result.out) == (3, "")
         assert result.err == (
-            "error: no handover recipe is named 'delegat'; did you mean 'delegate'?\n"
-            "hint: there are delegate, expert, principal, review;"
-            " a file is named by its path, such as ./delegat.yaml\n"
+            "error: unknown recipe 'delegat'; did you mean 'delegate'?\n"
+            "hint: use one of delegate, expert, principal, review,"
+            " or the path of a file, such as ./delegat.yaml\n"
         )
         assert offline("handover", "show", "./absent.yaml").err.startswith(
-            "error: no such recipe file: absent.yaml\n"
+            "error: no recipe file 'absent.yaml'\n"
         )
 
 
@@ -116,7 +116,7 @@ class TestValidate:
             "  two.yaml: 2 problems",
             result.err.splitlines()[2],
             "  two.yaml:2:1: description: expected a string, found the number 1",
-            "hint: `cbx handover schema` prints what a recipe may say",
+            "hint: `cbx handover schema` prints the keys of a recipe",
         ]
         assert result.err.splitlines()[2].startswith("  two.yaml:1:17: arguments.a.type: ")
         problems = offline("handover", "validate", "one.yaml", "two.yaml", "-o", "json").error["details"][

@@ -16,7 +16,7 @@ RowCounts = Callable[[], dict[str, int]]
 
 SCHEMA = '{"type": "object", "properties": {"city": {"type": "string"}}}'
 PROVISION = ("agent", "provision", "a-1", "--profile", "clerk")
-EXISTS = "hint: `cbx project list` shows them; `cbx project create`, or the first profile, tool or agent, makes one\n"
+EXISTS = "hint: `cbx project list` shows the projects\n"
 
 
 @pytest.fixture
@@ -311,13 +311,13 @@ REFUSED = [
     (
         ("project", "create", "p"),
         5,
-        "error: the project 'p' exists\nhint: `cbx project update` changes its title, status and owner\n",
+        "error: project 'p' already exists\nhint: change its title, status or owner with `cbx project update`\n",
     ),
     (
         ("project", "create", "x", "--title", " "),
         4,
         "error: the title ' ' must have 1 to 255 printable characters on one line\n"
-        "hint: leave it out, or give it a text\n",
+        "hint: omit it, or give it a text\n",
     ),
     (
         ("project", "create", ""),
@@ -343,9 +343,9 @@ REFUSED = [
     (
         ("project", "update", "--reproducible-layers", "todo__context,notes"),
         4,
-        "error: 'notes' is no layer: their names end in '__context'\nhint: "
+        "error: 'notes' is not a layer: their names end in '__context'\nhint: use "
         "framework__context, persona__context, memory__context, experience__context, knowledge__context, todo__context, compression__context, "
-        "or one of your own\n",
+        "or your own name\n",
     ),
     (
         ("agent", "show", "nobody"),
@@ -356,20 +356,19 @@ REFUSED = [
     (
         ("agent", "provision", "b", "--profile", "nope"),
         3,
-        "error: no profile 'nope' in project 'p'\n"
-        "hint: `cbx profile list` shows the names, `cbx profile import FILE.yaml` adds one\n",
+        "error: no profile 'nope' in project 'p'\nhint: `cbx profile list` shows the names\n",
     ),
     (
         ("agent", "provision", "b.c", "--profile", "clerk"),
         4,
         "error: the agent id 'b.c' must be one word without '.', '*' and '>'\n"
-        "hint: for example researcher-1; ids such as sys.operator are not of agents\n",
+        "hint: for example researcher-1; agents cannot have ids such as sys.operator\n",
     ),
     (
         ("agent", "provision", "b", "--profile", "clerk", "--worker-target", " "),
         4,
         "error: the worker target ' ' must be one word without '.', '*' and '>'\n"
-        "hint: for example worker_generic; without one, it is the profile's\n",
+        "hint: for example worker_generic; the default is that of the profile\n",
     ),
     (
         (*PROVISION, "--worker-target", "gpu"),
@@ -379,14 +378,12 @@ REFUSED = [
     (
         ("tool", "show", "nope"),
         3,
-        "error: no tool 'nope' in project 'p'\n"
-        "hint: `cbx tool list` shows the names, `cbx tool add` adds one\n",
+        "error: no tool 'nope' in project 'p'\nhint: `cbx tool list` shows the names\n",
     ),
     (
         ("tool", "add", "weather", "--exec", "true"),
         5,
-        "error: there is another tool 'weather' in project 'p'\n"
-        "hint: `cbx tool show` shows it, --replace replaces it\n",
+        "error: a different tool 'weather' exists in project 'p'\nhint: pass --replace to replace it\n",
     ),
     (
         ("tool", "add", "t", "--schema", "nowhere.json"),
@@ -408,7 +405,7 @@ REFUSED = [
     (
         ("tool", "add", "t", "--exec", ""),
         4,
-        "error: the command of a tool must not be blank\nhint: without one, it waits for a report\n",
+        "error: the command of a tool must not be blank\nhint: omit it, and the tool waits for a report\n",
     ),
     (("tool", "add", "t", "--timeout", "nan"), 4, "error: the timeout of a tool must be a number of seconds"),
     (
@@ -481,15 +478,15 @@ def test_a_profile_that_no_turn_could_end_by_is_told(cbx: Cbx, tmp_path: Path) -
 
     ends = "must_end_with: [submit, hand_in]"
     before = "warning: profile 'a': must_end_with names"
-    denied = "and allowed_tools does not: no turn can end with its call"
-    absent = "and there is no such tool: `cbx tool add` registers it"
+    denied = "but allowed_tools does not: no turn can end with its call"
+    absent = "register it with `cbx tool add`"
     assert warned(ends) == [f"{before} 'submit', {denied}", f"{before} 'hand_in', {denied}"]
     assert warned(ends, "allowed_tools: [submit]") == [
-        f"{before} 'submit', {absent}",
+        f"{before} an unknown tool 'submit'; {absent}",
         f"{before} 'hand_in', {denied}",
     ]
     succeed(cbx("tool", "add", "submit"))
-    assert warned(ends, "allowed_tools: null") == [f"{before} 'hand_in', {absent}"]
+    assert warned(ends, "allowed_tools: null") == [f"{before} an unknown tool 'hand_in'; {absent}"]
     assert warned(ends, "allowed_tools: [submit]", "allowed_internal_tools: [hand_in]") == [
         "warning: profile 'a': no handler 'hand_in' is installed here"
     ]
@@ -506,7 +503,7 @@ class TestProfileValidate:
         found = offline("profile", "validate", *files, "-o", "json")
         assert (found.code, found.json()) == (0, {"valid": files, "problems": []})
         assert "warning:" in found.err
-        assert "'extra' is no key that cbx knows" in found.err
+        assert "cbx ignores the unknown key 'extra'" in found.err
 
     def test_tells_all_that_is_wrong(self, offline: Cbx, tmp_path: Path) -> None:
         for file, text in (

@@ -78,7 +78,7 @@ class TestBadText:
         file.write_text('[{"role": "user", "content": "x", "a\\u0000": 1, "a\\ud800": 2}]')
         result = cbx("card", "import", str(file), "--on-bad-text", "replace")
         assert result.code == 4
-        assert "has two keys that differ only in characters that JSONB cannot hold" in result.err
+        assert "has two keys that differ only in characters that JSONB cannot store" in result.err
         file.write_text(
             json.dumps(
                 [{"id": f"n{bad}", "messages": [{"role": "user", "content": "x"}]} for bad in "\0\ud800"]

@@ -182,7 +182,7 @@ def test_an_id_that_the_other_has_is_taken_and_nothing_more_is_said(tenants: tup
     assert (result.code, result.out) == (5, "")
     assert result.err == (
         f"error: the card id '{theirs.card}' is taken\n"
-        "hint: use another id, or --repair to overwrite a card of this project\n"
+        "hint: use another id, or pass --repair to overwrite a card of this project\n"
     )
 
 

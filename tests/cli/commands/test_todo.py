@@ -88,7 +88,7 @@ def test_cards_of_other_programs_are_shown(cbx: Cbx, box: str, add: Callable[...
         (
             ("add", "BOX", "Call", " "),
             4,
-            "error: the todo item ' ' is blank\nhint: say in a few words what is to be done\n",
+            "error: the todo item ' ' is blank\nhint: describe the task in a few words\n",
         ),
         (
             ("list", "BOX", "--open", "--done"),

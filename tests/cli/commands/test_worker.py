@@ -188,7 +188,7 @@ def test_cbx_within_a_command_works_with_no_other_database(
     assert rest["error_code"] == "command_failed"
     [failed] = cbx("turn", "list", "-o", "json").json()
     report = deliverable_of(cbx, failed["agent_turn_id"])
-    assert "its worker names no database" in report
+    assert "its worker passes it no database" in report
 
 
 def test_the_command_gets_what_is_named_and_no_address(cbx: Cbx, dispatch: Dispatch) -> None:

@@ -183,7 +183,7 @@ def test_a_folder_of_events_is_one_conversation_that_grows(cbx: Cbx, tmp_path: P
     assert last == {"role": "assistant", "content": "I look twice.\nDone."}
 
 
-@pytest.mark.parametrize(("odd", "message"), [("pipe", "it is no file"), ("link", "it is a link")])
+@pytest.mark.parametrize(("odd", "message"), [("pipe", "it is not a regular file"), ("link", "it is a link")])
 def test_a_folder_that_somebody_else_filled_leads_nowhere(
     cbx: Cbx, tmp_path: Path, odd: str, message: str
 ) -> None:
@@ -205,7 +205,7 @@ def test_an_event_that_cannot_be_read_is_named(cbx: Cbx, tmp_path: Path) -> None
     result = cbx("card", "import", str(tmp_path))
     assert (result.code, result.err.splitlines()[0]) == (
         4,
-        f"error: cannot read {tmp_path / 'events' / '1.json'}: it is no file",
+        f"error: cannot read {tmp_path / 'events' / '1.json'}: it is not a regular file",
     )
 
 

@@ -127,8 +127,8 @@ class TestPostgresAlone:
             notifiers.notify(WAKEUP)
             notifiers.notify(WAKEUP)
         assert announced == [
-            "warning: no wakeup by Postgres: the transaction is still open, and what workers shall find "
-            "is not committed; workers find the work when they poll"
+            "warning: no wakeup by Postgres: cannot notify workers within a transaction, because they would "
+            "not see its rows; workers find the work when they poll"
         ]
         notifiers.notify(WAKEUP)
         with database.transaction():

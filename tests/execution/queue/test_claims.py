@@ -258,7 +258,7 @@ class TestFence:
         with pytest.raises(StaleEpoch) as failure:
             write(desk.runtime, paused.fence, "Too late")
         assert failure.value.message == (
-            f"turn {paused.fence.agent_turn_id} is not at epoch 1 any more: agent 'clerk' is at "
+            f"turn {paused.fence.agent_turn_id} is no longer at epoch 1: agent 'clerk' is at "
             f"turn {paused.fence.agent_turn_id}, dispatched, epoch 2; {self.WHY}"
         )
         assert desk.output(paused.fence.agent_turn_id) == []
@@ -319,7 +319,7 @@ class TestFence:
         with pytest.raises(StaleEpoch) as failure:
             write(desk.runtime, task.fence, "Too late")
         assert failure.value.message.endswith(
-            "is at none, idle, epoch 2; it ended (canceled), stop by ann: not needed"
+            "is at no turn, idle, epoch 2; it ended (canceled), stop by ann: not needed"
         )
 
     def test_when_another_program_took_the_turn(self, ask: Asked, desk: Desk) -> None:

@@ -67,4 +67,4 @@ def test_a_turn_that_has_ended_before_leaves_its_agent_only() -> None:
     assert plan.step_status == "failed"
     assert not plan.needs_deliverable
     assert plan.remembered_box_id is None
-    assert plan.message == "its turn had ended before"
+    assert plan.message == "its turn had already ended"

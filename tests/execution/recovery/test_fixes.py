@@ -196,7 +196,7 @@ class TestInEveryState:
     ) -> None:
         head, before = desk.head(), row_counts()
         boxes = {"context_box_id": new_box_id()} if fix is rebox else {}
-        with pytest.raises(StaleEpoch, match=f"is not at epoch {head.turn_epoch - 1} any more"):
+        with pytest.raises(StaleEpoch, match=f"is no longer at epoch {head.turn_epoch - 1}"):
             fix(desk.runtime, turn, expect_epoch=head.turn_epoch - 1, **boxes, **WHO)
         assert (desk.head(), row_counts()) == (head, before)
 

@@ -60,7 +60,7 @@ def test_it_is_given_up(runtime: Runtime, orphan: str) -> None:
 
 @pytest.mark.parametrize("fix", [requeue, fail])
 def test_at_another_epoch_it_is_refused(runtime: Runtime, orphan: str, fix: Callable[..., object]) -> None:
-    with pytest.raises(StaleEpoch, match=f"turn {orphan} is not at epoch 7 any more"):
+    with pytest.raises(StaleEpoch, match=f"turn {orphan} is no longer at epoch 7"):
         fix(runtime, orphan, 7)
     assert runtime.audit.of_turn(orphan) == []
 

@@ -186,7 +186,7 @@ class TestAtTheSameTime:
             reaped = reap(desk.runtime)
         assert reaped.promoted == [free.agent_turn_id]
         assert reaped.troubles == [
-            "the queue of agent 'clerk': another transaction was in the way: "
+            "the queue of agent 'clerk': conflict with another transaction: "
             "canceling statement due to lock timeout"
         ]
         assert reap(desk.runtime).promoted == [held.agent_turn_id]

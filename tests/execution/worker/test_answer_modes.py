@@ -158,7 +158,7 @@ def test_what_the_arguments_of_all_calls_grow_by_is_bounded() -> None:
     found = read(message(content=None, tool_calls=calls))
     assert isinstance(found, BadAnswer)
     assert found.error_code == INVALID
-    assert "cards[2].arguments.at[406] is where the numbers of one value become more than" in found.message
+    assert "cards[2].arguments.at[406] makes the numbers of the value grow by more than" in found.message
 
 
 @pytest.mark.parametrize("mode", ["auto", "cards"])

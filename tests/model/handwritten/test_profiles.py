@@ -74,14 +74,14 @@ def test_tags_are_a_list_or_one_string(tags: str, normal: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "p.yaml: the file is empty, comments aside"),
+        ("", "p.yaml: the file is empty except for comments"),
         ("[a]", "p.yaml:1: expected a mapping, found a list"),
         ("description: x", "p.yaml:1: the key 'name' is missing"),
-        ("name:", "p.yaml:1: name: is empty; give it a value or remove the key"),
+        ("name:", "p.yaml:1: name: is empty; set a value or remove the key"),
         ("name: '  '", "p.yaml:1: name: must not be empty"),
         ("name: 7", "p.yaml:1: name: expected a string, found the number 7"),
-        ('name: "a\\nb"', "p.yaml:1: name: holds '\\n', which cannot be seen: 'a\\nb'"),
-        ("name: a\nname: b", "p.yaml:2: name: a second time; the first is on line 1"),
+        ('name: "a\\nb"', "p.yaml:1: name: contains the invisible character '\\n': 'a\\nb'"),
+        ("name: a\nname: b", "p.yaml:2: name: is repeated; the first one is on line 1"),
         ("name: a\ntags: 5", "p.yaml:2: tags: expected a list, found the number 5"),
         ("name: a\ntags: [1]", "p.yaml:2: tags[0]: expected a string, found the number 1"),
         ("name: a\ndescription: []", "p.yaml:2: description: expected a string, found a list"),
@@ -94,15 +94,15 @@ def test_tags_are_a_list_or_one_string(tags: str, normal: list[Any]) -> None:
         ),
         (
             "name: a\ndelegation_policy:\n",
-            "p.yaml:2: delegation_policy: is empty; give it a value or remove the key",
+            "p.yaml:2: delegation_policy: is empty; set a value or remove the key",
         ),
         (
             "name: a\nsystem_prompt: x\nsystem_prompt_template: y",
-            "p.yaml:3: system_prompt_template: another name of system_prompt, which is there too; keep one",
+            "p.yaml:3: system_prompt_template: is another name of system_prompt; keep only one of them",
         ),
         (
             "name: a\nx: 2026-01-01",
-            "p.yaml:2: x: '2026-01-01' is a date to YAML, and JSON has none; quote it",
+            "p.yaml:2: x: '2026-01-01' is a date in YAML, and JSON has no dates; quote it",
         ),
     ],
 )
@@ -152,23 +152,26 @@ def test_layers_are_texts_or_asked_for(layers: str) -> None:
     ("layers", "problem"),
     [
         ("{notes: x}", "'notes' does not end in '__context'"),
-        ("{todo__context: ' '}", "'todo__context' is blank; give it a text or remove the key"),
-        ("{todo__context: 5}", "'todo__context' must be a text, or true to collect it; found the number 5"),
+        ("{todo__context: ' '}", "'todo__context' is blank; set a text or remove the key"),
+        ("{todo__context: 5}", "'todo__context' must be a string, or true to collect it; found the number 5"),
         (
             "{framework__context: true}",
-            "'framework__context' must be a text, for nothing collects it; found true",
+            "'framework__context' must be a string, because cbx cannot collect it; found true",
         ),
-        ("{notes__context: true}", "'notes__context' must be a text, for nothing collects it; found true"),
-        ("{knowledge__context: true}", "'knowledge__context' must be a text or {query: WORDS}; found true"),
+        (
+            "{notes__context: true}",
+            "'notes__context' must be a string, because cbx cannot collect it; found true",
+        ),
+        ("{knowledge__context: true}", "'knowledge__context' must be a string or {query: WORDS}; found true"),
         (
             "{knowledge__context: {query: ''}}",
             "'knowledge__context' needs words to search for as its 'query'; found the string ''",
         ),
         (
             "{knowledge__context: {query: x, limit: 3}}",
-            "'knowledge__context' has a key that is not known: 'limit'; there are 'query' and 'boxes'",
+            "'knowledge__context' has the unknown key 'limit'; known here: query, boxes",
         ),
-        ("{a: x, b__context: 1}", "'a' does not end in '__context'; 'b__context' must be a text, "),
+        ("{a: x, b__context: 1}", "'a' does not end in '__context'; 'b__context' must be a string, "),
     ],
 )
 def test_what_is_wrong_with_a_layer_is_told(layers: str, problem: str) -> None:

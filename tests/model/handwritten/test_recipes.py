@@ -171,12 +171,12 @@ class TestBinding:
             (
                 "box_ids",
                 ["018f", ["x"]],
-                "argument 'a': expected a box id or a list of box ids, found a list that holds a list",
+                "argument 'a': expected a box id or a list of box ids, found a list with a list",
             ),
             (
                 "box_ids",
                 ["018f", ""],
-                "argument 'a': expected a box id or a list of box ids, found a list that holds the string ''",
+                "argument 'a': expected a box id or a list of box ids, found a list with the string ''",
             ),
             ("object", object(), "argument 'a': expected a mapping, found a object"),
         ],
@@ -203,9 +203,7 @@ class TestBinding:
             "argument 'note' is missing",
             "argument 'limit': expected an integer, found the string '3'",
         ]
-        assert (
-            error.hint == "`cbx handover show RECIPE` lists what it takes; NAME:=JSON passes what is not text"
-        )
+        assert error.hint == "`cbx handover show RECIPE` lists its arguments; pass JSON values as NAME:=JSON"
         assert [problem["argument"] for problem in error.details["problems"]] == [
             "instrution",
             "zzz",

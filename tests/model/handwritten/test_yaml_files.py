@@ -52,15 +52,15 @@ def test_what_a_value_means(written: str, meant: object) -> None:
     assert type(document.value["key"]) is type(meant)
 
 
-ODD_NUMBER = "is a number to some readers of YAML and a string to others; quote it, or write it as JSON does"
-ODD_WORD = "is true or false to some readers of YAML and a string to others; write that, or quote it"
+ODD_NUMBER = "is a number to some YAML readers and a string to others; quote it, or write it as in JSON"
+ODD_WORD = "is a boolean to some YAML readers and a string to others; write true or false, or quote it"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "f.yaml: the file is empty, comments aside"),
-        ("# nothing\n\n", "f.yaml: the file is empty, comments aside"),
+        ("", "f.yaml: the file is empty except for comments"),
+        ("# nothing\n\n", "f.yaml: the file is empty except for comments"),
         ("a: no", f"f.yaml:1: a: 'no' {ODD_WORD}"),
         ("a: On", f"f.yaml:1: a: 'On' {ODD_WORD}"),
         ("yes: a", f"f.yaml:1: 'yes' {ODD_WORD}"),
@@ -71,8 +71,8 @@ ODD_WORD = "is true or false to some readers of YAML and a string to others; wri
         ("a: 1_000", f"f.yaml:1: a: '1_000' {ODD_NUMBER}"),
         ("a: 12:30", f"f.yaml:1: a: '12:30' {ODD_NUMBER}"),
         ("a: .nan", f"f.yaml:1: a: '.nan' {ODD_NUMBER}"),
-        ("a: 2026-01-01", "f.yaml:1: a: '2026-01-01' is a date to YAML, and JSON has none; quote it"),
-        ("a: {<<: {b: 1}}", "f.yaml:1: a: '<<' is a merge key, which is not followed; write the keys out"),
+        ("a: 2026-01-01", "f.yaml:1: a: '2026-01-01' is a date in YAML, and JSON has no dates; quote it"),
+        ("a: {<<: {b: 1}}", "f.yaml:1: a: '<<' is a merge key, which is not supported; write the keys out"),
         ("a: 1e999999", "f.yaml:1: a: is a number of more than 1000 digits, written out without an exponent"),
         (
             "a: 1e99999999999999999999",
@@ -80,27 +80,30 @@ ODD_WORD = "is true or false to some readers of YAML and a string to others; wri
         ),
         ('a: "\\0"', "f.yaml:1: a: holds a NUL character at offset 0"),
         ('a: "x\\ud83d"', "f.yaml:1: a: holds a lone surrogate at offset 1"),
-        ("a: &x [1]\nb: *x", "f.yaml:2: b: the alias *x is not followed; write the value out"),
+        ("a: &x [1]\nb: *x", "f.yaml:2: b: the alias *x is not supported; write the value out"),
         (
             "a: !!python/object/apply:os.system [ls]",
-            "f.yaml:1: a: the tag '!!python/object/apply:os.system' is not read; remove it",
+            "f.yaml:1: a: the tag '!!python/object/apply:os.system' is not supported; remove it",
         ),
-        ("a: !mine x", "f.yaml:1: a: the tag '!mine' is not read; remove it"),
-        ("a: 1\nb: 2\na: 3", "f.yaml:3: a: a second time; the first is on line 1"),
+        ("a: !mine x", "f.yaml:1: a: the tag '!mine' is not supported; remove it"),
+        ("a: 1\nb: 2\na: 3", "f.yaml:3: a: is repeated; the first one is on line 1"),
         ("a: {1: x}", "f.yaml:1: a: a key must be a string, found the number 1; quote it"),
         ("null: x", "f.yaml:1: a key must be a string, found null; quote it"),
-        ("? [a]\n: b", "f.yaml:1: a key must be a string, and here a list, a mapping or an alias is one"),
+        ("? [a]\n: b", "f.yaml:1: a key must be a string, found a list, a mapping or an alias"),
         ("a: 1\n---\nb: 2", "f.yaml:2: a second document begins here; a file holds one"),
-        ("a:\n\t- b", "f.yaml:2: a tab stands where YAML wants spaces"),
+        ("a:\n\t- b", "f.yaml:2: YAML requires spaces here, not a tab"),
         ("a: @b", "f.yaml:1: a value cannot begin with '@'; quote it"),
-        ("a: b: c", "f.yaml:1: ': ' cannot stand here; check the indentation, or quote the value"),
-        ("a:\n  - x\n b: 1", "f.yaml:3: this does not fit what begins on line 1; check the indentation"),
-        ("a: [1,\n2", "f.yaml:2: a ',' or ']' is missing in what begins on line 1"),
-        ("a: {b: 1", "f.yaml:1: a ',' or '}' is missing in what begins on line 1"),
+        ("a: b: c", "f.yaml:1: ': ' is not allowed here; check the indentation, or quote the value"),
+        (
+            "a:\n  - x\n b: 1",
+            "f.yaml:3: this does not match the part that begins on line 1; check the indentation",
+        ),
+        ("a: [1,\n2", "f.yaml:2: a ',' or ']' is missing in the part that begins on line 1"),
+        ("a: {b: 1", "f.yaml:1: a ',' or '}' is missing in the part that begins on line 1"),
         ("a: 'b\nc", "f.yaml:2: the quote that begins on line 1 is not closed"),
         ("a: !x!y z", "f.yaml:1: not YAML: found undefined tag handle '!x!'"),
-        ('a: "\\Uffffffff"', "f.yaml:1: an escape or a directive holds a number out of range"),
-        ("a: b\nc: x\x07", "f.yaml:2: the character U+0007 cannot stand in YAML"),
+        ('a: "\\Uffffffff"', "f.yaml:1: an escape or a directive has a number out of range"),
+        ("a: b\nc: x\x07", "f.yaml:2: the character U+0007 is not allowed in YAML"),
         ("[" * 100_000, f"f.yaml:1: nested more than {MAX_DEPTH} levels deep"),
         ("? " * 100_000, f"f.yaml:1: nested more than {MAX_DEPTH} levels deep"),
         ("[" + "1," * MAX_VALUES + "]", "f.yaml:1: more than 10,000 keys and values"),
@@ -122,11 +125,11 @@ def test_reading_goes_on_after_a_problem_and_tells_all_in_order() -> None:
     assert told(read_yaml(text, "f.yaml")).splitlines() == [
         "f.yaml: 6 problems",
         f"f.yaml:1:4: a: 'no' {ODD_WORD}",
-        "f.yaml:2:4: b: the tag '!t' is not read; remove it",
-        "f.yaml:2:11: b[1]: '2026-01-01' is a date to YAML, and JSON has none; quote it",
-        "f.yaml:3:1: a: a second time; the first is on line 1",
+        "f.yaml:2:4: b: the tag '!t' is not supported; remove it",
+        "f.yaml:2:11: b[1]: '2026-01-01' is a date in YAML, and JSON has no dates; quote it",
+        "f.yaml:3:1: a: is repeated; the first one is on line 1",
         "f.yaml:4:1: a key must be a string, found the number 3; quote it",
-        "f.yaml:5:6: a ',' or ']' is missing in what begins on line 5",
+        "f.yaml:5:6: a ',' or ']' is missing in the part that begins on line 5",
     ]
 
 
@@ -219,8 +222,8 @@ class TestValuesOfPython:
         [
             ({1: "x"}, "value: a key must be a string, found the number 1"),
             ({"a": {None: 1}}, "value: a: a key must be a string, found null"),
-            ({"a": [{1}]}, "value: a[0]: is a set, which is no JSON value"),
-            ({"a": float("nan")}, "value: a: is nan, which JSON has no spelling for"),
+            ({"a": [{1}]}, "value: a[0]: is a set, which is not a JSON value"),
+            ({"a": float("nan")}, "value: a: is nan, which JSON cannot represent"),
             ({"a": "\0"}, "value: a: holds a NUL character at offset 0"),
         ],
     )

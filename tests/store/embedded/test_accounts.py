@@ -53,7 +53,10 @@ def test_root_names_the_account_of_the_first_start(open_home: Path, monkeypatch:
 @only_as_root
 @pytest.mark.parametrize(
     ("name", "complaint"),
-    [("no-such-account", "there is no such account"), ("root", "Postgres refuses to run as root")],
+    [
+        ("no-such-account", "names an unknown account 'no-such-account'"),
+        ("root", "Postgres refuses to run as root"),
+    ],
 )
 def test_root_names_an_account_that_will_not_do(
     home: Path, monkeypatch: pytest.MonkeyPatch, name: str, complaint: str
@@ -62,7 +65,7 @@ def test_root_names_an_account_that_will_not_do(
     with pytest.raises(InvalidInput) as caught:
         EmbeddedServer(home).connect()
     assert caught.value.message == f"CBX_SERVER_USER names {name!r}, and {complaint}"
-    assert caught.value.hint == "name an existing unprivileged account, such as 'nobody'"
+    assert caught.value.hint == "set it to an existing unprivileged account, such as 'nobody'"
 
 
 @only_as_root
@@ -125,7 +128,7 @@ print(oct(server.home.stat().st_mode), server.start(), server.stop(), server.sto
 print(len(server.destroy()), list(server.home.iterdir()))
 """
     assert user.run(home, code).splitlines() == [
-        f"announced: first use: making a Postgres 18 database in {home}/postgres-18",
+        f"announced: first use: creating a Postgres 18 database in {home}/postgres-18",
         f"True None {home}/postgres-18 {home}/socket",
         "0o40700 False True False",
         "3 []",

@@ -47,9 +47,7 @@ def test_what_it_refuses(made_home: Path, tmp_path: Path, as_link: bool) -> None
     record_file.write_text(json.dumps({**json.loads(record), "data": str(precious)}))
     with pytest.raises(Conflict) as caught:
         server.destroy()
-    assert caught.value.message == (
-        f"{str(precious)!r} does not look like data made by cbx; nothing was removed"
-    )
+    assert caught.value.message == (f"{str(precious)!r} does not look like data of cbx; nothing was removed")
     assert precious.exists()
     record_file.write_text(record)
     assert server.start() is False
@@ -76,7 +74,7 @@ def test_data_that_cbx_did_not_make_are_not_used(open_home: Path) -> None:
     data = open_home / "postgres-18"
     open_home.mkdir(0o711)
     data.mkdir()
-    with pytest.raises(DatabaseUnavailable, match="was not made by cbx"):
+    with pytest.raises(DatabaseUnavailable, match="was not created by cbx"):
         EmbeddedServer(open_home).connect()
     assert list(data.iterdir()) == []
     data.rmdir()

@@ -88,8 +88,8 @@ def test_behind_a_pooler_it_is_announced(
     with pooled(server, server.home.parent) as target:
         assert listen(target).wait(PATIENCE)
     assert announced == [
-        "warning: a pooler stands before Postgres, and in transaction mode lets no wakeup through; "
-        "workers poll. Name a direct connection in CBX_LISTEN_URL"
+        "warning: Postgres is behind a connection pooler, which delivers no wakeups in transaction "
+        "mode; workers poll. Set CBX_LISTEN_URL to a direct connection"
     ]
 
 
@@ -116,9 +116,11 @@ def test_behind_a_pooler_nothing_is_upgraded_and_an_index_is_built(server: Embed
     program("pgbouncer")
     with pooled(server, server.home.parent) as target, Database.connect(target) as database:
         add_missing_tables(database)
-        with pytest.raises(UsageError, match="a pooler stands before the database") as refused:
+        with pytest.raises(
+            UsageError, match="this command does not work through a connection pooler"
+        ) as refused:
             upgrade(database)
-        assert refused.value.hint == "name the server itself with --database-url"
+        assert refused.value.hint == "pass the server's own address as --database-url"
         assert plan_upgrade(database).steps == []
         index_text(database)
         assert database.value("index_exists", index="public.idx_cards_text")

@@ -91,7 +91,7 @@ def test_a_moved_home_whose_data_stayed_behind_says_so(home: Path) -> None:
     moved = home.with_name("elsewhere")
     home.rename(moved)
     for act in (EmbeddedServer(moved).connect, EmbeddedServer(moved).destroy):
-        with pytest.raises(DatabaseUnavailable, match=r"was moved or copied from .*; its data stayed in "):
+        with pytest.raises(DatabaseUnavailable, match=r"was moved or copied from .*, but its data is in "):
             act()
     moved.rename(home)
     assert has_kept_row(EmbeddedServer(home))
@@ -144,7 +144,7 @@ def test_root_keeps_the_socket_of_a_long_home_in_its_own_folder(open_home: Path)
     [
         ("os.symlink('/tmp', folder)", "is a symbolic link"),
         ("open(folder, 'w').close()", "is not a folder"),
-        ("os.mkdir(folder); os.chmod(folder, 0o755)", "is open to others (mode 0755)"),
+        ("os.mkdir(folder); os.chmod(folder, 0o755)", "is accessible to other users (mode 0755)"),
     ],
     ids=["link", "file", "open"],
 )
@@ -170,9 +170,9 @@ except DatabaseUnavailable as exc:
 def test_a_socket_folder_of_someone_else_is_refused(open_home: Path) -> None:
     open_home.mkdir(0o711)
     (open_home / "socket").mkdir(0o700)
-    with pytest.raises(DatabaseUnavailable, match=r"/socket', belongs to the uid 0, not to ") as caught:
+    with pytest.raises(DatabaseUnavailable, match=r"/socket', belongs to uid 0, not to ") as caught:
         EmbeddedServer(open_home).connect()
-    assert caught.value.hint == "remove it if it is yours; else set CBX_HOME to another folder"
+    assert caught.value.hint == "remove it if it is yours, or set CBX_HOME to another folder"
 
 
 def test_a_home_that_is_a_file(tmp_path: Path) -> None:
@@ -193,14 +193,16 @@ def test_a_home_that_is_open_to_others(tmp_path: Path, mode: int) -> None:
     home.chmod(mode)
     with pytest.raises(DatabaseUnavailable) as caught:
         EmbeddedServer(home).connect()
-    assert caught.value.message.endswith(f"it is open to others (mode {mode:04o}); `chmod 700` closes it")
+    assert caught.value.message.endswith(
+        f"other users can access it (mode {mode:04o}); run `chmod 700` on it"
+    )
     assert list(home.iterdir()) == []
 
 
 def test_a_home_behind_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir(0o700)
     (tmp_path / "cbx").symlink_to("real")
-    with pytest.raises(DatabaseUnavailable, match="it is a symbolic link: name the folder"):
+    with pytest.raises(DatabaseUnavailable, match="it is a symbolic link; set CBX_HOME to the folder"):
         EmbeddedServer(tmp_path / "cbx").connect()
     assert list((tmp_path / "real").iterdir()) == []
 
@@ -217,7 +219,7 @@ try:
 except DatabaseUnavailable as exc:
     print(exc.message)
 """
-    assert "it belongs to the uid 0, not to you" in user.run(home, code)
+    assert "it belongs to uid 0, not to you" in user.run(home, code)
 
 
 def test_a_home_that_cannot_be_made() -> None:
@@ -264,6 +266,6 @@ except DatabaseUnavailable as exc:
     if re.search("unshare failed|mount:", done.stderr):
         pytest.skip(f"no disk can be mounted here: {done.stderr}")
     # Its programs are copied there first where this checkout is closed to the account that it runs as.
-    words = r"the embedded Postgres cannot (make its data in|copy its programs to) '[^']+': .*No space left on device"
+    words = r"the embedded Postgres cannot (create its data in|copy its programs to) '[^']+': .*No space left on device"
     assert re.search(words, done.stdout), done.stdout + done.stderr
     assert done.stdout.endswith("\n[]\n")

@@ -62,7 +62,7 @@ def test_a_server_that_is_stopping_is_waited_for(made_home: Path) -> None:
 
 
 def test_patience_has_an_end(made_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(startup, "_PATIENCE", 0.2)
+    monkeypatch.setattr(startup, "_TIMEOUT_SECONDS", 0.2)
     server = EmbeddedServer(made_home)
     with server.connect():
         os.kill(server.status().pid or 0, signal.SIGTERM)

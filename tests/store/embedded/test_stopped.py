@@ -17,7 +17,7 @@ from cardbox_cli.store.embedded import EmbeddedServer
 from tests.crash.processes import until
 from tests.store.embedded.helpers import REPOSITORY, has_kept_row, is_gone
 
-DOWN = "the embedded Postgres does not run: `cbx db start` starts it"
+DOWN = "the embedded Postgres is not running: start it with `cbx db start`"
 
 
 def test_what_was_stopped_stays_down_and_what_crashed_comes_back(made_home: Path) -> None:
@@ -76,7 +76,7 @@ def test_who_only_reads_does_not_start_it_again(made_home: Path) -> None:
             pass
         assert server.stop()
         for _ in range(2):
-            with pytest.raises(DatabaseUnavailable, match="does not run"), lending.snapshot():
+            with pytest.raises(DatabaseUnavailable, match="is not running"), lending.snapshot():
                 pass
             assert not server.status().running
         server.start()

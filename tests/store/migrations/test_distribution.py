@@ -40,7 +40,7 @@ def test_tables_as_this_cbx_distributes_them() -> None:
 @pytest.mark.parametrize(
     ("found", "version", "message"),
     [
-        (dict.fromkeys(OF_PROJECTS, True), newest() - 1, "of schema version"),
+        (dict.fromkeys(OF_PROJECTS, True), newest() - 1, "have schema version"),
         (dict.fromkeys(OF_PROJECTS - {"cbx.leases"}, True), newest(), "but not cbx.leases"),
         (dict.fromkeys(OF_PROJECTS, True) | {"cbx.turns": False}, newest(), "but not cbx.turns"),
         (dict.fromkeys(OF_PROJECTS, True) | {"cbx.workers": False}, newest(), "cbx.workers must stay"),

@@ -97,7 +97,7 @@ def test_versions_that_this_cbx_can_work_with() -> None:
 @pytest.mark.parametrize("version", [1, 8, BASELINE - 1])
 def test_a_version_before_the_baseline_is_refused(version: int) -> None:
     with pytest.raises(
-        SchemaTooOld, match=f"has schema version {version}, and this cbx upgrades from"
+        SchemaTooOld, match=f"has schema version {version}, but this cbx upgrades from"
     ) as old:
         check_version(version)
     assert old.value.hint == "`cbx db upgrade --help` shows the commands that move its data to a new database"
@@ -106,7 +106,9 @@ def test_a_version_before_the_baseline_is_refused(version: int) -> None:
 def test_a_version_after_the_newest_is_refused(next_release: NextRelease) -> None:
     check_version(BEFORE)
     check_version(AFTER)
-    with pytest.raises(SchemaTooNew, match=f"schema version {AFTER + 1}, this cbx knows up to {AFTER}"):
+    with pytest.raises(
+        SchemaTooNew, match=f"schema version {AFTER + 1}, but this cbx only knows versions up to {AFTER}"
+    ):
         check_version(AFTER + 1)
 
 

@@ -134,7 +134,7 @@ class TestTheNextRelease:
             opened.forget_tables()
             with pytest.raises(SchemaMissing, match=r"no table cbx\.logs") as missing:
                 opened.require("cbx.logs")
-            assert missing.value.hint == "`cbx db upgrade` adds it"
+            assert missing.value.hint == "add it with `cbx db upgrade`"
 
     def test_again_changes_nothing(self, old: Database) -> None:
         upgrade(old)
