@@ -15,7 +15,7 @@ from cardbox_cli.text import argument
 
 
 class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child delivered; `error` is {code, message}, None of a success and of what goes on."""
+    """The result of a child; `error` is {code, message}, None if it succeeded or has not ended."""
 
     task_index: int
     status: str
@@ -101,7 +101,7 @@ def view_batch(runtime: Runtime, batch: Batch) -> BatchView:
 
 
 def _view_foreign(views: BatchViews, batch: ForeignBatch) -> BatchView:
-    """The whole of a batch of another system's manager, as far as its rows tell."""
+    """The whole of a batch of another system's manager, as far as its rows show it."""
     tasks = views.foreign_tasks([batch.batch_id])
     return BatchView(
         batch_id=batch.batch_id,

@@ -81,7 +81,7 @@ class CostReader:
         self._first = parse_time(since, "since")
         self._notes: list[str] = []
 
-    def of(self, kind: str, name: str) -> CostedSeries:
+    def read(self, kind: str, name: str) -> CostedSeries:
         """The requests of a `turn`, a `box`, a `source` that is one of both, an `agent` or a `chat`.
 
         Raises NotFound, AmbiguousId, and UsageError for a profile or a time that does not fit.
@@ -92,24 +92,24 @@ class CostReader:
             raise self._misplaced_profile()
         match kind:
             case "source":
-                return self._of_source(name)
+                return self._read_source(name)
             case "turn":
-                return self._of_turn(name)
+                return self._read_turn(name)
             case "agent":
-                return self._of_agent(name)
+                return self._read_agent(name)
             case "chat":
-                return self._of_chat(name)
-        return self._of_box(name)
+                return self._read_chat(name)
+        return self._read_box(name)
 
     def _misplaced_profile(self) -> UsageError:
         return UsageError(
             "--profile is for boxes: a turn or a chat has its own", hint="leave it out, or name a box"
         )
 
-    def _of_source(self, given: str) -> CostedSeries:
+    def _read_source(self, given: str) -> CostedSeries:
         box_id = None if given.startswith(_TURN) else find_box(self._boxes, given)
         if box_id is not None:
-            return self._of_box(box_id)
+            return self._read_box(box_id)
         try:
             turn_id = self._turns.resolve(given)
         except NotFound:
@@ -117,14 +117,14 @@ class CostReader:
                 f"no box or turn {given!r} in project {self._boxes.project_id!r}",
                 hint="`cbx box list` and `cbx turn list` show the newest",
             ) from None
-        return self.of("turn", turn_id)
+        return self.read("turn", turn_id)
 
-    def _of_turn(self, given: str) -> CostedSeries:
+    def _read_turn(self, given: str) -> CostedSeries:
         turn = self._turns.get(self._turns.resolve(given))
         series = self._sent_by(turn, self._requests())
         return self._series("turn", turn.agent_turn_id, series, profile=self._profile_of(turn))
 
-    def _of_agent(self, agent: str) -> CostedSeries:
+    def _read_agent(self, agent: str) -> CostedSeries:
         """The requests of an agent's turns, the oldest first. Raises NotFound for an agent without any."""
         where = TurnFilter(agent_id=agent, since=self._first)
         found = list(self._turns.newest(where, limit=self._most()))[::-1]
@@ -135,7 +135,7 @@ class CostReader:
         series = [sent for turn in found for sent in self._sent_by(turn, requests)]
         return self._series("agent", agent, series, profile=self._profile_of(found[-1]))
 
-    def _of_chat(self, key: str) -> CostedSeries:
+    def _read_chat(self, key: str) -> CostedSeries:
         """The requests of a chat's runs, the oldest first; if it has sent none, the next one, composed.
 
         Raises NotFound for an unknown chat, and for one without runs since then.
@@ -148,15 +148,15 @@ class CostReader:
                 hint=f"`{command_line(['chat', 'show', key])}` shows the last ones",
             )
         self._notes.append(f"chat {key!r}: {format_count(found.runs, 'run')}")
-        series = self._for_model(found.series)
+        series = self._recounted(found.series)
         if not series:
             requests = self._requests()
             series = self._next(requests.recorded(chat=key), requests)
         return self._series("chat", key, series, chat=found.chat)
 
-    def _of_box(self, given: str) -> CostedSeries:
+    def _read_box(self, given: str) -> CostedSeries:
         """The requests that the answers in a box were given to. Raises NotFound."""
-        found = self._requests(self._profile).of_boxes([given], by_model=True)
+        found = self._requests(self._profile).read_boxes([given], by_model=True)
         series = conversation(found.request, provider_of(found.format))
         if len(series) > 1:
             self._notes.append(
@@ -184,13 +184,13 @@ class CostReader:
 
     def _sent_by(self, turn: TurnRow, requests: Requests) -> list[Sent]:
         """The requests of a turn's steps; if it has sent none, the next one, composed."""
-        sent = self._for_model(sent_by_turn(self._boxes.database, self._boxes.project_id, turn))
+        sent = self._recounted(sent_by_turn(self._boxes.database, self._boxes.project_id, turn))
         if sent:
             return sent
         composed = self._next(requests.recorded(turn=turn.agent_turn_id), requests)
         return [msgspec.structs.replace(each, agent_turn_id=turn.agent_turn_id) for each in composed]
 
-    def _for_model(self, series: list[Sent]) -> list[Sent]:
+    def _recounted(self, series: list[Sent]) -> list[Sent]:
         """The same requests, as another model counts them if one is named."""
         model = self._options.model
         if model is None:
@@ -203,7 +203,7 @@ class CostReader:
     def _next(self, steps: RecordedRequests | None, requests: Requests) -> list[Sent]:
         assert steps is not None
         try:
-            found = requests.of_step(steps, NEXT)
+            found = requests.read_step(steps, NEXT)
         except NotFound:
             return []
         self._notes.append(f"{steps.name} has sent nothing: its next request as cbx would compose it")

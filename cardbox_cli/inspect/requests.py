@@ -44,7 +44,7 @@ from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.views.turn_views import TurnViews
 
 _STEP, _TURN = "step_", "turn_"
-# A name that begins so is no id: the store of the surface knows what it stands for.
+# A name that begins so is not an id: the store of the surface resolves it.
 _RECALLED = "@"
 
 
@@ -128,7 +128,7 @@ class Requests:
 
     # --- of boxes
 
-    def of_boxes(
+    def read_boxes(
         self, given: Sequence[str], *, by_model: bool = False, format: str | None = None
     ) -> InspectedRequest:
         """The request that boxes make in their order; `by_model`: for its provider if no format is named."""
@@ -140,10 +140,10 @@ class Requests:
         encode = encoder_of(format)
         collector = collector_for(self._database, self._project_id, *box_ids)
         request = request_of(entries, self._options, encode=encode, collector=collector)
-        return self._of_boxes(box_ids, format, entries, request)
+        return self._inspected_boxes(box_ids, format, entries, request)
 
-    def to_send(self, given: Sequence[str]) -> InspectedRequest:
-        """`of_boxes` of a request to be sent and no more: of its entries it has those that lead to no card.
+    def read_to_send(self, given: Sequence[str]) -> InspectedRequest:
+        """`read_boxes` of a request to be sent and no more: of its entries it has those that lead to no card.
 
         Boxes may be too long to hold, and are not.
         """
@@ -165,9 +165,9 @@ class Requests:
             collector=collector_for(self._database, self._project_id, *box_ids),
             keep=lambda card: card.type == RESULT_FIELDS or is_looked_at(card),
         )
-        return self._of_boxes(box_ids, format, absent, request)
+        return self._inspected_boxes(box_ids, format, absent, request)
 
-    def _of_boxes(
+    def _inspected_boxes(
         self, box_ids: Sequence[str], format: str, entries: list[RequestEntry], request: Request
     ) -> InspectedRequest:
         if self._profile is not None:
@@ -181,12 +181,12 @@ class Requests:
             request=request,
             notes=[
                 *(f"the layer {left.layer} is left out: {left.reason}" for left in missed),
-                *self._of_another(request, format),
+                *self._notes_on_model(request, format),
             ],
         )
 
-    def _of_another(self, request: Request, format: str) -> Iterator[str]:
-        """That the model is another provider's, if the format was not named."""
+    def _notes_on_model(self, request: Request, format: str) -> Iterator[str]:
+        """Yield a note if the model is another provider's, and the format was not named."""
         note = None if self.format is not None else of_another(request.model, format)
         if note is not None:
             yield note
@@ -205,7 +205,7 @@ class Requests:
         return read_source(self._boxes, entry.profile_box_id)
 
     def _tools(self, profile: Source, entries: Iterable[RequestEntry]) -> list[dict[str, Any]]:
-        """What a worker would offer together with this profile."""
+        """Tools that a worker would offer together with this profile."""
         context = present_cards(entry.slot for entry in entries)
         return offered_definitions(
             self._database, self._project_id, present_cards(profile.slots), context, HANDLERS
@@ -235,14 +235,14 @@ class Requests:
     def _steps_of(self, turn_id: str) -> TurnRequests:
         return TurnRequests(self._database, self._project_id, self._turns.get(turn_id), HANDLERS)
 
-    def of_step(self, steps: RecordedRequests, at: str | None) -> InspectedRequest:
+    def read_step(self, steps: RecordedRequests, at: str | None) -> InspectedRequest:
         """The request of a step. Raises UsageError for options that change nothing in it."""
-        found = self._of_step(steps, at)
+        found = self._read_step(steps, at)
         _refuse(found.idle)
         return found
 
     def verified(self, steps: RecordedRequests, at: str | None) -> tuple[Step, Verified]:
-        """A step, and whether the cards still make its request. Raises UsageError as `of_step`."""
+        """A step, and whether the cards still make its request. Raises UsageError as `read_step`."""
         step, verified = steps.verified(at, self._options, self.format)
         _refuse(_idle(self._typed, step))
         return step, verified
@@ -250,9 +250,9 @@ class Requests:
     def sent_before(self, steps: RecordedRequests, step_id: str | None, *, most: int) -> list[SentStep]:
         """The last `most` steps up to this one, it included; None: all that have sent their requests."""
         sent = list(enumerate(steps.sent_before(step_id), 1))[-most:]
-        return [SentStep(number, each, self._of_step(steps, each).explanation()) for number, each in sent]
+        return [SentStep(number, each, self._read_step(steps, each).explanation()) for number, each in sent]
 
-    def _of_step(
+    def _read_step(
         self, steps: RecordedRequests, at: str | None, *, format: str | None = None
     ) -> InspectedRequest:
         check_query(self._typed.query)
@@ -268,7 +268,7 @@ class Requests:
             entries=found.entries,
             request=found.request,
             awaited=found.awaited,
-            notes=[*found.notes, *self._of_another(found.request, found.format)],
+            notes=[*found.notes, *self._notes_on_model(found.request, found.format)],
             idle=[] if step is None else _idle(self._typed, step),
             sent=step is not None,
             unknown=[] if step is None else _unknown(step),
@@ -292,18 +292,18 @@ class Requests:
         self, given: str, before: Sequence[str], steps: RecordedRequests | None, format: str | None
     ) -> InspectedRequest:
         if steps is not None:
-            return self._of_step(steps, given, format=format)
+            return self._read_step(steps, given, format=format)
         is_box = not given.startswith((_STEP, _TURN)) and self._is_box(given)
         if is_box:
-            return self.of_boxes([*before, given], format=format)
+            return self.read_boxes([*before, given], format=format)
         option = "--box" if before else "--profile" if self._profile is not None else None
         if option is not None:
             raise UsageError(
-                f"--diff: {given!r} is no box, and {option} stands before boxes only",
+                f"--diff: {given!r} is not a box, and {option} is for boxes only",
                 hint=f"leave {option} out",
             )
         if given.startswith(_STEP):
-            return self._of_step(self._steps_of(self._turns.of_step(given)), given, format=format)
+            return self._read_step(self._steps_of(self._turns.of_step(given)), given, format=format)
         try:
             turn_id = self._turns.resolve(given)
         except NotFound:
@@ -311,15 +311,17 @@ class Requests:
                 f"no box, turn or step {given!r} in project {self._project_id!r}",
                 hint="`cbx box list` and `cbx turn list` show the newest; a step is named by its whole id",
             ) from None
-        return self._of_step(self._steps_of(turn_id), None, format=format)
+        return self._read_step(self._steps_of(turn_id), None, format=format)
 
     def _is_box(self, given: str) -> bool:
         return find_box(self._boxes, given) is not None
 
 
 def find_box(boxes: BoxStore, given: str) -> str | None:
-    """The id of the box that `given` stands for, or None. Raises NotFound if it stands for the last one made,
-    and none is known."""
+    """Return the id of the box that `given` names, or None.
+
+    Raises NotFound for the box that was made last, if none was.
+    """
     try:
         return boxes.resolve(given)
     except NotFound:
@@ -349,7 +351,9 @@ def render_answer(
     steps = requests.recorded(turn=turn, agent=agent, chat=chat)
     if steps is None and at is not None:
         raise UsageError("at names a step of a turn or a chat, and a box has none")
-    found = requests.of_boxes([box or ""], by_model=True) if steps is None else requests.of_step(steps, at)
+    found = (
+        requests.read_boxes([box or ""], by_model=True) if steps is None else requests.read_step(steps, at)
+    )
     return RenderAnswer(
         name=found.name,
         format=found.format,
@@ -416,7 +420,7 @@ def _idle_options(options: ComposeOptions, sent: Container[str]) -> list[str]:
 
 
 def _unknown(step: Step) -> list[str]:
-    """What is not known of the request of a step that has begun."""
+    """Notes on what is not known of the request of a step that has begun."""
     if read_snapshot(step.metadata) is not None:
         return []
     return [f"{step.step_id} kept no hashes: layers that lived for its call, if any, are not compared"]

@@ -84,12 +84,12 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> list[str]:
-        """What must be said of the trees."""
+        """A note if turns are left out."""
         return [f"{len(self.agent_turn_ids)} turns are shown; there may be more"] if self.is_cut else []
 
 
 def read_trace(turns: TurnViews, given: str) -> Trace:
-    """Read the trace of the turn that `given` stands for. Raises NotFound, AmbiguousId."""
+    """Read the trace of the turn that `given` names. Raises NotFound, AmbiguousId."""
     found = turns.get(turns.resolve(given))
     known = turns.family(found)
     views = BatchViews(turns.database, turns.project_id)
@@ -122,7 +122,7 @@ def view_turn(stored: StoredTurn) -> TurnView:
 
 
 def _findings(stored: StoredTurn, end_status: EndStatus | None) -> list[TurnFinding]:
-    """What the deliverable lacks of a turn that says it has done its work, or a part of it."""
+    """Return what the deliverable of a turn lacks that says it has done its work, or a part of it."""
     if end_status not in ("success", "partial"):
         return []
     content = stored.deliverable.content if stored.deliverable else None
@@ -187,18 +187,18 @@ _Dated = tuple[datetime | None, str, str, str | None]
 
 
 def timeline(stored: StoredTurn, *, end_status: str | None, ended_at: datetime | None) -> list[Event]:
-    """What happened to a turn, in order. What has no date is left out."""
+    """Return what happened to a turn, in order. Anything without a date is left out."""
     dated = [
-        *_of_inbox(stored),
-        *_of_steps(stored.steps),
-        *_of_cards(stored.cards),
-        *_of_waiting(stored),
-        *_of_edges(stored),
-        *(_of_audit(entry) for entry in stored.audit),
-        *_of_end(stored, end_status, ended_at),
+        *_inbox_events(stored),
+        *_step_events(stored.steps),
+        *_card_events(stored.cards),
+        *_waiting_events(stored),
+        *_edge_events(stored),
+        *(_audit_event(entry) for entry in stored.audit),
+        *_end_events(stored, end_status, ended_at),
     ]
     events = [Event(at, event, text, ref) for at, event, text, ref in dated if at is not None]
-    # The end bears the date at which its transaction began, what it closed a later one.
+    # The end has the date at which its transaction began, what it closed a later one.
     closing = [event.at for event in events if event.event in _CLOSED_BY_THE_END]
 
     def place(event: Event) -> tuple[datetime, int]:
@@ -208,7 +208,7 @@ def timeline(stored: StoredTurn, *, end_status: str | None, ended_at: datetime |
     return sorted(events, key=place)
 
 
-def _of_inbox(stored: StoredTurn) -> Iterator[_Dated]:
+def _inbox_events(stored: StoredTurn) -> Iterator[_Dated]:
     leases = {lease.inbox_id: lease for lease in stored.leases}
     first = next((row for row in stored.inbox if is_turn(row)), None)
     for row in stored.inbox:
@@ -239,30 +239,30 @@ def _enqueued(row: InboxRow, edges: list[Edge], *, again: bool) -> _Dated:
 
 
 def _asked_by(row: InboxRow, edges: list[Edge], *, again: bool) -> str | None:
-    """Who wrote a turn's row: each has a request of its own, which is found by its correlation id."""
+    """The agent that wrote a turn's row: each has a request of its own, found by its correlation id."""
     asks = [edge for edge in edges if (edge.primitive, edge.target_agent_turn_id) == ("enqueue", row.turn_id)]
     own = [edge for edge in asks if edge.correlation_id == row.correlation_id]
     edge = next(iter(own or ([] if again else asks)), None)
     return None if edge is None else edge.source_agent_id
 
 
-def _of_steps(steps: list[Step]) -> Iterator[_Dated]:
+def _step_events(steps: list[Step]) -> Iterator[_Dated]:
     for number, step in enumerate(steps, 1):
         yield step.started_at, "step", f"step {number} began", step.step_id
         error = f": {_line(step.error)}" if step.error else ""
         yield step.ended_at, "step-end", f"step {number} {step.status}{error}", step.step_id
 
 
-def _of_cards(cards: list[WrittenCard]) -> Iterator[_Dated]:
+def _card_events(cards: list[WrittenCard]) -> Iterator[_Dated]:
     called = {card.tool_call_id for card in cards if card.type == "tool.call"}
     for card in cards:
         if card.type == card_types.MUST_END_WITH or not card.type.startswith("sys."):
-            event, text = _of_card(card, called)
+            event, text = _card_event(card, called)
             if text:
                 yield card.created_at, event, text, card.card_id
 
 
-def _of_card(card: WrittenCard, called: Collection[str | None]) -> tuple[str, str]:
+def _card_event(card: WrittenCard, called: Collection[str | None]) -> tuple[str, str]:
     """The event and text of a card; no text where it asks for nothing but calls with own cards, `called`."""
     text = _line(card.text)
     match card.type:
@@ -271,11 +271,11 @@ def _of_card(card: WrittenCard, called: Collection[str | None]) -> tuple[str, st
         case "tool.result":
             outcome = card.status or "result"
             tool = f"tool {card.tool_name!r}" if card.tool_name else "a tool"
-            return "answered", f"{tool} answered call {card.tool_call_id}: {outcome}" + _after(text)
+            return "answered", f"{tool} answered call {card.tool_call_id}: {outcome}" + _suffix(text)
         case "task.deliverable":
-            return "deliverable", "wrote the deliverable" + _after(text)
+            return "deliverable", "wrote the deliverable" + _suffix(text)
         case card_types.MUST_END_WITH:
-            return "card", "was told that this does not end it" + _after(text)
+            return "card", "was told that this does not end it" + _suffix(text)
         case "agent.thought":
             if not text and not card.calls:
                 return "card", "said nothing"
@@ -284,10 +284,10 @@ def _of_card(card: WrittenCard, called: Collection[str | None]) -> tuple[str, st
             texts = [f"said: {text}"] if text else []
             texts += [f"asked for {', '.join(asked)}"] if asked else []
             return "card", "; ".join(texts)
-    return "card", f"wrote a card of type {card.type}" + _after(text)
+    return "card", f"wrote a card of type {card.type}" + _suffix(text)
 
 
-def _of_waiting(stored: StoredTurn) -> Iterator[_Dated]:
+def _waiting_events(stored: StoredTurn) -> Iterator[_Dated]:
     reported = {row.correlation_id for row in stored.inbox if is_report(row)}
     for tool in stored.waiting_tools:
         call = f"call {tool.tool_call_id} of tool {tool.tool_name!r}"
@@ -297,7 +297,7 @@ def _of_waiting(stored: StoredTurn) -> Iterator[_Dated]:
         yield tool.applied_at, "applied", f"the result of {call} was applied", tool.tool_result_card_id
 
 
-def _of_edges(stored: StoredTurn) -> Iterator[_Dated]:
+def _edge_events(stored: StoredTurn) -> Iterator[_Dated]:
     turn_id = stored.turn.agent_turn_id
     for edge in stored.edges:
         if edge.source_agent_turn_id != turn_id or edge.target_agent_turn_id in (None, turn_id):
@@ -309,21 +309,21 @@ def _of_edges(stored: StoredTurn) -> Iterator[_Dated]:
             yield edge.created_at, "answer", f"reported to {target}", edge.target_agent_turn_id
 
 
-def _of_audit(entry: AuditEntry) -> _Dated:
+def _audit_event(entry: AuditEntry) -> _Dated:
     reason = f": {_line(entry.reason)}" if entry.reason else ""
     changed = entry.epoch_after is not None and entry.epoch_after != entry.epoch_before
     epochs = f" (epoch {entry.epoch_before} → {entry.epoch_after})" if changed else ""
     return entry.created_at, "audit", f"{entry.action} by {entry.actor}{reason}{epochs}", entry.audit_id
 
 
-def _of_end(stored: StoredTurn, end_status: str | None, ended_at: datetime | None) -> Iterator[_Dated]:
+def _end_events(stored: StoredTurn, end_status: str | None, ended_at: datetime | None) -> Iterator[_Dated]:
     if end_status is not None:
         error = stored.record.error if stored.record else None
         text = f"ended: {end_status}" + (f": {_line(error)}" if error else "")
         yield ended_at, "ended", text, None
 
 
-def _after(text: str) -> str:
+def _suffix(text: str) -> str:
     return f": {text}" if text else ""
 
 

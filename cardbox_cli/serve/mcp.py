@@ -374,7 +374,7 @@ def _of_requests(read: Reader) -> list[Callable[..., list[str]]]:
 
         def ask(project: Project) -> Any:
             kind, name = one_of(turn=turn, agent=agent, box=box, chat=chat)
-            costed = project.costs(profile=profile, since=since).of(kind, name)
+            costed = project.costs(profile=profile, since=since).read(kind, name)
             return costed.answer(project_option=project.project_option)
 
         options = {"--agent": agent, "--chat": chat, "--since": since, "--profile": profile}

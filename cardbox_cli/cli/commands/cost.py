@@ -175,7 +175,7 @@ def show_costs(
     [(kind, name)] = [(kind, name) for kind, name in given.items() if name is not None]
     with open_database() as database, database.snapshot():
         stores = named_stores(database)
-        costed = CostReader(*stores, options=options, profile=profile, since=since).of(kind, name)
+        costed = CostReader(*stores, options=options, profile=profile, since=since).read(kind, name)
     for note in costed.notes:
         announce(f"note: {note}")
     account = costed.account()

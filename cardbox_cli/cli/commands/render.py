@@ -239,11 +239,11 @@ def render_request(
             answer = _verification(requests, of_turn, at)
         else:
             if of_turn is not None:
-                shown = requests.of_step(of_turn, at)
+                shown = requests.read_step(of_turn, at)
             elif budget is None and not any((check, explain, stats, is_page)):
-                shown = requests.to_send(box or [])
+                shown = requests.read_to_send(box or [])
             else:
-                shown = requests.of_boxes(box or [], by_model=check or is_page)
+                shown = requests.read_boxes(box or [], by_model=check or is_page)
             if budget is not None:
                 shown = _fitted(shown, budget)
             answer = (

@@ -344,7 +344,7 @@ def cost(
 ) -> Response:
     """What the requests of a box, a turn, an agent or a chat cost together, and what of that is waste."""
     kind, name = one_of(box=box, turn=turn, agent=agent, chat=chat)
-    costed = read.costs(profile=profile, since=since).of(kind, name)
+    costed = read.costs(profile=profile, since=since).read(kind, name)
     return encoded(request, costed.answer(top=top, project_option=read.project_option))
 
 

@@ -72,9 +72,9 @@ def request(
         requests = look.requests()
         recorded = requests.recorded(turn=turn, chat=chat)
         if recorded is None:
-            shown, steps, before = requests.of_boxes([about.name], by_model=True), [], []
+            shown, steps, before = requests.read_boxes([about.name], by_model=True), [], []
         else:
-            shown, steps = requests.of_step(recorded, at), recorded.sent_before(None)
+            shown, steps = requests.read_step(recorded, at), recorded.sent_before(None)
             before = _pictures(requests.sent_before(recorded, shown.step_id, most=_DRAWN))
     account = shown.explanation()
     holds = window(shown.request.model)
@@ -232,7 +232,7 @@ def cost(
     """The account of a series of requests, and what of it was sent in vain."""
     about = About(look.links, turn=turn, agent=agent, chat=chat, box=box)
     with look.database.snapshot():
-        costed = look.costs().of(about.kind, about.name)
+        costed = look.costs().read(about.kind, about.name)
     account = costed.account()
     costs = costed.costs(account)
     colours = colours_of(share.name for share in account.by["layer"])
