@@ -35,8 +35,9 @@ class Databases:
             self._opened = opened.pop_all()
 
     def _make_template(self) -> None:
-        # Tests kill servers, never the machine that they run on.
-        self.admin.execute("ALTER SYSTEM SET fsync = off")
+        # Tests kill servers, never the machine that they run on, and their databases do not last.
+        for setting in ("fsync", "autovacuum", "jit"):
+            self.admin.execute(f"ALTER SYSTEM SET {setting} = off")
         self.admin.execute("SELECT pg_reload_conf()")
         self.admin.execute(f"CREATE DATABASE {TEMPLATE}")
         with Database.connect(Databases.target(self, TEMPLATE)) as database:

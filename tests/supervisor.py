@@ -33,7 +33,7 @@ def main(command: Sequence[str], *, patience: float = 10.0) -> int:
     _pass_signals_on(tests)
     code = _wait_for(tests)
     left = _descendants() if code else _wait_for_descendants(patience)
-    for process in left:
+    for process in _without_parents(left):
         print(f"left behind by the tests: {_describe(process)}", file=sys.stderr)
     _kill(left)
     return code or (_LEFT_BEHIND if left else 0)
@@ -84,9 +84,22 @@ def _wait_for_descendants(seconds: float) -> list[psutil.Process]:
     return left
 
 
+def _without_parents(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
+    """Return the processes that none of the others has started."""
+    pids = {process.pid for process in processes}
+    return [process for process in processes if _parent(process) not in pids]
+
+
+def _parent(process: psutil.Process) -> int | None:
+    try:
+        return process.ppid()
+    except psutil.Error:
+        return None
+
+
 def _describe(process: psutil.Process) -> str:
     try:
-        return f"{process.pid} {' '.join(process.cmdline())}"
+        return f"{process.pid} {' '.join(process.cmdline())[:200]}"
     except psutil.Error:
         return str(process.pid)
 
