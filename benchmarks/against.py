@@ -42,11 +42,6 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
         """Here divided by there, of each round."""
         return [here / there for here, there in zip(self.here, self.there, strict=True)]
 
-    @property
-    def fastest(self) -> float:
-        """The ratio of the fastest runs of both, which a busy machine changes least."""
-        return min(self.here) / min(self.there)
-
 
 class Tree:
     """A tree whose rows a process of its own prepares and runs."""

@@ -9,7 +9,7 @@ from benchmarks.machine import Machine
 from benchmarks.measure import Measured, Row, Target
 
 _LINE = "{:<22} {:>9} {:>9} {:>8}   {:<9} {:<7} {}"
-_AGAINST_LINE = "{:<22} {:>9} {:>9} {:>6} {:>6} {:>6} {:>7}"
+_AGAINST_LINE = "{:<22} {:>9} {:>9} {:>6} {:>6} {:>6}"
 _INDENT = " " * 23
 
 _PAGE = """\
@@ -57,14 +57,14 @@ def measured_lines(measured: Measured) -> str:
 
 def against_heading() -> str:
     """The line above rows that were compared with another commit."""
-    return _AGAINST_LINE.format("ROW", "HERE", "THERE", "MIN", "MEDIAN", "MAX", "FASTEST")
+    return _AGAINST_LINE.format("ROW", "HERE", "THERE", "MIN", "MEDIAN", "MAX")
 
 
 def against_line(compared: Compared) -> str:
     """A row that was compared with another commit."""
     row, ratios = compared.row, compared.ratios
     times = (_amount(median(each), row.unit) for each in (compared.here, compared.there))
-    shown = (min(ratios), median(ratios), max(ratios), compared.fastest)
+    shown = (min(ratios), median(ratios), max(ratios))
     return _AGAINST_LINE.format(row.name, *times, *(f"{each:.2f}" for each in shown))
 
 
@@ -102,7 +102,6 @@ def compared_json(compared: Compared) -> dict[str, Any]:
         "name": compared.row.name,
         "unit": compared.row.unit,
         "ratio": {"min": min(ratios), "median": median(ratios), "max": max(ratios)},
-        "fastest": compared.fastest,
         "here": _samples(compared.here),
         "there": _samples(compared.there),
     }
