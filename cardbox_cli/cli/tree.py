@@ -4,6 +4,7 @@ Owns what is common to all groups, and the answer to a mistyped name. Does not k
 take more time than all else in help and completion. The table of the commands is in `command_table.py`.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -51,7 +52,7 @@ class CommandBase(click.Command):
         common = {"help", *(option.name for option in common_options())}
         panels: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
+            record = _without_bounds(parameter.get_help_record(ctx))
             if record is not None and parameter.name not in common:
                 usual = "Arguments" if isinstance(parameter, click.Argument) else "Options"
                 panel = getattr(parameter, "rich_help_panel", None) or usual
@@ -70,6 +71,14 @@ class CommandBase(click.Command):
             for parameter in self.get_params(ctx)
             if parameter.required and parameter.value_is_missing(parameter.consume_value(ctx, values)[0])
         ]
+
+
+def _without_bounds(record: tuple[str, str] | None) -> tuple[str, str] | None:
+    """Return a help record without bounds such as [0<=x<=100], which are mostly artificial."""
+    return record and (record[0], _BOUNDS.sub("", record[1]))
+
+
+_BOUNDS = re.compile(r"; [^;\[\]]*\bx[<>]=?[^;\]]*|  \[[^;\[\]]*\bx[<>]=?[^;\]]*\]")
 
 
 class Definition(ABC):

@@ -147,6 +147,25 @@ class TestEveryCommand:
             assert needed <= named or given["args"], words
 
     @each_verb
+    def test_f_is_the_short_name_of_file_only(self, path: Path) -> None:
+        short = [parameter.opts for parameter in VERBS[path].params if "-f" in parameter.opts]
+        assert all("--file" in names for names in short)
+
+    @each_verb
+    def test_its_help_shows_no_internal_metavars_or_bounds(self, path: Path, offline: Cbx) -> None:
+        text = succeed(offline(*path, "--help"))
+        assert not re.search(r"\bx *[<>]=?|INTEGER|FLOAT|RANGE", text)
+
+    @each_verb
+    def test_the_columns_in_its_help_exist(self, path: Path, offline: Cbx) -> None:
+        texts = [getattr(each, "help", "") for each in VERBS[path].params if "--columns" in each.opts]
+        for text in texts:
+            named = re.search(r"for example (\S+)\.", text)
+            assert named, text
+            result = offline(*path, *fillers(VERBS[path]), "--columns", named[1])
+            assert "no column" not in result.stderr
+
+    @each_verb
     def test_its_help_ends_with_the_examples(self, path: Path, offline: Cbx) -> None:
         text = succeed(offline(*path, "--help"))
         assert text.startswith(f"Usage: cbx {' '.join(path)} ")

@@ -8,7 +8,6 @@ from cardbox_cli.cli.actor import actor
 from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.options.shared_options import (
     BatchId,
-    ColumnNames,
     EndTimeout,
     Interval,
     Limit,
@@ -16,6 +15,7 @@ from cardbox_cli.cli.options.shared_options import (
     Since,
     Until,
     Watch,
+    column_option,
     parse_span,
 )
 from cardbox_cli.cli.options.value_types import OneOf
@@ -47,7 +47,7 @@ def list_batches(
     ] = None,
     since: Since = None,
     until: Until = None,
-    columns: ColumnNames = None,
+    columns: Annotated[str | None, column_option("id,status,ended")] = None,
     watch: Watch = False,
     interval: Interval = 1.0,
 ) -> None:
