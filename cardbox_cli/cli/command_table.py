@@ -1,32 +1,33 @@
-"""The table of all commands of `cbx`, and the command tree that they make.
+"""The table of all commands of `cbx`, their groups in the root's help, and the command tree.
 
-Help and the completion of names read this table alone, and import no command.
+Help and the completion of names read only this table. They import no command.
 """
 
 import click
 
 from cardbox_cli import __version__
+from cardbox_cli.cli.help_topics import FIXES, TOPICS, topic_page
 from cardbox_cli.cli.tree import LazyGroup, Noun
 
-# Set by the scripts of `cbx completion`: the shell that asks.
+# The scripts of `cbx completion` set this variable to the name of their shell.
 COMPLETING = "_CBX_COMPLETE"
 
 # A single verb with its line in `cbx --help`, or a noun with the lines of its verbs in its own help.
 COMMANDS: dict[str, str | Noun] = {
-    "demo": "See the whole main job on a bundled conversation.",
+    "demo": "Walk through everything on a bundled conversation.",
     "card": Noun(
-        "Add, show, list, search, delete, import and export cards.",
+        "Add, search, import, export and check cards.",
         {
             "add": "Write a card.",
             "list": "List cards, newest first.",
-            "search": "Find cards by their words, newest first.",
-            "show": "Show cards whole.",
-            "edit": "Edit a card's text in VISUAL or EDITOR; makes a new card.",
+            "search": "Find cards by the text in them, newest first.",
+            "show": "Show complete cards.",
+            "edit": "Edit a card's text in VISUAL or EDITOR (new card).",
             "refs": "List the boxes that hold a card.",
             "delete": "Hide cards from readers.",
-            "import": "Import conversations: cards, and a box each.",
+            "import": "Import conversations as cards, with a box for each.",
             "export": "Print a box as a conversation.",
-            "lint": "Check conversation files for what a provider would refuse.",
+            "lint": "Check conversation files for what a provider would reject.",
         },
         modules={
             "card_changes": "add edit delete",
@@ -36,21 +37,21 @@ COMMANDS: dict[str, str | Noun] = {
         },
     ),
     "box": Noun(
-        "Make, show, change and verify boxes of cards.",
+        "Create, show, diff, edit and repair boxes.",
         {
-            "create": "Make a box of cards, in the order given.",
-            "list": "List boxes, the last changed first.",
-            "show": "Show what is in a box, in order.",
+            "create": "Create a box of cards, in the given order.",
+            "list": "List boxes, most recently changed first.",
+            "show": "Show the cards of a box, in order.",
             "append": "Append cards to a box.",
             "replace": "Set the cards of a box.",
-            "edit": "Edit the list of a box in VISUAL or EDITOR.",
-            "fork": "Make a new box with the same cards.",
-            "diff": "Show how one box differs from another.",
-            "verify": "Check a box: references, calls and results, digest.",
-            "repair": "Make a new box that providers do not refuse.",
-            "compress": "Make a new box with a summary in the place of what is old.",
-            "expand": "Make a new box with what summaries stand for.",
-            "delete": "Remove a box. Its cards stay.",
+            "edit": "Edit a box's list of cards in VISUAL or EDITOR.",
+            "fork": "Copy a box (new box, same cards).",
+            "diff": "Show the differences between two boxes.",
+            "verify": "Check a box's references, tool results and digest.",
+            "repair": "Fix what a provider would reject (new box).",
+            "compress": "Replace older messages with a summary (new box).",
+            "expand": "Undo compress (new box).",
+            "delete": "Delete a box, not its cards.",
         },
         modules={
             "box_changes": "create append replace fork edit delete",
@@ -60,103 +61,103 @@ COMMANDS: dict[str, str | Noun] = {
         },
     ),
     "todo": Noun(
-        "Keep the todo list of a box: add, settle and list its items.",
+        "Manage the to-do list of a box.",
         {
-            "add": "Add items to the todo list of a box.",
+            "add": "Add items to the to-do list of a box.",
             "done": "Mark items as done.",
-            "reopen": "Mark items as not done after all.",
-            "list": "List the todo items of a box.",
+            "reopen": "Mark items as not done.",
+            "list": "List the to-do items of a box.",
         },
     ),
     "project": Noun(
-        "Create, change, list and show projects.",
+        "Manage projects (tenants).",
         {
             "create": "Create a project with a title and an owner.",
-            "update": "Change a project, or how its contexts are composed.",
-            "list": "List the projects of the database by id.",
-            "show": "Show what is known of a project.",
+            "update": "Change a project's title, owner or composing rules.",
+            "list": "List the projects of the database, sorted by id.",
+            "show": "Show a project and its settings.",
         },
     ),
     "profile": Noun(
-        "Import, list and show the profiles of agents.",
+        "Manage profiles (agent settings).",
         {
             "import": "Store profiles from YAML files.",
-            "list": "List the profiles of the project by name.",
-            "show": "Show a profile: its names and boxes, and its configuration.",
-            "validate": "Check profiles: everything that is wrong, with file and line.",
+            "list": "List the profiles of the project, sorted by name.",
+            "show": "Show a profile's names, boxes and configuration.",
+            "validate": "Check profile files and print each error with its line.",
         },
     ),
     "agent": Noun(
-        "Provision, list and show agents.",
+        "Manage agents (the roster).",
         {
-            "provision": "Make an agent, idle, on the roster; or change one.",
-            "list": "List the agents of the project, each with what it does now.",
-            "show": "Show an agent: who it is, and what it does now.",
+            "provision": "Create an idle agent, or change one.",
+            "list": "List the agents of the project and their states.",
+            "show": "Show an agent and its state.",
         },
     ),
     "tool": Noun(
-        "Add, list, show and remove tools; call internal handlers.",
+        "Manage tools, and call internal handlers.",
         {
             "add": "Register a tool.",
-            "list": "List the tools of the project by name.",
-            "show": "Show a tool whole.",
+            "list": "List the tools of the project, sorted by name.",
+            "show": "Show a tool and its schema.",
             "call": "Call an internal handler on behalf of a turn.",
             "remove": "Remove a tool.",
         },
     ),
     "handover": Noun(
-        "List, show and validate handover recipes.",
+        "List, show and validate recipes.",
         {
-            "list": "List the recipes that --handover NAME finds.",
-            "show": "Show a recipe, and what arguments it takes.",
-            "validate": "Check recipes: everything that is wrong, with file and line.",
+            "list": "List the recipes that --recipe NAME finds.",
+            "show": "Show a recipe and its arguments.",
+            "validate": "Check recipe files and print each error with its line.",
             "schema": "Print the JSON Schema of recipes, for editors and CI.",
         },
     ),
-    "pack": "Pack a new context box by a handover recipe.",
-    "dispatch": "Dispatch a turn into an agent's inbox.",
-    "delegate": "Hand a task to an agent: new, existing, or cloned.",
-    "launch": "Launch a fresh agent of a profile on a task of its own.",
-    "ask": "Ask a fresh agent of a profile one question.",
-    "fork-join": "Hand many tasks to agents at once; join their results.",
+    "pack": "Build a context box from a recipe.",
+    "dispatch": "Send a turn to an agent.",
+    "delegate": "Give a task to a new, existing or cloned agent.",
+    "launch": "Start a new agent of a profile on its own task.",
+    "ask": "Ask a new agent of a profile one question.",
+    "fork-join": "Give tasks to many agents and join their results.",
     "batch": Noun(
-        "List, show, watch and cancel batches of tasks.",
+        "List, watch and cancel batches of tasks.",
         {
             "list": "List batches, newest first.",
             "show": "Show a batch and the results of its children.",
-            "watch": "Watch a batch until it has ended.",
-            "cancel": "End a batch as failed, and stop its children.",
+            "watch": "Watch a batch until it ends.",
+            "cancel": "End a batch as failed and stop its children.",
         },
     ),
     "worker": Noun(
-        "Run turns by a command of yours; list the workers.",
+        "Run turns with your model command.",
         {
-            "run": "Run turns: a command of yours answers for the model.",
+            "run": "Run turns with your model command.",
             "list": "List the workers that serve this project.",
         },
     ),
-    "reap": "Do what is overdue: expired leases, deadlines, promotions.",
+    "reap": "Run overdue housekeeping once, for example from cron.",
     "chat": Noun(
-        "Answer chats; show and steer what they remember.",
+        "Run chat agents and manage their memory.",
         {
-            "open": "Talk to an agent by hand, a line at a time.",
+            "open": "Talk to an agent, one line at a time.",
             "send": "Append a user's message to a chat.",
-            "reply": "Append what was sent to a chat.",
-            "run": "Answer a chat's newest unanswered message by a command.",
+            "reply": "Append a sent reply to a chat.",
+            "run": "Answer a chat's newest message with your model command.",
             "correct": "Correct the message that a run is answering.",
-            "list": "List the archived contexts of a chat, or the chats.",
-            "show": "Show a chat: its context, its transcript, its runs.",
-            "transcript": "Print what was said in a chat.",
-            "new": "Archive a chat's context, and begin a new one.",
-            "load": "Go on with an archived context of a chat.",
+            "list": "List chats, or the archived contexts of a chat.",
+            "show": "Show a chat's context, transcript and runs.",
+            "transcript": "Print the transcript of a chat.",
+            "new": "Archive a chat's context and begin a new one.",
+            "load": "Continue with an archived context of a chat.",
             "clear": "Empty a chat's context without archiving it.",
-            "memory": "Show or set what a chat remembers in any case.",
+            "memory": "Show or set the permanent memory of a chat.",
             "persona": "Show or set the personas of the project's chats.",
-            "why": "Explain why a chat remembers, or does not.",
-            "tools": "Print the tools by which a model steers its chat's context.",
-            "call": "Execute a call of one of those tools.",
-            "import": "Import chats from files of the on-disk layout.",
-            "export": "Write a chat as files of the on-disk layout.",
+            "why": "Explain why a chat remembers something or not.",
+            "tools": "Print the tools for a model to manage its chat's context.",
+            "call": "Run a call of one of these tools.",
+            "import": "Import chats from transcript files.",
+            "export": "Export a chat to transcript files.",
         },
         modules={
             "chat_messages": "send reply correct",
@@ -166,28 +167,28 @@ COMMANDS: dict[str, str | Noun] = {
             "chat_files": "import export",
         },
     ),
-    "render": "Show the exact LLM request of boxes or of a turn.",
-    "cost": "Show what requests cost, and what was wasted.",
+    "render": "Print, explain, check or diff the exact request to a model.",
+    "cost": "Show where tokens went and what was wasted.",
     "turn": Noun(
-        "List, show, trace, await, stop and free turns; report to them.",
+        "List, watch, replay and fix turns.",
         {
             "list": "List turns, newest first.",
-            "show": "Show one turn on one page.",
+            "show": "Show everything about a turn on one page.",
             "trace": "Show the turns of a trace as a tree.",
-            "logs": "Show what the commands of a turn wrote on stderr.",
-            "watch": "Print what happens to a turn, until it has ended.",
-            "wait": "Wait until a turn has ended, and print what it delivered.",
-            "report": "Report the result of a tool call to a turn that waits.",
+            "logs": "Show what a turn's commands wrote to stderr.",
+            "watch": "Print the events of a turn until it ends.",
+            "wait": "Wait until a turn ends and print its deliverable.",
+            "report": "Answer a pending tool call.",
             "nudge": "Notify the workers of a turn again.",
-            "retry": "Ask anew for a turn that ended otherwise than in success.",
-            "replay": "Run a turn again, and compare what came.",
-            "fork": "Go on from a step of a turn, otherwise than it did.",
+            "retry": "Retry a failed turn as a new turn.",
+            "replay": "Run a turn again and compare the results.",
+            "fork": "Branch from a step with a new instruction or profile.",
             "stop": "End a turn at once as canceled.",
-            "reclaim": "Take a turn away from whoever runs it.",
+            "reclaim": "Take a turn back from its worker.",
             "requeue": "Put a turn back into its agent's queue.",
             "fail": "End a turn as failed, with a reason.",
-            "rebox": "Give a turn that waits another context or output box.",
-            "rebuild": "Make the lost head of an agent anew.",
+            "rebox": "Change the context or output box of a waiting turn.",
+            "rebuild": "Recreate an agent's missing state row.",
         },
         modules={
             "turn_views": "list show trace logs",
@@ -195,73 +196,103 @@ COMMANDS: dict[str, str | Noun] = {
             "turn_fixes": "nudge retry stop reclaim requeue fail rebox rebuild",
             "turn_replay": "replay fork",
         },
+        epilog=FIXES,
     ),
     "inbox": Noun(
-        "List, show, claim and give back what agents must process.",
+        "Work with the raw queue of agents.",
         {
             "list": "List inbox rows, newest first.",
-            "show": "Show an inbox row whole, and who has claimed it.",
-            "claim": "Claim due rows for the time of a lease.",
-            "ack": "Give a claimed row back as done.",
-            "fail": "Give a claimed row back as dead.",
-            "defer": "Give a claimed row back, to be tried again later.",
+            "show": "Show an inbox row and its lease.",
+            "claim": "Claim due rows under a lease.",
+            "ack": "Mark a claimed row as done.",
+            "fail": "Mark a claimed row as dead.",
+            "defer": "Return a claimed row to the queue for later.",
             "retry": "Try a dead row again.",
-            "cancel": "End the turn of a queued row before it begins.",
+            "cancel": "Cancel the turn of a queued row before it begins.",
         },
     ),
-    "why": "Explain why a turn stands still, and how to free it.",
-    "audit": "List what people did: fixes, deletions, tools, purges.",
-    "serve": "Serve an inspector for browsers, and a read API.",
-    "mcp": "Give a coding agent tools that read this project.",
+    "why": "Explain why a turn is stuck and how to fix it.",
+    "audit": "List manual changes: fixes, deletions, purges.",
+    "serve": "Open the inspector in a browser (and a read-only HTTP API).",
+    "mcp": "Serve read-only tools to a coding agent.",
     "token": Noun(
-        "Make, list and revoke tokens for what is served.",
+        "Manage access tokens of `cbx serve`.",
         {
-            "create": "Make a token, which is printed once.",
+            "create": "Create a token and print it once.",
             "list": "List the tokens of the project.",
-            "revoke": "Let a token open nothing any more.",
+            "revoke": "Revoke a token.",
         },
     ),
-    "shell": "Run commands line by line: one process, one connection.",
-    "completion": "Print the script that completes cbx in your shell.",
-    "config": "Show the settings in force, and where each comes from.",
+    "shell": "Run commands line by line on one connection.",
+    "completion": "Print the completion script for your shell.",
+    "config": "Show settings and their sources.",
     "db": Noun(
-        "Start, inspect, upgrade and remove the database.",
+        "Manage the database and the embedded server.",
         {
             "start": "Start the embedded server.",
-            "stop": "Stop the embedded server. Nothing is lost.",
-            "status": "Show which database commands use, and what it holds.",
+            "stop": "Stop the embedded server; its data stay.",
+            "status": "Show the database in use and what it contains.",
             "url": "Print the database's address for other programs.",
             "psql": "Open psql on the database.",
-            "init": "Add the tables that are missing, or print their SQL.",
-            "upgrade": "Bring an older database to this cbx's schema version.",
-            "distribute": "Spread the tables over the nodes of a Citus cluster, by project.",
-            "index-text": "Build the indexes that make searching fast.",
-            "gc": "Purge expired cards for ever.",
-            "destroy": "Stop the embedded server and delete all of its data.",
+            "init": "Create missing tables, or print their SQL.",
+            "upgrade": "Upgrade an older database to this schema version.",
+            "distribute": "Distribute the tables over a Citus cluster by project.",
+            "index-text": "Build the indexes for fast text search.",
+            "gc": "Permanently delete expired cards.",
+            "destroy": "Stop the embedded server and delete all its data.",
         },
     ),
 }
 
 
-# Verbs that stand alone in help, and share a module.
+# The groups of `cbx --help`: every command appears in one of them.
+GROUPS = {
+    "Get started": "demo",
+    "Inspect and check": "render cost why serve audit",
+    "Contexts": "card box handover pack todo",
+    "Agents": "project profile agent tool",
+    "Run": "dispatch delegate ask launch fork-join worker turn batch inbox reap chat",
+    "Set up": "db config token mcp shell completion",
+}
+_IMPORT = ("card import", "Import a conversation (OpenAI, Claude Code, Codex, …).")
+_LEARN_MORE = (
+    ("cbx --version", "The version of cbx."),
+    ("cbx help COMMAND", "Its options and examples."),
+    ("cbx help topics", "Ids, output formats, exit codes, settings, recipes, fixes."),
+    ("cbx help options", "The options of every command: -p, -o, --database-url, …"),
+)
+
+# Root commands that share a module.
 _SHARED = dict.fromkeys(("delegate", "launch", "ask", "fork-join"), "delegate_launch_ask_fork_join")
 
 
 class Root(LazyGroup):
-    """The group of all commands. `cbx help COMMAND` is another way to ask for `cbx COMMAND --help`."""
+    """The group of all commands. `cbx help NAME` prints the help of a command, or the page of a topic."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
+        if args[:1] == ["help"]:
+            if args[1:] and args[1] in TOPICS:
+                click.echo(topic_page(args[1], ctx))
+                ctx.exit()
+            args = [*args[1:], "--help"]
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for group, names in GROUPS.items():
+            lines = [(name, self.entries[name]) for name in names.split()]
+            with formatter.section(group):
+                formatter.write_dl([*lines, _IMPORT] if group == "Get started" else lines, col_max=12)
+        with formatter.section("Learn more"):
+            formatter.write_dl(_LEARN_MORE)
 
 
 def root() -> LazyGroup:
-    """The command tree."""
+    """Return the command tree."""
     return Root(
         COMMANDS,
         _module_of,
         name="cbx",
-        help="Inspect, pack and render the contexts of LLM agents: cards and boxes in Postgres.",
-        epilog="`cbx help COMMAND`, or `cbx COMMAND --help`, has examples. Start with `cbx demo`.",
+        help="Inspect, build, send and debug the contexts of LLM agents, in Postgres.",
         params=[
             click.Option(
                 ["--version", "-V"],

@@ -4,6 +4,7 @@ Owns what is common to all groups, and the answer to a mistyped name. Does not k
 take more time than all else in help and completion. The table of the commands is in `command_table.py`.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,9 @@ HELP = {"help_option_names": ["--help", "-h"]}
 
 # What people who come from other programs type, each for the first of these verbs that a noun has.
 ALIASES = {"ls": ("list",), "rm": ("delete", "remove"), "get": ("show",)}
+
+
+_COMMON = "Common options: -p, -o, --database-url and more; see `cbx help options`."
 
 
 class CommandBase(click.Command):
@@ -43,14 +47,38 @@ class CommandBase(click.Command):
             exc.ctx = exc.ctx or ctx
             raise
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command's own parameters, in their panels, and one line about those of every command."""
+        common = {"help", *(option.name for option in common_options())}
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = _without_bounds(parameter.get_help_record(ctx))
+            if record is not None and parameter.name not in common:
+                usual = "Arguments" if isinstance(parameter, click.Argument) else "Options"
+                panel = getattr(parameter, "rich_help_panel", None) or usual
+                panels.setdefault(panel, []).append(record)
+        for panel, records in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(records)
+        formatter.write_paragraph()
+        formatter.write_text(_COMMON)
+
     def _missing(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """What is required and not given, as click calls each."""
+        """Return each required parameter that is not given, named as click names it."""
         values, _, _ = self.make_parser(ctx).parse_args(args)
         return [
             f"{parameter.param_type_name} {parameter.get_error_hint(ctx)}"
             for parameter in self.get_params(ctx)
             if parameter.required and parameter.value_is_missing(parameter.consume_value(ctx, values)[0])
         ]
+
+
+def _without_bounds(record: tuple[str, str] | None) -> tuple[str, str] | None:
+    """Return a help record without bounds such as [0<=x<=100], which are mostly artificial."""
+    return record and (record[0], _BOUNDS.sub("", record[1]))
+
+
+_BOUNDS = re.compile(r"; [^;\[\]]*\bx[<>]=?[^;\]]*|  \[[^;\[\]]*\bx[<>]=?[^;\]]*\]")
 
 
 class Definition(ABC):
@@ -67,18 +95,20 @@ class Definition(ABC):
 class Noun(NamedTuple):
     """A group of verbs, such as `cbx box …`: its line in the help of `cbx`, and each verb with its own line.
 
-    `modules` are those of the noun's package, each with its verbs; none if the noun is a module itself.
+    `modules` are the modules of the noun's package, each with its verbs; empty if the noun is a module.
+    `epilog` is printed after the verbs.
     """
 
     line: str
     verbs: Mapping[str, str]
     modules: Mapping[str, str] = {}
+    epilog: str | None = None
 
 
 class LazyGroup(CommandBase, click.Group):
-    """The commands of a table. `module_of` answers the module that defines the one of a name.
+    """The commands of a table. `module_of` returns the name of the module that defines a command.
 
-    `entries` has each command's line in the help, by its name. So help and completion import no command.
+    `entries` maps each command to its line in the help, so that help and completion import no command.
     """
 
     def __init__(
@@ -109,7 +139,11 @@ class LazyGroup(CommandBase, click.Group):
         module = self.module_of(cmd_name)
         if isinstance(entry, Noun):
             return LazyGroup(
-                entry.verbs, partial(_module_of_verb, module, entry), name=cmd_name, help=entry.line
+                entry.verbs,
+                partial(_module_of_verb, module, entry),
+                name=cmd_name,
+                help=entry.line,
+                epilog=entry.epilog and f"\b\n{entry.epilog}",
             )
         return _definition(module, cmd_name).command
 
@@ -148,8 +182,11 @@ class LazyGroup(CommandBase, click.Group):
         with _bypass_click_handlers():
             return super().invoke(ctx)
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        super().format_options(ctx, formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table of commands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self.entries.items()))
         if self.aliases:

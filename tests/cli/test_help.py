@@ -11,6 +11,8 @@ import click
 import pytest
 
 from cardbox_cli.cli.command_table import COMMANDS, root
+from cardbox_cli.cli.command_table import GROUPS as GROUPS_OF_ROOT
+from cardbox_cli.cli.help_topics import TOPICS
 from cardbox_cli.cli.session import Session
 from cardbox_cli.cli.tree import LazyGroup
 from cardbox_cli.packing.recipe_files import read_recipe
@@ -80,9 +82,30 @@ def fillers(command: click.Command) -> list[str]:
 
 class TestTheRoot:
     def test_it_lists_every_command(self, offline: Cbx) -> None:
-        listed = succeed(offline("--help")).split("Commands:\n")[1].split("\n\n")[0]
-        pairs = [re.split(r"  +", line.strip(), maxsplit=1) for line in listed.splitlines()]
-        assert dict(pairs) == root().entries
+        text = succeed(offline("--help"))
+        pairs = [re.split(r"  +", line.strip(), maxsplit=1) for line in text.splitlines() if "  " in line]
+        listed = {pair[0]: pair[-1] for pair in pairs}
+        assert listed.items() >= root().entries.items()
+        assert sorted(name for names in GROUPS_OF_ROOT.values() for name in names.split()) == sorted(COMMANDS)
+
+    def test_it_fits_55_lines_of_80_columns(self, offline: Cbx) -> None:
+        lines = succeed(offline("--help")).splitlines()
+        assert len(lines) <= 55
+        assert max(map(len, lines)) <= 80
+        assert lines[4] == "Get started:"
+
+    @pytest.mark.parametrize("topic", TOPICS)
+    def test_each_topic_is_a_short_page(self, topic: str, offline: Cbx) -> None:
+        lines = succeed(offline("help", topic)).splitlines()
+        assert 5 < len(lines) <= 35
+        assert max(map(len, lines)) <= 80
+
+    def test_help_topics_names_every_topic(self, offline: Cbx) -> None:
+        named = re.findall(r"^cbx help (\S+)", succeed(offline("help", "topics")), re.MULTILINE)
+        assert ["topics", *named] == list(TOPICS)
+
+    def test_turn_help_has_the_table_of_fixes(self, offline: Cbx) -> None:
+        assert "Which fix?" in succeed(offline("turn", "--help"))
 
     def test_h_is_help(self, offline: Cbx) -> None:
         assert succeed(offline("-h")) == succeed(offline("--help"))
@@ -122,6 +145,25 @@ class TestEveryCommand:
             assert named <= declared.keys(), words
             needed = {name for name, each in declared.items() if each.required}
             assert needed <= named or given["args"], words
+
+    @each_verb
+    def test_f_is_the_short_name_of_file_only(self, path: Path) -> None:
+        short = [parameter.opts for parameter in VERBS[path].params if "-f" in parameter.opts]
+        assert all("--file" in names for names in short)
+
+    @each_verb
+    def test_its_help_shows_no_internal_metavars_or_bounds(self, path: Path, offline: Cbx) -> None:
+        text = succeed(offline(*path, "--help"))
+        assert not re.search(r"\bx *[<>]=?|INTEGER|FLOAT|RANGE", text)
+
+    @each_verb
+    def test_the_columns_in_its_help_exist(self, path: Path, offline: Cbx) -> None:
+        texts = [getattr(each, "help", "") for each in VERBS[path].params if "--columns" in each.opts]
+        for text in texts:
+            named = re.search(r"for example (\S+)\.", text)
+            assert named, text
+            result = offline(*path, *fillers(VERBS[path]), "--columns", named[1])
+            assert "no column" not in result.stderr
 
     @each_verb
     def test_its_help_ends_with_the_examples(self, path: Path, offline: Cbx) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from typer import Argument, Option
 
-from cardbox_cli.cli.options.shared_options import ColumnNames, Limit
+from cardbox_cli.cli.options.shared_options import Limit, column_option
 from cardbox_cli.cli.options.value_types import AGENT, PROFILE
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
@@ -32,11 +32,12 @@ _DONE = {"provision": "provisioned", "update": "updated", "unchanged": "unchange
 )
 def provision_agent(
     agent: Annotated[str, Argument(click_type=AGENT, help="Its id: one word without '.', '*' and '>'.")],
-    profile: Annotated[str, Option(click_type=PROFILE, help="The name of the profile that it works by.")],
+    profile: Annotated[str, Option(click_type=PROFILE, help="The name of its profile.")],
     worker_target: Annotated[
-        str | None, Option(metavar="T", help="The pool of workers that serve it. Default: the profile's.")
+        str | None,
+        Option(metavar="TARGET", help="Its pool of workers. Default: the profile's."),
     ] = None,
-    display_name: Annotated[str | None, Option(metavar="TEXT", help="What people call it.")] = None,
+    display_name: Annotated[str | None, Option(metavar="TEXT", help="A name for people.")] = None,
     tag: Annotated[
         list[str] | None, Option(metavar="TEXT", help="A tag; repeat for several. Default: the profile's.")
     ] = None,
@@ -86,10 +87,10 @@ def provision_agent(
 def list_agents(
     limit: Limit = 50,
     worker_target: Annotated[
-        str | None, Option(metavar="T", help="Only those that this pool of workers serves.")
+        str | None, Option(metavar="TARGET", help="Only those that this pool of workers serves.")
     ] = None,
     tag: Annotated[str | None, Option(metavar="TEXT", help="Only those with this tag.")] = None,
-    columns: ColumnNames = None,
+    columns: Annotated[str | None, column_option("agent,status,profile")] = None,
 ) -> None:
     """List the agents of the project by id, each with what it does now."""
     from cardbox_cli.store.roster import AgentFilter, RosterStore

@@ -6,13 +6,13 @@ from typer import Option
 
 from cardbox_cli.cli.last_ids import resolved_or_given, resolving_turns
 from cardbox_cli.cli.options.shared_options import (
-    ColumnNames,
     Interval,
     Limit,
     OfAgent,
     Since,
     Until,
     Watch,
+    column_option,
     parse_span,
 )
 from cardbox_cli.cli.options.value_types import TURN, OneOf
@@ -52,14 +52,14 @@ def list_audit_entries(
     action: Annotated[
         str | None,
         Option(
-            metavar="X",
+            metavar="TEXT",
             click_type=OneOf(lambda: ACTIONS, what=None),
             help="Only this action, such as stop, 'tool add', 'card delete'.",
         ),
     ] = None,
     since: Since = None,
     until: Until = None,
-    columns: ColumnNames = None,
+    columns: Annotated[str | None, column_option("age,action,who")] = None,
     watch: Watch = False,
     interval: Interval = 1.0,
 ) -> None:

@@ -9,7 +9,6 @@ from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.last_ids import resolving_batches
 from cardbox_cli.cli.options.shared_options import (
     BatchId,
-    ColumnNames,
     EndTimeout,
     Interval,
     Limit,
@@ -17,6 +16,7 @@ from cardbox_cli.cli.options.shared_options import (
     Since,
     Until,
     Watch,
+    column_option,
     parse_span,
 )
 from cardbox_cli.cli.options.value_types import OneOf
@@ -52,7 +52,7 @@ def list_batches(
     ] = None,
     since: Since = None,
     until: Until = None,
-    columns: ColumnNames = None,
+    columns: Annotated[str | None, column_option("id,status,ended")] = None,
     watch: Watch = False,
     interval: Interval = 1.0,
 ) -> None:

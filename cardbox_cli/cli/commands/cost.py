@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from cardbox_cli.cli.options import compose_options
 from cardbox_cli.cli.options.input_files import read_text, source_name
-from cardbox_cli.cli.options.shared_options import MOST, Since
+from cardbox_cli.cli.options.shared_options import MAX_COUNT, Since
 from cardbox_cli.cli.options.value_types import (
     AGENT,
     BOX,
@@ -127,7 +127,7 @@ def show_costs(
         str, Option(click_type=OneOf(lambda: GROUPINGS, what="grouping"), help="Group the tokens by this.")
     ] = "layer",
     top: Annotated[
-        int, Option(metavar="N", min=1, max=MOST, help="So many steps, lines and findings at most.")
+        int, Option(metavar="N", min=1, max=MAX_COUNT, help="So many steps, lines and findings at most.")
     ] = 20,
     profile: Annotated[
         str | None,
@@ -142,7 +142,6 @@ def show_costs(
         str | None,
         Option(
             "--format",
-            "-f",
             click_type=OneOf(lambda: (HTML,), what="format"),
             help="html: a page with pictures.",
         ),

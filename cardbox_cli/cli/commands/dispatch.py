@@ -44,12 +44,21 @@ def dispatch_turn(
     agent: Annotated[str, Option("--agent", click_type=AGENT, help="The agent that shall run the turn.")],
     context_box: Annotated[
         str | None,
-        Option("--context-box", "-c", click_type=BOX, help="What the turn reads. Or give --handover."),
+        Option(
+            "--context-box",
+            "-c",
+            click_type=BOX,
+            help="The context box. Or pass --recipe.",
+        ),
     ] = None,
     handover: Annotated[
         str | None,
         Option(
-            "--handover", "-H", click_type=RECIPE, help="Pack the context by this recipe, all or nothing."
+            "--recipe",
+            "--handover",
+            "-H",
+            click_type=RECIPE,
+            help="Build the context from this recipe: a file or a name.",
         ),
     ] = None,
     arg: Arguments = None,
@@ -57,9 +66,9 @@ def dispatch_turn(
     output_box: Annotated[
         str | None, Option(click_type=BOX, help="What the turn writes to. Default: a new box.")
     ] = None,
-    channel: Annotated[str, Option(metavar="C", help="A label for routing.")] = "public",
+    channel: Annotated[str, Option(metavar="NAME", help="A label for routing.")] = "public",
     source_agent: Annotated[
-        str, Option(metavar="A", help="Who asks: an agent, or a name that begins with sys. or tool.")
+        str, Option(metavar="AGENT", help="Who asks: an agent, or a name that begins with sys. or tool.")
     ] = OPERATOR,
     parent_turn: Annotated[
         str | None, Option(click_type=TURN, help="The turn on whose behalf this one runs.")
@@ -158,11 +167,11 @@ def _check_context(
 ) -> None:
     if (context_box is None) == (handover is None):
         raise UsageError(
-            "name the context: either --context-box BOX or --handover RECIPE",
+            "name the context: either --context-box BOX or --recipe RECIPE",
             hint="`cbx box list` shows boxes, `cbx handover list` recipes",
         )
     if handover is None and arguments:
-        raise UsageError("--arg and --args are for --handover", hint="leave them out with --context-box")
+        raise UsageError("--arg and --args require --recipe", hint="pass --recipe instead of --context-box")
     if correlation_id is not None and not correlation_id.strip():
         raise UsageError("--correlation-id is blank", hint="is the shell variable set? leave it out for none")
     if correlation_id is not None:

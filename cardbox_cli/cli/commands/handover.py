@@ -6,7 +6,7 @@ from typer import Argument
 
 from cardbox_cli.cli.options.input_files import all_of
 from cardbox_cli.cli.options.recipe_arguments import load_recipe, warn_of
-from cardbox_cli.cli.options.shared_options import ColumnNames
+from cardbox_cli.cli.options.shared_options import column_option
 from cardbox_cli.cli.options.value_types import RECIPE
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
@@ -18,7 +18,7 @@ from cardbox_cli.text import format_count
 
 
 @verb("list", "cbx handover list", pages=True, reads=True)
-def list_recipes(columns: ColumnNames = None) -> None:
+def list_recipes(columns: Annotated[str | None, column_option("name,description")] = None) -> None:
     """List the recipes that `--handover NAME` finds: ./handovers, CBX_HANDOVERS, and those that ship."""
     from cardbox_cli.packing import recipe_files
 

@@ -15,13 +15,13 @@ from cardbox_cli.cli.actor import actor, user_name
 from cardbox_cli.cli.command_runtime import listener, runtime
 from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.options.shared_options import (
-    ColumnNames,
     InboxId,
     Interval,
     Limit,
     OfAgent,
     OptionalReason,
     Watch,
+    column_option,
 )
 from cardbox_cli.cli.options.value_types import OneOf, Seconds
 from cardbox_cli.cli.project_database import open_inbox
@@ -119,7 +119,7 @@ def list_inbox_rows(
         ),
     ] = None,
     dead: Annotated[bool, Option("--dead", help="Only dead letters: those given up.")] = False,
-    columns: ColumnNames = None,
+    columns: Annotated[str | None, column_option("id,agent,status")] = None,
     watch: Watch = False,
     interval: Interval = 1.0,
 ) -> None:
@@ -183,13 +183,15 @@ def _print_whole_row(row: InboxRow, lease: Lease | None) -> None:
 )
 def claim_rows(
     target: Annotated[
-        str | None, Option(metavar="T", help="Only rows of agents of this worker target.")
+        str | None, Option(metavar="TARGET", help="Only rows of agents of this worker target.")
     ] = None,
-    limit: Annotated[int, Option("--limit", "-n", min=1, max=1000, help="At most so many rows.")] = 1,
+    limit: Annotated[
+        int, Option("--limit", "-n", metavar="N", min=1, max=1000, help="Claim at most N rows.")
+    ] = 1,
     owner: Owner = None,
     wait: Annotated[bool, Option("--wait", help="Wait until there is work.")] = False,
     timeout: Annotated[
-        float | None, Option(click_type=Seconds(min=0), help="Wait for so many seconds at most; then exit 3.")
+        float | None, Option(click_type=Seconds(min=0), help="Wait at most this long, then exit 3.")
     ] = None,
 ) -> None:
     """Claim due rows for the time of a lease (CBX_LEASE), one of each agent. Exit 3 without work."""
@@ -246,7 +248,7 @@ def defer_row(
     reason: Annotated[str, Option(metavar="TEXT", help="Why it is to be tried again.")],
     delay: Annotated[
         float | None,
-        Option(click_type=Seconds(min=0), help="Try again in so many seconds. Default: the backoff."),
+        Option(click_type=Seconds(min=0), help="Try again after this time. Default: the backoff."),
     ] = None,
     owner: Owner = None,
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 from typer import Option
 
 from cardbox_cli.cli.boundary import ended_by_interrupt
+from cardbox_cli.cli.options.value_types import Seconds
 from cardbox_cli.cli.project_database import database_target
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
@@ -16,7 +17,7 @@ from cardbox_cli.settings import settings_from
 @verb("mcp", "cbx mcp", "cbx --project shop mcp", reads=True)
 def serve_mcp(
     statement_timeout: Annotated[
-        float, Option(metavar="SECONDS", min=0.1, max=3600, help="How long one statement may take.")
+        float, Option(click_type=Seconds(min=0.1, max=3600), help="How long one statement may take.")
     ] = 30,
 ) -> None:
     """Give a coding agent read-only tools for this project, over the Model Context Protocol on stdio.

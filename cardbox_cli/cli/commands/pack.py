@@ -54,6 +54,7 @@ def pack_context(
     handover: Annotated[
         str,
         Option(
+            "--recipe",
             "--handover",
             "-H",
             click_type=RECIPE,
@@ -63,7 +64,7 @@ def pack_context(
     arg: Arguments = None,
     args: ArgumentFiles = None,
     source_agent: Annotated[
-        str, Option(metavar="A", help="The agent on whose behalf this is packed.")
+        str, Option(metavar="AGENT", help="The agent on whose behalf this is packed.")
     ] = OPERATOR,
     max_tokens: compose_options.MaxTokens = None,
     fit: compose_options.FitStrategy = None,

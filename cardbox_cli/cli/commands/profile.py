@@ -8,7 +8,7 @@ from typer import Argument
 from cardbox_cli.cli.actor import audit
 from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.options.input_files import all_of, read_text, source_name
-from cardbox_cli.cli.options.shared_options import ColumnNames, Limit
+from cardbox_cli.cli.options.shared_options import Limit, column_option
 from cardbox_cli.cli.options.value_types import FILE, PROFILE
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
@@ -96,7 +96,9 @@ _IMPORTED_COLUMNS = (
     pages=True,
     reads=True,
 )
-def list_profiles(limit: Limit = 50, columns: ColumnNames = None) -> None:
+def list_profiles(
+    limit: Limit = 50, columns: Annotated[str | None, column_option("name,box,updated")] = None
+) -> None:
     """List the profiles of the project by name."""
     from cardbox_cli.store.profiles import ProfileStore
 

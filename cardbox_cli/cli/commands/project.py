@@ -6,7 +6,7 @@ from msgspec.structs import asdict
 from typer import Argument, Option
 
 from cardbox_cli.cli.actor import audit
-from cardbox_cli.cli.options.shared_options import ColumnNames, Limit
+from cardbox_cli.cli.options.shared_options import Limit, column_option
 from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
@@ -183,7 +183,9 @@ def _changed_settings(share: bool | None, share_default: bool, layers: str | Non
     pages=True,
     reads=True,
 )
-def list_projects(limit: Limit = 50, columns: ColumnNames = None) -> None:
+def list_projects(
+    limit: Limit = 50, columns: Annotated[str | None, column_option("project,status,title")] = None
+) -> None:
     """List the projects of the database by id."""
     from cardbox_cli.store.projects import ProjectsStore
 

@@ -146,7 +146,6 @@ def render_request(
         str | None,
         Option(
             "--format",
-            "-f",
             click_type=RENDERED_FORMAT,
             help=f"{', '.join(f'{each.name} ({each.sends})' for each in providers())}, text (to read) "
             "or html (a page with pictures). "

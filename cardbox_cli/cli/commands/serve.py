@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from typer import Option
 
+from cardbox_cli.cli.options.value_types import Seconds
 from cardbox_cli.cli.project_database import database_target
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
@@ -58,7 +59,7 @@ def serve_project(
         int, Option(metavar="N", min=1, max=100, help="Connections to the database at most.")
     ] = 8,
     statement_timeout: Annotated[
-        float, Option(metavar="SECONDS", min=0.1, max=3600, help="How long one statement may take.")
+        float, Option(click_type=Seconds(min=0.1, max=3600), help="How long one statement may take.")
     ] = 30,
 ) -> None:
     """Serve an inspector for browsers and a read API for programs. Nothing in them writes.

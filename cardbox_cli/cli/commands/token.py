@@ -7,7 +7,7 @@ import msgspec
 from typer import Argument, Option
 
 from cardbox_cli.cli.actor import actor, audit
-from cardbox_cli.cli.options.shared_options import ColumnNames
+from cardbox_cli.cli.options.shared_options import column_option
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
@@ -27,7 +27,8 @@ from cardbox_cli.text import format_time, parse_time
 def create_token(
     label: Annotated[str, Option(metavar="TEXT", help="What it is for: the list shows it.")] = "",
     expires: Annotated[
-        str | None, Option(metavar="TIME", help="How long it opens the project: 12h, 90d. Default: for good.")
+        str | None,
+        Option(metavar="DURATION", help="Lifetime, for example 12h or 90d. Default: no expiry."),
     ] = None,
 ) -> None:
     """Make a token by which a program, or a browser, reads this project through `cbx serve`.
@@ -64,7 +65,7 @@ def _lifetime(given: str) -> timedelta:
     pages=True,
     reads=True,
 )
-def list_tokens(columns: ColumnNames = None) -> None:
+def list_tokens(columns: Annotated[str | None, column_option("id,state,expires")] = None) -> None:
     """List the tokens of the project, revoked and expired ones too, oldest first."""
     from cardbox_cli.store.api_tokens import ApiTokenStore
 

@@ -10,7 +10,7 @@ from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.last_ids import resolved_or_given, resolving_turns
 from cardbox_cli.cli.options.confirmation import Yes, confirm
 from cardbox_cli.cli.options.input_files import parse_json
-from cardbox_cli.cli.options.shared_options import ColumnNames, Limit, ToolName
+from cardbox_cli.cli.options.shared_options import Limit, ToolName, column_option
 from cardbox_cli.cli.options.value_types import AFTER, FILE, HANDLER, TOOL, TURN
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
@@ -107,7 +107,9 @@ def _whole_seconds(seconds: float | None) -> float | int | None:
 
 
 @verb("list", "cbx tool list", "cbx tool list -o json | jq -r '.[].tool_name'", pages=True, reads=True)
-def list_tools(limit: Limit = 50, columns: ColumnNames = None) -> None:
+def list_tools(
+    limit: Limit = 50, columns: Annotated[str | None, column_option("name,command,timeout")] = None
+) -> None:
     """List the tools of the project by name."""
     from cardbox_cli.store.tools import ToolStore
 

@@ -135,7 +135,7 @@ def run_worker(
         int | None, Option(metavar="N", min=1, help="Requests after which a client of --serve is replaced.")
     ] = None,
     target: Annotated[
-        str, Option(metavar="T", help="The worker target whose agents it serves.")
+        str, Option(metavar="TARGET", help="The worker target whose agents it serves.")
     ] = "worker_generic",
     format_: model_program.RequestFormat = None,
     answers: model_program.AnswersRead = "auto",
@@ -250,7 +250,7 @@ def _listener(plan: "WorkerPlan", target: Target, wakeups: "Wakeups") -> "Wakeup
 
 @verb("list", "cbx worker list", "cbx worker list --target gpu -o json", pages=True, reads=True)
 def list_workers(
-    target: Annotated[str | None, Option(metavar="T", help="Only those of this target.")] = None,
+    target: Annotated[str | None, Option(metavar="TARGET", help="Only those of this target.")] = None,
     all_: Annotated[bool, Option("--all", help="Also those that fell silent without signing off.")] = False,
 ) -> None:
     """List the workers that serve this project."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 from typer import Option
 
 from cardbox_cli.cli.options.input_files import text_or_file
-from cardbox_cli.cli.options.shared_options import MOST
+from cardbox_cli.cli.options.shared_options import MAX_COUNT
 from cardbox_cli.cli.options.value_types import STRATEGY, OneOf
 from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.errors import UsageError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cardbox_cli.context.repair.fit import Fitted, Strategy
 
 
-Model = Annotated[str | None, Option(metavar="M", help="The model. Default: the profile's.")]
+Model = Annotated[str | None, Option(metavar="MODEL", help="The model. Default: the profile's.")]
 Layers = Annotated[
     list[str] | None,
     Option(
@@ -41,7 +41,7 @@ Experience = Annotated[
     bool, Option("--experience", help="Add what earlier turns with the same profile delivered.")
 ]
 KnowledgeQuery = Annotated[
-    str | None, Option(metavar="WORDS", help="Add what a search of the project's cards finds.")
+    str | None, Option(metavar="TEXT", help="Add what a search of the project's cards finds.")
 ]
 Query = Annotated[
     str | None, Option(metavar="TEXT|@FILE", help="What the user asks last, after the history.")
@@ -134,7 +134,7 @@ MaxTokens = Annotated[
     Option(
         metavar="N",
         min=1,
-        max=MOST,
+        max=MAX_COUNT,
         help="Leave out history until the request has at most so many tokens: calls with their results, "
         "never system text or what is asked.",
     ),

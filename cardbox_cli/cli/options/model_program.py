@@ -34,7 +34,6 @@ RequestFormat = Annotated[
     str | None,
     Option(
         "--format",
-        "-f",
         click_type=REQUEST_FORMAT,
         help=f"The request's, as of `cbx render`. Default: {DEFAULT}.",
     ),

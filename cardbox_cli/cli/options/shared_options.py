@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -22,7 +22,7 @@ from cardbox_cli.cli.options.value_types import (
 from cardbox_cli.errors import UsageError
 from cardbox_cli.text import parse_time
 
-_AN_ID = "An id, 4 or more characters of its beginning or end or of what tables show"
+_AN_ID = "An id, or 4 or more characters of its beginning or end"
 
 CardId = Annotated[str, Argument(click_type=CARD, help=f"{_AN_ID}, or @last.")]
 CardIds = Annotated[
@@ -39,41 +39,48 @@ ChatKey = Annotated[
 ]
 InboxId = Annotated[str, Argument(click_type=INBOX_ROW, help=f"{_AN_ID}.")]
 
-ExpectEpoch = Annotated[int, Option(metavar="N", help="The epoch that you saw; refused when it is another.")]
-Reason = Annotated[str, Option(metavar="TEXT", help="Why; kept in the audit.")]
-OptionalReason = Annotated[str | None, Option(metavar="TEXT", help="Why; kept in the audit.")]
+ExpectEpoch = Annotated[int, Option(metavar="N", help="Fail unless the turn is still at this epoch.")]
+Reason = Annotated[str, Option(metavar="TEXT", help="The reason, for the audit log.")]
+OptionalReason = Annotated[str | None, Option(metavar="TEXT", help="The reason, for the audit log.")]
 
 ForceCard = Annotated[
-    bool, Option("--force", help="Even cards that unfinished turns see; the audit of those says who.")
+    bool, Option("--force", help="Also change cards used by unfinished turns (recorded in the audit log).")
 ]
 
 Since = Annotated[
     str | None, Option(metavar="TIME", help="Only from this time on: RFC 3339, or 2h for two hours ago.")
 ]
-Until = Annotated[str | None, Option(metavar="TIME", help="Before: RFC 3339, or 30m for 30 minutes ago.")]
-# More than any list has, and well within what the database and Python count to.
-MOST = 1_000_000_000
-Limit = Annotated[int, Option("--limit", "-n", min=0, max=MOST, help="Show at most so many; 0 shows all.")]
+Until = Annotated[
+    str | None, Option(metavar="TIME", help="Only before this time: RFC 3339, or 30m for 30 minutes ago.")
+]
+# More than any list has, and within the integers of the database.
+MAX_COUNT = 1_000_000_000
+Limit = Annotated[
+    int, Option("--limit", "-n", metavar="N", min=0, max=MAX_COUNT, help="Show at most N items; 0 shows all.")
+]
 Latest = Annotated[
     int,
     Option(
         metavar="N",
         min=0,
-        max=MOST,
-        help="Look into so many boxes, those that changed last; 0 for all.",
+        max=MAX_COUNT,
+        help="Search the N most recently changed boxes; 0 searches all.",
         show_default=True,
     ),
 ]
-ColumnNames = Annotated[
-    str | None,
-    Option("--columns", metavar="C,…", help="The table's columns, such as id,created,author,preview."),
-]
-OfAgent = Annotated[str | None, Option("--agent", click_type=AGENT, help="Only of this agent.")]
-Watch = Annotated[bool, Option("--watch", "-w", help="Look again every second, until Ctrl-C.")]
-Interval = Annotated[float, Option(metavar="S", min=0.1, help="With --watch: so many seconds between looks.")]
+OfAgent = Annotated[str | None, Option("--agent", click_type=AGENT, help="Show only those of this agent.")]
+
+
+def column_option(example: str) -> Any:
+    """Return the option --columns of a list that has the columns of `example`."""
+    return Option("--columns", metavar="COLUMNS", help=f"Show only these columns, for example {example}.")
+
+
+Watch = Annotated[bool, Option("--watch", "-w", help="Refresh every second until Ctrl-C.")]
+Interval = Annotated[float, Option(click_type=Seconds(min=0.1), help="With --watch: time between refreshes.")]
 
 EndTimeout = Annotated[
-    float | None, Option(click_type=Seconds(min=0), help="Wait for so many seconds at most; then exit 124.")
+    float | None, Option(click_type=Seconds(min=0), help="Wait at most this long, then exit 124.")
 ]
 
 AUTO = "auto"
@@ -87,17 +94,19 @@ def _source_formats() -> Iterable[str]:
 
 ConversationFiles = Annotated[
     list[str],
-    Argument(
-        click_type=FILE, help="JSON or JSONL files, also packed by gzip, and folders of them; - for stdin."
-    ),
+    Argument(click_type=FILE, help="JSON or JSONL files, also gzipped, or folders of them; - for stdin."),
 ]
 SourceFormat = Annotated[
     str,
-    Option("--from", click_type=OneOf(_source_formats, what="format"), help="Its format; auto finds out."),
+    Option(
+        "--from",
+        click_type=OneOf(_source_formats, what="format"),
+        help="The format of the files; auto detects it.",
+    ),
 ]
 MessagesKey = Annotated[
     str | None,
-    Option(metavar="KEY", help="The key of the messages, dotted if nested. Default: found by itself."),
+    Option(metavar="KEY", help="The key of the messages, dotted if nested. Default: detected."),
 ]
 
 

@@ -17,8 +17,9 @@ from cardbox_cli.settings import SETTINGS
 
 # What the scripts of `cbx completion` complete as files.
 FILES = "file"
-# Some thirty years.
+# About thirty years.
 MAX_SECONDS = 1e9
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -89,17 +90,21 @@ def _plural(noun: str) -> str:
 
 
 class Seconds(click.FloatRange):
-    """A time that clocks can count, of so many seconds at least."""
+    """A duration: seconds, or a number with a unit, as in 90s, 5m or 2h."""
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """S for seconds."""
-        return "S"
+        """Return DURATION."""
+        return "DURATION"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number. Refuses NaN and what is too long, too."""
+        """Return the number of seconds. Refuses NaN and durations that are too long."""
+        if isinstance(value, str) and (unit := value[-1:]) in _UNIT_SECONDS:
+            if not value[:-1].replace(".", "", 1).isdecimal():
+                self.fail("a duration is a number of seconds, or for example 90s, 5m or 2h.", param, ctx)
+            value = float(value[:-1]) * _UNIT_SECONDS[unit]
         seconds = super().convert(value, param, ctx)
         if not seconds <= MAX_SECONDS:
-            self.fail(f"{seconds} is no number of seconds up to {MAX_SECONDS:,.0f}.", param, ctx)
+            self.fail(f"{seconds} is not a duration of at most {MAX_SECONDS:,.0f} seconds.", param, ctx)
         return seconds
 
 

@@ -78,7 +78,7 @@ def audited_box(box: "Box", changed: "Box | None" = None) -> dict[str, Any]:
 )
 def create_box(
     card_ids: CardIds = None,
-    title: Annotated[str | None, Option(metavar="T", help="A name for people.")] = None,
+    title: Annotated[str | None, Option(metavar="TEXT", help="A name for people.")] = None,
     parent: Annotated[
         list[str] | None, Option(click_type=BOX, help="A box that this one is derived from.")
     ] = None,
@@ -136,7 +136,8 @@ def replace_card(
 
 @verb("fork", "cbx box fork 8b1f22c0 --title 'what if'")
 def fork_box(
-    box: BoxId, title: Annotated[str | None, Option(metavar="T", help="Default: the box's own title.")] = None
+    box: BoxId,
+    title: Annotated[str | None, Option(metavar="TEXT", help="Default: the box's own title.")] = None,
 ) -> None:
     """Make a new box with the same cards, whose parent is this one."""
     with open_stores() as (_, boxes):

@@ -9,12 +9,12 @@ from typer import Argument, Option
 
 from cardbox_cli.cli.options.shared_options import (
     BoxId,
-    ColumnNames,
     Interval,
     Limit,
     Since,
     Until,
     Watch,
+    column_option,
     parse_span,
 )
 from cardbox_cli.cli.options.value_types import BOX, OneOf
@@ -53,7 +53,7 @@ def list_boxes(
     limit: Limit = 50,
     since: Since = None,
     until: Until = None,
-    columns: ColumnNames = None,
+    columns: Annotated[str | None, column_option("id,cards,title")] = None,
     watch: Watch = False,
     interval: Interval = 1.0,
     kinds: Annotated[
@@ -123,8 +123,8 @@ _MOST_TEXTS = 500
     reads=True,
 )
 def diff_boxes(
-    a: Annotated[str, Argument(click_type=BOX, help="The old box: an id, or a beginning or end of one.")],
-    b: Annotated[str, Argument(click_type=BOX, help="The new box.")],
+    a: Annotated[str, Argument(click_type=BOX, metavar="OLD", help="The old box.")],
+    b: Annotated[str, Argument(click_type=BOX, metavar="NEW", help="The new box.")],
     full: Annotated[
         bool, Option("--full", help="Whole texts, also of cards that were added or removed.")
     ] = False,

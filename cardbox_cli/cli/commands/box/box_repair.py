@@ -11,7 +11,7 @@ from cardbox_cli.cli.last_ids import remember_made, resolving_boxes
 from cardbox_cli.cli.options import compose_options, model_program
 from cardbox_cli.cli.options.input_files import text_or_file
 from cardbox_cli.cli.options.model_program import check_command
-from cardbox_cli.cli.options.shared_options import MOST, BoxId
+from cardbox_cli.cli.options.shared_options import MAX_COUNT, BoxId
 from cardbox_cli.cli.options.value_types import BOX, PROVIDER, Seconds
 from cardbox_cli.cli.project_database import database_target, open_database, open_stores
 from cardbox_cli.cli.session import session
@@ -178,14 +178,14 @@ def compress_box(
     ] = None,
     keep: Annotated[
         int | None,
-        Option(metavar="N", min=0, max=MOST, help="The last so many messages stay as they are. Default: 10."),
+        Option(metavar="N", min=0, max=MAX_COUNT, help="Keep the last N messages as they are. Default: 10."),
     ] = None,
     max_tokens: Annotated[
         int | None,
         Option(
             metavar="N",
             min=1,
-            max=MOST,
+            max=MAX_COUNT,
             help="Instead: sum up only what is too much. What stays beside the summary has at most so many "
             "tokens; a box that has no more is left as it is.",
         ),

@@ -11,7 +11,7 @@ import msgspec
 from typer import Argument, Option
 
 from cardbox_cli.cli.last_ids import resolved_or_given
-from cardbox_cli.cli.options.shared_options import MOST, ColumnNames, Interval, Watch
+from cardbox_cli.cli.options.shared_options import MAX_COUNT, Interval, Watch, column_option
 from cardbox_cli.cli.options.value_types import BOX
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.session import session
@@ -391,14 +391,18 @@ def show_box(
     ],
     full: Annotated[bool, Option("--full", help="Whole texts instead of previews.")] = False,
     types: Annotated[str | None, Option(metavar="T,…", help="Only cards of these types.")] = None,
-    head: Annotated[int | None, Option(metavar="N", min=0, max=MOST, help="Only the first N places.")] = None,
-    tail: Annotated[int | None, Option(metavar="N", min=0, max=MOST, help="Only the last N places.")] = None,
+    head: Annotated[
+        int | None, Option(metavar="N", min=0, max=MAX_COUNT, help="Only the first N cards.")
+    ] = None,
+    tail: Annotated[
+        int | None, Option(metavar="N", min=0, max=MAX_COUNT, help="Only the last N cards.")
+    ] = None,
     why: Annotated[bool, Option("--why", help="The rule that brought each card.")] = False,
     strict: Annotated[bool, Option("--strict", help="Fail when a card or box is missing.")] = False,
     model: Annotated[
-        str | None, Option(metavar="M", help="Count tokens as this model does. Default: an estimate.")
+        str | None, Option(metavar="MODEL", help="Count tokens as this model does. Default: an estimate.")
     ] = None,
-    column_names: ColumnNames = None,
+    column_names: Annotated[str | None, column_option("type,tokens,preview")] = None,
     watch: Watch = False,
     interval: Interval = 1.0,
 ) -> None:

@@ -53,12 +53,14 @@ def add_card(
         str | None,
         Option("--type", "-t", click_type=CARD_TYPE, help="metadata.type, such as task.instruction."),
     ] = None,
-    role: Annotated[str | None, Option(metavar="R", help="Who speaks. Default: by type.")] = None,
-    text: Annotated[str | None, Option(metavar="S", help="The content, as text.")] = None,
+    role: Annotated[str | None, Option(metavar="ROLE", help="Who speaks. Default: by type.")] = None,
+    text: Annotated[str | None, Option(metavar="TEXT", help="The content, as text.")] = None,
     json_: Annotated[
         str | None,
         Option(
-            "--json", metavar="J", help="The content as JSON, or @FILE; a content class if it has __type__."
+            "--json",
+            metavar="JSON",
+            help="The content as JSON, or @FILE; a content class if it has __type__.",
         ),
     ] = None,
     file: Annotated[
@@ -73,16 +75,16 @@ def add_card(
         ),
     ] = None,
     author: Annotated[
-        str | None, Option(metavar="A", help=f"author_id, for audit. Default: {OPERATOR}.")
+        str | None, Option(metavar="ID", help=f"author_id, for audit. Default: {OPERATOR}.")
     ] = None,
     card_id: Annotated[
         str | None, Option("--id", metavar="ID", help="The card's id. Default: a new UUIDv7.")
     ] = None,
     metadata: Annotated[
-        str | None, Option(metavar="J", help="More metadata: a JSON object, or @FILE.")
+        str | None, Option(metavar="JSON", help="More metadata: a JSON object, or @FILE.")
     ] = None,
     tool_calls: Annotated[
-        str | None, Option(metavar="J", help="Tool calls as OpenAI writes them: a JSON list, or @FILE.")
+        str | None, Option(metavar="JSON", help="Tool calls as OpenAI writes them: a JSON list, or @FILE.")
     ] = None,
     tool_call_id: Annotated[
         str | None, Option(metavar="ID", help="The call that a tool.result answers.")
@@ -262,12 +264,12 @@ def edit_card(
         ),
     ] = None,
     text: Annotated[
-        str | None, Option(metavar="S", help="The new text; no editor. JSON where the content is.")
+        str | None, Option(metavar="TEXT", help="The new text; no editor. JSON where the content is.")
     ] = None,
     file: Annotated[
         str | None, Option("--file", "-f", click_type=FILE, help="A file with the new text; - for stdin.")
     ] = None,
-    author: Annotated[str, Option(metavar="A", help="author_id, for audit.")] = OPERATOR,
+    author: Annotated[str, Option(metavar="ID", help="author_id, for audit.")] = OPERATOR,
 ) -> None:
     """Edit a card's text in VISUAL or EDITOR. Cards are immutable, so this makes a new one.
 

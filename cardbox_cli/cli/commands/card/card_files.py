@@ -68,7 +68,7 @@ def import_cards(
     from_: SourceFormat = AUTO,
     at: MessagesKey = None,
     follow: Annotated[
-        bool, Option("--follow", "-f", help="Go on importing a JSONL file as it grows, until Ctrl-C.")
+        bool, Option("--follow", help="Go on importing a JSONL file as it grows, until Ctrl-C.")
     ] = False,
     on_bad_text: Annotated[
         str,

@@ -47,7 +47,6 @@ def lint_cards(
         str | None,
         Option(
             "--format",
-            "-f",
             "--provider",
             click_type=OneOf(lambda: (*PROVIDERS, *HOSTS), what="format"),
             help="Whose rules to check by; openai-compatible is for hosts that have OpenAI's API and other "

@@ -10,13 +10,13 @@ from typer import Argument, Option
 from cardbox_cli.cli.last_ids import resolved_or_given
 from cardbox_cli.cli.options.shared_options import (
     CardIds,
-    ColumnNames,
     Interval,
     Latest,
     Limit,
     Since,
     Until,
     Watch,
+    column_option,
     parse_span,
 )
 from cardbox_cli.cli.options.value_types import BOX, CARD, CARD_TYPE
@@ -86,8 +86,8 @@ def list_cards(
     limit: Limit = 50,
     types: CardTypes = None,
     box: Annotated[str | None, Option(click_type=BOX, help="Only those that this box holds.")] = None,
-    role: Annotated[str | None, Option(metavar="R", help="Only this role.")] = None,
-    author: Annotated[str | None, Option(metavar="A", help="Only this author_id.")] = None,
+    role: Annotated[str | None, Option(metavar="ROLE", help="Only this role.")] = None,
+    author: Annotated[str | None, Option(metavar="ID", help="Only this author_id.")] = None,
     turn: Annotated[str | None, Option(metavar="ID", help="Only this agent_turn_id.")] = None,
     step: Annotated[str | None, Option(metavar="ID", help="Only this step_id.")] = None,
     trace: Annotated[str | None, Option(metavar="ID", help="Only this trace_id.")] = None,
@@ -97,7 +97,7 @@ def list_cards(
     since: Since = None,
     until: Until = None,
     deleted: Annotated[bool, Option("--deleted", help="Deleted and expired cards too.")] = False,
-    columns: ColumnNames = None,
+    columns: Annotated[str | None, column_option("id,created,preview")] = None,
     watch: Watch = False,
     interval: Interval = 1.0,
 ) -> None:
@@ -137,7 +137,7 @@ def search_cards(
     ],
     limit: Limit = 50,
     types: CardTypes = None,
-    columns: ColumnNames = None,
+    columns: Annotated[str | None, column_option("id,type,match")] = None,
 ) -> None:
     """Find cards by what they say, newest first. Whole words, in any case.
 
@@ -256,7 +256,7 @@ def list_card_references(
     ],
     limit: Limit = 50,
     latest: Latest = BOXES_LOOKED_INTO.value,
-    columns: ColumnNames = None,
+    columns: Annotated[str | None, column_option("id,positions,title")] = None,
 ) -> None:
     """List the boxes that hold a card, the last changed first, with its positions in each.
 

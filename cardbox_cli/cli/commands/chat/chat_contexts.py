@@ -60,8 +60,8 @@ def _active(changed: "Changed") -> str:
 )
 def begin_chat_context(
     key: ChatKey,
-    title: Annotated[str | None, Option(metavar="T", help="What the archived context is called.")] = None,
-    reason: Annotated[str | None, Option(metavar="R", help="Why a new one begins.")] = None,
+    title: Annotated[str | None, Option(metavar="TEXT", help="What the archived context is called.")] = None,
+    reason: Annotated[str | None, Option(metavar="TEXT", help="Why a new one begins.")] = None,
 ) -> None:
     """Archive the active context of a chat, and go on with an empty one.
 
@@ -93,7 +93,7 @@ def load_chat_context(
     ] = None,
     query: Annotated[
         str | None,
-        Option(metavar="WORDS", help="Instead: what has most of these words in title, reason or messages."),
+        Option(metavar="TEXT", help="Instead: what has most of these words in title, reason or messages."),
     ] = None,
 ) -> None:
     """Make an archived context of a chat the active one. What was active is archived first.

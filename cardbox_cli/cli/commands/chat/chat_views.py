@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument
 
 from cardbox_cli.cli.commands.chat.chat_messages import room_of
-from cardbox_cli.cli.options.shared_options import ChatKey, ColumnNames, Limit
+from cardbox_cli.cli.options.shared_options import ChatKey, Limit, column_option
 from cardbox_cli.cli.options.value_types import CHAT
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
@@ -37,7 +37,7 @@ def list_chats(
         Argument(click_type=CHAT, metavar="[KEY]", help="The chat. Default: lists the chats."),
     ] = None,
     limit: Limit = 50,
-    columns: ColumnNames = None,
+    columns: Annotated[str | None, column_option("chat,entries,used")] = None,
 ) -> None:
     """List the archived contexts of a chat, newest first; without a key the chats of the project."""
     from cardbox_cli.chat.chat_view import archives
@@ -179,7 +179,9 @@ _STEP_COLUMNS = (
     pages=True,
     reads=True,
 )
-def show_transcript(key: ChatKey, limit: Limit = 30, columns: ColumnNames = None) -> None:
+def show_transcript(
+    key: ChatKey, limit: Limit = 30, columns: Annotated[str | None, column_option("said,role,text")] = None
+) -> None:
     """Print the last entries of a chat's transcript, in order: what users said, and what was really sent."""
     from cardbox_cli.chat.chat_view import entries
 

@@ -9,7 +9,6 @@ from typer import Option
 
 from cardbox_cli.cli.last_ids import LAST
 from cardbox_cli.cli.options.shared_options import (
-    ColumnNames,
     Interval,
     LastTurnId,
     Limit,
@@ -18,6 +17,7 @@ from cardbox_cli.cli.options.shared_options import (
     TurnId,
     Until,
     Watch,
+    column_option,
     parse_span,
 )
 from cardbox_cli.cli.options.value_types import HTML, OneOf
@@ -63,7 +63,7 @@ def list_turns(
     trace: Annotated[str | None, Option(metavar="ID", help="Only of this trace_id.")] = None,
     since: Since = None,
     until: Until = None,
-    columns: ColumnNames = None,
+    columns: Annotated[str | None, column_option("id,agent,end")] = None,
     watch: Watch = False,
     interval: Interval = 1.0,
 ) -> None:
@@ -248,7 +248,7 @@ def show_trace(
     turn: TurnId,
     format_: Annotated[
         str | None,
-        Option("--format", "-f", click_type=OneOf(lambda: (HTML, SVG), what="format"), help="As a picture."),
+        Option("--format", click_type=OneOf(lambda: (HTML, SVG), what="format"), help="As a picture."),
     ] = None,
 ) -> None:
     """Show the turns of a trace as a tree: who gave work to whom, and what became of it.

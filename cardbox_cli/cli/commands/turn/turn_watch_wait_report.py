@@ -136,7 +136,7 @@ def report_result(
     after_execution: Annotated[
         str, Option(click_type=AFTER, help="terminate: the turn ends with this result.")
     ] = "suspend",
-    source_agent: Annotated[str, Option(metavar="A", help="Who reports.")] = OPERATOR,
+    source_agent: Annotated[str, Option(metavar="AGENT", help="Who reports.")] = OPERATOR,
 ) -> None:
     """Report the result of a tool call. The same result again is harmless, another one is refused."""
     from cardbox_cli.execution.queue import reports
