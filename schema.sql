@@ -298,8 +298,8 @@ CREATE TABLE IF NOT EXISTS cbx.box_info (
 
 -- part: cbx.turns
 CREATE SCHEMA IF NOT EXISTS cbx;
--- Values that the tables of agents have no columns for. output_start is the length of the output box at the
--- assignment. report_to is {agent_id, agent_turn_id, tool_call_id} of the call that waits for this turn's end.
+-- Values that the tables of agents have no columns for. `output_start` is the length of the output box at the
+-- assignment. `report_to` is {agent_id, agent_turn_id, tool_call_id} of the call that waits for this turn's end.
 CREATE TABLE IF NOT EXISTS cbx.turns (
     project_id          text COLLATE "C" NOT NULL,
     agent_turn_id       text COLLATE "C" NOT NULL,
@@ -355,8 +355,8 @@ CREATE TABLE IF NOT EXISTS cbx.workers (
 
 -- part: cbx.logs
 CREATE SCHEMA IF NOT EXISTS cbx;
--- The last bytes of the stderr of a turn's commands; stderr_bytes is their total number. tool_call_id is null for the
--- model's command. exit_code is negative after a signal, null if cbx stopped the command.
+-- The last bytes of the stderr of a turn's commands; `stderr_bytes` is their total number. `tool_call_id` is null for
+-- the model's command. `exit_code` is negative after a signal, null if cbx stopped the command.
 CREATE TABLE IF NOT EXISTS cbx.logs (
     project_id    text COLLATE "C" NOT NULL,
     agent_turn_id text COLLATE "C" NOT NULL,
@@ -376,8 +376,8 @@ CREATE TABLE IF NOT EXISTS cbx.logs (
 
 -- part: cbx.batches
 CREATE SCHEMA IF NOT EXISTS cbx;
--- parent_* is the call that waits for the end, null for a batch that no turn created. With report_due, that call
--- still needs a report of the end. join_box_id is the box of the children's deliverables.
+-- parent_* is the call that waits for the end, null for a batch that no turn created. With `report_due`, that call
+-- still needs a report of the end. `join_box_id` is the box of the children's deliverables.
 CREATE TABLE IF NOT EXISTS cbx.batches (
     project_id          text COLLATE "C" NOT NULL,
     batch_id            text COLLATE "C" NOT NULL,
@@ -447,8 +447,8 @@ CREATE INDEX IF NOT EXISTS idx_batch_tasks_stop_due ON cbx.batch_tasks (project_
 
 -- part: cbx.audit
 CREATE SCHEMA IF NOT EXISTS cbx;
--- Actions on a turn from outside its run, and changes of people to stored data; append-only. agent_id is empty if the
--- action concerns no agent.
+-- Actions on a turn from outside its run, and changes of people to stored data; append-only. `agent_id` is empty if
+-- the action concerns no agent.
 CREATE TABLE IF NOT EXISTS cbx.audit (
     project_id    text COLLATE "C" NOT NULL,
     audit_id      text COLLATE "C" NOT NULL,
@@ -484,11 +484,11 @@ CREATE TABLE IF NOT EXISTS cbx.project_settings (
 
 -- part: cbx.chats
 CREATE SCHEMA IF NOT EXISTS cbx;
--- Chats by key. The transcript is a chain of boxes of 1,000 cards: entries is its length, transcript_box_id the
--- newest box. A run without context sees entries from window_start on. Users' entries from answered on have no
--- answer. context_box_id is the active context, null if it is empty. context_id is that of the snapshot loaded_from,
--- until the context changes. version counts how often new, load or clear (last: reset_by) replaced it. epoch, run_id,
--- owner and lease_expires_at are those of the current run, if there is one.
+-- Chats by key. The transcript is a chain of boxes of 1,000 cards: `entries` is its length, `transcript_box_id` the
+-- newest box. A run without context sees entries from `window_start` on. Users' entries from `answered` on have no
+-- answer. `context_box_id` is the active context, null if it is empty. `context_id` is that of the snapshot
+-- `loaded_from`, until the context changes. `version` counts how often new, load or clear (last: `reset_by`) replaced
+-- it. `epoch`, `run_id`, `owner` and `lease_expires_at` are those of the current run, if there is one.
 CREATE TABLE IF NOT EXISTS cbx.chats (
     project_id         text COLLATE "C" NOT NULL,
     chat_key           text COLLATE "C" NOT NULL,
@@ -517,7 +517,7 @@ CREATE INDEX IF NOT EXISTS idx_chats_key ON cbx.chats (chat_key, project_id);
 -- part: cbx.chat_contexts
 CREATE SCHEMA IF NOT EXISTS cbx;
 -- Archived contexts of chats, each a box. A search finds it by terms, hashes of words and their parts with project
--- and chat, and ranks it by search_text. layout has the other fields of the imported file.
+-- and chat, and ranks it by search_text. `layout` has the other fields of the imported file.
 CREATE TABLE IF NOT EXISTS cbx.chat_contexts (
     project_id         text COLLATE "C" NOT NULL,
     chat_key           text COLLATE "C" NOT NULL,
@@ -542,9 +542,9 @@ CREATE INDEX IF NOT EXISTS idx_chat_contexts_terms ON cbx.chat_contexts USING gi
 
 -- part: cbx.chat_runs
 CREATE SCHEMA IF NOT EXISTS cbx;
--- Runs of chats. user_card_ids are the messages that it answers, the last one with its corrections. position is that
--- of the last one in the transcript, merged that up to which messages are included. version is that of the chat's
--- context in its boxes. reply_card_ids are the replies of its command.
+-- Runs of chats. `user_card_ids` are the messages that it answers, the last one with its corrections. `position` is
+-- that of the last one in the transcript, `merged` that up to which messages are included. `version` is that of the
+-- chat's context in its boxes. `reply_card_ids` are the replies of its command.
 CREATE TABLE IF NOT EXISTS cbx.chat_runs (
     project_id     text COLLATE "C" NOT NULL,
     chat_key       text COLLATE "C" NOT NULL,
@@ -593,9 +593,9 @@ CREATE INDEX IF NOT EXISTS idx_chat_steps_run ON cbx.chat_steps (project_id, cha
 
 -- part: cbx.api_tokens
 CREATE SCHEMA IF NOT EXISTS cbx;
--- Tokens with which programs and browsers read a project over HTTP. token_sha256 is the SHA-256 of a token, which is
--- shown once and never stored. created_by is the account that created it, as in the audit. A revoked or expired token
--- gives no access.
+-- Tokens with which programs and browsers read a project over HTTP. `token_sha256` is the SHA-256 of a token, which
+-- is shown once and never stored. `created_by` is the account that created it, as in the audit. A revoked or expired
+-- token gives no access.
 CREATE TABLE IF NOT EXISTS cbx.api_tokens (
     project_id   text COLLATE "C" NOT NULL,
     token_id     text COLLATE "C" NOT NULL,

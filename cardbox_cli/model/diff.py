@@ -161,8 +161,8 @@ def diff(a: Sequence[str], b: Sequence[str]) -> IdDiff:
 def compare(a: Box, b: Box, found: IdDiff, known: Known) -> BoxDiff:
     """Compare two boxes, `found` being the comparison of their ids, with the cards and states in `known`.
 
-    A removed and an added card count as one *changed* card if one was edited from the other. So do cards at
-    the same position with the same type and role.
+    A removed and an added card count as one *changed* card if one was edited from the other. Cards at
+    the same position with the same type and role count as changed, too.
     """
     old = {place: slot_of(place, a.card_ids, known) for place in found.removed}
     new = {place: slot_of(place, b.card_ids, known) for place in found.added}

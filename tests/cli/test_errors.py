@@ -401,7 +401,7 @@ TABLE = [
         5,
         "stale-epoch",
         "turn {turn} is no longer at epoch 7: agent 'clerk' is at turn {turn}, dispatched, epoch 1",
-        "nothing was written; `cbx turn show {turn}` tells the story",
+        "nothing was written; run `cbx turn show {turn}` for details",
         {"agent_turn_id": "{turn}", "turn_epoch": 7},
     ),
     Row(

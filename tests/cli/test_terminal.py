@@ -326,7 +326,7 @@ class TestWatchOnATerminal:
         typist.see("some words")
         end_others(database)
         assert typist.end() == 7
-        typist.see(r"error: the database went away")
+        typist.see(r"error: the connection to the database was lost")
 
     def test_there_is_no_pager(self, on_terminal: ON_TERMINAL, pager: str, shell: Shell) -> None:
         fill(shell, 60)
@@ -438,7 +438,7 @@ class TestWatchInAPipe:
             end_others(database)
             _, err = process.communicate()
         assert process.returncode == 7
-        assert err.decode().startswith("error: the database went away")
+        assert err.decode().startswith("error: the connection to the database was lost")
 
     def test_a_box_that_is_deleted_ends_it(self, shell: Shell, boxes: BoxStore) -> None:
         box = boxes.create([])

@@ -108,7 +108,7 @@ def test_ensure_makes_the_box_of_that_id_once(boxes: BoxStore, ids: list[str]) -
     assert boxes.ensure(box_id.upper()).box_id == box_id
     boxes.append(box_id, ids[:1])
     assert boxes.ensure(box_id).card_ids == ids[:1]
-    with pytest.raises(InvalidInput, match="is no UUID"):
+    with pytest.raises(InvalidInput, match="is not a UUID"):
         boxes.ensure("nope")
 
 

@@ -81,7 +81,7 @@ def test_a_database_without_the_function_gets_the_index_of_words_alone(foreign: 
     told: list[str] = []
     foreign.database.script("DROP FUNCTION IF EXISTS cbx.bigrams(text)")
     assert index_text(foreign.database, told.append) == ["idx_cards_text"]
-    assert "run `cbx db upgrade` first" in told[0]
+    assert "run `cbx db upgrade`" in told[0]
     foreign.add(text("支付超时了", "one"))
     for where in (CardFilter(text="超时"), CardFilter(step_id="s"), CardFilter(text="plain")):
         assert [card.card_id for card in foreign.newest(where)] == (["one"] if where.text == "超时" else [])

@@ -23,7 +23,7 @@ def test_a_transaction_that_lies_idle_loses_its_locks(database: Database, target
                 assert other.connection.execute(lock).fetchall() == [(1,)]
                 database.now()
 
-        with pytest.raises(DatabaseUnavailable, match="the database went away"):
+        with pytest.raises(DatabaseUnavailable, match="the connection to the database was lost"):
             pause()
         assert other.connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("0",)
 

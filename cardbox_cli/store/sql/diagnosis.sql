@@ -562,8 +562,8 @@ WHERE f.project_id = %(project_id)s AND f.status = 'running' AND f.parent_agent_
 ORDER BY g.created_at, g.batch_task_id
 
 -- name: why_batches_amiss
--- The parents of batches with an overdue action. The batch is past its deadline, has ended without a report, has a
--- task that has been due for longer than `age`, or has a child whose end is not recorded.
+-- The parents of batches with an overdue action. Such a batch is past its deadline or has ended without a report. Or
+-- it has a task that has been due for longer than `age`, or a child whose end is not recorded.
 SELECT b.parent_turn_id, b.source_agent_id
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.parent_turn_id IS NOT NULL AND (b.status = 'running' OR b.report_due)

@@ -19,7 +19,7 @@ def test_four_at_once_make_one_server(home: Path) -> None:
     outputs = [child.communicate(timeout=120)[0].splitlines() for child in children]
     assert [child.returncode for child in children] == [0] * 4, outputs
     assert len({lines[-1] for lines in outputs}) == 1
-    making = [line for lines in outputs for line in lines if "its data is in" in line or "making" in line]
+    making = [line for lines in outputs for line in lines if "its data is in" in line or "creating" in line]
     assert len(making) == 1, outputs
     assert len(servers_of(EmbeddedServer(home))) == 1
 
