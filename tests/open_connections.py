@@ -15,7 +15,7 @@ import pytest
 _PATIENCE = 60.0
 
 _opened: list["weakref.ref[psycopg.Connection[Any]]"] = []
-_FAILED = pytest.StashKey[bool]()
+_PASSED = pytest.StashKey[bool]()
 
 
 def pytest_configure() -> None:
@@ -30,26 +30,31 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    # What fixtures opened before they close.
+    # What fixtures opened they close, some of them after other tests.
     _opened.clear()
-    try:
-        return (yield)
-    except BaseException:
-        item.stash[_FAILED] = True
-        raise
+    item.stash[_PASSED] = False
+    result = yield
+    item.stash[_PASSED] = True
+    return result
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     result = yield
-    failed = item.stash.get(_FAILED, False)
-    deadline = time.monotonic() + (0 if failed else _PATIENCE)
+    passed = item.stash.get(_PASSED, None)
+    if passed is not None:
+        left = _left_open() if passed else _still_open()
+        for connection in left:
+            connection.close()
+        assert not (passed and left), f"the test left connections open: {left}"
+    return result
+
+
+def _left_open() -> list[psycopg.Connection[Any]]:
+    deadline = time.monotonic() + _PATIENCE
     while (left := _still_open()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    for connection in left:
-        connection.close()
-    assert failed or not left, f"the test left connections open: {left}"
-    return result
+    return left
 
 
 def _still_open() -> list[psycopg.Connection[Any]]:
