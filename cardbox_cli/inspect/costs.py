@@ -1,12 +1,13 @@
 """The costs of the requests of a turn, of an agent's last turns, of a chat's last runs, or of a box."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
 from cardbox_cli.chat.runs.recorded_runs import sent_by_chat
 from cardbox_cli.context.cost.account import Account, Sent, account_of, conversation
-from cardbox_cli.context.cost.answer import CostAnswer, Costs, Prices, cost_answer, costs_of
+from cardbox_cli.context.cost.answer import CostAnswer, Costs, Money, Prices, cost_answer, costs_of
 from cardbox_cli.context.cost.findings import ChatSubject
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions, profile_of
 from cardbox_cli.errors import NotFound, UsageError
@@ -15,6 +16,7 @@ from cardbox_cli.execution.requests.request_series import sent_by_turn
 from cardbox_cli.execution.requests.turn_requests import NEXT
 from cardbox_cli.inspect.requests import Requests, find_box
 from cardbox_cli.providers.formats import provider_of
+from cardbox_cli.providers.models import window
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.views.turn_views import TurnFilter, TurnRow, TurnViews
 from cardbox_cli.text import command_line, format_count, parse_time
@@ -80,6 +82,7 @@ class CostReader:
         self._since = since
         self._first = parse_time(since, "since")
         self._notes: list[str] = []
+        self._costed = partial(CostedSeries, notes=self._notes)
 
     def read(self, kind: str, name: str) -> CostedSeries:
         """The requests of a `turn`, a `box`, a `source` that is one of both, an `agent` or a `chat`.
@@ -89,7 +92,9 @@ class CostReader:
         if self._since is not None and kind not in ("agent", "chat"):
             raise UsageError("since is for an agent or a chat", hint="leave it out")
         if self._profile is not None and kind in ("turn", "agent", "chat"):
-            raise self._misplaced_profile()
+            raise UsageError(
+                "--profile is for boxes: a turn or a chat has its own", hint="leave it out, or name a box"
+            )
         match kind:
             case "source":
                 return self._read_source(name)
@@ -100,11 +105,6 @@ class CostReader:
             case "chat":
                 return self._read_chat(name)
         return self._read_box(name)
-
-    def _misplaced_profile(self) -> UsageError:
-        return UsageError(
-            "--profile is for boxes: a turn or a chat has its own", hint="leave it out, or name a box"
-        )
 
     def _read_source(self, given: str) -> CostedSeries:
         box_id = None if given.startswith(_TURN) else find_box(self._boxes, given)
@@ -122,7 +122,7 @@ class CostReader:
     def _read_turn(self, given: str) -> CostedSeries:
         turn = self._turns.get(self._turns.resolve(given))
         series = self._sent_by(turn, self._requests())
-        return self._series("turn", turn.agent_turn_id, series, profile=self._profile_of(turn))
+        return self._costed(kind="turn", id=turn.agent_turn_id, series=series, profile=self._profile_of(turn))
 
     def _read_agent(self, agent: str) -> CostedSeries:
         """The requests of an agent's turns, the oldest first. Raises NotFound for an agent without any."""
@@ -133,7 +133,7 @@ class CostReader:
         self._notes.append(f"agent {agent!r}: {format_count(len(found), 'turn')}")
         requests = self._requests()
         series = [sent for turn in found for sent in self._sent_by(turn, requests)]
-        return self._series("agent", agent, series, profile=self._profile_of(found[-1]))
+        return self._costed(kind="agent", id=agent, series=series, profile=self._profile_of(found[-1]))
 
     def _read_chat(self, key: str) -> CostedSeries:
         """The requests of a chat's runs, the oldest first; if it has sent none, the next one, composed.
@@ -152,7 +152,7 @@ class CostReader:
         if not series:
             requests = self._requests()
             series = self._next(requests.recorded(chat=key), requests)
-        return self._series("chat", key, series, chat=found.chat)
+        return self._costed(kind="chat", id=key, series=series, chat=found.chat)
 
     def _read_box(self, given: str) -> CostedSeries:
         """The requests that the answers in a box were given to. Raises NotFound."""
@@ -163,18 +163,9 @@ class CostReader:
                 f"{format_count(len(series), 'request')}: one for each answer in the box, "
                 "as cbx would compose it"
             )
-        return self._series("box", found.name.removeprefix("box "), series, profile=self._profile)
-
-    def _series(
-        self,
-        kind: str,
-        name: str,
-        series: Sequence[Sent],
-        *,
-        profile: str | None = None,
-        chat: ChatSubject | None = None,
-    ) -> CostedSeries:
-        return CostedSeries(kind=kind, id=name, series=series, profile=profile, chat=chat, notes=self._notes)
+        return self._costed(
+            kind="box", id=found.name.removeprefix("box "), series=series, profile=self._profile
+        )
 
     def _requests(self, profile: str | None = None) -> Requests:
         return Requests(self._boxes, self._turns, options=self._options, profile=profile)
@@ -216,3 +207,34 @@ class CostReader:
         slots = self._boxes.slots(turn.profile_box_id)
         name = profile_of(slot.card for slot in slots if slot.card is not None).get("name")
         return name if isinstance(name, str) else None
+
+
+def cost_facts(costs: Costs, format_tokens: Callable[..., str]) -> dict[str, str]:
+    """Return the costs in short, by what each fact is about; `format_tokens` gets a number and `exact`."""
+    account, steps = costs.account, costs.account.steps
+    facts = {
+        "requests": str(len(steps)),
+        "tokens": f"{format_tokens(account.tokens, exact=account.exact)} in all",
+    }
+    if steps:
+        step = max(steps, key=lambda step: step.tokens)
+        holds = window(step.model)
+        of_window = "" if holds is None else f", {step.tokens / holds:.1%} of what {step.model} holds"
+        size = format_tokens(step.tokens, exact=not step.estimated)
+        facts["greatest"] = f"{size} tokens in request {step.number}{of_window}"
+    if len(steps) > 1:
+        broken = sum(step.breaks for step in steps)
+        share = account.kept / account.tokens if account.tokens else 0
+        how = f"broken {format_count(broken, 'time')}" if broken else "never broken"
+        facts["cache"] = (
+            f"keeps {format_tokens(account.kept, exact=account.exact)} tokens, {share:.1%}; {how}"
+        )
+    if costs.money is not None:
+        facts["money"] = _money_text(costs.money)
+    return facts
+
+
+def _money_text(money: Money) -> str:
+    if money.amount is None:
+        return "unknown"
+    return f"{money.amount:.4f} {money.currency}; {money.without_cache:.4f} without a cache"

@@ -293,8 +293,7 @@ class Requests:
     ) -> InspectedRequest:
         if steps is not None:
             return self._read_step(steps, given, format=format)
-        is_box = not given.startswith((_STEP, _TURN)) and self._is_box(given)
-        if is_box:
+        if not given.startswith((_STEP, _TURN)) and find_box(self._boxes, given) is not None:
             return self.read_boxes([*before, given], format=format)
         option = "--box" if before else "--profile" if self._profile is not None else None
         if option is not None:
@@ -312,9 +311,6 @@ class Requests:
                 hint="`cbx box list` and `cbx turn list` show the newest; a step is named by its whole id",
             ) from None
         return self._read_step(self._steps_of(turn_id), None, format=format)
-
-    def _is_box(self, given: str) -> bool:
-        return find_box(self._boxes, given) is not None
 
 
 def find_box(boxes: BoxStore, given: str) -> str | None:

@@ -8,18 +8,14 @@ from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below
 from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
-from cardbox_cli.context.cost.answer import Break, Costs, Money, Prices
+from cardbox_cli.context.cost.answer import Break, Costs, Prices
 from cardbox_cli.context.cost.findings import CostFinding, Mend
 from cardbox_cli.context.diff import piece_name
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.providers.models import window
-from cardbox_cli.text import flat, format_count, format_tokens, one_line
+from cardbox_cli.text import flat, format_tokens, one_line
 
 if TYPE_CHECKING:
     from cardbox_cli.inspect.costs import CostedSeries
-
-# How a number of tokens is told.
-Say = Callable[..., str]
 
 
 class Page(NamedTuple):
@@ -57,9 +53,11 @@ def _line(mend: Mend | None) -> str | None:
 
 
 def _print_text(costed: "CostedSeries", found: Costs, page: Page) -> None:
+    from cardbox_cli.inspect.costs import cost_facts
+
     account, steps = found.account, found.account.steps
     exact = account.exact
-    output.facts((costed.kind, costed.id), *_facts(found))
+    output.facts((costed.kind, costed.id), *cost_facts(found, format_tokens).items())
     shown = steps[-page.top :]
     print_below(_STEP, [(step, steps[step.number - 2] if step.number > 1 else None) for step in shown])
     if len(shown) < len(steps):
@@ -75,50 +73,18 @@ def _print_text(costed: "CostedSeries", found: Costs, page: Page) -> None:
         announce(f"{len(found.findings) - page.top} more findings; --top {len(found.findings)} shows all")
 
 
-def _facts(found: Costs, say: Say = format_tokens) -> list[tuple[str, str | None]]:
-    account, steps = found.account, found.account.steps
-    greatest = max(steps, key=lambda step: step.tokens, default=None)
-    return [
-        ("requests", str(len(steps))),
-        ("tokens", f"{say(account.tokens, exact=account.exact)} in all"),
-        ("greatest", None if greatest is None else _greatest(greatest, say)),
-        ("cache", _cache(found, account.exact, say) if len(steps) > 1 else None),
-        ("money", None if found.money is None else _money(found.money)),
-    ]
-
-
 def _print_picture(costed: "CostedSeries", found: Costs, page: Page) -> None:
+    from cardbox_cli.inspect.costs import cost_facts
     from cardbox_cli.pictures.cost_picture import CostPicture, cost_page
     from cardbox_cli.pictures.request_picture import told
 
     picture = CostPicture(
         name=f"{costed.kind} {costed.id}",
-        facts={name: value for name, value in _facts(found, told) if value is not None},
+        facts=cost_facts(found, told),
         account=found.account,
         findings=[(each, _line(each.mend)) for each in found.findings[: page.top]],
     )
     output.write(cost_page(picture), end="")
-
-
-def _greatest(step: StepCost, say: Say) -> str:
-    holds = window(step.model)
-    of_window = "" if holds is None else f", {step.tokens / holds:.1%} of what {step.model} holds"
-    return f"{say(step.tokens, exact=not step.estimated)} tokens in request {step.number}{of_window}"
-
-
-def _cache(found: Costs, exact: bool, say: Say) -> str:
-    account = found.account
-    share = account.kept / account.tokens if account.tokens else 0
-    broken = sum(step.breaks for step in account.steps)
-    return f"keeps {say(account.kept, exact=exact)} tokens, {share:.1%}; " + (
-        "never broken" if not broken else f"broken {format_count(broken, 'time')}"
-    )
-
-
-def _money(found: Money) -> str:
-    if found.amount is None:
-        return "unknown"
-    return f"{found.amount:.4f} {found.currency}; {found.without_cache:.4f} without a cache"
 
 
 _Pair = tuple[StepCost, StepCost | None]

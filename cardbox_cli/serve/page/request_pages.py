@@ -8,13 +8,12 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 from markupsafe import Markup
 
-from cardbox_cli.context.cost.account import Account
 from cardbox_cli.context.cost.answer import Break
 from cardbox_cli.context.diff import Piece, diff, piece_name
 from cardbox_cli.context.explain import Explanation, MessageLine, whole_shares
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.execution.requests.turn_requests import NEXT
-from cardbox_cli.inspect.costs import TOP
+from cardbox_cli.inspect.costs import TOP, cost_facts
 from cardbox_cli.inspect.requests import InspectedRequest, SentStep
 from cardbox_cli.model.diff import Piece as TextPiece
 from cardbox_cli.model.diff import abridged, text_diff
@@ -38,7 +37,7 @@ from cardbox_cli.serve.http.reading import Looking
 from cardbox_cli.serve.page.box_pages import INSIDE, PREVIEW
 from cardbox_cli.serve.page.links import About, wanted
 from cardbox_cli.serve.page.templating import PageRoute, cut, drawn, joined, page, tokens
-from cardbox_cli.text import format_count, one_line
+from cardbox_cli.text import one_line
 
 routes = APIRouter(route_class=PageRoute)
 
@@ -243,7 +242,7 @@ def cost(
         view=about.view,
         about=about,
         notes=costed.notes,
-        facts=_facts(account),
+        facts=cost_facts(costs, tokens).items(),
         findings=[
             (each, None if each.mend is None else each.mend.line(*look.project_option))
             for each in costs.findings[:TOP]
@@ -258,26 +257,6 @@ def cost(
         growth=drawn(growth(steps, colours)) if steps else None,
         heat=drawn(heat(steps, colours)) if steps else None,
     )
-
-
-def _facts(account: Account) -> list[tuple[str, str]]:
-    """The account in short."""
-    facts = [
-        ("requests", str(len(account.steps))),
-        ("tokens", f"{tokens(account.tokens, account.exact)} in all"),
-    ]
-    greatest = max(account.steps, key=lambda step: step.tokens, default=None)
-    if greatest is not None:
-        holds = window(greatest.model)
-        share = f", {greatest.tokens / holds:.1%} of what {greatest.model} holds" if holds else ""
-        size = tokens(greatest.tokens, not greatest.estimated)
-        facts.append(("greatest", f"{size} tokens in request {greatest.number}{share}"))
-    if len(account.steps) > 1:
-        broken = sum(step.breaks for step in account.steps)
-        kept = account.kept / account.tokens if account.tokens else 0
-        how = f"broken {format_count(broken, 'time')}" if broken else "never broken"
-        facts.append(("cache", f"keeps {tokens(account.kept, account.exact)} tokens, {kept:.1%}; {how}"))
-    return facts
 
 
 def _parted(broken: Break) -> list[TextPiece]:
