@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from cardbox_cli.context.messages import Message, PackedMessages
-from cardbox_cli.context.parts import are_functions, list_of, text_of
+from cardbox_cli.context.parts import called_function, list_of, text_of
 from cardbox_cli.errors import DuplicateQuery, InvalidInput
 from cardbox_cli.model import exact_json, layers
 from cardbox_cli.model.boxes import Slot
@@ -69,8 +69,10 @@ def _entry(mark: str, text: str) -> str:
 
 
 def _layer_text(card: Card) -> str:
-    functions = (call["function"] for call in list_of(card.tool_calls) if are_functions([call]))
-    calls = (f"called {each.get('name')} with {each.get('arguments')}" for each in functions)
+    functions = map(called_function, list_of(card.tool_calls))
+    calls = (
+        f"called {each.get('name')} with {each.get('arguments')}" for each in functions if each is not None
+    )
     return "\n".join(filter(None, (card_text(card.content).strip(), *calls)))
 
 

@@ -182,9 +182,9 @@ def _pieces(request: Request, account: Explanation, provider: Provider) -> Itera
     body, before = provider.body(request), provider.cached_parameters
     yield _compared("model", _MODEL, body.get("model"))
     tools, besides = provider.split_tools(body)
-    for number, (tool, line) in enumerate(
-        zip(tools, _sent_tools(request, account, provider), strict=True), 1
-    ):
+    offered = provider.offered_tools(request)
+    lines = [line for tool, line in zip(request.tools, account.tools, strict=True) if tool in offered]
+    for number, (tool, line) in enumerate(zip(tools, lines, strict=True), 1):
         yield _compared("tools", _TOOLS, tool, number, [line])
     sent = list(provider.sent_messages(request))
     lost = request.lost_layers
@@ -193,11 +193,6 @@ def _pieces(request: Request, account: Explanation, provider: Provider) -> Itera
     yield from (_message(each, _MESSAGES, account, lost) for each in sent if each.section == "messages")
     rest = sorted(besides.keys() - {"model", *before, *provider.message_keys})
     yield from (_compared(name, _REST, besides[name]) for name in rest)
-
-
-def _sent_tools(request: Request, account: Explanation, provider: Provider) -> list[ToolLine]:
-    sent = provider.offered_tools(request)
-    return [line for tool, line in zip(request.tools, account.tools, strict=True) if tool in sent]
 
 
 def _message(sent: SentMessage, rank: int, account: Explanation, lost: Mapping[str, str]) -> _Compared:

@@ -7,7 +7,7 @@ as cards hold them. Every provider's format is made of it (`providers/`).
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
@@ -178,19 +178,28 @@ def gather(cards: Iterable[Card], begins: Callable[[Card], bool]) -> Iterator[li
 
     A card that `begins` a message never continues one.
     """
-    run: list[Card] = []
-    for card in cards:
-        if run and (not _continues(run[-1], card) or begins(card)):
+
+    def are_one(before: Card, card: Card) -> bool:
+        group = sources.group(card)
+        is_same = group is not None and group == sources.group(before) and role_of(card) == role_of(before)
+        return is_same and not begins(card)
+
+    return neighbours(cards, are_one)
+
+
+_Item = TypeVar("_Item")
+
+
+def neighbours(items: Iterable[_Item], are_one: Callable[[_Item, _Item], bool]) -> Iterator[list[_Item]]:
+    """Yield lists of neighbouring items, each of which is one with the item before it."""
+    run: list[_Item] = []
+    for item in items:
+        if run and not are_one(run[-1], item):
             yield run
             run = []
-        run.append(card)
+        run.append(item)
     if run:
         yield run
-
-
-def _continues(before: Card, card: Card) -> bool:
-    group = sources.group(card)
-    return group is not None and group == sources.group(before) and role_of(card) == role_of(before)
 
 
 def demote_late_layers(messages: Iterable[Message]) -> Iterator[Message]:

@@ -213,13 +213,19 @@ def arguments_text(arguments: Any) -> str:
     return "{}" if arguments is None else exact_json.encode(arguments).decode()
 
 
+def called_function(call: Any) -> dict[str, Any] | None:
+    """Return the function of a tool call; None for another type of call."""
+    function = call.get("function") if isinstance(call, dict) else None
+    return function if isinstance(function, dict) else None
+
+
 def are_functions(calls: Any) -> bool:
-    """Whether no tool call is another thing than one of a function."""
-    return all(isinstance(call, dict) and isinstance(call.get("function"), dict) for call in list_of(calls))
+    """Return whether no tool call is of another type than a function's."""
+    return all(called_function(call) is not None for call in list_of(calls))
 
 
 def other_calls(calls: Any) -> Iterator[Any]:
-    return (call for call in list_of(calls) if not are_functions([call]))
+    return (call for call in list_of(calls) if called_function(call) is None)
 
 
 def normalized_calls(calls: Sequence[Any]) -> list[dict[str, Any]]:
@@ -263,7 +269,7 @@ class OtherCalls:
             for call in list_of(card.tool_calls):
                 if call_id := text_at(call, "id"):
                     self._calls.pop(call_id, None)  # a result answers the nearest call
-                    if not are_functions([call]):
+                    if called_function(call) is None:
                         self._calls[call_id] = call
         call = self._calls.get(card.tool_call_id or "") if card.type == TOOL_RESULT else None
         if call is None:

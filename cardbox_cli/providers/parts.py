@@ -21,7 +21,7 @@ from cardbox_cli.context.parts import (
     MalformedAnswer,
     answered_call,
     answering,
-    are_functions,
+    called_function,
     file_of,
     is_text,
     kind,
@@ -163,7 +163,12 @@ class PartsProvider(Provider):
             return [imported_card(_TYPES[role], "", role=role)]
         if len(parts) == 1 and (text := self.text_alone(role, parts[0])) is not None:
             return [imported_card(_TYPES[role], text, role=role)]
-        return [self._run_card(role, run) for run in _runs_of_one_type(self._typed_parts(role, parts))]
+        # A result and a thought are cards of their own.
+        runs = speakers.neighbours(
+            self._typed_parts(role, parts),
+            lambda before, each: each.type == before.type and each.type not in (TOOL_RESULT, REASONING),
+        )
+        return [self._run_card(role, run) for run in runs]
 
     def _typed_parts(self, role: str, parts: Sequence[Part]) -> Iterator[_TypedPart]:
         """Yield the parts with their types. A call without an id gets the tool's name for one, and so does
@@ -378,18 +383,6 @@ class PartsProvider(Provider):
             yield from unsent_detail(part)
 
 
-def _runs_of_one_type(parts: Iterable[_TypedPart]) -> Iterator[list[_TypedPart]]:
-    """Yield the parts in order by runs of one type; a result and a thought are cards of their own."""
-    run: list[_TypedPart] = []
-    for each in parts:
-        if run and (each.type != run[0].type or each.type in (TOOL_RESULT, REASONING)):
-            yield run
-            run = []
-        run.append(each)
-    if run:
-        yield run
-
-
 def text_parts(
     body: Body, make_file: Callable[[Any], Part | None], make_call: Callable[[Any, dict[str, Any]], Part]
 ) -> list[Part]:
@@ -398,8 +391,11 @@ def text_parts(
     `make_file` makes a content part that is not text, or returns None if the format cannot say it;
     `make_call` makes a tool call, of which it gets the function, too.
     """
-    content, parts = body.get("content"), list[Part]()
-    for part in content if isinstance(content, list) else [text_part(content or "")]:
+    content, parts = body.get("content") or "", list[Part]()
+    if isinstance(content, str):
+        parts += [{"text": content}] if content.strip() else []
+        content = []
+    for part in content if isinstance(content, list) else [text_part(content)]:
         if not is_text(part):
             name = f"[{kind(part)}]" if kind(part) else _json(part)
             parts.append(make_file(part) or {"text": text_at(part, "refusal") or name})
@@ -408,10 +404,9 @@ def text_parts(
     refusal = text_at(body, "refusal") or ""
     parts += [{"text": refusal}] if refusal.strip() else []
     for call in list_at(body, "tool_calls"):
-        is_function = are_functions([call])
-        parts.append(
-            make_call(call, call["function"]) if is_function else {"text": f"[tool call: {_json(call)}]"}
-        )
+        function = called_function(call)
+        said = {"text": f"[tool call: {_json(call)}]"} if function is None else make_call(call, function)
+        parts.append(said)
     old = body.get("function_call")
     return [*parts, {"text": f"[call of {_json(old)}]"}] if old else parts
 
@@ -555,7 +550,7 @@ class PartsAnswers(AnswerReader):
         renamed = list(parts)
         for place, call_id in zip(places, ids, strict=True):
             renamed[place] = self.with_id(parts[place], call_id)
-            if not are_functions([self.provider.call(renamed[place])]):
+            if called_function(self.provider.call(renamed[place])) is None:
                 what = "is no call of a function: it needs a name, and arguments"
                 raise MalformedAnswer(f"{self.parts_key}[{place}] {what}")
         return self.provider.draft_parts("assistant", renamed)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from cardbox_cli.context.lint.rule import MIN_LONG_TEXT, CardMessage, Hit, Rules, Subject
 from cardbox_cli.context.losses import FILES, losses_of, may_lose
 from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
-from cardbox_cli.context.parts import answering, are_functions, as_list, text_at, tool_name
+from cardbox_cli.context.parts import answering, as_list, called_function, text_at, tool_name
 from cardbox_cli.context.request import RequestEntry, no_history
 from cardbox_cli.model.card_types import CARD_TYPES, CHAT_MESSAGE, SUMMARY, TOOL_RESULT, card_type
 from cardbox_cli.model.cards import ROLES, SYSTEM_ROLES, Card, card_text
@@ -290,7 +290,9 @@ def _unsent(subject: Subject) -> Iterator[tuple[RequestEntry, str]]:
         if not card.tool_calls and place not in paired:
             continue
         # What calls a function is sent as a call in every format, whatever else is wrong with it.
-        functions = (text_at(call, "id") for call in as_list(card.tool_calls) if are_functions([call]))
+        functions = (
+            text_at(call, "id") for call in as_list(card.tool_calls) if called_function(call) is not None
+        )
         calls, answers = subject.provider.exchanged_ids(message.body)
         called.update(calls, filter(None, functions))
         yield from ((entry, call_id) for call_id in answers if call_id and call_id not in called)

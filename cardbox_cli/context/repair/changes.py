@@ -14,7 +14,14 @@ import msgspec
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import is_user, never_a_message
-from cardbox_cli.context.parts import are_functions, arguments_of, arguments_text, input_of, list_of, text_at
+from cardbox_cli.context.parts import (
+    arguments_of,
+    arguments_text,
+    called_function,
+    input_of,
+    list_of,
+    text_at,
+)
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.errors import InvalidCard, InvalidInput
 from cardbox_cli.model import exact_json
@@ -358,9 +365,8 @@ def beginning_card(author_id: str) -> CardDraft:
 
 
 def _with_object(call: Any) -> Any:
-    if not are_functions([call]):
+    function = called_function(call)
+    given = None if function is None else function.get("arguments")
+    if function is None or (isinstance(given, str) and given.strip() and arguments_of(given) is not None):
         return call
-    given = call["function"].get("arguments")
-    if isinstance(given, str) and given.strip() and arguments_of(given) is not None:
-        return call
-    return {**call, "function": {**call["function"], "arguments": arguments_text(input_of(given))}}
+    return {**call, "function": {**function, "arguments": arguments_text(input_of(given))}}

@@ -16,7 +16,7 @@ from cardbox_cli.context import sources
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import (
     answered_call,
-    are_functions,
+    called_function,
     data_url,
     function_call,
     input_of,
@@ -115,10 +115,10 @@ def block_of_call(call: Any) -> Block:
 
     Arguments that are no JSON object become `{"_raw": text}`, a name that is no text "".
     """
-    if not are_functions([call]):
+    if (function := called_function(call)) is None:
         return text_part(f"[tool call: {exact_json.encode(call).decode()}]")
-    call_id, name = text_at(call, "id") or block_id(""), text_at(call["function"], "name") or ""
-    arguments = input_of(call["function"].get("arguments"))
+    call_id, name = text_at(call, "id") or block_id(""), text_at(function, "name") or ""
+    arguments = input_of(function.get("arguments"))
     return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 

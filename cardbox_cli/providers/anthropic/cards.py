@@ -6,7 +6,6 @@ fields cannot hold them; the keys beside the content stay with the first card (`
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -102,11 +101,15 @@ class AnthropicFiles(MessageFiles):
         """Return the cards that hold the content of a message, at least one."""
         if not isinstance(content, list) or not content:
             return [imported_card(_TYPES[role], text_of(as_list(content)), role=role)]
-        runs = _runs_of_one_type(role, content)
-        return [self._run_card(card_type, role, blocks, source_format) for card_type, blocks in runs]
+        typed = ((_card_type(role, block), block) for block in content)
+        # A result and a thought are cards of their own.
+        runs = speakers.neighbours(
+            typed, lambda before, each: each[0] == before[0] and each[0] not in (TOOL_RESULT, REASONING)
+        )
+        return [self._run_card(run[0][0], role, [block for _, block in run], source_format) for run in runs]
 
     def _run_card(self, card_type: str, role: str, blocks: list[Any], source_format: str) -> CardDraft:
-        card = _CARDS.get(card_type, _text_card)(card_type, role, blocks)
+        card = _card(card_type, role, blocks)
         # Ids that Anthropic would refuse are changed on the way out, unless the blocks are kept.
         is_held = all(map(is_allowed, ids_in(blocks))) and same_json(
             as_blocks(standard_content(card, self.provider)), blocks
@@ -190,15 +193,6 @@ def _envelope(card: Card) -> Body | None:
 # --- one card
 
 
-def _runs_of_one_type(role: str, content: list[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """The card types and blocks of a content in order; a result and a thought are cards of their own."""
-    for card_type, run in groupby(content, key=lambda block: _card_type(role, block)):
-        if card_type in (TOOL_RESULT, REASONING):
-            yield from ((card_type, [block]) for block in run)
-        else:
-            yield card_type, list(run)
-
-
 def _card_type(role: str, block: Any) -> str:
     if role == "user" and is_result(block):
         return TOOL_RESULT
@@ -207,24 +201,16 @@ def _card_type(role: str, block: Any) -> str:
     return REASONING if kind(block) in ("thinking", "redacted_thinking") else ASIDE
 
 
-def _text_card(card_type: str, role: str, blocks: list[Any]) -> CardDraft:
+def _card(card_type: str, role: str, blocks: list[Any]) -> CardDraft:
+    block = blocks[0]
+    if card_type == TOOL_RESULT:
+        text = text_of(as_list(block.get("content")))
+        return imported_card(card_type, text, tool_call_id=block["tool_use_id"])
+    if card_type == REASONING:
+        signature = text_at(block, "signature")
+        metadata = None if signature is None else {"signature": signature}
+        return imported_card(card_type, text_of([block.get("thinking")]), metadata=metadata)
     makes_calls = role == "assistant"
     calls = [call_of_block(block) for block in blocks if makes_calls and is_call(block)]
     text = text_of(block for block in blocks if not (makes_calls and is_call(block)))
     return imported_card(card_type, text, role=role, tool_calls=calls or None)
-
-
-def _result_card(card_type: str, role: str, blocks: list[Any]) -> CardDraft:
-    [result] = blocks
-    text = text_of(as_list(result.get("content")))
-    return imported_card(card_type, text, tool_call_id=result["tool_use_id"])
-
-
-def _reasoning_card(card_type: str, role: str, blocks: list[Any]) -> CardDraft:
-    [thought] = blocks
-    signature = thought.get("signature")
-    metadata = {"signature": signature} if isinstance(signature, str) else None
-    return imported_card(card_type, text_of([thought.get("thinking")]), metadata=metadata)
-
-
-_CARDS = {TOOL_RESULT: _result_card, REASONING: _reasoning_card}

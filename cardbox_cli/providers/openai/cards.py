@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.messages import Message, NoMessage, standard_body
+from cardbox_cli.context.messages import Message, NoMessage, neighbours, standard_body
 from cardbox_cli.context.parts import kind, text_at, texts_in
 from cardbox_cli.context.provider import Body, MessageFiles
 from cardbox_cli.context.sources import imported_card, keep
@@ -105,30 +105,12 @@ def join(messages: Iterable[Message]) -> Iterator[Body]:
 
     OpenAI wants all calls of an answer in one message, followed by their results.
     """
-    before: Message | None = None
-    for message in messages:
-        if before is None:
-            before = message
-        elif message.group is not None and are_one(before, message):
-            body = _joined(before.body, message.body)
-            before = Message(before.layer, body, before.card_id, before.group)
-        else:
-            yield before.body
-            before = message
-    if before is not None:
-        yield before.body
+    return (run[0].body if len(run) == 1 else _joined(run) for run in runs(messages))
 
 
 def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
     """Yield lists of the messages that are sent as one."""
-    run: list[Message] = []
-    for message in messages:
-        if run and not are_one(run[-1], message):
-            yield run
-            run = []
-        run.append(message)
-    if run:
-        yield run
+    return neighbours(messages, are_one)
 
 
 def are_one(one: Message, other: Message) -> bool:
@@ -141,8 +123,8 @@ def _is_plain(message: Message) -> bool:
     return message.body["role"] == "assistant" and (content is None or isinstance(content, str))
 
 
-def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    texts = [part["content"] for part in (one, other) if part.get("content")]
-    calls = [call for part in (one, other) for call in part.get("tool_calls") or []]
+def _joined(run: list[Message]) -> dict[str, Any]:
+    texts = [part.body["content"] for part in run if part.body.get("content")]
+    calls = [call for part in run for call in part.body.get("tool_calls") or []]
     content = "\n".join(texts) or (None if calls else "")
     return {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}

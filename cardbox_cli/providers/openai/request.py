@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.context import sources
-from cardbox_cli.context.messages import Message, NoMessage
+from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import kind, list_at, text_at
 from cardbox_cli.context.provider import AnyCard, Body, ExchangedIds, Members, Provider, SentMessage
 from cardbox_cli.context.request import Request
-from cardbox_cli.model.cards import Card
 from cardbox_cli.providers.openai.answers import OpenAIAnswers
 from cardbox_cli.providers.openai.cards import FORMATS, MAX_STOPS, NAME, OpenAIFiles, are_one, join, runs
 from cardbox_cli.providers.tools import (
@@ -55,8 +54,7 @@ class OpenAI(Provider):
     files_class = OpenAIFiles
     answers_class = OpenAIAnswers
 
-    def encode(self, card: Card) -> Body | NoMessage:
-        return self.chat_message(card)
+    encode = Provider.chat_message
 
     def chat_original(self, card: AnyCard) -> Body | None:
         source = card.metadata.get(sources.MESSAGE)

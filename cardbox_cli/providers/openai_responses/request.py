@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from cardbox_cli.context.messages import Message, NoMessage, demote_late_layers
 from cardbox_cli.context.parts import (
     address_of,
-    are_functions,
     arguments_text,
+    called_function,
     dict_at,
     function_call,
     is_text,
@@ -313,9 +313,8 @@ def _said_part(part: Any, type_of_text: str) -> dict[str, Any]:
 
 def _call(call: Any) -> Part:
     call_id, custom = text_at(call, "id") or "", dict_at(call, "custom")
-    if are_functions([call]):
-        arguments = arguments_text(call["function"].get("arguments"))
-        name = text_at(call["function"], "name") or ""
+    if (function := called_function(call)) is not None:
+        arguments, name = arguments_text(function.get("arguments")), text_at(function, "name") or ""
         return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
     if text_at(custom, "name"):
         text = text_at(custom, "input") or ""
