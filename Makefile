@@ -26,6 +26,7 @@ check: .venv/installed
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/style tests/test_layout.py
 
 # Proves that cbx and the card-box library share a database. Fails, with 77, where the library cannot be had.
 interop: .venv/installed
