@@ -20,8 +20,8 @@ from cardbox_cli.model.boxes import Box, Known, Slot, slot_of
 # do
 
 
-# Above this number of pairs of an item, only those equally far from one end are compared. All of them would be
-# quadratic, and long lists of one item would take minutes.
+# Above this number of pairs of an item, only those equally far from one end are compared. All of them would
+# be quadratic, and long lists of one item would take minutes.
 _MAX_PAIRS = 256
 
 
