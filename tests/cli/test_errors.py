@@ -434,7 +434,7 @@ TABLE = [
         6,
         "not-accepted",
         "not accepted (rejected, agent_not_found): no agent 'nobody' in project 'p'",
-        "`cbx agent list` shows the agents",
+        "`cbx agent list` shows the agents, `cbx agent provision` makes one",
         {"status": "rejected", "error_code": "agent_not_found"},
         on_stdout={
             "status": "rejected",
