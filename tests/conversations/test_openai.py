@@ -208,7 +208,7 @@ class TestToolIds:
             take(of(list(self.CONVERSATION)))
         first, second = (card_of_message(message) for message in (self.CONVERSATION[1], self.CONVERSATION[3]))
         assert first.tool_call_id == second.tool_call_id == "call_1"
-        assert "answers the tool call 'call_1'" in raised.value.message
+        assert "tool call 'call_1' already has a result" in raised.value.message
         assert raised.value.hint is not None
         assert "--remap-tool-ids" in raised.value.hint
         assert list(CardStore(database, "p").newest()) == []
