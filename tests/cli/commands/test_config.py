@@ -63,7 +63,7 @@ class TestTheList:
         refused = bare("config")
         assert refused.code == 2
         assert refused.err.startswith(
-            "error: CBX_POLL is 'often', not a number of seconds from 0.05 to 3600\n"
+            "error: CBX_POLL is 'often'; it must be a number of seconds from 0.05 to 3600\n"
         )
         assert ["CBX_POLL", "often"] in [line.split()[:2] for line in refused.out.splitlines()]
         assert ["CBX_TOOL_WAIT", "300"] in [line.split()[:2] for line in refused.out.splitlines()]

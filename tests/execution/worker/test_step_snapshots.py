@@ -19,6 +19,7 @@ from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.layers import Asked as Layers
 from cardbox_cli.model.layers import Layout
+from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.providers.formats import format_names, sent
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
@@ -54,7 +55,7 @@ class Turn:
     def requests(self) -> TurnRequests:
         database = self.runtime.database
         turn = TurnViews(database, PROJECT).get(self.turn_id)
-        return TurnRequests(database, PROJECT, turn)
+        return TurnRequests(database, PROJECT, turn, HANDLERS)
 
     def shown(self, at: str | None = None, *, format: str | None = None, **options: Any) -> StepRequest:
         database = self.runtime.database
