@@ -594,8 +594,6 @@ class TestBeforeACommandIsKnown:
             ("card lint f --provider opneai", "--provider: unknown format 'opneai'; did you mean 'openai'?"),
             ("card lint f --provider=opneai", "--provider: unknown format 'opneai'; did you mean 'openai'?"),
             ("card lint f --format opneai", "--format: unknown format 'opneai'; did you mean 'openai'?"),
-            ("card lint f --provider opneai", "--provider: unknown format 'opneai'; did you mean 'openai'?"),
-            ("card lint f -fopneai", "-f: unknown format 'opneai'; did you mean 'openai'?"),
             ("card import f --from antropic", "--from: unknown format 'antropic'; did you mean 'anthropic'?"),
             ("card import f --from x", "--from: unknown format 'x'"),
         ],
