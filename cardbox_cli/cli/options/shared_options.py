@@ -21,12 +21,14 @@ from cardbox_cli.cli.options.value_types import (
     Seconds,
 )
 from cardbox_cli.errors import UsageError
+from cardbox_cli.text import invalid_message
 
 _AN_ID = "An id, or 4 or more characters of its beginning or end"
 
 CardId = Annotated[str, Argument(click_type=CARD, help=f"{_AN_ID}, or @last.")]
 CardIds = Annotated[
-    list[str], Argument(click_type=CARD, help="Ids, unique beginnings or ends of ids, or @last.")
+    list[str],
+    Argument(click_type=CARD, help="Ids, or 4 or more characters of their beginnings or ends, or @last."),
 ]
 BoxId = Annotated[str, Argument(click_type=BOX, help=f"{_AN_ID}, or @last.")]
 TurnId = Annotated[str, Argument(click_type=TURN, help=f"{_AN_ID}, or @last.")]
@@ -114,16 +116,16 @@ MessagesKey = Annotated[
 
 
 def parse_time(text: str | None, option: str) -> datetime | timedelta | None:
-    """The instant that an RFC 3339 text names (without an offset: UTC), or how long ago, as in 90m."""
+    """Return the time of an RFC 3339 text (UTC without an offset), or how long ago, as in 90m."""
     if text is None:
         return None
-    if ago := re.fullmatch(_AGO, text, re.ASCII):
-        return _span(ago["number"], ago["unit"], f"{option}: {text!r}")
+    if re.fullmatch(_AGO, text, re.ASCII):
+        return parse_duration(text, f"{option}: ")
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"{option}: {text!r} is no time",
+            f"{option}: {invalid_message('time', text)}",
             hint="for example 2026-11-22T09:30:00Z, or 90m for 90 minutes ago",
         ) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -133,9 +135,9 @@ Moment = datetime | timedelta | None
 
 
 def parse_span(since: str | None, until: str | None) -> tuple[Moment, Moment]:
-    """The times of --since and --until. Raises UsageError where none is between them.
+    """Return the times of --since and --until. Raises UsageError if --since is later.
 
-    A time and a span ago are not compared: what the time is, the database says.
+    A time and a duration are not compared: the current time is the database's.
     """
     start, end = parse_time(since, "--since"), parse_time(until, "--until")
     if isinstance(start, datetime) and isinstance(end, datetime):
@@ -151,17 +153,25 @@ def parse_span(since: str | None, until: str | None) -> tuple[Moment, Moment]:
 
 _AGO = r"(?P<number>[0-9]*[.,]?[0-9]+)(?P<unit>[smhdw])"
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_LONGEST = timedelta(days=36_500)
+_MAX_DURATION = timedelta(days=36_500)
 
 
-def _span(number: str, unit: str, named: str) -> timedelta:
+def parse_duration(text: str, place: str = "") -> timedelta | None:
+    """Return the duration of a text such as 90m; None if it is not one. Raises UsageError naming `place`."""
+    parts = re.fullmatch(_AGO, text, re.ASCII)
+    if parts is None:
+        return None
+    number, unit = parts["number"], parts["unit"]
     if not number.isdigit():
-        raise UsageError(f"{named} is no whole number of {_UNITS[unit]}", hint="90m is one and a half hours")
+        raise UsageError(
+            f"{place}{text!r} is not a whole number of {_UNITS[unit]}",
+            hint="use a smaller unit, for example 90m",
+        )
     try:
-        # What has more digits than these is too long in any case.
-        span = timedelta(**{_UNITS[unit]: int(number[:18])})
+        # Longer numbers exceed the limit in any case.
+        duration = timedelta(**{_UNITS[unit]: int(number[:18])})
     except OverflowError:
-        span = timedelta.max
-    if span > _LONGEST:
-        raise UsageError(f"{named} is more than 100 years", hint="leave the option out for all of time")
-    return span
+        duration = timedelta.max
+    if duration > _MAX_DURATION:
+        raise UsageError(f"{place}{text!r} is more than 100 years", hint="remove the option for no limit")
+    return duration
