@@ -1,4 +1,4 @@
-"""`cbx batch`: tasks that were handed out together, to be read, watched and canceled."""
+"""`cbx batch`: lists, watches and cancels batches of tasks."""
 
 from typing import Annotated
 
@@ -43,7 +43,7 @@ def list_batches(
     limit: Limit = 50,
     status: Annotated[
         str | None,
-        Option(click_type=OneOf(lambda: BATCH_STATUSES, what="state"), help="Only in this state."),
+        Option(click_type=OneOf(lambda: BATCH_STATUSES, what="state"), help="Only batches in this state."),
     ] = None,
     since: Since = None,
     until: Until = None,
@@ -51,7 +51,7 @@ def list_batches(
     watch: Watch = False,
     interval: Interval = 1.0,
 ) -> None:
-    """List batches, newest first; those of another system's manager, `pmo`, too."""
+    """List batches, newest first, including those of another system's manager, `pmo`."""
     from cardbox_cli.store.execution.batch_store import BatchFilter
     from cardbox_cli.store.views.batch_views import BatchViews
 
@@ -81,7 +81,7 @@ def list_batches(
     reads=True,
 )
 def show_batch(batch: BatchId) -> None:
-    """Show a batch and, in the order of its tasks, what its children delivered."""
+    """Show a batch and the results of its children, in the order of its tasks."""
     from cardbox_cli.orchestration.batch_progress import batch_view, foreign_view
     from cardbox_cli.store.views.batch_views import BatchViews
 
@@ -106,12 +106,12 @@ def watch_batch(
     batch: BatchId,
     timeout: EndTimeout = None,
     join_box: Annotated[
-        bool, Option("--join-box", help="Make a box of what the children delivered, in order.")
+        bool, Option("--join-box", help="Create a box of the deliverables, in order.")
     ] = False,
 ) -> None:
-    """Watch a batch until it has ended, and print its results; what is due of it meanwhile is done.
+    """Watch a batch until it ends, run its overdue work, and print its results.
 
-    Exit 8 unless in success, 124 when that took too long. Ctrl-C leaves the batch running.
+    Exit 8 if it does not succeed, 124 when --timeout elapses. Ctrl-C leaves the batch running.
     """
     with runtime() as run:
         await_batch(run, resolved_own(run, batch), timeout=timeout, joined=join_box)
@@ -119,7 +119,7 @@ def watch_batch(
 
 @verb("cancel", "cbx batch cancel 5e1f0a27 --reason 'asked for by mistake'")
 def cancel_batch(batch: BatchId, reason: OptionalReason = None) -> None:
-    """End a batch as failed, and stop its children: what they write from then on is refused."""
+    """End a batch as failed and stop its children. cbx refuses what they write from then on."""
     from cardbox_cli.orchestration.batch_manager import cancel
     from cardbox_cli.orchestration.batch_progress import batch_view
 
@@ -128,7 +128,8 @@ def cancel_batch(batch: BatchId, reason: OptionalReason = None) -> None:
         if not cancel(run, batch_id, reason=reason or "canceled", actor=actor(run.database)):
             status = run.batches.get(batch_id).status
             raise Conflict(
-                f"batch {batch_id} has ended: {status}", hint="`cbx batch show` shows what came of it"
+                f"batch {batch_id} has ended: {status}",
+                hint=f"see its results with `cbx batch show {batch_id}`",
             )
         seen = batch_view(run, run.batches.get(batch_id))
     print_batch(seen)

@@ -302,7 +302,7 @@ def fork_turn(
 ) -> None:
     """Branch from a step of a turn: a new agent runs the step again with all that was there before it.
 
-    The old turn does not change. With --exec, the new one runs here and is compared; otherwise workers run it.
+    The old turn does not change. With --exec, the new one runs here and is compared; else workers run it.
     """
     from cardbox_cli.orchestration.replay import Again
 

@@ -108,7 +108,7 @@ def list_turns(
 def _with_end(
     turns: "TurnViews", where: "TurnFilter", end: str
 ) -> "tuple[Callable[[int | None], Iterable[TurnRow]], Callable[[TurnRow], Further]]":
-    """Return the `read` and `further` callables of turns with this end. The number of further ones is unknown."""
+    """Return the `read` and `further` callables of turns with this end. How many follow is unknown."""
     from cardbox_cli.execution.turn_page import summary
     from cardbox_cli.store.connection.project_store import Further
 
