@@ -245,8 +245,8 @@ def distribute_tables(
 ) -> None:
     """Distribute the tables over the nodes of a Citus cluster, by project.
 
-    All rows of a project are on one node, and every statement of a command goes there. Each table moves in one
-    transaction, which blocks writers. If the command is stopped, run it again to finish.
+    All rows of a project are on one node, and every statement of a command goes there. Each table moves in
+    one transaction, which blocks writers. If the command is stopped, run it again to finish.
     """
     from cardbox_cli.store.connection.database import Database
     from cardbox_cli.store.migrations import distribution
