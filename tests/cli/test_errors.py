@@ -401,7 +401,7 @@ TABLE = [
         5,
         "stale-epoch",
         "turn {turn} is not at epoch 7 any more: agent 'clerk' is at turn {turn}, dispatched, epoch 1",
-        "nothing was written; `cbx turn show {turn}` tells the story",
+        "nothing was written; fix the errors listed abovefix the errors listed above`cbx turn show {turn}` tells the story",
         {"agent_turn_id": "{turn}", "turn_epoch": 7},
     ),
     Row(
@@ -411,7 +411,7 @@ TABLE = [
         5,
         "lease-lost",
         "'me' has no lease of the inbox row {turn} (any more): it is pending",
-        "nothing was written; `cbx inbox show` tells more",
+        "nothing was written; fix the errors listed abovefix the errors listed above`cbx inbox show` tells more",
         {"inbox_id": "{turn}", "status": "pending"},
     ),
     Row(

@@ -181,7 +181,7 @@ class TestKindsOfBoxes:
 
         shown = cbx("box", "list", "-o", "id")
         assert set(lines(shown)) == {talk, plain, read, others["output"]}
-        note = "without 1 profile box and 1 request box; --kind shows them, -o json all\n"
+        note = "without 1 profile box and 1 request box hidden; show them with --kind or -o json\n"
         assert (shown.err, cbx("box", "list").err) == (note, note)
         for kind, box in {**others, "conversation": talk, "context": read}.items():
             only = cbx("box", "list", "--kind", kind, "-o", "id")

@@ -120,7 +120,7 @@ class TestAScript:
         assert result.err.endswith("lines.cbx:1: exit code 2\n")
 
     def test_a_shell_does_not_start_another(self, script: Callable[..., object]) -> None:
-        assert "error: a shell does not start another one\n" in script("cbx shell other.cbx\n").err
+        assert "error: cbx shell cannot be started inside cbx shell\n" in script("cbx shell other.cbx\n").err
 
     @pytest.mark.parametrize("word", ["exit", "quit"])
     def test_it_can_be_left(self, script: Callable[..., object], word: str) -> None:

@@ -118,7 +118,7 @@ class TestTheRequest:
         turn = scenes.running(deployment)
         result = cbx("render", "--turn", turn.agent_turn_id, "--at", "1")
         assert (result.code, result.err.startswith("error: step 'step_")) == (3, True)
-        assert "has no snapshot of a request\nhint: --at next composes the next one\n" in result.err
+        assert "has no snapshot of a request\nhint: use --at next for the next request\n" in result.err
 
 
 class TestTheStory:

@@ -268,7 +268,7 @@ class TestAppendOnly:
 
 
 @pytest.fixture
-def elsewhere(
+def: only a run sets it, together with the others(
     databases: Databases, monkeypatch: pytest.MonkeyPatch, cbx: Cbx
 ) -> Iterator[Callable[[str], Target]]:
     """Let commands run on a database that a script made."""
@@ -287,9 +287,9 @@ def elsewhere(
 
 class TestOtherDatabases:
     def test_one_without_an_audit_is_written_all_the_same(
-        self, cbx: Cbx, add: Callable[..., str], elsewhere: Callable[[str], Target]
+        self, cbx: Cbx, add: Callable[..., str],: only a run sets it, together with the others: Callable[[str], Target]
     ) -> None:
-        elsewhere(DEPLOYMENT)
+       : only a run sets it, together with the others(DEPLOYMENT)
         succeed(cbx("card", "delete", add("one"), "--yes"))
         answer = cbx("audit")
         assert (answer.code, answer.err.splitlines()[0]) == (7, "error: the database has no table cbx.audit")

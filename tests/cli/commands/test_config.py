@@ -90,7 +90,7 @@ class TestOne:
         refused = bare("config", "leas")
         assert (refused.code, refused.err) == (
             3,
-            "error: there is no setting 'leas'\nhint: `cbx config` lists them\n",
+            "error: there is no setting 'leas'\nhint: list the settings with `cbx config`\n",
         )
 
     def test_the_project_comes_from_its_option_too(self, bare: Cbx, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,7 +158,9 @@ class TestEditCard:
         assert cbx("card", "edit", old).err == ""
         box_of(old)
         box_of(old, old)
-        told = f"2 boxes still hold the old card: `cbx card refs {old}` lists them, and --box makes a new one with the new card\n"
+        told = (
+            f"2 boxes still hold the old card (`cbx card refs {old}`); --box copies a box with the new card\n"
+        )
         assert cbx("card", "edit", old).err == told
 
     def test_json_answers_hold_the_card_and_the_boxes(
@@ -216,7 +218,7 @@ class TestBoxesOfAnEditedCard:
         old, holder = add("a"), box_of(add("other"))
         editor(f"touch {tmp_path}/ran")
         result = cbx("card", "edit", old, "--box", holder)
-        assert refusal(result) == (4, f"box {holder} does not hold card '{old}'")
+        assert refusal(result) == (4, f"box {holder} does not contain card '{old}'")
         assert not (tmp_path / "ran").exists()
 
     def test_a_box_that_changed_meanwhile_loses_nothing_and_is_named(
@@ -246,7 +248,7 @@ class TestImportedCards:
         editor('sed -i s/118/119/ "$1"')
         result = cbx("card", "edit", old, "--box", imported, "-o", "id")
         assert result.err == (
-            "left behind in the old card, which remembers its original: source_format, source_message\n"
+            "note: the new card lacks the imported original (source_format, source_message\n"
         )
         rendered = cbx("render", "--box", result.out.strip(), "-o", "json").json()
         assert rendered["messages"] == [{"role": "user", "content": "Refund 119"}]
@@ -271,7 +273,7 @@ class TestWithoutAnEditor:
         assert card(cbx, new)["content"]["text"] == "from stdin"
         assert cbx("card", "edit", old, "--text", "a").err == f"unchanged: {old}\n"
         both = cbx("card", "edit", old, "--text", "a", "--file", "-")
-        assert refusal(both) == (2, "--text and --file both bring the new text")
+        assert refusal(both) == (2, "--text and --file cannot be combined")
 
     def test_json_that_does_not_fit_names_the_place(self, cbx: Cbx, tmp_path: Path) -> None:
         old = cbx("card", "add", "--type", "x", "--json", "[1]", "-o", "id").out.strip()
@@ -310,7 +312,7 @@ class TestWhatCannotBeEdited:
 class TestTheEditor:
     @pytest.mark.parametrize(
         ("script", "fate"),
-        [("exit 3", "failed with exit code 3"), ("kill -TERM $$", "was ended by signal 15")],
+        [("exit 3", "failed with exit code 3"), ("kill -TERM $$", "was killed by signal 15")],
     )
     def test_one_that_fails_writes_nothing_and_keeps_what_was_written(
         self, script: str, fate: str, cbx: Cbx, add: Add, editor: Editor, drafts: Path, row_counts: Counts
@@ -343,7 +345,7 @@ class TestTheEditor:
         assert (result.code, result.out, result.err) == (
             130,
             "",
-            "the text is empty: nothing was done; --text '' makes it so\n",
+            "canceled: the text is empty; --text '' writes an empty text\n",
         )
         assert row_counts() == before
         assert list(drafts.iterdir()) == []
@@ -551,7 +553,7 @@ printf '{one} moved here\\n   four # by its beginning\\n\\n{one}\\n' >> "$1" """
         editor(script)
         result = cbx("box", "edit", old, "--in-place")
         assert (result.code, result.out) == (130, "")
-        assert result.err == "the list is empty: nothing was done\n"
+        assert result.err == "canceled: the list is empty\n"
         assert lines(cbx("box", "list", "-o", "id")) == [old]
         assert len(box(cbx, old)["card_ids"]) == 1
         assert list(drafts.iterdir()) == []
@@ -592,7 +594,7 @@ printf '{one} moved here\\n   four # by its beginning\\n\\n{one}\\n' >> "$1" """
                 feed(f"{one}\n{typed}\n")
                 result = cbx("box", "edit", old, "--file", "-", *options)
                 assert refusal(result) == (4, f"standard input:2: the id {shown}")
-                assert result.err.endswith("hint: no card has such an id\n")
+                assert result.err.endswith("hint: no card can have this id: remove the line\n")
         assert lines(cbx("box", "list", "-o", "id")) == [old]
 
     def test_a_deleted_card_is_none_to_add(self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor) -> None:

@@ -173,7 +173,7 @@ class TestAgent:
         [new] = lines(cbx("profile", "import", clerk, "-o", "id"))
         kept = cbx(*PROVISION)
         assert succeed(kept).startswith("unchanged: a-1 ")
-        assert kept.err == "note: a-1 keeps an older version of its profile; --update gives it the newest\n"
+        assert kept.err == "note: a-1 uses an older version of its profile; --update switches to the newest\n"
         assert cbx("agent", "show", "a-1", "-o", "json").json()["profile_box_id"] == old
         assert succeed(cbx(*PROVISION, "--update")).startswith("updated a-1 ")
         assert cbx("agent", "show", "a-1", "-o", "json").json()["profile_box_id"] == new
@@ -193,7 +193,7 @@ class TestAgent:
         succeed(cbx(*PROVISION))
         database.script("DELETE FROM state.agent_state_head")
         shown = succeed(cbx("agent", "show", "a-1"))
-        assert shown.endswith("\nno head: it was never given a turn, or its head was lost\n")
+        assert shown.endswith("\nno state row: the agent never had a turn, or the row was lost\n")
         assert lines(cbx("agent", "list"))[1].split()[1] == "-"
 
 
@@ -317,7 +317,7 @@ REFUSED = [
         ("project", "create", "x", "--title", " "),
         4,
         "error: the title ' ' must have 1 to 255 printable characters on one line\n"
-        "hint: leave it out, or give it a text\n",
+        "hint: remove --max-tokens, or give it a text\n",
     ),
     (
         ("project", "create", ""),
@@ -338,7 +338,7 @@ REFUSED = [
     (
         ("project", "update", "--no-share", "--share-default"),
         2,
-        "error: --no-share and --share-default say two things\nhint: give one of them\n",
+        "error: --no-share and --share-default say two things\nhint: remove one of them\n",
     ),
     (
         ("project", "update", "--reproducible-layers", "todo__context,notes"),
@@ -419,7 +419,7 @@ REFUSED = [
     (
         ("tool", "remove", "weather"),
         2,
-        "error: Remove the tool weather? Not without --yes here\nhint: add --yes to do it without a question\n",
+        "error: Remove the tool weather? Cannot ask for confirmation without a terminal\nhint: pass --yes\n",
     ),
 ]
 

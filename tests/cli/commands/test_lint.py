@@ -410,7 +410,7 @@ class TestAsLogged:
     @pytest.mark.parametrize(
         ("options", "error"),
         [
-            ((), "--provider is for --check"),
+            ((), "--provider requires --check"),
             (("--check", "--format", "anthropic"), "openai-compatible takes no anthropic"),
             (("--check", "--provider", "mistral"), "--provider: unknown provider 'mistral'"),
         ],
@@ -462,7 +462,7 @@ class TestRenderCheck:
         result = cbx("render", "--box", "x", "--check", "--explain")
         assert (result.code, result.err) == (
             2,
-            "error: --check and --explain are two answers\nhint: ask for one of them\n",
+            "error: --check and --explain are two answers\nhint: remove one of them\n",
         )
 
     def test_renamed_calls_are_told(self, cbx: Cbx, box: Callable[..., str]) -> None:
@@ -509,7 +509,7 @@ class TestPackCheck:
         assert "position 1: the call 'c1' was inherited without its result" in found
         assert (error, hint) == (
             "error: the lint found 1 error",
-            "hint: nothing was written; --force packs it all the same",
+            "hint; nothing was written; fix the errors listed abovefix the errors listed above--force packs it all the same",
         )
         assert row_counts() == before
         assert pack(torn, "--dry-run").code == 8
@@ -592,7 +592,7 @@ class TestDispatchCheck:
         assert f"position 1: {TORN}" in found
         assert (error, hint) == (
             "error: the lint found 1 error",
-            "hint: nothing was written; --force dispatches it all the same",
+            "hint; nothing was written; fix the errors listed abovefix the errors listed above--force dispatches it all the same",
         )
         assert dispatch("-c", torn, "--dry-run").code == 8
         assert dispatch("-c", torn, "--wait").code == 8

@@ -1,4 +1,4 @@
-"""`cbx pack`: how arguments are given on the command line, and what it says. What packing does is packing's."""
+"""`cbx pack`: how arguments on the command line, and what it says. What packing does is packing's."""
 
 import json
 from collections.abc import Callable
@@ -78,7 +78,7 @@ class TestArguments:
     def test_that_no_rule_uses_are_told(self, pack: Callable[..., Result]) -> None:
         result = pack("-a", "a=x", "-a", "d=y")
         assert result.code == 0
-        assert result.err == "warning: no rule of recipe 'abc' uses the argument 'd'\n"
+        assert result.err == "warning: recipe 'abc' does not use the argument 'd'\n"
 
 
 class TestDryRun:
@@ -91,7 +91,7 @@ class TestDryRun:
         assert [(card["rule"], card["new"], card["type"]) for card in plan["plan"]] == [
             ("pack_arguments[0] a", True, "task.instruction")
         ]
-        assert lines(pack("-a", "a=x", "--dry-run"))[0] == "context box  (dry run: nothing was written)"
+        assert lines(pack("-a", "a=x", "--dry-run"))[0] == "context box  (dry run; nothing was written)"
         assert row_counts() == before
         done = pack("-a", "a=x", "--explain", "-o", "json").json()
         assert done["digest"] == plan["digest"]
@@ -170,6 +170,6 @@ def test_the_whole_way_as_the_documentation_goes(
     }
     assert "\n── 1 user ──\n  What now?\n" in "\n" + succeed(cbx("render", "--box", box, "--format", "text"))
     assert cbx("render", "--box", box).err == (
-        "note: no model is known; name one with --model, or add the profile's box\n"
+        "note: the model is unknown; pass --model, or add the profile's box\n"
     )
     assert cbx("render", "--box", box, "--format", "nope").code == 2

@@ -532,7 +532,7 @@ class TestDiff:
         result = cbx("render", "--diff", ran, ran, "--query", "Go on")
         assert (result.code, result.err.splitlines()[0]) == (
             2,
-            "error: --query: a turn is asked by its context box",
+            "error: --query requires --box: a turn's prompt is in its context box",
         )
 
     def test_options_must_change_one_of_them(self, cbx: Cbx, ran: str) -> None:
@@ -664,7 +664,7 @@ def test_a_request_that_was_sent_is_composed_no_other_way(
         "",
         [
             f"error: {option} changes nothing: the step is shown as it was sent",
-            "hint: --at next composes the next one; --layer NAME=TEXT gives back a layer that was not kept",
+            "hint: use --at next for the next request; --layer NAME=TEXT gives back a layer that was not kept",
         ],
     )
 
@@ -673,7 +673,7 @@ def test_a_search_of_the_next_request_needs_words(cbx: Cbx, ran: str) -> None:
     result = cbx("render", "--turn", ran, "--at", "next", "--layer", "knowledge__context")
     assert (result.code, result.err.splitlines()[0]) == (
         2,
-        "error: --layer knowledge__context needs words to search for",
+        "error: --layer knowledge__context requires --knowledge-query",
     )
 
 
@@ -682,18 +682,18 @@ def test_a_search_of_the_next_request_needs_words(cbx: Cbx, ran: str) -> None:
     [
         ("", "no request is named"),
         ("--profile x", "no request is named"),
-        ("--profile x --turn t", "--profile is for boxes: a turn has its own"),
+        ("--profile x --turn t", "--profile requires --box: a turn has its own profile"),
         ("--box b --turn t", "--box and --turn are two requests"),
         ("--turn t --agent a", "--turn and --agent are two requests"),
         ("--box b --check --explain", "--check and --explain are two answers"),
         ("--turn t --stats --verify", "--stats and --verify are two answers"),
         ("--turn t --diff 1 2 --verify", "--diff and --verify are two answers"),
-        ("--box b --at 1", "--at names a step of a turn or a chat"),
-        ("--turn t --at 1 --diff 1 2", "--at names one step, --diff two"),
-        ("--box b --verify", "--verify is for what was sent"),
-        ("--turn t --at next --verify", "--verify: the next step has sent nothing"),
+        ("--box b --at 1", "--at requires a turn or chat"),
+        ("--turn t --at 1 --diff 1 2", "--at and --diff cannot be combined"),
+        ("--box b --verify", "--verify needs a sent request"),
+        ("--turn t --at next --verify", "--verify needs a sent request, but the next step has not begun"),
         ("--turn t --format nix", "--format: unknown format 'nix'"),
-        ("--turn t --query x --diff 1 2", "--query: a turn is asked by its context box"),
+        ("--turn t --query x --diff 1 2", "--query requires --box: a turn's prompt is in its context box"),
         ("--turn t --diff 1", "Option '--diff' requires 2 arguments."),
     ],
 )
