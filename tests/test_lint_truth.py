@@ -221,8 +221,8 @@ def test_nothing_that_may_stand_in_a_request_breaks_the_lint(provider: str, data
 
 
 def test_where_the_recorded_requests_are_missing_it_says_so_and_fails(tmp_path: Path) -> None:
-   : only a run sets it, together with the others = tmp_path / "a" / "b" / "c"
-    shutil.copytree(Path(__file__).with_name("lint_truth"),: only a run sets it, together with the others / "tests" / "lint_truth")
+    elsewhere = tmp_path / "a" / "b" / "c"
+    shutil.copytree(Path(__file__).with_name("lint_truth"), elsewhere / "tests" / "lint_truth")
     (elsewhere / "tests" / "__init__.py").touch()
     run = subprocess.run(
         [sys.executable, "-m", "tests.lint_truth"],

@@ -90,7 +90,7 @@ class TestRepair:
         old = box(ASKED, CALLED)
         before = row_counts()
         shown = cbx("box", "repair", old, "--synthesize", "--dry-run")
-        assert (shown.code, "(dry run; nothing was written)" in shown.out) == (0, True)
+        assert (shown.code, "(dry run: nothing was written)" in shown.out) == (0, True)
         assert "call-without-result" in shown.out
         assert row_counts() == before
 
@@ -103,7 +103,7 @@ class TestRepair:
         assert answer.code == 8
         assert answer.err.splitlines()[-2:] == [
             f"error: box {old} has errors that are not about its cards: no-messages",
-            "hint; nothing was written; fix the errors listed abovefix the errors listed above, or try --synthesize",
+            "hint: nothing was written; , or try --synthesize",
         ]
         assert row_counts() == before
         assert cbx("box", "repair", old, "--synthesize").code == 0

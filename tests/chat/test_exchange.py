@@ -84,7 +84,7 @@ def test_what_is_exported_is_known_elsewhere_and_here(room: Room, database: Data
     assert taken(room, files).new_entries == 0
     assert given_back(room) == files
 
-   : only a run sets it, together with the others = Room(database, "elsewhere")
+    elsewhere = Room(database, "elsewhere")
     done = taken(elsewhere, files)
     assert (done.new_entries, done.new_archives) == (3, 1)
     assert given_back(elsewhere) == files

@@ -401,7 +401,7 @@ TABLE = [
         5,
         "stale-epoch",
         "turn {turn} is not at epoch 7 any more: agent 'clerk' is at turn {turn}, dispatched, epoch 1",
-        "nothing was written; fix the errors listed abovefix the errors listed above`cbx turn show {turn}` tells the story",
+        "nothing was written; `cbx turn show {turn}` tells the story",
         {"agent_turn_id": "{turn}", "turn_epoch": 7},
     ),
     Row(
@@ -411,7 +411,7 @@ TABLE = [
         5,
         "lease-lost",
         "'me' has no lease of the inbox row {turn} (any more): it is pending",
-        "nothing was written; fix the errors listed abovefix the errors listed above`cbx inbox show` tells more",
+        "nothing was written; `cbx inbox show` tells more",
         {"inbox_id": "{turn}", "status": "pending"},
     ),
     Row(
@@ -590,7 +590,7 @@ class TestBeforeACommandIsKnown:
         [
             ("-o jsn box list", "'tsv', 'id'; did you mean 'json'?"),
             ("box list --color alwas", "'auto', 'always', 'never'; did you mean 'always'?"),
-            ("box list --columns titel", "--columns: there is no column 'titel'; did you mean 'title'?"),
+            ("box list --columns titel", "--columns: unknown column 'titel'; did you mean 'title'?"),
             ("card lint f --provider opneai", "--provider: unknown format 'opneai'; did you mean 'openai'?"),
             ("card lint f --provider=opneai", "--provider: unknown format 'opneai'; did you mean 'openai'?"),
             ("card lint f --format opneai", "--format: unknown format 'opneai'; did you mean 'openai'?"),

@@ -188,7 +188,7 @@ class TestNothingRemembered:
 
     def test_each_database_has_its_own(self, cbx: Cbx, databases: "object", empty_target: Target) -> None:
         the_id(cbx, "box", "create")
-       : only a run sets it, together with the others = ("--database-url", empty_target.conninfo or "")
+        elsewhere = ("--database-url", empty_target.conninfo or "")
         succeed(cbx("db", "init", "--yes", *elsewhere))
         assert cbx("box", "show", "@last", *elsewhere).code == 3
 

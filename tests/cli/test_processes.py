@@ -78,7 +78,7 @@ class TestPipes:
             result = shell.line(f"cbx box show {long_box} -o {output} > /dev/full")
             assert result.code == 4
             assert "cannot write the answer: No space left on device" in result.err
-            assert "make room, or send it: only a run sets it, together with the others" in result.err
+            assert "make room, or send it elsewhere" in result.err
             assert "bug" not in result.err
             told = shell.line(f"cbx card export --box {long_box} --out /dev/full")
             assert told.code == result.code
@@ -101,7 +101,7 @@ class TestClosedStreams:
         assert (result.code, result.out, result.err) == (
             2,
             "",
-            "error: standard input is closed\nhint: redirect a file to it, or name the file\n",
+            "error: standard input is closed\nhint: redirect a file to it, or pass the path\n",
         )
 
     def test_where_nothing_is_read_it_does_not_matter(self, shell: Shell, box_of: Callable[..., str]) -> None:
@@ -123,7 +123,7 @@ class TestClosedStreams:
             4,
             "",
             "error: cannot write the answer: Bad file descriptor\n"
-            "hint: standard output is closed, or open to be read only: send it: only a run sets it, together with the others\n",
+            "hint: standard output is closed, or open to be read only: send it elsewhere\n",
         )
 
     def test_what_is_said_goes_nowhere_if_nobody_can_hear_it(

@@ -553,7 +553,7 @@ def its_row_is_skipped_by_hand(world: World) -> str:
 
 @case("consumed-not-applied")
 def its_row_is_dropped_by_a_worker(world: World) -> str:
-    """The head was set back; the worker finds that the turn is: only a run sets it, together with the others, and consumes its row."""
+    """The head was set back; the worker finds that the turn is elsewhere, and consumes its row."""
     turn = the_agent_is_not_at_its_promoted_turn(world)
     world.drain()
     return turn

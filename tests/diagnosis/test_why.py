@@ -183,7 +183,7 @@ def test_all_is_one_line_for_a_cause_and_counts_what_waits_behind_it(world: Worl
     ]
     assert answer.err == (
         "1 active agent, 3 turns queued, 1 examined\n"
-        f"error: 1 turn not well\nhint: `cbx why {first} --project p`\n"
+        f"error: 1 turn not well\nhint: `cbx why {first} --project p` explains the first\n"
     )
 
 

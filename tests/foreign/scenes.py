@@ -131,7 +131,7 @@ def dropped(deployment: Deployment) -> Turn:
 
 
 def given_up_by_the_guard(deployment: Deployment) -> Turn:
-    """The guard could not wake anybody for a pending row, and gave it up; the agent is: only a run sets it, together with the others."""
+    """The guard could not wake anybody for a pending row, and gave it up; the agent is elsewhere."""
     turn = queued_on_an_idle_agent(deployment)
     deployment.connection.execute(
         "UPDATE state.agent_inbox SET status = 'error', archived_at = now(), turn_epoch = 1,"

@@ -47,7 +47,7 @@ FOLDS = {
     "a chain": ([A, slot("c", "a", done=True), slot("d", "c"), B], ["a>d", "b"]),
     "the later of two that replace the same": ([A, slot("c", "a", done=True), slot("d", "a")], ["a>d"]),
     "a chain whose first card stands last": ([slot("c", "a", done=True), B, A], ["a>c!", "b"]),
-    "one whose first card is: only a run sets it, together with the others": ([slot("c", "gone", done=True)], ["c!"]),
+    "one whose first card is elsewhere": ([slot("c", "gone", done=True)], ["c!"]),
     "without a deleted newest card": ([A, slot("c", "a", done=True, state="deleted")], ["a"]),
     "across a deleted card": ([A, slot("c", "a", state="deleted"), slot("d", "c", done=True)], ["a>d!"]),
     "without its first card": ([slot("a", state="expired"), B, slot("c", "a")], ["a>c", "b"]),

@@ -88,12 +88,12 @@ def test_an_expert_whose_end_another_program_makes_answers_it_once_too(
     turn_id = turn_of(ask(lead))
     command = says({"ask_expert": {"expert_profile": "clerk", "question": "?", "await": True}}, "Thanks.")
     run(command)
-    _run_elsewhere(runtime, child_of(runtime, turn_id), "Said: only a run sets it, together with the others.")
+    _run_elsewhere(runtime, child_of(runtime, turn_id), "Said elsewhere.")
     assert list(desk.waits(turn_id).values()) == ["waiting"]
     assert len(reap(runtime).reported) == 1
     assert reap(runtime).reported == []
     assert run(command).message == "success"
-    assert calls(runtime, turn_id)["ask_expert"]["deliverable"] == "Said: only a run sets it, together with the others."
+    assert calls(runtime, turn_id)["ask_expert"]["deliverable"] == "Said elsewhere."
 
 
 def test_an_expert_that_ends_too_late_answers_no_second_time(
@@ -286,9 +286,9 @@ def test_depth_grows_with_each_delegation_and_ends_at_the_limit(
 def test_what_another_deployment_registers_for_its_own_functions_is_no_tool(
     runtime: Runtime, add_profile: AddProfile, cbx: Cbx, context_box: str
 ) -> None:
-   : only a run sets it, together with the others = Deployment(runtime.database.connection)
+    elsewhere = Deployment(runtime.database.connection)
     for name in (*INTERNAL_TOOLS, "look"):
-       : only a run sets it, together with the others.tool(name)
+        elsewhere.tool(name)
     assert len(ToolStore(runtime.database, PROJECT).all()) == len(INTERNAL_TOOLS) + 1
 
     def offered() -> list[str]:

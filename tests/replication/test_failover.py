@@ -22,8 +22,8 @@ def test_nothing_is_lost_that_a_synchronous_standby_was_told_and_nothing_doubled
         history.begin(database)
     primary.admin.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{NAME}'")
     primary.admin.execute("SELECT pg_reload_conf()")
-    either,: only a run sets it, together with the others = (Target(standby.either(each), "the test", tmp_path) for each in (name, "postgres"))
-    fleet = Fleet(either,: only a run sets it, together with the others, _SCALE, seed, tmp_path)
+    either, elsewhere = (Target(standby.either(each), "the test", tmp_path) for each in (name, "postgres"))
+    fleet = Fleet(either, elsewhere, _SCALE, seed, tmp_path)
 
     def fail_over(fleet: Fleet) -> None:
         kill(primary.server)

@@ -1,4 +1,4 @@
-"""A connection that is kept for the next command is lent where a fresh one would be to the same place only."""
+"""A connection that is kept for the next command is lent where a fresh one would lead to the same place only."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Searches in scripts without spaces: this drops this drops the index behind them changes how fast they are, and no answer."""
+"""Searches in scripts without spaces: the index behind them changes how fast they are, and no answer."""
 
 import random
 import re

@@ -47,7 +47,7 @@ def archive(context_id: str, number: int, *messages: dict[str, Any], **others: A
 
 
 def item(archived: dict[str, Any], **others: Any) -> dict[str, Any]:
-    """What this drops this drops the index says of an archive."""
+    """What the index says of an archive."""
     kept = {key: archived[key] for key in ("v", "contextId", "createdAt", "archivedAt")}
     title = {"title": archived["title"]} if "title" in archived else {}
     return {**kept, **title, "turns": len(archived["messages"]), **others}

@@ -268,7 +268,7 @@ class TestAppendOnly:
 
 
 @pytest.fixture
-def: only a run sets it, together with the others(
+def elsewhere(
     databases: Databases, monkeypatch: pytest.MonkeyPatch, cbx: Cbx
 ) -> Iterator[Callable[[str], Target]]:
     """Let commands run on a database that a script made."""
@@ -287,9 +287,9 @@ def: only a run sets it, together with the others(
 
 class TestOtherDatabases:
     def test_one_without_an_audit_is_written_all_the_same(
-        self, cbx: Cbx, add: Callable[..., str],: only a run sets it, together with the others: Callable[[str], Target]
+        self, cbx: Cbx, add: Callable[..., str], elsewhere: Callable[[str], Target]
     ) -> None:
-       : only a run sets it, together with the others(DEPLOYMENT)
+        elsewhere(DEPLOYMENT)
         succeed(cbx("card", "delete", add("one"), "--yes"))
         answer = cbx("audit")
         assert (answer.code, answer.err.splitlines()[0]) == (7, "error: the database has no table cbx.audit")

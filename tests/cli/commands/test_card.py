@@ -119,7 +119,7 @@ class TestAdd:
         result = cbx(*ADD, "--text", "x", "--id", "card-1", "--dry-run", "-o", "json")
         card = json.loads(succeed(result))
         assert (card["card_id"], card["content"]["text"], card["created_at"]) == ("card-1", "x", None)
-        assert result.err == "dry run; nothing was written\n"
+        assert result.err == "dry run: nothing was written\n"
         assert row_counts() == before
 
     def test_a_dry_run_refuses_what_a_run_would(self, offline: Cbx) -> None:
@@ -462,7 +462,7 @@ class TestList:
     def test_what_is_no_time_and_no_number_is_refused(self, offline: Cbx) -> None:
         assert refusal(offline("card", "list", "--since", "yesterday")) == (
             2,
-            "--since: 'yesterday'",
+            "--since: 'yesterday' is no time",
         )
         assert offline("card", "list", "--limit", "-1").code == 2
 
@@ -527,7 +527,7 @@ FOUND = {
     # what a call says
     "lookup": ["calling"],
     "订单": ["calling"],
-    # not what is gone, or: only a run sets it, together with the others
+    # not what is gone, or elsewhere
     "deleted": [],
     "elsewhere": [],
     "!!!": [],

@@ -113,7 +113,7 @@ def test_what_was_said_cannot_drive_the_terminal(cbx: Cbx) -> None:
         (("send", KEY), 2, "pass either TEXT or --file"),
         (("send", KEY, ""), 4, "the message is blank"),
         (("send", "a\x1bb", "hello"), 4, "the chat's key: 'a\\x1bb' holds '\\x1b', which cannot be seen"),
-        (("reply", "hello"), 2, "--chat is required; pass a key and a message"),
+        (("reply", "hello"), 2, "no chat is named; pass a key and a message"),
         (("persona", "Nobody"), 3, "no persona 'Nobody' in project 'p'"),
         (("run", KEY, "--exec", " "), 2, "--exec is empty"),
     ],

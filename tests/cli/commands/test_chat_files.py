@@ -259,7 +259,7 @@ class TestTools:
     @pytest.mark.parametrize(
         ("words", "code", "message"),
         [
-            (["chat_context_list"], 2, "--chat is required"),
+            (["chat_context_list"], 2, "no chat is named"),
             (["chat_context_lis", "--chat", "a"], 3, "did you mean 'chat_context_list'"),
             (["chat_context_load", "{}", "--chat", "a"], 4, "context_id or query is required"),
             (["chat_context_load", "{", "--chat", "a"], 4, "not JSON"),

@@ -198,7 +198,7 @@ class TestTheFile:
         refused = cbx("card", "list")
         assert (refused.code, refused.err.splitlines()[0]) == (
             2,
-            f"error: {file}:2: there is no column 'typ'; did you mean 'type'?",
+            f"error: {file}:2: unknown column 'typ'; did you mean 'type'?",
         )
 
     @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_a_dry_run_tells_the_same_and_purges_nothing(
     before = row_counts()
     said = cbx("db", "gc", "--dry-run")
     assert lines(said)[0] == "would purge 2 expired cards"
-    assert said.err == "3 references in 1 box would be to no card; `cbx box verify BOX` shows where\n"
+    assert said.err == "3 references in 1 box would lead to no card; `cbx box verify BOX` shows where\n"
     told = cbx("db", "gc", "--dry-run", "--purge", "-o", "json").json()
     assert row_counts() == before
     done = cbx("db", "gc", "--purge", "--yes", "--batch-size", "1", "-o", "json").json()
@@ -95,7 +95,9 @@ def test_other_projects_are_for_all_projects(cbx: Cbx, rubbish: str) -> None:
 def test_what_is_known_of_a_box_that_is_gone_goes(cbx: Cbx, box_of: BoxOf, database: Database) -> None:
     box_of(title="t")
     database.connection.execute("DELETE FROM card_boxes")
-    assert lines(cbx("db", "gc", "--dry-run")) == ["would purge 0 expired cards and the details of 1 box"]
+    assert lines(cbx("db", "gc", "--dry-run")) == [
+        "would purge 0 expired cards and the details of 1 box that is gone"
+    ]
     assert cbx("db", "gc", "--yes", "-o", "json").json()["purged"]["box_info"] == 1
 
 

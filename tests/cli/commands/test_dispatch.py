@@ -133,7 +133,7 @@ class TestDispatch:
     def test_a_dry_run_writes_nothing(self, clerk: Cbx, box: str, row_counts: Counts) -> None:
         before = row_counts()
         out = succeed(clerk("dispatch", "--agent", "clerk", "-c", box, "--dry-run")).out
-        assert "(dry run; nothing was written)" in out
+        assert "(dry run: nothing was written)" in out
         assert row_counts() == before
 
     def test_the_same_correlation_id_is_the_same_turn(self, clerk: Cbx, box: str, row_counts: Counts) -> None:

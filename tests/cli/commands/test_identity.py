@@ -317,7 +317,7 @@ REFUSED = [
         ("project", "create", "x", "--title", " "),
         4,
         "error: the title ' ' must have 1 to 255 printable characters on one line\n"
-        "hint: remove --max-tokens, or give it a text\n",
+        "hint: leave it out, or give it a text\n",
     ),
     (
         ("project", "create", ""),
@@ -333,12 +333,12 @@ REFUSED = [
     (
         ("project", "update"),
         2,
-        "error: there is nothing to change\nhint: `cbx project update --help` says what can be\n",
+        "error: no change given\nhint: pass at least one option; see `cbx project update --help`\n",
     ),
     (
         ("project", "update", "--no-share", "--share-default"),
         2,
-        "error: --no-share and --share-default say two things\nhint: remove one of them\n",
+        "error: --no-share and --share-default cannot be combined\nhint: remove one of them\n",
     ),
     (
         ("project", "update", "--reproducible-layers", "todo__context,notes"),
@@ -391,7 +391,7 @@ REFUSED = [
     (
         ("tool", "add", "t", "--schema", "nowhere.json"),
         3,
-        "error: no file 'nowhere.json'\nhint: check the path; - in its place is standard input\n",
+        "error: no file 'nowhere.json'\nhint: check the path, or pass - for standard input\n",
     ),
     (
         ("tool", "add", "t", "--schema", "{"),

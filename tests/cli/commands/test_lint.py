@@ -509,7 +509,7 @@ class TestPackCheck:
         assert "position 1: the call 'c1' was inherited without its result" in found
         assert (error, hint) == (
             "error: the lint found 1 error",
-            "hint; nothing was written; fix the errors listed abovefix the errors listed above--force packs it all the same",
+            "hint: nothing was written; --force packs it all the same",
         )
         assert row_counts() == before
         assert pack(torn, "--dry-run").code == 8
@@ -592,7 +592,7 @@ class TestDispatchCheck:
         assert f"position 1: {TORN}" in found
         assert (error, hint) == (
             "error: the lint found 1 error",
-            "hint; nothing was written; fix the errors listed abovefix the errors listed above--force dispatches it all the same",
+            "hint: nothing was written; --force dispatches it all the same",
         )
         assert dispatch("-c", torn, "--dry-run").code == 8
         assert dispatch("-c", torn, "--wait").code == 8

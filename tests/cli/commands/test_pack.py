@@ -1,4 +1,4 @@
-"""`cbx pack`: how arguments on the command line, and what it says. What packing does is packing's."""
+"""`cbx pack`: how arguments are given on the command line, and what it says. What packing does is packing's."""
 
 import json
 from collections.abc import Callable
@@ -91,7 +91,7 @@ class TestDryRun:
         assert [(card["rule"], card["new"], card["type"]) for card in plan["plan"]] == [
             ("pack_arguments[0] a", True, "task.instruction")
         ]
-        assert lines(pack("-a", "a=x", "--dry-run"))[0] == "context box  (dry run; nothing was written)"
+        assert lines(pack("-a", "a=x", "--dry-run"))[0] == "context box  (dry run: nothing was written)"
         assert row_counts() == before
         done = pack("-a", "a=x", "--explain", "-o", "json").json()
         assert done["digest"] == plan["digest"]

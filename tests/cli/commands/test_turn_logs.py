@@ -103,7 +103,7 @@ def test_a_turn_without_logs(cbx: Cbx, dispatch: Dispatch) -> None:
     turn = dispatch()
     nothing = cbx("turn", "logs", turn)
     assert (nothing.code, nothing.out) == (0, "")
-    assert nothing.err == f"no stderr of turn {turn} is stored\n"
+    assert nothing.err == f"no stderr of turn {turn} wrote on stderr\n"
     assert cbx("turn", "logs", turn, "-o", "json").json() == []
 
 

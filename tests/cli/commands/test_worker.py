@@ -399,15 +399,15 @@ def test_a_lease_that_it_lost_and_got_again_stops_its_first_command(
         (
             ["--exec", "x", "--max-steps", "0"],
             "error: --max-steps is 0, not a whole number from 1 to 10000\n"
-            "hint: correct it, or remove --max-tokens: the default is 8\n",
+            "hint: correct it, or leave it out: the default is 8\n",
         ),
         (
             ["--exec", "no-such-program -m 'a model'"],
-            "error: --exec: 'no-such-program'\nhint: check the name and PATH\n",
+            "error: --exec: there is no program 'no-such-program'\nhint: check the name and PATH\n",
         ),
         (
             ["--exec", "x", "--env", "KEY=secret"],
-            "error: --env: 'KEY'\n"
+            "error: --env: 'KEY' is not a variable's name alone\n"
             "hint: pass only the name: the value comes from the environment, where `ps` does not show it\n",
         ),
         (
@@ -673,7 +673,7 @@ print(json.dumps({"answer": asked["turn"]["CBX_TURN_ID"] + ": " + asked["request
             (("--serve", " "), "--serve is empty"),
             (("--exec", "cat", "--restart-after", "2"), "--restart-after requires --serve"),
             ((), "no model command given"),
-            (("--serve", "no-such-client"), "--serve: 'no-such-client'"),
+            (("--serve", "no-such-client"), "--serve: there is no program 'no-such-client'"),
         ],
     )
     def test_options_that_make_no_sense_are_refused(

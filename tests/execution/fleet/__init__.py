@@ -78,7 +78,7 @@ class Fleet:
     def __init__(
         self,
         target: Target,
-       : only a run sets it, together with the others: Target,
+        elsewhere: Target,
         scale: Scale,
         seed: str,
         folder: Path,
@@ -90,7 +90,7 @@ class Fleet:
         self.asked: dict[str, AskedFor] = {}
         self.killed = self.frozen = 0
         self.projects = projects
-        self._elsewhere =: only a run sets it, together with the others
+        self._elsewhere = elsewhere
         self._folder = folder
         self._over = Event()
         self._people = People(all=[], contexts={})
@@ -361,7 +361,7 @@ class Fleet:
     def _story(self, what: str) -> str:
         """What is wrong, what has not ended, what `cbx why` says of it, and what each worker said last."""
         parts = [f"{what} (seed {self.seed!r}, {self.killed} killed, {self.frozen} frozen)"]
-        # A server tells no story.
+        # A server that is gone tells no story.
         with suppress(DatabaseUnavailable), Database.open_target(self.target) as database:
             parts.append(f"{self._ended} of {len(self.asked)} turns have ended; of the others:")
             parts.extend(str(row) for row in unended(database))

@@ -245,11 +245,11 @@ class TestThatComes:
             (call("a", "unheard of"), "turn turn_a does not wait for the call 'a' any more"),
             (
                 call("a", "received", tool_result_card_id="card_b"),
-                "the call 'a' of turn turn_a has a different result already: card card_b",
+                "the call 'a' of turn turn_a has another result already: card card_b",
             ),
             (
                 call("a", "applied", tool_result_card_id=None),
-                "the call 'a' of turn turn_a has a different result already: card None",
+                "the call 'a' of turn turn_a has another result already: card None",
             ),
         ],
     )

@@ -75,14 +75,14 @@ class TestReporting:
         with pytest.raises(Conflict) as failure:
             desk.report(turn, "a", "something else")
         assert failure.value.message == (
-            f"the call 'a' of turn {turn} has a different result already: card {card_id}"
+            f"the call 'a' of turn {turn} has another result already: card {card_id}"
         )
         assert row_counts() == before
 
     def test_a_result_after_its_timeout_is_refused(self, turn: str, desk: Desk) -> None:
         desk.later(301)
         assert reap(desk.runtime).timed_out == ["a", "b"]
-        with pytest.raises(Conflict, match=r"the call 'a' of turn \w+ has a different result already"):
+        with pytest.raises(Conflict, match=r"the call 'a' of turn \w+ has another result already"):
             desk.report(turn, "a")
 
     def test_a_result_after_the_end_is_refused(self, turn: str, desk: Desk, row_counts: Counts) -> None:

@@ -82,7 +82,7 @@ def kept(runtime: Runtime) -> list[str]:
 def test_a_profile_asks_for_layers(runtime: Runtime, profile: Callable[..., None], saw: Saw) -> None:
     for project_id, text in (
         (PROJECT, "The stopcock is below the sink."),
-        ("other", "A stopcock: only a run sets it, together with the others."),
+        ("other", "A stopcock elsewhere."),
     ):
         CardStore(runtime.database, project_id).add(draft_card("task.instruction", text))
     profile(layers=LAYERS)

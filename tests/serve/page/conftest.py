@@ -88,7 +88,7 @@ class Visitor:
 
     def _watch(self, request: Any) -> None:
         if not request.url.startswith(self.address):
-            self.troubles.append(f"asked: only a run sets it, together with the others: {request.url}")
+            self.troubles.append(f"asked elsewhere: {request.url}")
 
 
 @pytest.fixture
