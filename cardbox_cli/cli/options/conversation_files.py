@@ -143,7 +143,7 @@ def _is_wanted(path: Path, suffixes: Sequence[str]) -> bool:
 
 
 def _leads_out(path: Path, folder: str) -> bool:
-    """Return whether it is a link out of the folder, by which the author of an archive could read our files."""
+    """Return whether it is a link out of the folder: its author must not choose which files we read."""
     return path.is_symlink() and not path.resolve().is_relative_to(Path(folder).resolve())
 
 

@@ -348,7 +348,7 @@ def painted(colour: str, text: str) -> str:
 
 
 def cell_width(text: str) -> int:
-    """Return the cells of a text without control characters: 2 for a wide character, 0 for a combining one."""
+    """Return the cells of a text without control characters: 2 for a wide one, 0 for a combining one."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
