@@ -1,7 +1,7 @@
 """The actor of this command line: a person, for the audit, or the turn that this process works for.
 
-A person is the operating system's user with the database's role; no variable changes that. A worker passes its
-turn to its command in the environment.
+A person is the operating system's user with the database's role; no variable changes that. A worker passes
+its turn to its command in the environment.
 """
 
 import os
@@ -66,7 +66,7 @@ def is_epoch(text: str) -> bool:
 
 
 def own_output(box_id: str) -> "Fence | None":
-    """Return the fence of the turn that this process works for, if `box_id` is its output box. Raises UsageError."""
+    """Return the fence of this process's turn if `box_id` is its output box, or None. Raises UsageError."""
     from cardbox_cli.model.execution.turns import Fence
 
     if as_box_id(OUTPUT_BOX.text()) != box_id:

@@ -1,7 +1,7 @@
 """Completes a command line that is being typed.
 
-click finds the position in the tree of commands, and asks the type of its value (`options/value_types.py`). The
-scripts of `completion_scripts/` pass the line, and read the printed rows.
+click finds the position in the tree of commands, and asks the type of its value (`options/value_types.py`).
+The scripts of `completion_scripts/` pass the line, and read the printed rows.
 """
 
 import os

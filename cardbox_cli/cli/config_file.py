@@ -1,8 +1,8 @@
 """The config file: settings of a person that apply if neither an option nor a variable sets them.
 
 TOML, with the keys that `settings.py` declares, and a table `columns` with the columns of lists by command.
-Owns its path, its validation, and the place named for each value. Its messages do not repeat values, because one
-may be a password.
+Owns its path, its validation, and the place named for each value. Its messages do not repeat values,
+because one may be a password.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Runs many commands in one process and on one connection: the lines of a script, or of a prompt.
 
-The prompt has line editing, completion and history if Python has readline. The history is a file of CBX_HOME that
-only its owner can read.
+The prompt has line editing, completion and history if Python has readline. The history is a file of CBX_HOME
+that only its owner can read.
 """
 
 import os
@@ -77,7 +77,7 @@ class Shell(ProcessContext):
         return failed
 
     def run(self, line: str) -> int:
-        """Run one line, report its failure, and return the exit code. Its options do not affect later lines."""
+        """Run one line, report its failure, and return the exit code. Its options are for it alone."""
         try:
             words = split(line)
         except UsageError as exc:

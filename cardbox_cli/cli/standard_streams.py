@@ -33,6 +33,6 @@ def escape_unencodable() -> None:
 
 
 def announce(message: str) -> None:
-    """Print a note on stderr, after the data so far. Control characters and further lines are made harmless."""
+    """Print a note on stderr, after the data so far. It cannot control the terminal or fake a message."""
     sys.stdout.flush()
     print(printable(one_entry(message)), file=sys.stderr, flush=True)

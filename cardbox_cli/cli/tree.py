@@ -1,7 +1,7 @@
 """The groups of the command tree. A command is imported and built when it is first used.
 
-Owns what all groups share, and suggestions for misspelled names. Does not import typer, which would take most of
-the time of help and completion. The table of commands is in `command_table.py`.
+Owns what all groups share, and suggestions for misspelled names. Does not import typer, which would
+take most of the time of help and completion. The table of commands is in `command_table.py`.
 """
 
 import re
