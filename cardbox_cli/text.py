@@ -132,10 +132,14 @@ def unbounded(moment: datetime) -> str | None:
 
 
 def format_age(moment: datetime | None, now: datetime | None = None) -> str:
-    """Format the time since `moment` as `format_duration` does; "-" for None."""
+    """Format the time since `moment` as `format_duration` does, above 90 s in minutes; "-" for None."""
     if moment is None:
         return "-"
-    return unbounded(moment) or format_duration((now or datetime.now(UTC)) - moment)
+    length = (now or datetime.now(UTC)) - moment
+    minutes = length // timedelta(minutes=1)
+    if 1 <= minutes < _MIN_OF_UNIT["m"] and length > timedelta(seconds=90):
+        return f"{minutes}m"
+    return unbounded(moment) or format_duration(length)
 
 
 def format_time(moment: datetime | None) -> str | None:

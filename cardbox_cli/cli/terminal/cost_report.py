@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.list_columns import layer_label
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below
 from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
 from cardbox_cli.context.cost.answer import Break, Costs, Money, Prices, cost_answer, costs_of
@@ -33,12 +34,12 @@ class Page(NamedTuple):
 
 
 def print_cost(costed: "Costed", account: Account, page: Page) -> None:
-    """Print what a series of requests costs. With -o id: the cards that take most, or that findings name."""
+    """Print the costs of a series of requests; with -o id, the largest cards, or those of findings."""
     found = costs_of(account, profile=costed.profile, chat=costed.chat, prices=page.prices)
     for model in [] if found.money is None else found.money.unpriced:
         announce(
-            f"warning: no price is known of the model {model!r}: its requests are not counted in money "
-            "(--prices takes more; --model says which one a box is for)"
+            f"warning: the price of model {model!r} is unknown, so its requests are not in the money total "
+            "(add it with --prices, or name another model with --model)"
         )
     if page.is_picture:
         _print_picture(costed, found, page)
@@ -77,11 +78,11 @@ def _print_text(costed: "Costed", found: Costs, page: Page) -> None:
 
 def _facts(found: Costs, say: Say = format_tokens) -> list[tuple[str, str | None]]:
     account, steps = found.account, found.account.steps
-    greatest = max(steps, key=lambda step: step.tokens, default=None)
+    largest = max(steps, key=lambda step: step.tokens, default=None)
     return [
         ("requests", str(len(steps))),
         ("tokens", f"{say(account.tokens, exact=account.exact)} in all"),
-        ("greatest", None if greatest is None else _greatest(greatest, say)),
+        ("largest", None if largest is None else _describe_largest(largest, say)),
         ("cache", _cache(found, account.exact, say) if len(steps) > 1 else None),
         ("money", None if found.money is None else _money(found.money)),
     ]
@@ -100,9 +101,9 @@ def _print_picture(costed: "Costed", found: Costs, page: Page) -> None:
     output.write(cost_page(picture), end="")
 
 
-def _greatest(step: StepCost, say: Say) -> str:
+def _describe_largest(step: StepCost, say: Say) -> str:
     holds = window(step.model)
-    of_window = "" if holds is None else f", {step.tokens / holds:.1%} of what {step.model} holds"
+    of_window = "" if holds is None else f", {step.tokens / holds:.1%} of the window of {step.model}"
     return f"{say(step.tokens, exact=not step.estimated)} tokens in request {step.number}{of_window}"
 
 
@@ -161,7 +162,7 @@ def _share_columns(by: Grouping, exact: bool) -> Sequence[Column]:
         return lambda share: format_tokens(tokens(share), exact=exact)
 
     return (
-        Column(by.upper(), lambda share: flat(share.name)),
+        Column(by.upper(), lambda share: flat(layer_label(share.name) if by == "layer" else share.name)),
         Column("IN ALL", number(lambda share: share.tokens), right=True),
         Column("SHARE", lambda share: f"{share.share:.1%}", right=True),
         Column("IN THE LAST", number(lambda share: share.last), right=True),
@@ -170,7 +171,7 @@ def _share_columns(by: Grouping, exact: bool) -> Sequence[Column]:
 
 def _print_break(broken: Break, exact: bool) -> None:
     card = f", card {short_id(broken.card_id)}" if broken.card_id else ""
-    layer = f", {broken.layer}" if broken.layer else ""
+    layer = f", {layer_label(broken.layer)}" if broken.layer else ""
     place = f"{piece_name(broken.section, broken.number)}{layer}{card}"
     character = "" if broken.character is None else f", character {broken.character}"
     output.print_text()

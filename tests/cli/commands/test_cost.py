@@ -101,10 +101,20 @@ class TestTurns:
         turn = ran()
         answer = cbx("cost", turn[-8:], "-o", "json").json()
         assert set(answer) == {
-            *("kind", "id", "tokenizer", "tokens", "tokens_exact", "kept", "new", "greatest", "of_window"),
+            *(
+                "kind",
+                "id",
+                "tokenizer",
+                "tokens",
+                "tokens_exact",
+                "kept",
+                "new",
+                "largest_request",
+                "of_window",
+            ),
             *("steps", "by", "breaks", "first_break", "findings", "money"),
         }
-        assert (answer["kind"], answer["id"], answer["greatest"]) == ("turn", turn, 2)
+        assert (answer["kind"], answer["id"], answer["largest_request"]) == ("turn", turn, 2)
         assert set(answer["by"]) == {"layer", "type", "tool", "card"}
         assert answer["kept"] + answer["new"] == answer["tokens"]
         [never] = answer["findings"]
@@ -271,7 +281,7 @@ class TestBudget:
         over = cbx("cost", conversation, "--fail-over", "100", "-o", "json")
         assert over.code == 8
         assert over.error["message"].startswith("request 5 has ~")
-        assert over.json()["greatest"] == 5
+        assert over.json()["largest_request"] == 5
 
     def test_as_a_share_of_the_window(self, cbx: Cbx, conversation: str) -> None:
         assert cbx("cost", conversation, "--model", "gpt-4o", "--fail-over", "50%").code == 0
