@@ -1,7 +1,7 @@
 """Prints the answer of a command on stdout: a table, JSON, JSON lines, YAML, CSV, TSV or ids.
 
-Commands pass values; this module and `table_layout.py` format them. Control characters are escaped on a terminal;
-in a pipe the data are unchanged.
+Commands pass values; this module and `table_layout.py` format them. On a terminal, control characters are
+escaped; in a pipe the data are unchanged.
 """
 
 import csv
