@@ -23,8 +23,8 @@ def answer(findings: "Sequence[LintFinding]") -> None:
 
 
 def show(findings: "Sequence[LintFinding]", *, files_read: int | None = None) -> None:
-    """Print the findings as the answer of a command. `files_read` is the number of files that were read, if some
-    were not."""
+    """Print the findings as the answer of a command. `files_read` counts the readable files, if some
+    were not readable."""
     output.emit_items(
         findings,
         table=lambda: _print_text(findings, files_read),
