@@ -78,7 +78,7 @@ class TestPipes:
             result = shell.line(f"cbx box show {long_box} -o {output} > /dev/full")
             assert result.code == 4
             assert "cannot write the answer: No space left on device" in result.err
-            assert "make room, or send it elsewhere" in result.err
+            assert "free some space, or redirect the output" in result.err
             assert "bug" not in result.err
             told = shell.line(f"cbx card export --box {long_box} --out /dev/full")
             assert told.code == result.code
@@ -123,7 +123,7 @@ class TestClosedStreams:
             4,
             "",
             "error: cannot write the answer: Bad file descriptor\n"
-            "hint: standard output is closed, or open to be read only: send it elsewhere\n",
+            "hint: standard output is closed or read-only: redirect it\n",
         )
 
     def test_what_is_said_goes_nowhere_if_nobody_can_hear_it(

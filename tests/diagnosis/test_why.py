@@ -69,7 +69,7 @@ def test_an_unknown_turn_is_not_found(world: World) -> None:
     answer = world.cbx("why", "turn_nowhere")
     assert (answer.code, answer.err) == (
         3,
-        "error: no turn 'turn_nowhere' in project 'p'\nhint: `cbx turn list` shows the newest\n",
+        "error: no turn 'turn_nowhere' in project 'p'\nhint: `cbx turn list`\n",
     )
 
 

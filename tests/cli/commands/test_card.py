@@ -484,7 +484,7 @@ class TestList:
         result = offline(*command, "--interval", "1")
         assert (result.code, result.err) == (
             2,
-            "error: --interval is how often --watch looks again\nhint: add --watch\n",
+            "error: --interval requires --watch\nhint: add --watch, or remove --interval, or remove --interval\n",
         )
 
 

@@ -165,7 +165,7 @@ class TestTheFile:
         refused = bare("config")
         assert (refused.code, refused.err.splitlines()[0]) == (
             2,
-            f"error: there is no config file '{file.with_name('other.toml')}'",
+            f"error: no config file '{file.with_name('other.toml')}'",
         )
         assert bare("--help").code == bare("config", "--help").code == 0
 
@@ -205,8 +205,8 @@ class TestTheFile:
         ("text", "message"),
         [
             ('projct = "x"', "FILE:1: there is no setting 'projct'; did you mean 'project'?"),
-            ("\nproject = 5", "FILE:2: 'project' must be a text in quotes, and not empty"),
-            ('database_url = ["secret"]', "FILE:1: 'database_url' must be a text in quotes, and not empty"),
+            ("\nproject = 5", "FILE:2: 'project' must be a string that is not empty"),
+            ('database_url = ["secret"]', "FILE:1: 'database_url' must be a string that is not empty"),
             ('output = "jsn"', "FILE:1: there is no format 'jsn'; did you mean 'json'?"),
             (
                 '[columns]\n"card lst" = "id"',

@@ -241,9 +241,9 @@ class TestBoxes:
         first, grep, edit = [shlex.split(piece) for piece in again["fix"].split(" | ")]
         feed("\n".join(card for card in lines(cbx(*first[1:])) if card not in grep[3::2]))
         made = cbx(*edit[1:])
-        assert f"note: it is the context box of turn {turn}: `cbx turn rebox" in made.err
+        assert f"note: the old box is the context box of turn {turn}: `cbx turn rebox" in made.err
         shorter = cbx("box", "compress", made.out.strip(), "--summary", "Gamma.", "--keep", "1")
-        found = re.search(rf"note: it came of the context box of turn {turn}: `cbx ([^`]+)`", shorter.err)
+        found = re.search(rf"note: the old box comes from the context box of turn {turn}: `cbx ([^`]+)`", shorter.err)
         assert found is not None, shorter.err
         succeed(cbx(*shlex.split(found[1])))
         after = cbx("cost", turn, "-o", "json").json()
@@ -287,7 +287,7 @@ class TestBudget:
         assert cbx("cost", conversation, "--model", "gpt-4o", "--fail-over", "50%").code == 0
         over = cbx("cost", conversation, "--model", "gpt-4o", "--fail-over", "0.1%")
         assert over.code == 8
-        assert over.err.strip().endswith("over the budget of 128, 0.1% of what gpt-4o holds")
+        assert over.err.strip().endswith("over the budget of 128, 0.1% of the window of gpt-4o")
         unknown = cbx("cost", conversation, "--fail-over", "50%")
         assert (unknown.code, unknown.err.splitlines()[-2]) == (
             4,
@@ -318,7 +318,7 @@ class TestPrices:
         unpriced = cbx("cost", conversation, "-o", "json")
         assert unpriced.json()["money"]["unpriced"] == ["unknown"]
         assert unpriced.json()["money"]["amount"] is None
-        assert "warning: no price is known of the model 'unknown'" in unpriced.err
+        assert "warning: the price of model 'unknown'" in unpriced.err
 
     def test_that_are_wrong(self, cbx: Cbx, conversation: str, tmp_path: Path) -> None:
         (tmp_path / "prices.yaml").write_text("currency: EUR\nmodels:\n  gpt-4o: {inputs: 1, cached: -1}\n")

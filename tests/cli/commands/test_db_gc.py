@@ -42,7 +42,7 @@ def test_no_more_boxes_are_looked_into_than_it_is_told(cbx: Cbx, rubbish: str, b
     box_of("good-1")
     cut = cbx("db", "gc", "--dry-run", "--latest", "1")
     assert lines(cut) == ["would purge 2 expired cards"]
-    assert cut.err == "looked into the 1 box that changed last; --latest 0 looks into all\n"
+    assert cut.err == "searched the 1 box; --latest 0 searches all\n"
     for enough in ("0", "2"):
         whole = cbx("db", "gc", "--dry-run", "--latest", enough)
         assert rubbish in whole.out

@@ -283,7 +283,7 @@ class TestNothingToShow:
             listed = cbx("-p", "nope", noun, "list")
             assert (listed.code, listed.out) == (0, "")
             assert listed.err == (
-                f"no {noun}s: there is no project 'nope'; `cbx project list` shows those that there are\n"
+                f"no {noun}s: unknown project 'nope'; list the projects with `cbx project list`\n"
             )
             assert cbx("-p", "nope", noun, "list", "-o", "json").out == "[]\n"
 
@@ -323,7 +323,7 @@ REFUSED = [
         ("project", "create", ""),
         2,
         "error: the project '' must have 1 to 255 printable characters\n"
-        "hint: name it with --project, or CBX_PROJECT\n",
+        "hint: set it with --project or CBX_PROJECT\n",
     ),
     (
         ("project", "update", "p", "--status", "asleep"),

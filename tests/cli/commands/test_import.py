@@ -129,7 +129,7 @@ class TestFollowing:
         assert err.startswith(
             "taken as claude-code: a line has a type and 'sessionId'\n1 conversation, 1 card, 1 new\n"
         )
-        assert err.endswith("\ninterrupted: what was done until then is committed\n")
+        assert err.endswith("\ninterrupted: work done before the interrupt is committed\n")
         shown = lines(cbx("card", "export", "--box", first["box_id"], "--to", "claude-code"))
         assert list(map(json.loads, shown)) == list(map(json.loads, file.read_text().splitlines()))
 

@@ -393,8 +393,8 @@ def test_a_lease_that_it_lost_and_got_again_stops_its_first_command(
         ),
         (
             ["--exec", "x", "--timeout", "nan"],
-            "error: Invalid value for '--timeout': nan is no number of seconds up to 1,000,000,000.\n"
-            "hint: `cbx worker run --help` shows what it takes\n",
+            "error: Invalid value for '--timeout': nan is not a duration of at most 1,000,000,000 seconds.\n"
+            "hint: `cbx worker run --help`\n",
         ),
         (
             ["--exec", "x", "--max-steps", "0"],
@@ -403,7 +403,7 @@ def test_a_lease_that_it_lost_and_got_again_stops_its_first_command(
         ),
         (
             ["--exec", "no-such-program -m 'a model'"],
-            "error: --exec: there is no program 'no-such-program'\nhint: check the name and PATH\n",
+            "error: --exec: unknown program 'no-such-program'\nhint: check the name and PATH\n",
         ),
         (
             ["--exec", "x", "--env", "KEY=secret"],
@@ -673,7 +673,7 @@ print(json.dumps({"answer": asked["turn"]["CBX_TURN_ID"] + ": " + asked["request
             (("--serve", " "), "--serve is empty"),
             (("--exec", "cat", "--restart-after", "2"), "--restart-after requires --serve"),
             ((), "no model command given"),
-            (("--serve", "no-such-client"), "--serve: there is no program 'no-such-client'"),
+            (("--serve", "no-such-client"), "--serve: unknown program 'no-such-client'"),
         ],
     )
     def test_options_that_make_no_sense_are_refused(
