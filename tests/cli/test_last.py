@@ -175,7 +175,7 @@ class TestNothingRemembered:
         assert (result.code, result.out, result.err) == (
             3,
             "",
-            f"error: '@last' names no {noun} in project 'p'\n"
+            f"error: '@last' is not set: your commands have not created a {noun} in project 'p'\n"
             f"hint: `cbx {noun} list`\n",
         )
 

@@ -173,7 +173,7 @@ class TestShow:
 
     def test_of_the_one_that_was_asked_for_last(self, cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
         assert cbx("turn", "show", "@last").err.startswith(
-            "error: '@last' names no turn in project 'p'\n"
+            "error: '@last' is not set: your commands have not created a turn in project 'p'\n"
         )
         turn = ask().agent_turn_id or ""
         remember(runtime.database.address, PROJECT, {"turn": turn})

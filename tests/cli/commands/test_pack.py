@@ -148,7 +148,7 @@ context_packing_config:
         nowhere = cbx("-p", "q", "pack", "-H", "boxes.yaml", "-a", "work=@last")
         assert (nowhere.code, nowhere.err.splitlines()[0]) == (
             3,
-            "error: '@last' names no box in project 'q'",
+            "error: '@last' is not set: your commands have not created a box in project 'q'",
         )
 
     def test_a_dispatch_takes_them_too(self, cbx: Cbx, box: str) -> None:

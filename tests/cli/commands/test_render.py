@@ -364,7 +364,7 @@ class TestStats:
         assert shown[0].split() == ["model", "gpt-4o"]
         assert re.fullmatch(r"window    128000 tokens, ~?0\.[01]% taken", shown[1])
         assert shown[5].split() == ["LAYER", "MESSAGES", "CHARS", "TOKENS", "SHARE"]
-        assert [line.split()[0] for line in shown[6:]] == ["system_prompt", "checkpoint_messages", "tools"]
+        assert [line.split()[0] for line in shown[6:]] == ["system_prompt", "history", "tools"]
         assert all(set(line.split()[-1]) == {"▇"} for line in shown[6:])
         with monkeypatch.context() as terminal:
             terminal.setattr("cardbox_cli.cli.terminal.tables.layout._width", lambda: 70)
@@ -382,7 +382,7 @@ class TestStats:
         assert 0.9 < sum(each["share"] for each in found) <= 1.001
         other = cbx("render", "--turn", ran, "--stats", "--model", "m", "-o", "json").json()
         assert [each["of_window"] for each in other] == [None] * 3
-        names = ["system_prompt", "checkpoint_messages", "tools"]
+        names = ["system_prompt", "history", "tools"]
         assert lines(cbx("render", "--turn", ran, "--stats", "-o", "id")) == names
 
     def test_of_nothing(self, cbx: Cbx, box_of: Callable[..., str]) -> None:
