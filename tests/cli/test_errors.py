@@ -557,7 +557,10 @@ class TestBeforeACommandIsKnown:
             (("-o", "json", "nope"), "`cbx` has no command 'nope'"),
             (("nope", "-o", "json"), "`cbx` has no command 'nope'"),
             (("--output", "json", "bx"), "`cbx` has no command 'bx'; did you mean 'box'?"),
-            (("-ojson", "box", "shw"), "`cbx boxfor its options and examples: ` has no command 'shw'; did you mean 'show'?"),
+            (
+                ("-ojson", "box", "shw"),
+                "`cbx boxfor its options and examples: ` has no command 'shw'; did you mean 'show'?",
+            ),
             (("box", "show", "--output=json"), "Missing argument 'BOX...'."),
             (("box", "show", "-o", "jsonl"), "Missing argument 'BOX...'."),
             (("box", "--no-such", "-o", "json"), "No such option '--no-such'."),

@@ -234,7 +234,9 @@ class TestWhatIsLeftOut:
         for command in (("why",), ("turn", "show")):
             refused = cbx(*command)
             assert (refused.code, refused.out) == (3, "")
-            assert refused.err.startswith("error: '@last' is not set: your commands have not created a turn: ")
+            assert refused.err.startswith(
+                "error: '@last' is not set: your commands have not created a turn: "
+            )
         (shell.folder / "clerk.yaml").write_text("name: clerk\n")
         succeed(cbx("profile", "import", str(shell.folder / "clerk.yaml")))
         succeed(cbx("agent", "provision", "clerk", "--profile", "clerk"))

@@ -235,8 +235,8 @@ class Requests:
         option = "--box" if before else "--profile" if self._profile is not None else None
         if option is not None:
             raise UsageError(
-                f"--diff: {given!r} is no box, and {option} stands before boxes only",
-                hint=f"leave {option} out",
+                f"--diff: {given!r} is not a box, and {option} works only with boxes",
+                hint=f"remove {option}",
             )
         if given.startswith(_STEP):
             return self._of_step(self._steps_of(self._turns.of_step(given)), given, format=format)
@@ -273,6 +273,6 @@ def _unknown(step: Step) -> list[str]:
 def _refuse(idle: Sequence[str]) -> None:
     if idle:
         raise UsageError(
-            f"{idle[0]} changes nothing: the step is shown as it was sent",
-            hint="--at next composes the next one; --layer NAME=TEXT gives back a layer that was not kept",
+            f"{idle[0]} cannot change a step that was sent",
+            hint="use --at next for the next request",
         )

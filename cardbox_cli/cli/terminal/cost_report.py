@@ -102,8 +102,8 @@ def _print_picture(costed: "Costed", found: Costs, page: Page) -> None:
 
 
 def _describe_largest(step: StepCost, say: Say) -> str:
-    holds = window(step.model)
-    of_window = "" if holds is None else f", {step.tokens / holds:.1%} of the window of {step.model}"
+    size = window(step.model)
+    of_window = "" if size is None else f", {step.tokens / size:.1%} of the window of {step.model}"
     return f"{say(step.tokens, exact=not step.estimated)} tokens in request {step.number}{of_window}"
 
 

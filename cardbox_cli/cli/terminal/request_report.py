@@ -136,7 +136,7 @@ def _print_shares(request: Request, explained: Explanation, found: list[LayerSha
 
 
 # Characters of a piece that has nothing beside it to be compared with.
-_SHOWN = 200
+_MAX_SHOWN = 200
 # Characters of a hash that tell two texts apart.
 _HASH = 12
 # What is printed of a step that nothing tells from what its cards make, by what was compared.
@@ -293,7 +293,7 @@ def _place(piece: Piece | None) -> str:
 
 
 def _beginning(piece: Piece | None) -> str:
-    return "" if piece is None else one_line(piece.text, _SHOWN)
+    return "" if piece is None else one_line(piece.text, _MAX_SHOWN)
 
 
 def _card_ids(found: RequestDiff) -> list[str]:
@@ -315,7 +315,7 @@ def _extent(extent: Extent) -> str:
 
 
 # Steps that are drawn at most: the last ones.
-_MOST_STEPS = 100
+_MAX_STEPS = 100
 
 
 def picture_of(requests: "Requests", shown: "Shown", turn: "RecordedRequests | None") -> "RequestPicture":
@@ -324,7 +324,7 @@ def picture_of(requests: "Requests", shown: "Shown", turn: "RecordedRequests | N
     from cardbox_cli.pictures.request_picture import RequestPicture, StepPicture
 
     sent = [] if turn is None else turn.sent_before(shown.step_id)
-    numbered = list(enumerate(sent, 1))[-_MOST_STEPS:]
+    numbered = list(enumerate(sent, 1))[-_MAX_STEPS:]
     provider = provider_of(shown.format)
     steps = [
         StepPicture(name=f"step {number}", account=explain(each.request, provider_of(each.format)))

@@ -112,7 +112,7 @@ def _draw(show: Callable[[_Seen], object], seen: _Seen, end: bool) -> None:
 
 
 # Seconds; as good as for ever, and what --interval nan or inf comes to.
-_LONGEST = 86_400
+_MAX_SECONDS = 86_400
 _HOME = "\x1b[H"
 _ERASE_LINE = "\x1b[2K"
 _ERASE_BELOW = "\x1b[J"
@@ -130,7 +130,7 @@ def _alarm() -> Iterator[Callable[[float], bool]]:
     poll.register(sys.stdout.fileno(), 0)
 
     def resized_within(seconds: float) -> bool:
-        ready = [descriptor for descriptor, _ in poll.poll(int(min(_LONGEST, seconds) * 1000))]
+        ready = [descriptor for descriptor, _ in poll.poll(int(min(_MAX_SECONDS, seconds) * 1000))]
         if ready and resized not in ready:
             raise BrokenPipeError
         return bool(ready and os.read(resized, 1024))

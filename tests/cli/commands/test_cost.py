@@ -243,7 +243,9 @@ class TestBoxes:
         made = cbx(*edit[1:])
         assert f"note: the old box is the context box of turn {turn}: `cbx turn rebox" in made.err
         shorter = cbx("box", "compress", made.out.strip(), "--summary", "Gamma.", "--keep", "1")
-        found = re.search(rf"note: the old box comes from the context box of turn {turn}: `cbx ([^`]+)`", shorter.err)
+        found = re.search(
+            rf"note: the old box comes from the context box of turn {turn}: `cbx ([^`]+)`", shorter.err
+        )
         assert found is not None, shorter.err
         succeed(cbx(*shlex.split(found[1])))
         after = cbx("cost", turn, "-o", "json").json()

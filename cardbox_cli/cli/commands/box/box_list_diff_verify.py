@@ -131,7 +131,8 @@ def diff_boxes(
 ) -> None:
     """Show added, removed, moved and changed cards. Exit 8 if the boxes differ.
 
-    A card counts as changed if another card of its type and role replaces it, or one that was edited from it.
+    A card counts as changed if another card of its type and role replaces it, or an edited version of it.
+
     -o id prints the cards that only the NEW box has.
     """
     with open_stores() as (_, boxes), boxes.database.snapshot():
