@@ -231,7 +231,7 @@ class TestBoxesOfAnEditedCard:
         new, made = lines(result)
         assert result.err == (
             f"warning: box {holder} has changed meanwhile, and the new box was made from what it was before: "
-            f"`cbx box diff {made} {holder}` shows what it lacks\n"
+            f"`cbx box diff {made} {holder}`\n"
         )
         assert box(cbx, holder)["card_ids"] == [old, later]
         assert box(cbx, made)["card_ids"] == [new]
@@ -330,7 +330,7 @@ class TestTheEditor:
         assert result.code == 4
         assert kept.read_text() == "precious\n"
         remedy = f"cbx card edit {old} --file {kept}"
-        assert result.err.splitlines()[0] == f"what you wrote is kept in {kept}; `{remedy}` takes it up again"
+        assert result.err.splitlines()[0] == f"your text is saved in {kept}; `{remedy}`"
         assert row_counts() == before
 
     @pytest.mark.parametrize("script", [': > "$1"', 'printf " \\n\\n" > "$1"'])
@@ -363,7 +363,7 @@ class TestTheEditor:
     ) -> None:
         monkeypatch.setenv("VISUAL", "rm")
         old = add("a")
-        expected = (4, "the editor 'rm' left no file behind; nothing was written")
+        expected = (4, "the editor 'rm' deleted the file; nothing was written")
         assert refusal(cbx("card", "edit", old)) == expected
         assert refusal(cbx("box", "edit", box_of(old))) == expected
         assert list(drafts.iterdir()) == []
@@ -395,9 +395,9 @@ class TestTheEditor:
             monkeypatch.delenv(variable, raising=False)
         feed("")
         result = cbx("card", "edit", add("a"))
-        expected = "there is no terminal for an editor here, and neither VISUAL nor EDITOR names one"
+        expected = "cannot start an editor without a terminal, and neither VISUAL nor EDITOR is set"
         assert refusal(result) == (2, expected)
-        assert result.err.endswith("hint: give the text with --file, or set EDITOR\n")
+        assert result.err.endswith("hint: pass the text with --file, or set EDITOR\n")
 
     def test_content_that_is_refused_is_kept_and_the_remedy_takes_it_up(
         self, cbx: Cbx, editor: Editor, drafts: Path, box_of: BoxOf
@@ -575,7 +575,7 @@ printf '{one} moved here\\n   four # by its beginning\\n\\n{one}\\n' >> "$1" """
             place = f"{kept}:1:1" if code == 4 else f"{kept}:1"
             assert refusal(result) == (code, f"{place}: {message}")
             assert result.err.startswith(
-                f"what you wrote is kept in {kept}; `cbx box edit {old} --file {kept}` takes it up again\n"
+                f"your text is saved in {kept}; `cbx box edit {old} --file {kept}`\n"
             )
             kept.unlink()
         assert lines(cbx("box", "list", "-o", "id")) == [old]

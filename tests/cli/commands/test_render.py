@@ -110,7 +110,7 @@ class TestTurns:
         assert (unknown.code, unknown.err.splitlines()[0]) == (3, "error: no profile 'nobody' in project 'p'")
         no_box = cbx("render", "--profile", "clerk", "--diff", turn, turn)
         assert no_box.err.splitlines()[0] == (
-            f"error: --diff: {turn!r} is no box, and --profile stands before boxes only"
+            f"error: --diff: {turn!r} is not a box, and --profile works only with boxes"
         )
 
     def test_of_an_agent(self, cbx: Cbx, ask: Ask) -> None:
@@ -541,7 +541,7 @@ class TestDiff:
         result = cbx("render", "--turn", ran, "--diff", "1", "2", *layer)
         assert (result.code, result.err.splitlines()[0]) == (
             2,
-            "error: --layer framework__context changes nothing: the step is shown as it was sent",
+            "error: --layer framework__context cannot change a step that was sent",
         )
 
     def test_of_turns_and_steps_by_their_ids(self, cbx: Cbx, ran: str) -> None:
@@ -552,7 +552,7 @@ class TestDiff:
         for words, code, message in (
             (("--diff", "step_nope", ran), 3, "no step 'step_nope' in project 'p'"),
             (("--diff", "nope", ran), 3, "no box, turn or step 'nope' in project 'p'"),
-            (("--box", "@last", "--diff", ran, ran), 2, f"--diff: '{ran}' is no box, and --box stands before boxes only"),
+            (("--box", "@last", "--diff", ran, ran), 2, f"--diff: '{ran}' is not a box, and --box works only with boxes"),
         ):  # fmt: skip
             result = cbx("render", *words)
             assert (result.code, result.err.splitlines()[0]) == (code, f"error: {message}")
@@ -663,7 +663,7 @@ def test_a_request_that_was_sent_is_composed_no_other_way(
         2,
         "",
         [
-            f"error: {option} changes nothing: the step is shown as it was sent",
+            f"error: {option} cannot change a step that was sent",
             "hint: use --at next for the next request; --layer NAME=TEXT gives back a layer that was not kept",
         ],
     )
