@@ -382,7 +382,7 @@ class TestStats:
         assert 0.9 < sum(each["share"] for each in found) <= 1.001
         other = cbx("render", "--turn", ran, "--stats", "--model", "m", "-o", "json").json()
         assert [each["of_window"] for each in other] == [None] * 3
-        names = ["system_prompt", "history", "tools"]
+        names = ["system_prompt", "checkpoint_messages", "tools"]
         assert lines(cbx("render", "--turn", ran, "--stats", "-o", "id")) == names
 
     def test_of_nothing(self, cbx: Cbx, box_of: Callable[..., str]) -> None:
@@ -664,7 +664,7 @@ def test_a_request_that_was_sent_is_composed_no_other_way(
         "",
         [
             f"error: {option} cannot change a step that was sent",
-            "hint: use --at next for the next request; --layer NAME=TEXT gives back a layer that was not kept",
+            "hint: use --at next for the next request",
         ],
     )
 
