@@ -133,10 +133,14 @@ def unbounded(moment: datetime) -> str | None:
 
 
 def format_age(moment: datetime | None, now: datetime | None = None) -> str:
-    """Format the time since `moment` as `format_duration` does; "-" for None."""
+    """Format the time since `moment` as `format_duration` does, above 90 s in minutes; "-" for None."""
     if moment is None:
         return "-"
-    return unbounded(moment) or format_duration((now or datetime.now(UTC)) - moment)
+    length = (now or datetime.now(UTC)) - moment
+    minutes = length // timedelta(minutes=1)
+    if 1 <= minutes < _MIN_OF_UNIT["m"] and length > timedelta(seconds=90):
+        return f"{minutes}m"
+    return unbounded(moment) or format_duration(length)
 
 
 def format_time(moment: datetime | None) -> str | None:
@@ -364,8 +368,8 @@ def parse_time(text: str | None, option: str) -> datetime | timedelta | None:
     """Parse an RFC 3339 time (UTC without an offset), or an age such as 90m. Raises UsageError."""
     if text is None:
         return None
-    if ago := re.fullmatch(_AGO, text, re.ASCII):
-        return _span(ago["number"], ago["unit"], f"{option}: {text!r}")
+    if re.fullmatch(_AGO, text, re.ASCII):
+        return parse_duration(text, f"{option}: ")
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -376,16 +380,24 @@ def parse_time(text: str | None, option: str) -> datetime | timedelta | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _span(number: str, unit: str, named: str) -> timedelta:
+def parse_duration(text: str, place: str = "") -> timedelta | None:
+    """Return the duration of a text such as 90m; None if it is not one. Raises UsageError naming `place`."""
+    parts = re.fullmatch(_AGO, text, re.ASCII)
+    if parts is None:
+        return None
+    number, unit = parts["number"], parts["unit"]
     if not number.isdigit():
         raise UsageError(
-            f"{named} is not a whole number of {_UNIT_NAMES[unit]}", hint="90m is one and a half hours"
+            f"{place}{text!r} is not a whole number of {_UNIT_NAMES[unit]}",
+            hint="90m is one and a half hours",
         )
     try:
-        # What has more digits than these is too long in any case.
-        span = timedelta(**{_UNIT_NAMES[unit]: int(number[:18])})
+        # Longer numbers exceed the limit in any case.
+        duration = timedelta(**{_UNIT_NAMES[unit]: int(number[:18])})
     except OverflowError:
-        span = timedelta.max
-    if span > _MAX_SPAN:
-        raise UsageError(f"{named} is more than 100 years", hint="leave the option out for all of time")
-    return span
+        duration = timedelta.max
+    if duration > _MAX_SPAN:
+        raise UsageError(
+            f"{place}{text!r} is more than 100 years", hint="leave the option out for all of time"
+        )
+    return duration

@@ -14,7 +14,7 @@ SCRIPT = REPOSITORY / "scripts" / "package-size"
 
 
 def loaded_script() -> ModuleType:
-    """The script as a module; its file has no ending."""
+    """The script as a module; its fileing."""
     loader = SourceFileLoader("package_size", str(SCRIPT))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None

@@ -1,7 +1,7 @@
-"""Who acts at this command line: a person, whom the audit names, or the turn that this process works for.
+"""The actor of this command line: a person, for the audit, or the turn that this process works for.
 
-A person is the operating system's user in the database's role: no variable has a say. A worker names the turn
-to its command by the environment.
+A person is the operating system's user with the database's role; no variable changes that. A worker passes
+its turn to its command in the environment.
 """
 
 import os
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 def audit(database: "Database", action: str, **detail: Any) -> None:
-    """Write down, in the transaction of what is done, that the person here did this in the run's project."""
+    """Write an audit row of the run's project, in the transaction of the change."""
     audit_in(database, session().project_id, action, **detail)
 
 
 def audit_in(database: "Database", project_id: str, action: str, **detail: Any) -> None:
-    """`audit` in a project of that name."""
+    """Write an audit row of the named project."""
     from cardbox_cli.store.audit import AuditStore
 
     AuditStore(database, project_id).write(action, actor=actor(database), detail=detail)
 
 
 def actor(database: "Database") -> str:
-    """Who acts, for the audit: the user on this host, and the role that logged in to the database."""
+    """Return the actor for the audit: the user on this host, and the role that logged in to the database."""
     import socket
 
     name = user_name()
@@ -41,7 +41,7 @@ def actor(database: "Database") -> str:
 
 
 def user_name() -> str | None:
-    """What this host calls the user of this process; None where it has no name for one."""
+    """Return the name of the user of this process on this host, or None."""
     import pwd
 
     try:
@@ -51,7 +51,7 @@ def user_name() -> str | None:
 
 
 def forced(force: bool, database: "Database") -> "Force | None":
-    """What --force says to a store that changes cards: who it is."""
+    """Return the --force argument for stores that change cards: the actor; None without --force."""
     from cardbox_cli.store.in_use import Force
 
     return Force(actor=actor(database)) if force else None
@@ -61,12 +61,12 @@ def forced(force: bool, database: "Database") -> "Force | None":
 
 
 def is_epoch(text: str) -> bool:
-    """Whether a variable's text is an epoch."""
+    """Return whether a variable's text is an epoch."""
     return re.fullmatch("[0-9]{1,9}", text) is not None
 
 
 def own_output(box_id: str) -> "Fence | None":
-    """The fence of the turn that this process works for, if `box_id` is its output box. Raises UsageError."""
+    """Return the fence of this process's turn if `box_id` is its output box, or None. Raises UsageError."""
     from cardbox_cli.model.execution.turns import Fence
 
     if as_box_id(OUTPUT_BOX.text()) != box_id:
@@ -75,15 +75,15 @@ def own_output(box_id: str) -> "Fence | None":
     if not agent_id or not turn_id or not is_epoch(epoch):
         raise UsageError(
             "CBX_OUTPUT_BOX is set, but CBX_AGENT, CBX_TURN_ID and CBX_TURN_EPOCH do not name a turn",
-            hint="a worker sets all four; unset CBX_OUTPUT_BOX elsewhere",
+            hint="unset CBX_OUTPUT_BOX: only a worker sets it, together with the others",
         )
     return Fence(agent_id, turn_id, int(epoch))
 
 
 def own_turn() -> dict[str, str]:
-    """What the cards that this process writes say of the turn, or the run of a chat, that it works for.
+    """Return the metadata of new cards that name the turn or chat run that this process works for.
 
-    Nothing where there is none. Their author is the turn's agent, or the chat's, whoever is named.
+    Empty without one. The author is always the agent of the turn or chat.
     """
     from cardbox_cli.model.chats import CHAT_AGENT
 
@@ -97,19 +97,16 @@ def own_turn() -> dict[str, str]:
 
 
 def own_context() -> str | None:
-    """The context box of the turn that this process works for, if there is one."""
+    """Return the context box of the turn that this process works for, or None."""
     return as_box_id(CONTEXT_BOX.text())
 
 
-_NEW_CARD = "write a new card, and append it to the turn's output box"
-ANSWER = "say it in the answer; whoever asked may write it"
+_NEW_CARD = "write a new card and append it to the turn's output box"
+ANSWER = "put the text into the answer; the caller can write it"
 
 
 def refuse_inside_turn(what: str, *, hint: str = _NEW_CARD) -> None:
-    """Raise CardConflict where this process works for a turn, or a run of a chat.
-
-    Neither may do `what`.
-    """
+    """Raise CardConflict if this process works for a turn or a chat run, which may not do `what`."""
     of = TURN_ID if TURN_ID.text() else CHAT_RUN
     turn_id = of.text()
     if turn_id:

@@ -1,4 +1,4 @@
-"""Runs use cases of execution for a command: a runtime on the session's database, ended by signals."""
+"""Provides commands with a runtime on the session's database, and with orderly ends by signals."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def runtime() -> "Iterator[Runtime]":
-    """The project of this run, for the time of one command; workers are notified of what it commits."""
+    """Yield the runtime of this run's project for one command. Workers are notified of its commits."""
     from cardbox_cli.execution.notifications.service import Wakeups
 
     settings = settings_from()
@@ -30,7 +30,7 @@ def runtime() -> "Iterator[Runtime]":
 
 @contextmanager
 def listener(worker_target: str | None) -> "Iterator[WakeupListener]":
-    """What to wait on for work of a worker target, or of any, in the project of this run."""
+    """Yield a listener for work of a worker target, or of all, in this run's project."""
     from cardbox_cli.execution.notifications.service import Wakeups
 
     targets = None if worker_target is None else [worker_target]
@@ -44,7 +44,7 @@ def listener(worker_target: str | None) -> "Iterator[WakeupListener]":
 
 
 def wired(database: "Database", project_id: str, settings: Settings, wakeups: "Wakeups") -> "Runtime":
-    """A project on a connection, its notifiers and events wired."""
+    """Return the runtime of a project on a connection, with notifiers and events."""
     from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.orchestration.batch_manager import BatchManager
     from cardbox_cli.orchestration.handlers import HANDLERS
@@ -61,7 +61,7 @@ def wired(database: "Database", project_id: str, settings: Settings, wakeups: "W
 
 
 def connecting(target: "Target") -> "Callable[[], Database]":
-    """Connects to a database again and again. An embedded server is started for the first time alone."""
+    """Return a function that connects to a database. Only its first call starts an embedded server."""
     from cardbox_cli.store.connection.database import Database
 
     was_open = Event()
@@ -76,14 +76,14 @@ def connecting(target: "Target") -> "Callable[[], Database]":
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], object]) -> Iterator[list[int]]:
-    """Within, SIGTERM and SIGINT call `stop`, so that a run ends in order. Yields those received."""
+    """Call `stop` at SIGTERM and SIGINT, for an orderly end. Yields the list of received signals."""
     received: list[int] = []
 
-    def heed(number: int, _: object) -> None:
+    def handle_signal(number: int, _: object) -> None:
         received.append(number)
         stop()
 
-    before = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, handle_signal) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield received
     finally:

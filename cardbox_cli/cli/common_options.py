@@ -1,6 +1,6 @@
 """The options that every command takes: project, database, output format, colours, debugging.
 
-They are accepted before and after the subcommand; the later one wins. The session keeps their values.
+They are valid before and after the subcommand; the later one wins. The session stores their values.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -9,15 +9,14 @@ import click
 
 from cardbox_cli.errors import UsageError
 
-# The key under which a click context keeps the words of its command line.
+# The key of a click context for the words of its command line.
 WORDS = "cardbox_cli.words"
 
 
 class OutputFormat(NamedTuple):
-    """A value of `-o`. `kind`: text for people, one document in the end, or lines as items come.
+    """A value of `-o`. `kind` is text for people, one document at the end, or lines as items arrive.
 
-    `shows_all`: every column, unless some are named. `delimiter`: what stands between the values of a row for
-    programs.
+    `shows_all` formats print every column by default. `delimiter` separates the values of a row.
     """
 
     name: str
@@ -28,7 +27,7 @@ class OutputFormat(NamedTuple):
 
     @property
     def for_lists(self) -> bool:
-        """Whether only a list, which has columns, can be printed so."""
+        """Return whether the format is only for lists, which have columns."""
         return self.delimiter is not None
 
 
@@ -48,19 +47,19 @@ FORMATS = {
 
 
 def known_format(place: str, name: str) -> str:
-    """Return `name`, which variable or file `place` gives. Raises UsageError unless it is a format."""
+    """Return `name`, the value of a variable or file `place`. Raises UsageError for an unknown format."""
     if name not in FORMATS:
-        from cardbox_cli.text import did_you_mean
+        from cardbox_cli.text import unknown_message
 
         raise UsageError(
-            f"{place}: there is no format {name!r}{did_you_mean(name, FORMATS)}",
+            f"{place}: {unknown_message('format', name, FORMATS)}",
             hint=f"formats are {', '.join(FORMATS)}",
         )
     return name
 
 
 class _Choice(click.Choice[str]):
-    """One of some words, with a guess at what another one meant."""
+    """One of some values, with a suggestion for a misspelled one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
@@ -73,7 +72,7 @@ class _Choice(click.Choice[str]):
 
 
 def _stored(name: str, *declarations: str, **attributes: Any) -> click.Option:
-    """An option whose value becomes the session's attribute of this name."""
+    """Return an option whose value becomes the session's attribute `name`."""
 
     def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
         if value not in (None, False):
@@ -85,15 +84,20 @@ def _stored(name: str, *declarations: str, **attributes: Any) -> click.Option:
 
 
 def list_options() -> list[click.Option]:
-    """Fresh copies of the options that every command takes which has `--columns`."""
+    """Return new copies of the options of every command with `--columns`."""
     return [
-        _stored("sort", "--sort", metavar="C[:desc]", help="Sort by a column what is listed, after --limit."),
-        _stored("no_header", "--no-header", is_flag=True, help="Leave the line with the columns' names out."),
+        _stored(
+            "sort",
+            "--sort",
+            metavar="COLUMN[:desc]",
+            help="Sort the listed rows by a column; add :desc to reverse.",
+        ),
+        _stored("no_header", "--no-header", is_flag=True, help="Do not print the names of the columns."),
     ]
 
 
 def common_options() -> list[click.Option]:
-    """Fresh copies of the options that every command takes."""
+    """Return new copies of the options that every command takes."""
     return [
         _stored(
             "project_id",
@@ -106,27 +110,28 @@ def common_options() -> list[click.Option]:
             "database_url",
             "--database-url",
             metavar="URL",
-            help="Database. Default: CBX_DATABASE_URL, libpq's, the config file, else the embedded one.",
+            help="Database. Default: CBX_DATABASE_URL, libpq's variables, the config file, else "
+            "the embedded server.",
         ),
         _stored(
             "read_url",
             "--read-url",
             metavar="URL",
-            help="A replica of it, asked by commands that only read. Default: CBX_READ_URL, the config file.",
+            help="A replica for commands that only read. Default: CBX_READ_URL, the config file.",
         ),
         _stored(
             "output",
             "--output",
             "-o",
             type=_Choice(tuple(FORMATS)),
-            help="How to print the answer. Default: CBX_OUTPUT, the config file, else table.",
+            help="Output format. Default: CBX_OUTPUT, the config file, else table.",
         ),
         _stored(
             "color",
             "--color",
             type=_Choice(("auto", "always", "never")),
-            help="Whether tables have colours. Default: on terminals.",
+            help="Colours in tables. Default: auto, only on terminals.",
         ),
-        _stored("null", "--null", "-0", is_flag=True, help="With -o id: end each id by NUL, for xargs -0."),
-        _stored("debug", "--debug", is_flag=True, help="Show a traceback with an error."),
+        _stored("null", "--null", "-0", is_flag=True, help="With -o id: end each id with NUL, for xargs -0."),
+        _stored("debug", "--debug", is_flag=True, help="Print a traceback with an error."),
     ]

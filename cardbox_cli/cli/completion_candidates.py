@@ -1,7 +1,7 @@
-"""What can stand next on a command line that is being typed.
+"""Completes a command line that is being typed.
 
-click finds the place in the tree of commands, and asks the type of the value that stands there, which is of
-`options/value_types.py`. The scripts of `completion_scripts/` hand in the line, and read rows of it.
+click finds the position in the tree of commands, and asks the type of its value (`options/value_types.py`).
+The scripts of `completion_scripts/` pass the line, and read the printed rows.
 """
 
 import os
@@ -24,18 +24,15 @@ if TYPE_CHECKING:
     from cardbox_cli.store.connection.target import Target
 
 
-# Set by the scripts of `cbx completion`: the command line up to the cursor.
+# The scripts of `cbx completion` set this variable to the command line up to the cursor.
 LINE = "_CBX_LINE"
 SECONDS = 0.3
 
 
 def answer(shell: str) -> int:
-    """Print the rows that a script of `cbx completion` reads.
-
-    Whatever is wrong, the person who types hears nothing of it.
-    """
+    """Print the rows that a script of `cbx completion` reads. Failures are silent."""
     try:
-        session = Session(process=_Hurried())
+        session = Session(process=_TimeLimitedProcess())
         session.configure(root().verbs)
         found = offers(_after_the_command(os.environ[LINE]), session)
         rows = [_row(shell, found.prefix, item) for item in found.items]
@@ -46,10 +43,10 @@ def answer(shell: str) -> int:
     return 0
 
 
-class _Hurried(ProcessContext):
-    """A process that may look at the database for `SECONDS`; after that it ends itself.
+class _TimeLimitedProcess(ProcessContext):
+    """A process that ends itself after `SECONDS` of reading the database.
 
-    Nothing less stops a name lookup or a silent network: they wait in C, out of reach of any exception.
+    A name lookup or a silent network waits in C, where no exception interrupts it.
     """
 
     @contextmanager
@@ -67,14 +64,14 @@ class _Hurried(ProcessContext):
 
 @dataclass(frozen=True)
 class Offers:
-    """What can stand at the cursor. `prefix` is what of the word stays before a value, as in `--box=`."""
+    """The completions at the cursor. `prefix` is the part of the word before a value, as in `--box=`."""
 
     prefix: str
     items: Sequence[CompletionItem]
 
 
 def offers(words: Sequence[str], session: Session) -> Offers:
-    """What the last of `words`, the beginning of one, can become. `session` takes their common options."""
+    """Return the completions of the last of `words`. Their common options change `session`."""
     *complete, given = words
     found = ShellComplete(root(), {"obj": session}, "cbx", COMPLETING).get_completions(list(complete), given)
     items = [item for item in found if _can_be_typed(str(item.value), given)]
@@ -83,12 +80,12 @@ def offers(words: Sequence[str], session: Session) -> Offers:
 
 
 def _can_be_typed(value: str, given: str) -> bool:
-    """Whether a value can stand in a line: all of it is seen, and where no option is typed it is none."""
+    """Return whether a value can be typed: visible, and an option only if one is typed."""
     return is_visible(value) and (given.startswith("-") or not value.startswith("-"))
 
 
 def words_of(line: str) -> list[str]:
-    """The words of an unfinished line; the last is the one at its end, empty after a space."""
+    """Return the words of an unfinished line. The last one is at its end, empty after a space."""
     # The mark shows whether the line ends within a word, and keeps a last backslash from being one.
     mark = "\0"
     words = split_arg_string(line + mark)
@@ -96,7 +93,7 @@ def words_of(line: str) -> list[str]:
 
 
 def _after_the_command(line: str) -> list[str]:
-    """The words behind `cbx` in a shell's line, which may set variables for the command before it."""
+    """Return the words after `cbx` in a shell's line, which may begin with variables."""
     words = words_of(line)
     while words and re.match(r"\w+=", words[0]):
         words.pop(0)
@@ -106,7 +103,7 @@ def _after_the_command(line: str) -> list[str]:
 def _row(shell: str, prefix: str, item: CompletionItem) -> str:
     value = str(item.value)
     if shell == "bash":
-        # It takes what stands before a "=" for a word of its own, and inserts what it gets as it is.
+        # bash treats the part before "=" as a word, and inserts values unquoted.
         value = re.sub(r"^~|[^\w@%+=:,./~-]", r"\\\g<0>", value)
     elif item.type != FILES:
         value = prefix + value

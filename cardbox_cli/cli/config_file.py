@@ -1,8 +1,8 @@
-"""The config file: what holds for every command line of a person where neither option nor variable says it.
+"""The config file: settings of a person that apply if neither an option nor a variable sets them.
 
 TOML, with the keys that `settings.py` declares, and a table `columns` with the columns of lists by command.
-Owns where it lies, what may stand in it, and the place that is named for each value. Its messages repeat no
-value: one may hold a password.
+Owns its path, its validation, and the place named for each value. Its messages do not repeat values,
+because one may be a password.
 """
 
 import os
@@ -29,19 +29,19 @@ class Configured(NamedTuple):
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """What the config file says: settings by their variable's name, columns by command ("card list")."""
+    """The content of the config file: settings by variable name, columns by command ("card list")."""
 
     path: Path
     settings: Mapping[str, Configured] = field(default_factory=dict)
     columns: Mapping[str, Configured] = field(default_factory=dict)
 
     def get(self, variable: Variable) -> Configured | None:
-        """What the file says of a setting."""
+        """Return the value of a setting, or None."""
         return self.settings.get(variable.name)
 
 
 def config_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """CBX_CONFIG, else cbx/config.toml in XDG_CONFIG_HOME, else in ~/.config."""
+    """Return CBX_CONFIG, else cbx/config.toml in XDG_CONFIG_HOME, else in ~/.config."""
     if named := CONFIG.text(environ):
         return Path(os.path.abspath(named))
     shared = CONFIG_HOME.text(environ)
@@ -53,9 +53,9 @@ def config_path(environ: Mapping[str, str] = os.environ) -> Path:
 def read_config(
     commands: Callable[..., Collection[str]], environ: Mapping[str, str] = os.environ
 ) -> ConfigFile:
-    """The config file; empty where there is none, unless CBX_CONFIG names it. Raises UsageError.
+    """Return the config file; empty if it does not exist. Raises UsageError, also if CBX_CONFIG is missing.
 
-    `commands` answers the verbs of nouns, which may have columns: of those that it is given, or of all.
+    `commands` returns the commands of the given nouns, or of all.
     """
     path = config_path(environ)
     try:
@@ -64,7 +64,7 @@ def read_config(
     except (FileNotFoundError, NotADirectoryError):
         if CONFIG.text(environ):
             hint = f"correct {CONFIG.name}, or unset it"
-            raise UsageError(f"there is no config file {str(path)!r}", hint=hint) from None
+            raise UsageError(f"no config file {str(path)!r}", hint=hint) from None
         return ConfigFile(path)
     except OSError as exc:
         raise UsageError(f"cannot read the config file {str(path)!r}: {exc.strerror}") from exc
@@ -74,7 +74,7 @@ def read_config(
 
 
 class _Reader:
-    """Makes values of the text of a config file, and knows the line of each key."""
+    """Parses a config file, and finds the line of each key."""
 
     def __init__(self, path: Path, data: bytes, commands: Callable[..., Collection[str]]) -> None:
         self._path = path
@@ -110,7 +110,7 @@ class _Reader:
 
     def _setting(self, key: str, value: Any) -> Configured:
         if not isinstance(value, str) or not value.strip():
-            self._refuse(key, "must be a text in quotes, and not empty")
+            self._refuse(key, "must be a string that is not empty")
         return Configured(value, self._place(key))
 
     def _columns(self, command: str, value: Any) -> Configured:
@@ -122,18 +122,18 @@ class _Reader:
         return Configured(",".join(names), self._place(command))
 
     def _refuse_key(self, what: str, key: str, known: Iterable[str]) -> NoReturn:
-        from cardbox_cli.text import did_you_mean
+        from cardbox_cli.text import unknown_message
 
         raise UsageError(
-            f"{self._place(key)}: there is no {what} {key!r}{did_you_mean(key, known)}",
-            hint="`cbx help config` shows what the file may hold",
+            f"{self._place(key)}: {unknown_message(what, key, known)}",
+            hint="for the format of the file: `cbx help config`",
         )
 
     def _refuse(self, key: str, text: str) -> NoReturn:
-        raise UsageError(f"{self._place(key)}: {key!r} {text}", hint="`cbx help config` shows an example")
+        raise UsageError(f"{self._place(key)}: {key!r} {text}", hint="for an example: `cbx help config`")
 
     def _place(self, key: str) -> str:
-        """The path of the file, and the line where a key stands, if it can be found."""
+        """Return the path of the file with the line of a key, if found."""
         begins = re.compile(rf"""\s*(\[\s*|\w+\s*\.\s*)?(["']?){re.escape(key)}\2\s*[=\].]""")
         lines = self._text.splitlines()
         number = next((number for number, line in enumerate(lines, 1) if begins.match(line)), None)

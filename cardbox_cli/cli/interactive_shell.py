@@ -1,7 +1,7 @@
-"""Many commands in one process: lines are split into words and run on one connection, or typed at a prompt.
+"""Runs many commands in one process and on one connection: the lines of a script, or of a prompt.
 
-The prompt edits lines, completes them by Tab and keeps their history, by Python's readline if there is one.
-The history is a file of CBX_HOME that only its owner can read.
+The prompt has line editing, completion and history if Python has readline. The history is a file of CBX_HOME
+that only its owner can read.
 """
 
 import os
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 LEAVE = ("exit", "quit")
 USE = "use"
 
-# Bytes of a line of a script.
+# Maximum bytes of a line of a script.
 _MAX_LINE = VALUE_SIZE.value << 20
 
 
 class Shell(ProcessContext):
-    """The context of commands that share a process. `settings` are what each of them starts from."""
+    """The process of commands that share a connection. Each command starts with a copy of `settings`."""
 
     def __init__(self, settings: Session) -> None:
         from cardbox_cli.store.connection.connection_pool import CachedDatabase
@@ -63,7 +63,7 @@ class Shell(ProcessContext):
         self._cached.close()
 
     def run_script(self, lines: Iterable[str], name: str, *, keep_going: bool) -> int:
-        """Run lines to the first failure, or to the end; the exit code of the first that failed."""
+        """Run lines to the first failure or the end; return the exit code of the first failure."""
         failed = 0
         for number, line in enumerate(lines, 1):
             code = self.run(line)
@@ -77,7 +77,7 @@ class Shell(ProcessContext):
         return failed
 
     def run(self, line: str) -> int:
-        """Run one line; its exit code, its failure reported. None of its options stay for the next one."""
+        """Run one line, report its failure, and return the exit code. Its options are for it alone."""
         try:
             words = split(line)
         except UsageError as exc:
@@ -93,11 +93,11 @@ class Shell(ProcessContext):
         return self.run_words(words)
 
     def refuse(self, error: UsageError, words: Sequence[str]) -> int:
-        """Report what is wrong with a line; the exit code."""
+        """Report an invalid line and return the exit code."""
         return boundary.run(_raising(error), words, replace(self.settings))
 
     def run_words(self, words: list[str]) -> int:
-        """Run a command by its words; its exit code, its failure reported."""
+        """Run the command of these words, report its failure, and return the exit code."""
         own = replace(self.settings)
 
         def run_words() -> object:
@@ -106,9 +106,9 @@ class Shell(ProcessContext):
         return boundary.run(run_words, words, own)
 
     def _use(self, words: list[str]) -> None:
-        """Go on in another project. Raises UsageError."""
+        """Switch to another project. Raises UsageError."""
         if len(words) != 1:
-            raise UsageError("`use` takes one project", hint="`project list` shows them")
+            raise UsageError("`use` takes one project", hint="list the projects with `cbx project list`")
         chosen = replace(self.settings, project_id=words[0])
         chosen.check_project()
         self.settings = chosen
@@ -116,11 +116,11 @@ class Shell(ProcessContext):
     # --- the context of a command
 
     def database(self, target: "Target") -> "AbstractContextManager[Database]":
-        """The connection of this shell, or one to the other database that the line names."""
+        """Return the connection of this shell, or one to the database that the line names."""
         return self._cached.lend(target)
 
     def run_program(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-        """Run the program as a child, the terminal its own; its exit code."""
+        """Run the program as a child with the terminal, and return its exit code."""
         sys.stdout.flush()
         # Ctrl-C is for the program. Not SIG_IGN, which the child would inherit.
         ours = signal.signal(signal.SIGINT, lambda *_: None)
@@ -132,14 +132,14 @@ class Shell(ProcessContext):
 
 
 def split(line: str) -> list[str]:
-    """The words of a line, quoted as in a shell, without its comment. Raises UsageError."""
+    """Return the words of a line, quoted as in a shell, without its comment. Raises UsageError."""
     words: list[str] = []
     rest = line.lstrip(_SPACE)
     while rest and not rest.startswith("#"):
         word = _WORD.match(rest)
         if word is None:
             raise UsageError(
-                f"{rest[:40].rstrip()!r} has no end", hint="close the quotes; a command is a line by itself"
+                f"unclosed quotes: {rest[:40].rstrip()}", hint="close the quotes on the same line"
             )
         _refuse_redirection(word[0], line)
         words += shlex.split(word[0])
@@ -148,13 +148,13 @@ def split(line: str) -> list[str]:
 
 
 def _refuse_redirection(word: str, line: str) -> None:
-    """Raise UsageError for what a shell would take for a pipe, a file, or the end of a command."""
+    """Raise UsageError for a pipe, a redirection or a command separator."""
     bare = _QUOTED.sub("", word)
     found = bare if bare in (";", "&", "&&") else next((mark for mark in "|<>" if mark in bare), None)
     if found is not None:
         raise UsageError(
-            f"{found!r} is no part of a command: a line here is one command, without pipes or files",
-            hint=f"quote it, or ask a shell: cbx {line.strip().removeprefix('cbx ')}",
+            f"cbx shell does not support {found!r}: run one command per line",
+            hint=f"quote it, or use your own shell: cbx {line.strip().removeprefix('cbx ')}",
         )
 
 
@@ -164,7 +164,7 @@ _WORD = re.compile(r"""(?:[^ \t\r\n'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.
 
 
 def without_prefix(words: list[str]) -> list[str]:
-    """The words of the command: a leading `cbx` says nothing."""
+    """Return the words of the command without a leading `cbx`."""
     return words[1:] or ["--help"] if words[:1] == ["cbx"] else words
 
 
@@ -177,7 +177,7 @@ def _raising(exc: Exception) -> Callable[[], None]:
 
 @contextmanager
 def open_script(path: str) -> Iterator[Iterable[str]]:
-    """The lines of a file, or those of standard input as they come; the commands then find that empty."""
+    """Yield the lines of a file, or of standard input as they arrive; commands then read an empty stdin."""
     if path != "-":
         yield read_text(path).split("\n")
         return
@@ -193,43 +193,46 @@ def open_script(path: str) -> Iterator[Iterable[str]]:
 def _decoded_lines(lines: Iterable[bytes]) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         if len(line) > _MAX_LINE:
-            raise InvalidInput(f"standard input:{number} is a line of more than {VALUE_SIZE}")
+            raise InvalidInput(f"standard input:{number}: the line is longer than {VALUE_SIZE}")
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as exc:
-            raise InvalidInput(f"standard input:{number} is not UTF-8", hint="convert it") from exc
+            raise InvalidInput(
+                f"standard input:{number} is not UTF-8",
+                hint="convert the input to UTF-8, for example with iconv",
+            ) from exc
 
 
-# --- a terminal that is typed at
+# --- the prompt
 
 REMEMBERED = 2000
 
-# What is inserted, a space behind it where the word is whole, and what there is to say of it.
+# The text to insert, with a space after a complete word, and its description.
 Matches = Sequence[tuple[str, CompletionItem]]
 
 
 class Partner(Protocol):
-    """Who a person talks to, a line at a time, until they have left. `history` names its file in CBX_HOME."""
+    """The reader of a prompt's lines. `history` is the name of its history file in CBX_HOME."""
 
     history: str
 
     @property
     def left(self) -> bool:
-        """Whether the person wants to go."""
+        """Return whether the person has left."""
 
     @property
     def prompt(self) -> str:
-        """What stands before the next line."""
+        """Return the prompt of the next line."""
 
     def run(self, line: str) -> object:
-        """Do what a line says; failures are reported."""
+        """Run a line and report its failure."""
 
     def matches(self, text: str) -> Matches:
-        """What the last word of the text before the cursor can become."""
+        """Return the completions of the last word before the cursor."""
 
 
 def converse(partner: Partner) -> int:
-    """Ask for lines and run them until the person leaves; 0."""
+    """Read lines and run them until the person leaves; return 0."""
     editor = _editor(partner)
     while not partner.left:
         try:
@@ -254,7 +257,7 @@ def _editor(partner: Partner) -> "_Editor | None":
 
 
 class _Editor:
-    """What readline does for the prompt."""
+    """Line editing, completion and history by readline."""
 
     def __init__(self, partner: Partner, readline: ModuleType) -> None:
         self._partner = partner
@@ -262,7 +265,7 @@ class _Editor:
         self._matches: list[str] = []
         self._descriptions: dict[str, str] = {}
         self._history = _history_file(partner.history)
-        # The answers to questions are no commands.
+        # Answers to questions do not belong into the history.
         readline.set_auto_history(False)
         readline.set_history_length(REMEMBERED)
         if self._history is not None:
@@ -277,7 +280,7 @@ class _Editor:
             readline.set_completion_display_matches_hook(self._show)
 
     def remember(self, line: str) -> None:
-        """Add a line to the history, unless it says nothing new or may hold a password."""
+        """Add a line to the history, unless it repeats the last one or may contain a password."""
         last = self._readline.get_current_history_length()
         if (
             not line.strip()
@@ -293,7 +296,7 @@ class _Editor:
     def _complete(self, text: str, state: int) -> str | None:
         if state == 0:
             self._matches = []
-            # readline swallows what is raised here; half an answer must not be left of it.
+            # readline ignores exceptions, so leave no partial result.
             text = self._readline.get_line_buffer()[: self._readline.get_endidx()]
             found = self._partner.matches(text)
             self._descriptions = {value: item.help or "" for value, item in found}
@@ -301,7 +304,7 @@ class _Editor:
         return self._matches[state] if state < len(self._matches) else None
 
     def _show(self, _: str, matches: Sequence[str], __: int) -> None:
-        """List the matches with what there is to say of them, and go on with the line below."""
+        """Print the matches with their descriptions, then the prompt and the line again."""
         listed = [match for match in self._matches if match in matches]  # readline has sorted them
         width = max(len(match.rstrip()) for match in listed)
         columns = os.get_terminal_size().columns if sys.stdout.isatty() else 80
@@ -314,7 +317,7 @@ class _Editor:
 
 
 def _history_file(name: str) -> Path | None:
-    """The file of the history, made if it is not there; None where it cannot be."""
+    """Return the history file, created if missing; None if that fails."""
     from cardbox_cli.home import default_home, make_home
 
     home = default_home(os.environ)
@@ -328,11 +331,11 @@ def _history_file(name: str) -> Path | None:
     return home / name
 
 
-# --- `cbx shell` as it is typed
+# --- the prompt of `cbx shell`
 
 
 class TypedShell:
-    """A shell that a person types at."""
+    """A shell at a prompt."""
 
     history = "shell_history"
 
@@ -341,12 +344,12 @@ class TypedShell:
 
     @property
     def left(self) -> bool:
-        """Whether they said so."""
+        """Return whether the person has left."""
         return self._shell.left
 
     @property
     def prompt(self) -> str:
-        """The project."""
+        """Return the project as a prompt."""
         return f"cbx {one_line(self._shell.settings.project_id, 30)}> "
 
     def run(self, line: str) -> None:
@@ -354,22 +357,22 @@ class TypedShell:
         self._shell.run(line)
 
     def matches(self, text: str) -> Matches:
-        """Commands, options and values, as the completion of a shell has them, and the words of this one."""
+        """Return commands, options and values, as in other shells, and the words of this shell."""
         words = words_of(text)
-        # A copy: what the line says of project and database is not for the lines after it.
-        found = offers(_behind_prefix(words), replace(self._shell.settings))
-        return [*_own_words(words), *_quoted(found, words[-1])]
+        # A copy, because the project and database of a line do not affect later lines.
+        found = offers(_strip_prefix(words), replace(self._shell.settings))
+        return [*_shell_words(words), *_quoted(found, words[-1])]
 
 
-def _behind_prefix(words: list[str]) -> list[str]:
-    """The words without a leading `cbx` or `help` that is complete."""
+def _strip_prefix(words: list[str]) -> list[str]:
+    """Return the words without a complete leading `cbx` or `help`."""
     return words[1:] if len(words) > 1 and words[0] in ("cbx", "help") else words
 
 
-def _own_words(words: list[str]) -> list[tuple[str, CompletionItem]]:
+def _shell_words(words: list[str]) -> list[tuple[str, CompletionItem]]:
     known = {
-        "help": "What a command takes.",
-        USE: "Go on in another project.",
+        "help": "Show the help of a command.",
+        USE: "Switch to another project.",
         **dict.fromkeys(LEAVE, "Leave the shell."),
     }
     if len(words) > 1:
@@ -382,7 +385,7 @@ def _own_words(words: list[str]) -> list[tuple[str, CompletionItem]]:
 
 
 def _quoted(found: Offers, given: str) -> Iterator[tuple[str, CompletionItem]]:
-    """What is inserted for each item: quoted where it must be, and a space behind it."""
+    """Yield the text to insert for each item, quoted and followed by a space."""
     for item in found.items:
         if item.type == FILES:
             value = given.removeprefix(found.prefix)

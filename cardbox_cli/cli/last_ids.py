@@ -1,7 +1,7 @@
 """`@last`: the newest card, box, turn and batch that a person's command lines made.
 
-Stored by database and project, in a file of CBX_HOME that only its owner can read. It names a database by its
-address, which holds no secret. Where nothing can be stored no command fails for it.
+Stored by database and project in a file of CBX_HOME that only its owner can read. A database is named by its
+address without secrets. If the file cannot be written, commands still succeed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ _Store = TypeVar("_Store")
 
 LAST = "@last"
 FILE = "last.json"
-# Entries, one for each project of each database.
+# Entries, one per project and database.
 REMEMBERED = 200
 
 RowNoun = Literal["card", "box", "turn", "batch"]
@@ -37,9 +37,9 @@ def remember_made(
     turn_id: str | None = None,
     batch_id: str | None = None,
 ) -> None:
-    """Let `@last` be what this command made, or found made already, as soon as that is committed.
+    """Make `@last` name what this command created, or found to exist, once that is committed.
 
-    Within a transaction that is when the database is given back: a transaction that fails makes nothing.
+    Within a transaction, that is when the database is closed, so that a failed one changes nothing.
     """
     here = session()
     given = {"card": card_id, "box": box_id, "turn": turn_id, "batch": batch_id}
@@ -49,7 +49,7 @@ def remember_made(
 
 
 def keep_made(database: "Database") -> None:
-    """Store the ids that this run remembers, all of which are committed."""
+    """Store the ids of this run, all of which are committed."""
     here = session()
     if here.made_ids:
         remember(database.address, here.project_id, here.made_ids)
@@ -60,35 +60,35 @@ def keep_made(database: "Database") -> None:
 
 
 def resolving_cards(database: "Database", project_id: str) -> "CardStore":
-    """Cards that are named on a command line."""
+    """Return a store of cards that resolves `@last`."""
     from cardbox_cli.store.cards import CardStore
 
-    return _taking_last(CardStore, "card")(database, project_id)
+    return _with_last(CardStore, "card")(database, project_id)
 
 
 def resolving_boxes(database: "Database", project_id: str) -> "BoxStore":
-    """Boxes that are named on a command line."""
+    """Return a store of boxes that resolves `@last`."""
     from cardbox_cli.store.boxes import BoxStore
 
-    return _taking_last(BoxStore, "box")(database, project_id)
+    return _with_last(BoxStore, "box")(database, project_id)
 
 
 def resolving_turns(database: "Database", project_id: str) -> "TurnViews":
-    """Turns that are named on a command line."""
+    """Return views of turns that resolve `@last`."""
     from cardbox_cli.store.views.turn_views import TurnViews
 
-    return _taking_last(TurnViews, "turn")(database, project_id)
+    return _with_last(TurnViews, "turn")(database, project_id)
 
 
 def resolving_batches(database: "Database", project_id: str) -> "BatchViews":
-    """Batches that are named on a command line."""
+    """Return views of batches that resolve `@last`."""
     from cardbox_cli.store.views.batch_views import BatchViews
 
-    return _taking_last(BatchViews, "batch")(database, project_id)
+    return _with_last(BatchViews, "batch")(database, project_id)
 
 
 def resolved_or_given(resolve: Callable[[str], str], given: str) -> str:
-    """The full id that `given` stands for, or `given` itself if it stands for none; not for `@last`."""
+    """Return the full id of `given`, or `given` if it is unknown. Raises NotFound for an unknown `@last`."""
     try:
         return resolve(given)
     except NotFound:
@@ -98,7 +98,7 @@ def resolved_or_given(resolve: Callable[[str], str], given: str) -> str:
 
 
 class _TakesLast:
-    """Lets a store of rows resolve `@last`: the row that was made last, whether or not it is still there."""
+    """A store of rows that resolves `@last`, even if that row no longer exists."""
 
     noun: RowNoun
     database: "Database"
@@ -112,7 +112,7 @@ class _TakesLast:
         return full_id
 
 
-def _taking_last(store: "type[_Store]", noun: RowNoun) -> "type[_Store]":
+def _with_last(store: "type[_Store]", noun: RowNoun) -> "type[_Store]":
     return type(store.__name__, (_TakesLast, store), {"noun": noun})
 
 
@@ -120,13 +120,13 @@ def _taking_last(store: "type[_Store]", noun: RowNoun) -> "type[_Store]":
 
 
 def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
-    """Keep the ids that were made last, of each noun one; what is remembered of the others stays."""
+    """Store the last id of each noun in `made`; those of other nouns stay."""
     import json
 
     from cardbox_cli.files import replacing, sweep_files
 
-    # The command has done its work: that this cannot be stored is no failure of it.
-    with suppress(OSError), _held_home() as home:
+    # The command has succeeded, even if this cannot be stored.
+    with suppress(OSError), _locked_home() as home:
         entries = _read(home / FILE)
         known = _of(entries, address, project_id)
         others = [entry for entry in entries if not _is_of(entry, address, project_id)]
@@ -138,12 +138,12 @@ def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
 
 
 def recall(address: str, project_id: str, noun: RowNoun) -> str:
-    """The full id that `@last` stands for. Raises NotFound when none is remembered."""
+    """Return the full id of `@last`. Raises NotFound if there is none."""
     made_id = _of(_read(_home() / FILE), address, project_id).get(noun)
     if made_id is None:
         raise NotFound(
-            f"{LAST!r} names no {noun}: your command line has made none in project {project_id!r}",
-            hint=f"`cbx {noun} list` shows the newest",
+            f"{LAST!r} is not set: your commands have not created a {noun} in project {project_id!r}",
+            hint=f"list the newest with `cbx {noun} list`",
         )
     return made_id
 
@@ -157,7 +157,7 @@ def _is_of(entry: dict[str, str], address: str, project_id: str) -> bool:
 
 
 def _read(file: "Path") -> list[dict[str, str]]:
-    """The entries of the file. What is no text in them, or no entry at all, is passed over."""
+    """Return the valid entries of the file."""
     import json
 
     from cardbox_cli.files import open_to_read
@@ -185,8 +185,8 @@ def _home() -> "Path":
 
 
 @contextmanager
-def _held_home() -> "Iterator[Path]":
-    """CBX_HOME, made if it is not there. One holds it at a time, so that no writer undoes another's work."""
+def _locked_home() -> "Iterator[Path]":
+    """Yield CBX_HOME, created if missing, under a lock against concurrent writers."""
     from cardbox_cli.files import exclusive
     from cardbox_cli.home import make_home
 

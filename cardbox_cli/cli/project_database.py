@@ -1,6 +1,6 @@
-"""Opens the database of a command: the one that it names, or a replica of it if the command only reads.
+"""Opens the database of a command, or its replica if the command only reads.
 
-Owns what a person reads about the replica that was asked.
+Owns the notes on the replica and its lag.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def database_target(here: Session | None = None) -> "Target":
-    """The database of a session, by default the running one; a replica of it if the command only reads."""
+    """Return the database of a session, by default the current one; its replica if the command only reads."""
     from cardbox_cli.store.connection.target import find_target
 
     here = here or session()
@@ -35,7 +35,7 @@ def database_target(here: Session | None = None) -> "Target":
 
 
 def replica_target(database: "Target", here: Session | None = None) -> "Target":
-    """The replica of this database that commands ask which only read, if one is named; else itself."""
+    """Return the replica for commands that only read, or the database itself without one."""
     from cardbox_cli.store.connection.target import find_read_target
 
     here = here or session()
@@ -50,7 +50,7 @@ def replica_target(database: "Target", here: Session | None = None) -> "Target":
 
 @contextmanager
 def open_database() -> "Iterator[Database]":
-    """A connection with its tables in place, for the time of one command."""
+    """Yield a connection for one command. Its tables exist."""
     here = session()
     here.check_project()
     with here.process.database(database_target(here)) as database:
@@ -67,7 +67,7 @@ def open_database() -> "Iterator[Database]":
 
 @contextmanager
 def open_stores() -> "Iterator[tuple[CardStore, BoxStore]]":
-    """The cards and boxes of this run's project."""
+    """Yield the cards and boxes of this run's project."""
     with open_database() as database:
         project_id = session().project_id
         yield resolving_cards(database, project_id), resolving_boxes(database, project_id)
@@ -81,14 +81,14 @@ def named_stores(database: "Database") -> "tuple[BoxStore, TurnViews]":
 
 @contextmanager
 def open_turns() -> "Iterator[TurnViews]":
-    """The turns of this run's project, to be read."""
+    """Yield the turns of this run's project, for reading."""
     with open_database() as database:
         yield resolving_turns(database, session().project_id)
 
 
 @contextmanager
 def open_inbox() -> "Iterator[InboxViews]":
-    """The inbox rows of this run's project, to be read."""
+    """Yield the inbox rows of this run's project, for reading."""
     from cardbox_cli.store.views.inbox_views import InboxViews
 
     with open_database() as database:
@@ -96,14 +96,14 @@ def open_inbox() -> "Iterator[InboxViews]":
 
 
 def lag_note(database: "Database") -> list[str]:
-    """How old the answer is, where a replica gives it: one note, or none."""
-    known = _described(database)
+    """Return a note on the lag of the replica; empty for the database itself."""
+    known = _describe_lag(database)
     return [] if known is None else [f"note: read from a replica {known}"]
 
 
 @contextmanager
 def _lag_in_hints(database: "Database") -> Iterator[None]:
-    """Adds to the hint of NotFound how far a replica is behind: what is not there may only be late."""
+    """Add the lag of a replica to the hint of NotFound: the row may only be late."""
     try:
         yield
     except NotFound as exc:
@@ -115,12 +115,12 @@ def _lag_in_hints(database: "Database") -> Iterator[None]:
 
 def _lag_or_none(database: "Database") -> str | None:
     try:
-        return _described(database)
+        return _describe_lag(database)
     except CbxError:
         return None
 
 
-def _described(database: "Database") -> str | None:
+def _describe_lag(database: "Database") -> str | None:
     from cardbox_cli.store.views.database_status import lag
 
     found = lag(database)

@@ -1,6 +1,6 @@
-"""The settings of one run of a command, and what it gets of its process: `session()` is the one that runs.
+"""The settings of one run of a command, and the services of its process. `session()` is the current one.
 
-`project_database.py` opens the database that they name.
+`project_database.py` opens its database.
 """
 
 import os
@@ -22,37 +22,37 @@ if TYPE_CHECKING:
 
 
 class ProcessContext:
-    """What a command gets of its process: connections, and other programs. `cbx shell` has another one."""
+    """The services of a process for its commands: connections and other programs. `cbx shell` has its own."""
 
     def database(self, target: "Target") -> "AbstractContextManager[Database]":
-        """A connection for one command, with its tables in place."""
+        """Return a connection for one command. Its tables exist."""
         import logging
 
         from cardbox_cli.store.connection.database import Database
 
         driver = logging.getLogger("psycopg")
         if not driver.handlers:
-            # What it would print of a connection that breaks, the error of the command says.
+            # The command's error already reports a broken connection.
             driver.addHandler(logging.NullHandler())
         return Database.open_target(target)
 
     def completion_database(self, target: "Target") -> "AbstractContextManager[Database]":
-        """A read-only connection for completing a value: it starts no server, and waits for little."""
+        """Return a read-only connection for completion. It starts no server and has a short timeout."""
         from cardbox_cli.store.views.completion import completion_snapshot
 
         return completion_snapshot(target, milliseconds=300)
 
     def run_program(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-        """Go on as another program. Answers its exit code where this process stays."""
+        """Replace this process by a program. Returns its exit code if this process stays."""
         os.execve(program, [program, *arguments], environment)
 
 
 @dataclass
 class Session:
-    """The settings of one run, and the way to its database. `pages`: whether it may start a pager.
+    """The settings of one run. `pages` allows a pager; `reads` is True if the command only reads.
 
-    `reads`: whether the command only reads. `committed`: whether it wrote something that stays. `given` are
-    those of the options below that the command line has. `usual_project` is the one without them.
+    `committed` is True after a commit. `given` are the common options on the command line. `usual_project` is
+    the project without these options.
     """
 
     project_id: str = field(default_factory=PROJECT.value)
@@ -76,18 +76,18 @@ class Session:
 
     @property
     def format(self) -> OutputFormat:
-        """How the answer is printed."""
+        """Return the output format."""
         return FORMATS[self.output]
 
     @property
     def project_option(self) -> tuple[str, ...]:
-        """What a command that is printed names besides, where the project is not the usual one."""
+        """Return the --project option for printed commands; empty for the usual project."""
         return () if self.project_id == self.usual_project else ("--project", self.project_id)
 
     def configure(self, commands: Callable[..., Collection[str]]) -> None:
-        """Take over what variables and the config file say, where no option does. Raises UsageError.
+        """Apply variables and the config file, unless options override them. Raises UsageError.
 
-        Once: what somebody chose since stays. `commands` is as for `read_config`.
+        Applied once, so that later choices stay. `commands` is as for `read_config`.
         """
         if self.config is not None:
             return
@@ -104,30 +104,30 @@ class Session:
             self.output = known_format(*output)
 
     def configured_columns(self) -> "Configured | None":
-        """The columns that the config file names for the command that is running."""
+        """Return the columns of the config file for the current command."""
         command = click.get_current_context().command_path.partition(" ")[2]
         return None if self.config is None else self.config.columns.get(command)
 
     def configured(self, variable: Variable) -> "Configured | None":
-        """The value of a setting in the config file, if it has one."""
+        """Return the value of a setting in the config file, or None."""
         return None if self.config is None else self.config.get(variable)
 
     def check_project(self) -> None:
-        """Raise UsageError unless the project's id can be one."""
+        """Raise UsageError unless the project's id is valid."""
         project = self.project_id
         if not project.strip() or len(project) > 255 or not project.isprintable():
             raise UsageError(
                 f"the project {project[:40]!r} must have 1 to 255 printable characters",
-                hint="name it with --project, or CBX_PROJECT",
+                hint="set it with --project or CBX_PROJECT",
             )
 
 
 def session() -> Session:
-    """The session of the command that is running."""
+    """Return the session of the current command."""
     return cast(Session, click.get_current_context().find_root().obj)
 
 
 def session_or_none() -> Session | None:
-    """The session of the command that is running, if one is."""
+    """Return the session of the current command, or None."""
     context = click.get_current_context(silent=True)
     return None if context is None else cast("Session | None", context.find_root().obj)

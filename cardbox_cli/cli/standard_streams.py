@@ -1,4 +1,4 @@
-"""The three standard streams: a process may be started without them, and notes for people go to stderr."""
+"""The three standard streams: replaces closed ones, and prints notes for people to stderr."""
 
 import os
 import sys
@@ -8,10 +8,10 @@ from cardbox_cli.text import one_entry, printable
 
 
 def open_closed_streams() -> None:
-    """Put something in the place of each closed stream, before a file or a socket gets its descriptor.
+    """Replace each closed stream, before a file or a socket gets its descriptor.
 
-    Who reads the input learns it from `input_files.standard_input`; who writes an answer fails with EBADF,
-    which `boundary` reports. What is written to a closed stderr goes nowhere.
+    `input_files.standard_input` reports a closed stdin. Writing to a closed stdout fails with EBADF, which
+    `boundary` reports. Output to a closed stderr is lost.
     """
     for number, (name, access) in enumerate(
         (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY))
@@ -21,7 +21,7 @@ def open_closed_streams() -> None:
             if nothing != number:
                 os.dup2(nothing, number)
                 os.close(nothing)
-            # Opened to be written, so that the input says that it is not readable.
+            # Opened for writing, so that stdin reports that it is not readable.
             setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
 
 
@@ -33,9 +33,6 @@ def escape_unencodable() -> None:
 
 
 def announce(message: str) -> None:
-    """Print a note for the person on stderr, after the data so far.
-
-    Nothing in it acts on a terminal, and no further line of it passes for another message.
-    """
+    """Print a note on stderr, after the data so far. It cannot control the terminal or fake a message."""
     sys.stdout.flush()
     print(printable(one_entry(message)), file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""The groups of the command tree. A command is imported and built when it is asked for.
+"""The groups of the command tree. A command is imported and built when it is first used.
 
-Owns what is common to all groups, and the answer to a mistyped name. Does not know typer, whose import would
-take more time than all else in help and completion. The table of the commands is in `command_table.py`.
+Owns what all groups share, and suggestions for misspelled names. Does not import typer, which would
+take most of the time of help and completion. The table of commands is in `command_table.py`.
 """
 
 import re
@@ -20,7 +20,7 @@ from cardbox_cli.cli.common_options import WORDS, common_options
 
 HELP = {"help_option_names": ["--help", "-h"]}
 
-# What people who come from other programs type, each for the first of these verbs that a noun has.
+# Names from other programs, each for the first of these verbs that a noun has.
 ALIASES = {"ls": ("list",), "rm": ("delete", "remove"), "get": ("show",)}
 
 
@@ -28,9 +28,9 @@ _COMMON = "Common options: -p, -o, --database-url and more; see `cbx help option
 
 
 class CommandBase(click.Command):
-    """A command whose refusals say whose they are, and all that is missing: click names the first alone.
+    """A command whose errors name the command and every missing parameter; click names only the first.
 
-    What it was called with stays under `WORDS` in the context, so that an option is named as it was typed.
+    `WORDS` in the context keeps the typed words, so that errors name options as they were typed.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -82,14 +82,14 @@ _BOUNDS = re.compile(r"; [^;\[\]]*\bx[<>]=?[^;\]]*|  \[[^;\[\]]*\bx[<>]=?[^;\]]*
 
 
 class Definition(ABC):
-    """What a module says of a command, by the name that users type."""
+    """The definition of a command in a module."""
 
     name: str
 
     @property
     @abstractmethod
     def command(self) -> click.Command:
-        """The command, built when it is first asked for."""
+        """Return the command, built at the first access."""
 
 
 class Noun(NamedTuple):
@@ -128,11 +128,11 @@ class LazyGroup(CommandBase, click.Group):
         }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of the table."""
+        """Return the names in the order of the table."""
         return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name; its module is imported, and it is built, at the first call."""
+        """Return the command of this name; the first call imports its module and builds it."""
         entry = self.table.get(cmd_name)
         if entry is None:
             return None
@@ -148,12 +148,12 @@ class LazyGroup(CommandBase, click.Group):
         return _definition(module, cmd_name).command
 
     def verbs(self, *nouns: str) -> list[str]:
-        """The verbs of these nouns, or of all, as "card list"."""
+        """Return the verbs of these nouns, or of all, as "card list"."""
         entries = ((name, self.table.get(name)) for name in nouns or self.table)
         return [f"{name} {verb}" for name, noun in entries if isinstance(noun, Noun) for verb in noun.verbs]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The names of the table and the options that begin so."""
+        """Return the names of the table and the options that begin with `incomplete`."""
         names = [
             CompletionItem(name, help=line)
             for name, line in self.entries.items()
@@ -164,7 +164,7 @@ class LazyGroup(CommandBase, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with a guess at what a mistyped name meant."""
+        """Resolve a command as click does, with a suggestion for a misspelled name."""
         name = args[0] = self.aliases.get(args[0], args[0])
         if name not in self.entries and not name.startswith("-"):
             from cardbox_cli.text import did_you_mean
@@ -173,12 +173,12 @@ class LazyGroup(CommandBase, click.Group):
         return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """As click does; `--help` prints here."""
+        """Make the context as click does; `--help` prints here."""
         with _bypass_click_handlers():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """As click does."""
+        """Invoke the command as click does."""
         with _bypass_click_handlers():
             return super().invoke(ctx)
 
@@ -201,14 +201,14 @@ def _module_of_verb(module: str, noun: Noun, verb: str) -> str:
 
 
 def _definition(module: str, name: str) -> Definition:
-    """The definition of a command in a module."""
+    """Return the definition of a command in a module."""
     values = vars(import_module(module)).values()
     return next(each for each in values if isinstance(each, Definition) and each.name == name)
 
 
 @contextmanager
 def _bypass_click_handlers() -> Iterator[None]:
-    """Keep click from making a closed pipe exit code 1, and from printing a line of its own at Ctrl-C."""
+    """Keep click from turning a closed pipe into exit code 1, and from printing at Ctrl-C."""
     try:
         yield
     except BrokenPipeError as exc:

@@ -1,4 +1,4 @@
-"""Turns a function into a command: its options, its help, and whether its answers go through a pager."""
+"""Turns a function into a command with options, help and a pager."""
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -19,9 +19,9 @@ from cardbox_cli.errors import UsageError
 
 
 class Verb(CommandBase, typer.core.TyperCommand):
-    """The command of a function. `pages`: long answers go through a pager, except those of --watch.
+    """The command of a function. `pages` sends long answers through a pager, except with --watch.
 
-    `reads`: the command only reads, so that a replica can answer; or the name of the flag that makes it so.
+    `reads` is True if the command only reads, so that a replica can answer, or the name of a flag for that.
     """
 
     pages = False
@@ -29,7 +29,7 @@ class Verb(CommandBase, typer.core.TyperCommand):
     renamed: Mapping[str, str] = {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Replace earlier names of options by the current ones, then parse."""
+        """Replace earlier names of options with the current ones, then parse."""
         return super().parse_args(ctx, [self._current_name(word) for word in args])
 
     def _current_name(self, word: str) -> str:
@@ -38,7 +38,7 @@ class Verb(CommandBase, typer.core.TyperCommand):
 
     @property
     def lists(self) -> bool:
-        """Whether the answer is a list with columns."""
+        """Return whether the answer is a list with columns."""
         return any("--columns" in parameter.opts for parameter in self.params)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -49,22 +49,22 @@ class Verb(CommandBase, typer.core.TyperCommand):
             return super().invoke(ctx)
 
     def _refuse_format(self) -> None:
-        """Raise UsageError for a format that is for lists. One that nobody asked for now gives way."""
+        """Raise UsageError for a format of lists. If it is only configured, use a table instead."""
         here = session()
         if here.format.for_lists and not self.lists:
             if "--output" in here.given:
                 raise UsageError(
-                    f"-o {here.output} is for lists, such as `cbx card list`",
-                    hint="-o json is for all answers",
+                    f"-o {here.output} works only for lists, such as `cbx card list`",
+                    hint="use -o json",
                 )
             here.output = "table"
         if here.null and here.output != "id":
-            raise UsageError(f"-0 is for ids, not for -o {here.output}", hint="add -o id, or leave -0 out")
+            raise UsageError(f"-0 requires -o id, not -o {here.output}", hint="use -o id, or remove -0")
 
 
 @dataclass
 class VerbDefinition(Definition):
-    """A function with the arguments of `verb`."""
+    """The function of a command, with the arguments of `verb`."""
 
     name: str
     examples: tuple[str, ...]
@@ -76,7 +76,7 @@ class VerbDefinition(Definition):
 
     @cached_property
     def command(self) -> Verb:
-        """The command, with the options that all commands take."""
+        """Return the command, with the options that all commands take."""
         lines = "".join(f"\n  {line}" for line in self.examples)
         info = CommandInfo(
             name=self.name,
@@ -85,13 +85,13 @@ class VerbDefinition(Definition):
             epilog=f"\b\nExamples:{lines}",
             context_settings={**HELP, "ignore_unknown_options": self.takes_unknown_options},
         )
-        # Plain help: rich would cost every call its import.
+        # Plain help, because importing rich takes time.
         command = typer.main.get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
         assert isinstance(command, Verb)
         command.pages, command.reads, command.renamed = self.pages, self.reads, self.renamed
         for parameter in command.params:
             if isinstance(parameter, click.Argument) and parameter.metavar is None:
-                # typer calls an argument by its variable, unless it has a metavar.
+                # Without a metavar, typer shows the name of the variable.
                 kind = parameter.type.get_metavar(parameter, click.Context(command)) or parameter.type.name
                 parameter.metavar = kind + "..." * (parameter.nargs != 1)
         command.params += [*(list_options() if command.lists else []), *common_options()]
@@ -106,10 +106,10 @@ def verb(
     takes_unknown_options: bool = False,
     renamed: Mapping[str, str] = {},
 ) -> Callable[[Callable[..., Any]], VerbDefinition]:
-    """Define the command `name` by a function: its docstring is the help, its parameters are typer's.
+    """Return a decorator that defines the command `name`. The function's docstring is the help.
 
-    `examples` are command lines, for the end of the help. `pages` and `reads` are as in `Verb`. `renamed`
-    maps earlier names of options, which still work, to the current ones.
+    `examples` are command lines at the end of the help. `pages` and `reads` are as in `Verb`. `renamed` maps
+    earlier names of options, which still work, to the current ones.
     """
 
     def define(function: Callable[..., Any]) -> VerbDefinition:

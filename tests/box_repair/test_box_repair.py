@@ -102,8 +102,8 @@ class TestRepair:
         answer = cbx("box", "repair", old, "--drop-orphans")
         assert answer.code == 8
         assert answer.err.splitlines()[-2:] == [
-            f"error: box {old} has errors that are about no card of it: no-messages",
-            "hint: nothing was written; mend what is told above, or try --synthesize",
+            f"error: box {old} has errors that are not about its cards: no-messages",
+            "hint: nothing was written; , or try --synthesize",
         ]
         assert row_counts() == before
         assert cbx("box", "repair", old, "--synthesize").code == 0
@@ -191,7 +191,7 @@ class TestCompress:
         back = cbx("box", "expand", new, "-o", "id")
         assert back.code == 0, back.err
         assert boxes.get(back.out.strip()).card_ids == boxes.get(old).card_ids
-        assert back.err.strip() == f"warning: card {SAID.card_id} is gone; its id is back in its place"
+        assert back.err.strip() == f"warning: card {SAID.card_id} is gone; the new box contains its id"
 
     @pytest.mark.parametrize("others", [["s1"], ["s2", "s3"]], ids=["itself", "another that covers it"])
     def test_summaries_of_another_program_that_go_round_come_to_an_end(
@@ -217,7 +217,7 @@ class TestCompress:
         ("command", "why"),
         [
             ("echo key sk-ant-REDACTED >&2; exit 3", "failed with exit code 3"),
-            ("kill -9 $$", "was ended by signal 9"),
+            ("kill -9 $$", "was killed by signal 9"),
             ("cat > /dev/null", "printed nothing"),
             ("sleep 60", "took more than 0.2 seconds"),
         ],
@@ -238,7 +238,7 @@ class TestCompress:
         much = cbx(*words, f"head -c {(16 << 20) + 1} /dev/zero")
         assert (much.code, "printed more than 16 MiB" in much.err) == (7, True), much
         blank = cbx(*words, " ")
-        assert (blank.code, "--summary-cmd: the command is blank" in blank.err) == (2, True)
+        assert (blank.code, "--summary-cmd is empty" in blank.err) == (2, True)
 
     def test_where_nothing_could_go(self, cbx: Cbx, box: Box) -> None:
         answer = cbx("box", "compress", box(ASKED, CALLED), "--summary", "s", "--keep", "0")

@@ -183,8 +183,8 @@ class TestEditingInItAsItIs:
         result = cbx("card", "edit", "018f-done", "--text", "{}")
         assert (result.code, result.out) == (5, "")
         assert result.err == (
-            "error: card '018f-done' answers the tool call 'call_0', and no other card can\n"
-            "hint: this database allows one result per call; `cbx card add --card - --repair` overwrites\n"
+            "error: card '018f-done' is the only allowed result of tool call 'call_0'\n"
+            "hint: this database allows one result per call: overwrite the card with `cbx card add --card - --repair`\n"
         )
 
 
@@ -201,7 +201,9 @@ class TestOneResultPerToolCall:
         assert (result.code, result.out) == (5, "")
         message, hint = result.err.splitlines()
         assert message.startswith("error: card '")
-        assert message.endswith(f"' answers the tool call 'call_1', as {theirs!r} does already")
+        assert message.endswith(
+            f"' is the only allowed result of tool call 'call_1', as {theirs!r} does already"
+        )
         assert hint == "hint: this database allows one result per tool-call id; import with --remap-tool-ids"
         assert row_counts() == before
 

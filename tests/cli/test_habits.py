@@ -181,7 +181,7 @@ class TestKindsOfBoxes:
 
         shown = cbx("box", "list", "-o", "id")
         assert set(lines(shown)) == {talk, plain, read, others["output"]}
-        note = "without 1 profile box and 1 request box; --kind shows them, -o json all\n"
+        note = "without 1 profile box and 1 request box hidden; show them with --kind or -o json\n"
         assert (shown.err, cbx("box", "list").err) == (note, note)
         for kind, box in {**others, "conversation": talk, "context": read}.items():
             only = cbx("box", "list", "--kind", kind, "-o", "id")
@@ -234,7 +234,9 @@ class TestWhatIsLeftOut:
         for command in (("why",), ("turn", "show")):
             refused = cbx(*command)
             assert (refused.code, refused.out) == (3, "")
-            assert refused.err.startswith("error: '@last' names no turn: ")
+            assert refused.err.startswith(
+                "error: '@last' is not set: your commands have not created a turn: "
+            )
         (shell.folder / "clerk.yaml").write_text("name: clerk\n")
         succeed(cbx("profile", "import", str(shell.folder / "clerk.yaml")))
         succeed(cbx("agent", "provision", "clerk", "--profile", "clerk"))

@@ -284,3 +284,27 @@ class TestWhatItCosts:
 
     def test_everyday_commands_need_neither_pydantic_nor_rich(self, shell: Shell) -> None:
         assert self.imported(shell, "card", "list", "-o", "json") == {"psycopg", "msgspec"}
+
+
+class TestHints:
+    """Commands in backticks in the hints and notes of the command line are command lines that exist."""
+
+    def test_each_command_in_a_hint_parses(self) -> None:
+        from tests.style.sources import messages
+
+        shown = {
+            line
+            for text in messages()
+            if text.path.startswith("cardbox_cli/cli/")
+            for line in re.findall(r"`(cbx [^`]+)`", text.text)
+        }
+        assert len(shown) > 20
+        for line in sorted(shown):
+            words = shlex.split(line)[1:]
+            if words[0] != "help" and "--help" not in words:
+                command = next((path for path in VERBS if list(path) == words[: len(path)]), None)
+                assert command is not None or "X" in words[:2], line
+                if command is None:
+                    continue
+                options = {name for each in VERBS[command].params for name in each.opts + each.secondary_opts}
+                assert {word for word in words if word.startswith("--")} <= options, line

@@ -175,8 +175,8 @@ class TestNothingRemembered:
         assert (result.code, result.out, result.err) == (
             3,
             "",
-            f"error: '@last' names no {noun}: your command line has made none in project 'p'\n"
-            f"hint: `cbx {noun} list` shows the newest\n",
+            f"error: '@last' is not set: your commands have not created a {noun} in project 'p'\n"
+            f"hint: `cbx {noun} list`\n",
         )
 
     def test_each_project_has_its_own(self, cbx: Cbx) -> None:

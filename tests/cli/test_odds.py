@@ -85,7 +85,7 @@ class TestInterrupts:
         with struck.started("card", "add", "--type", "t", "--text", "x", "--id", "k-1") as process:
             out, err = process.communicate()
         assert (process.returncode, out) == (130, b"")
-        assert err == b"\ninterrupted: what was done until then is committed\n"
+        assert err == b"\ninterrupted: work done before the interrupt is committed\n"
         succeed(cbx("card", "show", "k-1"))
 
     def test_while_cbx_is_being_loaded(self, shell: Shell) -> None:

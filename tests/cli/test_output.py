@@ -350,7 +350,7 @@ class TestLists:
         assert cbx(*command, "-o", "id").out == ""
         table = cbx(*command)
         assert (table.code, table.out) == (0, "")
-        assert re.fullmatch(r"no .* in project 'p'\n|no .*: there is no project 'p'; .*\n", table.err)
+        assert re.fullmatch(r"no .* in project 'p'\n|no .*: unknown project 'p'; .*\n", table.err)
 
 
 class TestOneThing:
@@ -447,7 +447,7 @@ class TestTables:
         succeed(shop.cbx("card", "add", "--card", card_file(tmp_path, "three\nfour", "x", "text")))
         refused = shop.cbx(*command, "-o", "id")
         assert (refused.code, refused.out) == (4, "")
-        assert "the id 'three\\nfour' does not fit on a line" in refused.err
+        assert "the id 'three\\nfour' contains a line break" in refused.err
         assert succeed(shop.cbx(*command, "-o", "id", "-0")).startswith("three\nfour\0")
         assert shop.cbx(*command, "-0").code == 2
 

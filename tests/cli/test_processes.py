@@ -78,7 +78,7 @@ class TestPipes:
             result = shell.line(f"cbx box show {long_box} -o {output} > /dev/full")
             assert result.code == 4
             assert "cannot write the answer: No space left on device" in result.err
-            assert "make room, or send it elsewhere" in result.err
+            assert "free some space, or redirect the output" in result.err
             assert "bug" not in result.err
             told = shell.line(f"cbx card export --box {long_box} --out /dev/full")
             assert told.code == result.code
@@ -101,7 +101,7 @@ class TestClosedStreams:
         assert (result.code, result.out, result.err) == (
             2,
             "",
-            "error: standard input is closed\nhint: redirect a file to it, or name the file\n",
+            "error: standard input is closed\nhint: redirect a file to it, or pass the path\n",
         )
 
     def test_where_nothing_is_read_it_does_not_matter(self, shell: Shell, box_of: Callable[..., str]) -> None:
@@ -110,7 +110,7 @@ class TestClosedStreams:
         asked = shell.line(f"cbx box delete {box} <&-")
         assert (asked.code, asked.err.splitlines()[-1]) == (
             2,
-            "hint: add --yes to do it without a question",
+            "hint: pass --yes",
         )
 
     @pytest.mark.parametrize("command", ["box list", "box list -o yaml", "--help", "box create"])
@@ -123,7 +123,7 @@ class TestClosedStreams:
             4,
             "",
             "error: cannot write the answer: Bad file descriptor\n"
-            "hint: standard output is closed, or open to be read only: send it elsewhere\n",
+            "hint: standard output is closed or read-only: redirect it\n",
         )
 
     def test_what_is_said_goes_nowhere_if_nobody_can_hear_it(
@@ -142,7 +142,7 @@ class TestCtrlC:
             assert process.stdin is not None
             process.stdin.write(b" " * MUCH)  # returns when the process has begun to read
             wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_SLEEPING)
-            said = "\ninterrupted: nothing is half-done; the same command imports the file\n"
+            said = "\ninterrupted: nothing was imported; run the same command again\n"
             assert interrupted(process) == (130, "", said)
 
     def test_while_it_waits_for_a_lock(

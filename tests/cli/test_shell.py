@@ -69,7 +69,7 @@ class TestWords:
     def test_pipes_and_files_are_refused(self, line: str, mark: str) -> None:
         with pytest.raises(UsageError, match=re.escape(f"{mark!r} is no part of a command")) as refused:
             split(line)
-        assert refused.value.hint == f"quote it, or ask a shell: cbx {line}"
+        assert refused.value.hint == f"quote it, or use your own shell: cbx {line}"
         assert split("card search 'a | b' \\> \"<\" # a > b | c") == ["card", "search", "a | b", ">", "<"]
 
     @pytest.mark.parametrize("line", ["box 'list", 'box "list', "box list\\", "a b'c"])
@@ -120,7 +120,7 @@ class TestAScript:
         assert result.err.endswith("lines.cbx:1: exit code 2\n")
 
     def test_a_shell_does_not_start_another(self, script: Callable[..., object]) -> None:
-        assert "error: a shell does not start another one\n" in script("cbx shell other.cbx\n").err
+        assert "error: cbx shell cannot be started inside cbx shell\n" in script("cbx shell other.cbx\n").err
 
     @pytest.mark.parametrize("word", ["exit", "quit"])
     def test_it_can_be_left(self, script: Callable[..., object], word: str) -> None:
@@ -199,7 +199,7 @@ class TestStandardInput:
 
     def test_a_line_is_bounded(self, shell: Shell) -> None:
         result = shell.run("shell", stdin=b"# " + b"x" * (64 << 20) + b"\nbox list\n")
-        assert (result.code, result.err) == (4, "error: standard input:1 is a line of more than 64 MiB\n")
+        assert (result.code, result.err) == (4, "error: standard input:1: the line is longer than 64 MiB\n")
 
     def test_a_file_leaves_standard_input_to_the_commands(self, shell: Shell) -> None:
         (shell.folder / "add.cbx").write_text("card add --type a.b --file - -o json\n")

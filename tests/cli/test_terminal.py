@@ -212,7 +212,7 @@ class TestThePager:
         [
             ("exit 3", "exited with 3"),
             ("cat; exit 1", "exited with 1"),
-            ("kill -TERM $$", "was ended by signal 15"),
+            ("kill -TERM $$", "was killed by signal 15"),
         ],
     )
     def test_one_that_fails_is_named_after_it(

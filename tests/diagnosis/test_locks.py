@@ -147,7 +147,7 @@ def test_an_open_reader_before_an_alter_table_is_named(world: World) -> None:
                 [evidence] = found["evidence"]
                 assert evidence["table"] == "state.agent_inbox"
                 assert f"process {waits} (migration, active, ALTER TABLE" in evidence["shows"]
-            assert "nothing was examined: a table cannot be read" in answer.err
+            assert "nothing was examined: a table is not readable" in answer.err
     assert world.why(turn)["rule"] != "database-lock"
 
 

@@ -69,7 +69,7 @@ def test_an_unknown_turn_is_not_found(world: World) -> None:
     answer = world.cbx("why", "turn_nowhere")
     assert (answer.code, answer.err) == (
         3,
-        "error: no turn 'turn_nowhere' in project 'p'\nhint: `cbx turn list` shows the newest\n",
+        "error: no turn 'turn_nowhere' in project 'p'\nhint: `cbx turn list`\n",
     )
 
 
@@ -133,7 +133,7 @@ def test_a_call_that_nobody_answered_is_shown_with_the_command_that_answers_it(w
     assert "\x1b" not in page.out
 
     refused = world.cbx(*shlex.split(found["fix"])[1:])
-    assert (refused.code, refused.err.split("\n")[0]) == (2, "error: --result-text … stands for the answer")
+    assert (refused.code, refused.err.split("\n")[0]) == (2, "error: --result-text … is a placeholder")
     world.fix({"fix": found["fix"].replace("…", "on track 9")})
     assert world.why(turn)["rule"] == "result-arriving"
 
@@ -266,7 +266,7 @@ def test_who_is_not_fenced_is_told(world: World) -> None:
     world.enter()
     assert "its later writes may be stored" not in str(world.why(turn)["evidence"])
     taken = world.cbx("turn", "reclaim", turn, "--expect-epoch", "2", "--reason", "r")
-    assert "nothing that it writes for the turn is kept" in taken.err
+    assert "cbx rejects what it writes for the turn" in taken.err
 
 
 def test_another_project_is_not_seen(world: World) -> None:

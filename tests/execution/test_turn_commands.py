@@ -168,12 +168,12 @@ class TestShow:
         result = cbx("turn", "show", "no-such-turn")
         assert (result.code, result.err) == (
             3,
-            "error: no turn 'no-such-turn' in project 'p'\nhint: `cbx turn list` shows the newest\n",
+            "error: no turn 'no-such-turn' in project 'p'\nhint: `cbx turn list`\n",
         )
 
     def test_of_the_one_that_was_asked_for_last(self, cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
         assert cbx("turn", "show", "@last").err.startswith(
-            "error: '@last' names no turn: your command line has made none in project 'p'\n"
+            "error: '@last' is not set: your commands have not created a turn in project 'p'\n"
         )
         turn = ask().agent_turn_id or ""
         remember(runtime.database.address, PROJECT, {"turn": turn})
@@ -362,7 +362,7 @@ class TestInbox:
             (
                 ("show", "nope"),
                 3,
-                "no inbox row 'nope' in project 'p'\nhint: `cbx inbox list` shows the newest",
+                "no inbox row 'nope' in project 'p'\nhint: `cbx inbox list`",
             ),
             (("list", "--dead", "--status", "queued"), 2, "--dead is --status error, not 'queued'"),
             (("list", "--status", "done"), 2, "--status: unknown state 'done'"),

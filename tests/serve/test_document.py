@@ -14,7 +14,7 @@ from cardbox_cli.store.cards import CardStore
 from tests.serve.conftest import Serve
 
 # What a schema cannot say is refused with 400: more than 100 different ids, a place that is in no list.
-# A stream has no end, and lines are no JSON document: both are tested by themselves.
+# A stream, and lines are no JSON document: both are tested by themselves.
 STREAMS = {"/events": "text/event-stream", "/cards.jsonl": "application/x-ndjson"}
 
 

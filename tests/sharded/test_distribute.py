@@ -7,7 +7,7 @@ from cardbox_cli.store.connection.database import Database
 from tests.conftest import TABLES, Cbx
 from tests.next_release import BEFORE, NextRelease
 
-NOTHING_LEFT = "every table of projects is distributed already\n"
+NOTHING_LEFT = "all tables are already distributed\n"
 WORKER = ("worker", "run", "--exec", "true", "--drain")
 ROW = "INSERT INTO cbx.audit (project_id, audit_id, agent_id, action, actor) VALUES ('p', 'kept', '', 'test', 'me')"
 

@@ -31,7 +31,9 @@ _DONE = {"provision": "provisioned", "update": "updated", "unchanged": "unchange
     "cbx agent provision writer-1 --profile incident-writer --worker-target gpu --update",
 )
 def provision_agent(
-    agent: Annotated[str, Argument(click_type=AGENT, help="Its id: one word without '.', '*' and '>'.")],
+    agent: Annotated[
+        str, Argument(click_type=AGENT, help="The agent's id: one word without '.', '*' and '>'.")
+    ],
     profile: Annotated[str, Option(click_type=PROFILE, help="The name of its profile.")],
     worker_target: Annotated[
         str | None,
@@ -39,19 +41,22 @@ def provision_agent(
     ] = None,
     display_name: Annotated[str | None, Option(metavar="TEXT", help="A name for people.")] = None,
     tag: Annotated[
-        list[str] | None, Option(metavar="TEXT", help="A tag; repeat for several. Default: the profile's.")
+        list[str] | None, Option(metavar="TEXT", help="A tag. Repeatable. Default: the tags of the profile.")
     ] = None,
     owner: Annotated[
-        str | None, Option(click_type=AGENT, help="The agent, or sys.…, that it belongs to.")
+        str | None, Option(click_type=AGENT, help="The owner: an agent, or a name that begins with sys.")
     ] = None,
     update: Annotated[
-        bool, Option("--update", help="Change an agent that exists, and bring its profile up to date.")
+        bool,
+        Option(
+            "--update", help="Change an existing agent, and update it to the newest version of its profile."
+        ),
     ] = False,
 ) -> None:
-    """Make an agent, idle, on the roster of the project. The same again is unchanged.
+    """Create an idle agent in the project. Running the command again changes nothing.
 
-    An agent that exists otherwise is changed only with --update. It keeps the version of its profile until
-    then, and what is not named stays, but for a worker target and tags that it has from its profile.
+    If the agent exists with different settings, the command fails unless you pass --update. Options that you
+    omit keep their value, except a worker target and tags that come from the profile.
     """
     from cardbox_cli.execution.provision import AgentRequest, provision
 
@@ -66,7 +71,7 @@ def provision_agent(
     with open_database() as database:
         done = provision(database, session().project_id, request, update=update)
     if done.outdated:
-        announce(f"note: {agent} keeps an older version of its profile; --update gives it the newest")
+        announce(f"note: agent {agent} uses an older version of its profile; --update switches to the newest")
     made = done.agent
     text = f"{_DONE[done.action]} {made.agent_id} (profile {made.profile_name or made.profile_box_id}, "
     output.emit(
@@ -87,12 +92,12 @@ def provision_agent(
 def list_agents(
     limit: Limit = 50,
     worker_target: Annotated[
-        str | None, Option(metavar="TARGET", help="Only those that this pool of workers serves.")
+        str | None, Option(metavar="TARGET", help="Only agents with this worker target.")
     ] = None,
-    tag: Annotated[str | None, Option(metavar="TEXT", help="Only those with this tag.")] = None,
+    tag: Annotated[str | None, Option(metavar="TEXT", help="Only agents with this tag.")] = None,
     columns: Annotated[str | None, column_option("agent,status,profile")] = None,
 ) -> None:
-    """List the agents of the project by id, each with what it does now."""
+    """List the agents of the project with their states, sorted by id."""
     from cardbox_cli.store.roster import AgentFilter, RosterStore
 
     shown = chosen(AGENT_COLUMNS, columns)
@@ -100,7 +105,7 @@ def list_agents(
     with open_database() as database:
         roster = RosterStore(database, session().project_id)
         what = "such agents" if worker_target or tag else "agents"
-        empty = nothing_here(database, what, "`cbx agent provision AGENT --profile NAME` makes one")
+        empty = nothing_here(database, what, "create one with `cbx agent provision AGENT --profile NAME`")
         reading = filtered(roster.list, roster.further, where)
         listing = Listing(*reading, limit, shown, item_id=lambda entry: entry.agent_id, empty=empty)
         show_list(listing, database)
@@ -117,7 +122,7 @@ AgentId = Annotated[str, Argument(click_type=AGENT, help="The agent's id.")]
     reads=True,
 )
 def show_agent(agent: AgentId) -> None:
-    """Show an agent: who it is, and what it does now."""
+    """Show an agent and its state."""
     from cardbox_cli.store.roster import RosterStore
 
     with open_database() as database, database.snapshot():
@@ -141,7 +146,7 @@ def _print_agent(entry: "RosterEntry") -> None:
     )
     output.print_text()
     if entry.head is None:
-        output.print_text("no head: it was never given a turn, or its head was lost")
+        output.print_text("no state row: the agent never had a turn, or the row was lost")
     else:
         _print_head(entry.head)
 

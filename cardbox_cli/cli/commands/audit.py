@@ -1,4 +1,4 @@
-"""`cbx audit`: what people, and cbx of itself, did to turns, cards, boxes, tools, profiles and projects."""
+"""`cbx audit`: the manual and automatic changes of turns, cards, boxes, tools, profiles and projects."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,7 +27,7 @@ from cardbox_cli.cli.verb import verb
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database
 
-# What is written today. Other versions may have written others, which are found as well.
+# The actions of this version. Rows of other versions may have others, which --action finds as well.
 ACTIONS = (
     *("stop", "fail", "reclaim", "requeue", "rebox", "rebuild", "report", "lease-expired", "report-dropped"),
     *("card delete", "card repair", "box replace", "box edit", "box delete", "tool add", "tool remove"),
@@ -47,14 +47,14 @@ def list_audit_entries(
     limit: Limit = 50,
     agent: OfAgent = None,
     turn: Annotated[
-        str | None, Option(click_type=TURN, help="Only what was done to this turn; an id or a piece of one.")
+        str | None, Option(click_type=TURN, help="Only changes of this turn: an id, or its beginning or end.")
     ] = None,
     action: Annotated[
         str | None,
         Option(
             metavar="TEXT",
             click_type=OneOf(lambda: ACTIONS, what=None),
-            help="Only this action, such as stop, 'tool add', 'card delete'.",
+            help="Only this action, for example stop or 'card delete'.",
         ),
     ] = None,
     since: Since = None,
@@ -63,9 +63,9 @@ def list_audit_entries(
     watch: Watch = False,
     interval: Interval = 1.0,
 ) -> None:
-    """List what was done, by whom and why, newest first: to turns, cards, boxes, profiles, tools and so on.
+    """List changes of turns, cards, boxes, profiles, tools and projects, with actor and reason, newest first.
 
-    The actor is the operating system's user and the role of the database, or sys.cbx.
+    The actor is an operating system user with a database role, or sys.cbx.
     """
     from cardbox_cli.store.audit import AuditFilter, AuditStore
 

@@ -1,4 +1,4 @@
-"""`cbx batch`: tasks that were handed out together, to be read, watched and canceled."""
+"""`cbx batch`: lists, watches and cancels batches of tasks."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,7 +48,7 @@ def list_batches(
     limit: Limit = 50,
     status: Annotated[
         str | None,
-        Option(click_type=OneOf(lambda: BATCH_STATUSES, what="state"), help="Only in this state."),
+        Option(click_type=OneOf(lambda: BATCH_STATUSES, what="state"), help="Only batches in this state."),
     ] = None,
     since: Since = None,
     until: Until = None,
@@ -56,7 +56,7 @@ def list_batches(
     watch: Watch = False,
     interval: Interval = 1.0,
 ) -> None:
-    """List batches, newest first; those of another system's manager, `pmo`, too."""
+    """List batches, newest first, including those of another system's manager, `pmo`."""
     from cardbox_cli.store.execution.batch_store import BatchFilter
 
     first, last = parse_span(since, until)
@@ -104,12 +104,12 @@ def watch_batch(
     batch: BatchId,
     timeout: EndTimeout = None,
     join_box: Annotated[
-        bool, Option("--join-box", help="Make a box of what the children delivered, in order.")
+        bool, Option("--join-box", help="Create a box of the deliverables, in order.")
     ] = False,
 ) -> None:
-    """Watch a batch until it has ended, and print its results; what is due of it meanwhile is done.
+    """Watch a batch until it ends, run its overdue work, and print its results.
 
-    Exit 8 unless in success, 124 when that took too long. Ctrl-C leaves the batch running.
+    Exit 8 if it does not succeed, 124 when --timeout elapses. Ctrl-C leaves the batch running.
     """
     with runtime() as run:
         await_batch(run, _own_id(run, batch), timeout=timeout, joined=join_box)
@@ -126,7 +126,8 @@ def cancel_batch(batch: BatchId, reason: OptionalReason = None) -> None:
         if not cancel(run, batch_id, reason=reason or "canceled", actor=actor(run.database)):
             status = run.batches.get(batch_id).status
             raise Conflict(
-                f"batch {batch_id} has ended: {status}", hint="`cbx batch show` shows what came of it"
+                f"batch {batch_id} has ended: {status}",
+                hint=f"see its results with `cbx batch show {batch_id}`",
             )
         seen = view_batch(run, run.batches.get(batch_id))
     print_batch(seen)

@@ -1,4 +1,4 @@
-"""`cbx completion`: the scripts by which shells complete `cbx`; `cli/completion` answers them."""
+"""`cbx completion`: the scripts that complete `cbx` in shells; `completion_candidates.py` serves them."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +9,7 @@ from typer import Argument
 from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
+from cardbox_cli.text import unknown_message
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -25,12 +26,12 @@ def print_completion_script(
         Argument(
             metavar="|".join(SHELLS),
             click_type=OneOf(lambda: SHELLS, what=None),
-            help="The shell that you type in.",
+            help="Your shell.",
         ),
     ],
 ) -> None:
     """Print the script that completes commands, options, recipes, profiles, boxes and cards."""
     if shell not in SHELLS:
-        raise UsageError(f"there is no completion for {shell!r}", hint=f"shells are {', '.join(SHELLS)}")
+        raise UsageError(unknown_message("shell", shell, SHELLS), hint=f"shells are {', '.join(SHELLS)}")
     script = Path(__file__).parents[1] / "completion_scripts" / f"cbx.{shell}"
     click.echo(script.read_text(encoding="utf-8"), nl=False)

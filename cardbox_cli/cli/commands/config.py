@@ -1,4 +1,4 @@
-"""`cbx config`: every setting, the value in force, and where it comes from. Needs no database."""
+"""`cbx config`: every setting, its value and its source. Needs no database."""
 
 import os
 from typing import Annotated, Any, NamedTuple
@@ -16,12 +16,13 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.home import default_home
 from cardbox_cli.store.connection.target import find_listen_target, hide_password
+from cardbox_cli.text import unknown_message
 
 DEFAULT = "default"
 
 
-class InForce(NamedTuple):
-    """A setting as it is now. `value` is None where there is none, or none that can be shown."""
+class EffectiveSetting(NamedTuple):
+    """A setting and its value. `value` is None if it is not set or not valid."""
 
     variable: settings.Variable
     value: Any
@@ -30,7 +31,7 @@ class InForce(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The value as it is printed."""
+        """Return the value as text."""
         if self.value is None:
             return ""
         return f"{self.value:g}" if isinstance(self.value, float) else str(self.value)
@@ -46,14 +47,15 @@ class InForce(NamedTuple):
 )
 def show_config(
     name: Annotated[
-        str | None, Argument(click_type=SETTING, help="Only its value; such as CBX_LEASE, or lease.")
+        str | None,
+        Argument(click_type=SETTING, help="Show only this setting, for example CBX_LEASE or lease."),
     ] = None,
 ) -> None:
-    """Show the value of every setting and where it comes from: option, variable, config file or default.
+    """Show the value of every setting and its source: option, variable, config file or default.
 
-    Hides passwords. Exits 2 where a value cannot be, as the commands that need it do. The config file is
-    TOML: project, database_url, read_url and output, each a text, and a table of columns with a key for each
-    list, such as "card list" = "id,created,preview".
+    Passwords are hidden. Exit 2 if a value is invalid. The config file is TOML: the strings project,
+    database_url, read_url and output, and a table columns with a key for each list, for example
+    "card list" = "id,created,preview".
     """
     if name is not None:
         one = _in_force(_named(name))
@@ -78,14 +80,17 @@ def _named(given: str) -> settings.Variable:
     for variable in settings.SETTINGS:
         if wanted in (variable.name, variable.name.removeprefix("CBX_")):
             return variable
-    raise NotFound(f"there is no setting {given!r}", hint="`cbx config` lists them")
+    raise NotFound(
+        unknown_message("setting", given, [each.name for each in settings.SETTINGS]),
+        hint="list the settings with `cbx config`",
+    )
 
 
-def _columns() -> list[InForce]:
-    """The columns of lists that the config file names."""
+def _columns() -> list[EffectiveSetting]:
+    """Return the columns of lists in the config file as settings."""
     config = session().config
     return [
-        InForce(
+        EffectiveSetting(
             settings.Variable(f"columns.{command}", "text", None, f"The columns of `cbx {command}`."),
             *configured,
         )
@@ -98,17 +103,17 @@ def _configured(variable: settings.Variable) -> Configured | None:
     return None if config is None else config.get(variable)
 
 
-def _in_force(variable: settings.Variable) -> InForce:
+def _in_force(variable: settings.Variable) -> EffectiveSetting:
     found, configured = variable.found(), _configured(variable)
     source = found[0] if found else configured.place if configured else DEFAULT
     try:
-        return InForce(variable, *_looked_up(variable, source))
+        return EffectiveSetting(variable, *_looked_up(variable, source))
     except UsageError as exc:
-        return InForce(variable, None if variable.secret else variable.text(), source, exc)
+        return EffectiveSetting(variable, None if variable.secret else variable.text(), source, exc)
 
 
 def _looked_up(variable: settings.Variable, source: str) -> tuple[Any, str]:
-    """The value and what gave it, an option perhaps; else `source`, the variable that is set or DEFAULT."""
+    """Return the value and its source: an option, or else `source`."""
     if variable is settings.PROJECT:
         return session().project_id, variable.option if variable.option in session().given else source
     if variable is settings.HOME:
@@ -122,7 +127,7 @@ def _looked_up(variable: settings.Variable, source: str) -> tuple[Any, str]:
     if variable is settings.READ_URL:
         target = replica_target(database_target())
         if target.stands_for is None:
-            # What names one may not count: it is none of this database.
+            # A replica of another database does not count.
             return None, DEFAULT
         return hide_password(target.conninfo or ""), target.named_by
     if variable is settings.DATABASE_URL or (variable is settings.LISTEN_URL and source != DEFAULT):
@@ -135,7 +140,7 @@ def _looked_up(variable: settings.Variable, source: str) -> tuple[Any, str]:
     return (configured.value if configured and source == configured.place else variable.value()), source
 
 
-def _described(shown: InForce) -> dict[str, Any]:
+def _described(shown: EffectiveSetting) -> dict[str, Any]:
     variable = shown.variable
     return {
         "name": variable.name,

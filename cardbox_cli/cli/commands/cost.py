@@ -1,4 +1,4 @@
-"""The budget of `--fail-over`: so many tokens, or a share of the window of a request's model."""
+"""`cbx cost`: where tokens went, what was wasted, and the budget of --fail-over."""
 
 import re
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
@@ -27,7 +27,7 @@ from cardbox_cli.context.cost.account import GROUPINGS, Account, Grouping, StepC
 from cardbox_cli.errors import Findings, InvalidInput, UsageError
 from cardbox_cli.providers.models import window
 from cardbox_cli.settings import PRICES
-from cardbox_cli.text import format_tokens, parse_time
+from cardbox_cli.text import format_tokens, invalid_message, parse_time
 
 if TYPE_CHECKING:
     from cardbox_cli.context.cost.answer import Prices
@@ -36,43 +36,44 @@ _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)%")
 
 
 class Budget(NamedTuple):
-    """What no request may be over: `tokens`, or a `share` of what its model holds."""
+    """A limit for each request: `tokens`, or a `share` of the context window of its model."""
 
     tokens: int | None = None
     share: float | None = None
 
     def check(self, account: Account) -> None:
-        """Raise Findings where a request is over, InvalidInput where nobody knows what its model holds."""
-        over = [step for step in account.steps if step.tokens > self._most(step)]
+        """Raise Findings if a request exceeds the budget, InvalidInput if a context window is unknown."""
+        over = [step for step in account.steps if step.tokens > self.limit(step)]
         if over:
             step = max(over, key=lambda step: step.tokens)
             tokens = format_tokens(step.tokens, exact=not step.estimated)
             raise Findings(
-                f"request {step.number} has {tokens} tokens: over the budget of {self._said(step)}"
+                f"request {step.number} has {tokens} tokens, over the budget of {self._describe(step)}"
             )
 
-    def _most(self, step: StepCost) -> float:
+    def limit(self, step: StepCost) -> float:
+        """Return the limit of a request in tokens. Raises InvalidInput if its context window is unknown."""
         if self.share is None:
             return self.tokens or 0
-        holds = window(step.model)
-        if holds is None:
+        size = window(step.model)
+        if size is None:
             raise InvalidInput(
-                f"--fail-over: nobody knows how many tokens the model {step.model or 'unknown'!r} holds",
-                hint="name one with --model, or give the budget in tokens",
+                f"--fail-over: the context window of model {step.model or 'unknown'!r} is unknown",
+                hint="pass a number of tokens, for example --fail-over 60000, or --model",
             )
-        return self.share * holds
+        return self.share * size
 
-    def _said(self, step: StepCost) -> str:
+    def _describe(self, step: StepCost) -> str:
         if self.share is None:
             return f"{self.tokens}"
-        return f"{self._most(step):.0f}, {self.share * 100:g}% of what {step.model} holds"
+        return f"{self.limit(step):.0f}, {self.share * 100:g}% of the window of {step.model}"
 
 
 class _BudgetType(click.ParamType[Budget]):
     name = "TOKENS|SHARE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Budget:
-        """The budget. Raises UsageError for what is none."""
+        """Return the budget. Raises UsageError if it is invalid."""
         if isinstance(value, Budget):
             return value
         percent = _PERCENT.fullmatch(value)
@@ -81,7 +82,8 @@ class _BudgetType(click.ParamType[Budget]):
         if value.isascii() and value.isdecimal() and 0 < len(value) <= 12:
             return Budget(tokens=int(value))
         raise UsageError(
-            f"--fail-over: {value!r} is no budget", hint="give tokens, as in 60000, or a share, as in 60%"
+            f"--fail-over: {invalid_message('budget', value)}",
+            hint="pass tokens, as in 60000, or a share, as in 60%",
         )
 
 
@@ -106,62 +108,60 @@ def show_costs(
         str | None,
         Argument(
             click_type=BOX_OR_TURN,
-            help="A turn: the requests of its steps. Or a box: those that its answers were given to. An id, "
-            "4 or more characters of its beginning or end, or @last for the last box.",
+            help="A turn (the requests of its steps) or a box (the requests before its answers): an id, 4 or "
+            "more characters of its beginning or end, or @last for the last box.",
         ),
     ] = None,
-    turn: Annotated[
-        str | None, Option(click_type=TURN, help="A turn, also the last one: --turn @last.")
-    ] = None,
-    box: Annotated[
-        str | None, Option("--box", "-b", click_type=BOX, help="A box, where it must be one.")
-    ] = None,
+    turn: Annotated[str | None, Option(click_type=TURN, help="A turn, for example --turn @last.")] = None,
+    box: Annotated[str | None, Option("--box", "-b", click_type=BOX, help="A box.")] = None,
     agent: Annotated[
-        str | None, Option(click_type=AGENT, help="The turns of this agent: of --since, else the last 20.")
+        str | None, Option(click_type=AGENT, help="The turns of this agent since --since, or its last 20.")
     ] = None,
     chat: Annotated[
-        str | None, Option(click_type=CHAT, help="The runs of this chat: of --since, else the last 20.")
+        str | None, Option(click_type=CHAT, help="The runs of this chat since --since, or its last 20.")
     ] = None,
     since: Since = None,
     by: Annotated[
-        str, Option(click_type=OneOf(lambda: GROUPINGS, what="grouping"), help="Group the tokens by this.")
+        str, Option(click_type=OneOf(lambda: GROUPINGS, what="grouping"), help="How to group the tokens.")
     ] = "layer",
     top: Annotated[
-        int, Option(metavar="N", min=1, max=MAX_COUNT, help="So many steps, lines and findings at most.")
+        int, Option(metavar="N", min=1, max=MAX_COUNT, help="Show at most N steps, lines and findings.")
     ] = 20,
     profile: Annotated[
         str | None,
-        Option(click_type=PROFILE, help="With a box: its prompt, model and tools stand before it."),
+        Option(click_type=PROFILE, help="With a box: add the prompt, model and tools of this profile."),
     ] = None,
     model: compose_options.Model = None,
     prices: Annotated[
         str | None,
-        Option(click_type=FILE, help=f"YAML with what tokens cost in money. Default: {PRICES.name}."),
+        Option(click_type=FILE, help=f"A YAML file with prices of tokens. Default: {PRICES.name}."),
     ] = None,
     format_: Annotated[
         str | None,
         Option(
             "--format",
             click_type=OneOf(lambda: (HTML,), what="format"),
-            help="html: a page with pictures.",
+            help="html writes a page with pictures.",
         ),
     ] = None,
     fail_over: Annotated[
         Budget | None,
         Option(
             click_type=BUDGET,
-            help="Exit 8 where a request is over so many tokens, or such a share, as in 60%, of its model's "
-            "window.",
+            help="Exit 8 if a request has more tokens than N, or than a share of its model's context window, "
+            "for example 60%.",
         ),
     ] = None,
 ) -> None:
-    """Show how the context grew step by step, what was sent again and again, and what a prefix cache keeps.
+    """Show how the context grew step by step, what was sent repeatedly, and what a prefix cache reuses.
 
-    Findings name what was wasted, each with a stable code, the cards that prove it and the command that
-    mends it. Nothing is changed.
+    Each finding names waste: a stable code, the cards that prove it, and the command that fixes it. The
+    command itself changes nothing.
     """
     if sum(each is not None for each in (source, turn, box, agent, chat)) != 1:
-        raise UsageError("name a box or a turn, or --agent or --chat", hint="`cbx turn list` shows the turns")
+        raise UsageError(
+            "pass exactly one box or turn, --agent or --chat", hint="list turns with `cbx turn list`"
+        )
     if since is not None and agent is None and chat is None:
         raise UsageError("--since is for --agent and --chat", hint="leave it out")
     from cardbox_cli.cli.terminal.cost_report import Page, print_cost
@@ -186,7 +186,7 @@ def show_costs(
 
 
 def read_prices(given: str | None) -> "Prices | None":
-    """The prices of the file that is given, else of the setting's; None where neither names one.
+    """Return the prices of the given file, else of the setting's file; None if neither names one.
 
     Raises NotFound and InvalidInput naming the file and the place.
     """

@@ -1,4 +1,4 @@
-"""`cbx db`: the embedded server's life, the tables, garbage, and psql."""
+"""`cbx db`: the embedded server, the tables, garbage collection and psql."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -29,7 +29,8 @@ def embedded_server(action: str) -> "EmbeddedServer":
     target = database_target()
     if not target.embedded:
         raise UsageError(
-            f"`cbx db {action}` is for the embedded server, and {target.named_by} names another database",
+            f"`cbx db {action}` works only on the embedded server, but {target.named_by} names "
+            f"another database",
             hint=f"unset {target.named_by}, or manage that server with its own tools",
         )
     return target.server()
@@ -37,22 +38,22 @@ def embedded_server(action: str) -> "EmbeddedServer":
 
 @verb("start", "cbx db start")
 def start_server() -> None:
-    """Start the embedded server; any command that needs it does so too."""
+    """Start the embedded server. Commands that need it start it automatically."""
     from cardbox_cli.store.views.database_status import database_status
 
     started = embedded_server("start").start()
     with open_database() as database:
         answer = database_status(database)
-    announce("started" if started else "it runs already")
+    announce("started" if started else "already running")
     output.emit(answer, table=lambda: print_status(answer))
 
 
 @verb("stop", "cbx db stop")
 def stop_server() -> None:
-    """Stop the embedded server. Nothing is lost; the next command starts it again."""
+    """Stop the embedded server. Its data stay, and the next command starts it again."""
     stopped = embedded_server("stop").stop()
     output.emit(
-        {"stopped": stopped}, table=lambda: output.print_text("stopped" if stopped else "it was not running")
+        {"stopped": stopped}, table=lambda: output.print_text("stopped" if stopped else "was not running")
     )
 
 
@@ -65,10 +66,10 @@ def stop_server() -> None:
 )
 def show_status(
     exact: Annotated[
-        bool, Option("--exact", help="Count every row. Without it, large tables show an estimate, ~.")
+        bool, Option("--exact", help="Count every row. Default: estimates for large tables, shown with ~.")
     ] = False,
 ) -> None:
-    """Say which database commands talk to, where its files are, and what it holds. Starts nothing."""
+    """Show which database commands use, where its files are, and what it contains. Starts no server."""
     from cardbox_cli.store.views.database_status import target_status
 
     answer = target_status(database_target(), session().project_id, exact=exact)
@@ -77,7 +78,7 @@ def show_status(
 
 
 def print_status(answer: dict[str, Any]) -> None:
-    """Print a status, whichever keys it has."""
+    """Print the facts of a status."""
     named = {
         _TABLE_NAMES.get(key, key.replace("_", " ")): _shown_status(key, value)
         for key, value in answer.items()
@@ -108,7 +109,7 @@ def _number_line(rows: int | None, exact: bool) -> str:
 
 
 def _index_line(there: bool) -> str:
-    return "yes" if there else "no; `cbx db index-text` builds it"
+    return "yes" if there else "no; build it with `cbx db index-text`"
 
 
 _TABLE_NAMES = {"size_bytes": "size"}
@@ -116,20 +117,22 @@ _TABLE_NAMES = {"size_bytes": "size"}
 
 _SHOWN: dict[str, Callable[[Any], str | None]] = {
     "tables": lambda names: (
-        f"{len(names)}, listed below" if names else "none; `cbx db init --yes` makes them"
+        f"{len(names)}, listed below" if names else "none; create them with `cbx db init --yes`"
     ),
     "unreadable_tables": lambda names: ", ".join(names) or None,
     "distributed": lambda spread: (
         f"{format_count(spread.tables, 'table')} by project, over {format_count(spread.shards, 'shard')}"
         f" on {format_count(spread.nodes, 'node')}"
     ),
-    "pooler": lambda there: "yes; plans are not kept, and workers hear no notifications" if there else "no",
+    "pooler": lambda there: (
+        "yes; no prepared statements, and workers receive no notifications" if there else "no"
+    ),
     "keeps_plans": lambda kept: "yes, by workers" if kept else "no",
     "text_index": _index_line,
     "bigram_index": _index_line,
     "size_bytes": format_bytes,
     "project": _project_line,
-    # They have a table of their own.
+    # Printed as a separate table.
     "table_sizes": lambda _: None,
 }
 
@@ -144,7 +147,7 @@ def _shown_status(key: str, value: Any) -> str | None:
 
 @verb("url", 'psql "$(cbx db url)"', "DATABASE_URL=$(cbx db url) ./my-agent")
 def print_url() -> None:
-    """Print the database's address for other programs; starts the embedded server. Passwords are left out."""
+    """Print the database's address, without passwords, for other programs. Starts the embedded server."""
     from cardbox_cli.store.connection.target import hide_password
 
     target = database_target()
@@ -160,7 +163,7 @@ def print_url() -> None:
 
 @verb("psql", "cbx db psql", "cbx db psql -- -c 'select count(*) from cards'", takes_unknown_options=True)
 def run_psql(
-    arguments: Annotated[list[str] | None, Argument(metavar="-- ARGS", help="Passed on to psql.")] = None,
+    arguments: Annotated[list[str] | None, Argument(metavar="-- ARGS", help="Arguments for psql.")] = None,
 ) -> int:
     """Open psql on the database."""
     from cardbox_cli.store.connection.target import psql_environment
@@ -176,9 +179,9 @@ def run_psql(
 
 @verb("init", "cbx --database-url postgresql://db.example.com/agents db init --yes")
 def init_database(
-    yes: Annotated[bool, Option("--yes", "-y", help="Add the missing tables.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Create the missing tables.")] = False,
 ) -> None:
-    """Add the tables that are missing. Without --yes it prints their SQL. No existing table is changed."""
+    """Print the SQL of missing tables, or create them with --yes. Existing tables do not change."""
     from cardbox_cli.store.connection.database import Database
     from cardbox_cli.store.migrations.upgrade import add_missing_tables, missing_tables
 
@@ -197,14 +200,14 @@ def init_database(
 
     output.emit(answer, table=table, ids=list(parts))
     if parts and not yes:
-        announce(f"{format_count(len(parts), 'table')} would be added; run it with --yes to add them")
+        announce(f"{format_count(len(parts), 'table')} missing; create them with `cbx db init --yes`")
 
 
 @verb("upgrade", "cbx db upgrade --dry-run", "cbx db upgrade")
 def upgrade_database(
-    dry_run: Annotated[bool, Option("--dry-run", help="Only print the SQL that would run.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the SQL, run nothing.")] = False,
 ) -> None:
-    """Bring an older database to this cbx's schema version. Tables of other programs stay as they are.
+    """Upgrade an older database to this schema version. Tables of other programs do not change.
 
     cbx upgrades from version 17 on. To move the data of an older embedded database to a new one:
 
@@ -230,20 +233,20 @@ def upgrade_database(
 
 
 _DISTRIBUTION = (
-    "card ids are unique per project from then on, no more across projects: card-box clients, which upsert on"
-    " the id alone, can no longer write here, only read"
+    "card ids are then unique per project only: card-box clients, which upsert on the id alone, can read but"
+    " no longer write"
 )
 
 
 @verb("distribute", "cbx db distribute --dry-run", "cbx db distribute --yes")
 def distribute_tables(
-    dry_run: Annotated[bool, Option("--dry-run", help="Only print the SQL that would run.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the SQL, run nothing.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Spread the tables over the nodes of a Citus cluster, by project.
+    """Distribute the tables over the nodes of a Citus cluster, by project.
 
-    All rows of a project lie on one node, and every statement of a command goes there. A table moves with its
-    rows in one transaction, which keeps writers waiting; stopped in the middle, a second run finishes.
+    All rows of a project are on one node, and every statement of a command goes there. Each table moves in
+    one transaction, which blocks writers. If the command is stopped, run it again to finish.
     """
     from cardbox_cli.store.connection.database import Database
     from cardbox_cli.store.migrations import distribution
@@ -252,7 +255,7 @@ def distribute_tables(
     with Database.connect(database_target()) as database:
         plan = distribution.plan_distribution(database)
         if plan.steps and not dry_run:
-            announce(f"the index {GLOBAL_IDS} goes: {_DISTRIBUTION}")
+            announce(f"this drops the index {GLOBAL_IDS}: {_DISTRIBUTION}")
             confirm(
                 f"Distribute {format_count(len(distribution.distributed_by(plan)), 'table')} by project?",
                 yes=yes,
@@ -263,7 +266,7 @@ def distribute_tables(
     text = (
         f"distributed {format_count(len(names), 'table')}"
         if plan.steps
-        else "every table of projects is distributed already"
+        else "all tables are already distributed"
     )
     output.emit(
         answer,
@@ -271,20 +274,20 @@ def distribute_tables(
         ids=names,
     )
     if dry_run and plan.steps:
-        announce(f"it drops the index {GLOBAL_IDS}: {_DISTRIBUTION}")
+        announce(f"this drops the index {GLOBAL_IDS}: {_DISTRIBUTION}")
 
 
 @verb("index-text", "cbx db index-text")
 def index_text() -> None:
-    """Build the indexes that make searching fast. They slow imports down.
+    """Build the indexes for fast text search. They slow down imports.
 
-    One is of words, the other of pairs of characters in Chinese, Japanese and Korean.
+    One indexes words, the other pairs of characters in Chinese, Japanese and Korean.
     """
     from cardbox_cli.store.cards import index_text as build_indexes
 
     with open_database() as database:
         built = build_indexes(database, announce)
-    there = f"{' and '.join(built)} {'is' if len(built) == 1 else 'are'} there"
+    there = f"{' and '.join(built)} {'is' if len(built) == 1 else 'are'} built"
     names = dict(zip(("index", "bigram_index"), [*built, None], strict=False))
     output.emit(names, table=lambda: output.print_text(there))
 
@@ -296,22 +299,19 @@ def index_text() -> None:
     "cbx db gc --purge --all-projects --yes -o json | jq .purged",
 )
 def collect_garbage(
-    purge: Annotated[bool, Option("--purge", help="Purge soft-deleted cards, too.")] = False,
-    all_projects: Annotated[
-        bool, Option("--all-projects", help="The whole database, not only --project.")
-    ] = False,
+    purge: Annotated[bool, Option("--purge", help="Also purge deleted cards.")] = False,
+    all_projects: Annotated[bool, Option("--all-projects", help="Purge in all projects.")] = False,
     batch_size: Annotated[
-        int, Option(metavar="N", min=1, help="Rows per transaction.", show_default=True)
+        int, Option(metavar="N", min=1, help="Purge N rows per transaction.", show_default=True)
     ] = 1000,
     latest: Latest = BOXES_LOOKED_INTO.value,
-    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be purged.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print what would be purged, purge nothing.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Purge expired cards, and the logs of turns that are older than 30 days, for ever.
+    """Permanently delete expired cards, and logs of turns that are older than 30 days.
 
-    Works in small transactions that wait for no writer: stopped in the middle it loses nothing, and a second
-    run finishes. Boxes stay as they are; references that then lead nowhere are reported, of the boxes of each
-    project that changed last.
+    It works in small transactions that do not block writers. If it is stopped, run it again to finish. Boxes
+    do not change: dangling references are reported, for the most recently changed boxes of each project.
     """
     from cardbox_cli.cli.terminal.list_output import looked_into
     from cardbox_cli.cli.terminal.progress_bar import bar
@@ -327,13 +327,13 @@ def collect_garbage(
             purged = found
         else:
             where = "the whole database" if all_projects else f"project {session().project_id!r}"
-            confirm(f"Purge {_counted(found, deleted=purge)} of {where} for ever?", yes=yes)
+            confirm(f"Purge {_describe_rubbish(found, deleted=purge)} of {where} permanently?", yes=yes)
             for each, rubbish in zip(collectors, finds, strict=True):
                 if rubbish.total:
-                    # Before the first batch: one that is stopped in the middle has its row.
+                    # Before the first batch, so that an interrupted purge is in the audit, too.
                     audit_in(database, each.project_id, "db gc", found=rubbish)
             with bar("purging", found.total) as show:
-                advance = _summed(show)
+                advance = _running_total(show)
                 purges = (
                     each.purge(deleted=purge, batch_size=batch_size, advance=advance) for each in collectors
                 )
@@ -347,15 +347,15 @@ def collect_garbage(
         ]
         is_cut = bool(latest) and any(BoxStore(database, name).are_more_than(latest) for name in names)
     answer = {"dry_run": dry_run, "purged": purged, "dangling": dangling}
-    summary = f"{'would purge' if dry_run else 'purged'} {_counted(purged, deleted=purge)}"
+    summary = f"{'would purge' if dry_run else 'purged'} {_describe_rubbish(purged, deleted=purge)}"
     summary = summary if found.total else "nothing to purge"
     output.emit(answer, table=lambda: _print_rubbish(summary, dangling), ids=[box.box_id for box in dangling])
     if dangling:
         places = sum(box.count for box in dangling)
-        lead = "would lead" if dry_run else "leads" if places == 1 else "lead"
+        state = "would be" if dry_run else "is" if places == 1 else "are"
         announce(
-            f"{format_count(places, 'reference')} in {format_count(len(dangling), 'box')} {lead} to no card;"
-            " `cbx box verify BOX` shows where"
+            f"{format_count(places, 'reference')} in {format_count(len(dangling), 'box')} {state} dangling;"
+            f" see `cbx box verify {dangling[0].box_id}`"
         )
     if is_cut:
         announce(looked_into(latest))
@@ -374,19 +374,19 @@ _DANGLING_BOXES = (
 )
 
 
-def _counted(rubbish: "Rubbish", *, deleted: bool) -> str:
+def _describe_rubbish(rubbish: "Rubbish", *, deleted: bool) -> str:
     parts = [format_count(rubbish.expired, "expired card")]
     if deleted:
         parts.append(format_count(rubbish.deleted, "deleted card"))
     if rubbish.logs:
-        parts.append(f"what {format_count(rubbish.logs, 'command')} of old turns wrote on stderr")
+        parts.append(f"the stderr of {format_count(rubbish.logs, 'command')} of old turns")
     if rubbish.box_info:
-        parts.append(f"what is known of {format_count(rubbish.box_info, 'box')} that is gone")
+        parts.append(f"the details of {format_count(rubbish.box_info, 'deleted box')}")
     return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]
 
 
-def _summed(show: Callable[[int], None]) -> Callable[[int], None]:
-    """What to call with the size of each batch, so that `show` gets how many rows went so far."""
+def _running_total(show: Callable[[int], None]) -> Callable[[int], None]:
+    """Return a callback for the size of each batch that passes the running total to `show`."""
     done = 0
 
     def advance(rows: int) -> None:
@@ -399,9 +399,9 @@ def _summed(show: Callable[[int], None]) -> Callable[[int], None]:
 
 @verb("destroy", "cbx db destroy --yes")
 def destroy_database(yes: Yes = False) -> None:
-    """Stop the embedded server and delete all of its data."""
+    """Stop the embedded server and delete all its data."""
     server = embedded_server("destroy")
     confirm(f"Delete the embedded database of {server.home}, every project in it?", yes=yes)
     removed = [str(path) for path in server.destroy()]
-    text = "\n".join(f"removed {path}" for path in removed) or "there was nothing to remove"
+    text = "\n".join(f"removed {path}" for path in removed) or "nothing to remove"
     output.emit({"removed": removed}, table=lambda: output.print_text(text))

@@ -1,4 +1,4 @@
-"""`cbx delegate, launch, ask` and `fork-join`: agents are given tasks."""
+"""`cbx delegate, launch, ask` and `fork-join`, which give tasks to agents."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +17,7 @@ from cardbox_cli.cli.terminal.batch_report import await_batch, print_batch, prin
 from cardbox_cli.cli.terminal.turn_report import print_delegated
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import BadRequest, UsageError
-from cardbox_cli.text import format_count
+from cardbox_cli.text import conflict_message, format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.dispatch_requests import Caller
@@ -31,33 +31,35 @@ CallerName = Annotated[
     Option(
         "--caller",
         click_type=AGENT,
-        help="The agent on whose behalf you ask: it owns what is made. Default: nobody but you.",
+        help="The agent on whose behalf you ask; it owns the new agents. Default: none.",
     ),
 ]
 NewTurnId = Annotated[
     str | None,
     Option(
-        "--turn-id", metavar="ID", help="Your own id for the turn: the same request again makes no other."
+        "--turn-id",
+        metavar="ID",
+        help="Your own id for the turn. Repeating the request returns the same turn.",
     ),
 ]
-WaitForEnd = Annotated[bool, Option("--wait", help="Wait for the end and print what came.")]
+WaitForEnd = Annotated[bool, Option("--wait", help="Wait for the end and print the deliverable.")]
 
 
 def check_waiting(timeout: float | None, *, wait: bool) -> None:
-    """Raise UsageError for a timeout of nothing."""
+    """Raise UsageError for a timeout without --wait."""
     if timeout is not None and not wait:
-        raise UsageError("--timeout is for --wait", hint="add --wait, or leave --timeout out")
+        raise UsageError("--timeout requires --wait", hint="add --wait, or remove --timeout")
 
 
 def caller_named(run: "Runtime", name: str | None) -> "Caller":
-    """The caller that --caller names. Raises NotFound."""
+    """Return the caller that --caller names. Raises NotFound."""
     from cardbox_cli.execution.dispatch_requests import Caller, named_caller
 
     return Caller() if name is None else named_caller(run, name)
 
 
 def task_of(run: "Runtime", name: str, context_box: str | None = None, **said: Any) -> "Task":
-    """The task that the options of the command `name` describe. Raises BadRequest with all its problems."""
+    """Return the task of the options of the command `name`. Raises BadRequest with all problems."""
     from cardbox_cli.model.handwritten.documents import document_of
     from cardbox_cli.model.handwritten.tasks import Task
     from cardbox_cli.model.handwritten.validation import fit
@@ -83,24 +85,27 @@ def delegate_task(
         str,
         Option(
             click_type=OneOf(lambda: STRATEGIES, what=None),
-            help="A fresh agent of a profile, one that exists, or a fresh one that knows what one wrote.",
+            help="new: a new agent of a profile. reuse: an existing agent. clone: a new agent "
+            "that has read the "
+            "output of an existing one.",
         ),
     ],
-    ref: Annotated[str, Option(click_type=TARGET, help="The profile for new, else the agent.")],
+    ref: Annotated[str, Option(click_type=TARGET, help="The profile (for new) or the agent.")],
     instruction: Annotated[str, Option(metavar="TEXT|@FILE", help="What to do.")],
     context_box: Annotated[
         str | None,
-        Option("--context-box", "-c", click_type=BOX, help="A box that it reads before the instruction."),
+        Option(
+            "--context-box", "-c", click_type=BOX, help="A box that the agent reads before the instruction."
+        ),
     ] = None,
     caller: CallerName = None,
     turn_id: NewTurnId = None,
     wait: WaitForEnd = False,
     timeout: EndTimeout = None,
 ) -> None:
-    """Hand a task to an agent: its context is packed and its turn dispatched, all or nothing.
+    """Give a task to an agent: pack its context and dispatch its turn, or change nothing.
 
-    Exit 6 when the turn was not accepted. What the caller's delegation_policy would refuse a model, a person
-    is only told.
+    Exit 6 if the turn was not accepted. The caller's delegation_policy binds models; for you, cbx only warns.
     """
     from cardbox_cli.orchestration.delegation import delegate
 
@@ -126,7 +131,7 @@ def launch_agent(
     wait: WaitForEnd = False,
     timeout: EndTimeout = None,
 ) -> None:
-    """Launch a principal: a fresh agent of a profile, which reads the instruction and who asked."""
+    """Start a principal: a new agent of a profile that reads the instruction and the name of the caller."""
     from cardbox_cli.orchestration.delegation import launch_principal
 
     check_waiting(timeout, wait=wait)
@@ -148,16 +153,14 @@ def ask_agent(
     question: Annotated[str, Argument(metavar="TEXT|@FILE", help="The question.")],
     include_history: Annotated[
         bool,
-        Option(
-            "--include-history", help="The expert first reads what the --caller has written in its last box."
-        ),
+        Option("--include-history", help="Let the expert first read the last output box of the --caller."),
     ] = False,
     caller: CallerName = None,
     turn_id: NewTurnId = None,
     wait: WaitForEnd = False,
     timeout: EndTimeout = None,
 ) -> None:
-    """Ask an expert one question: a fresh agent of a profile, with or without the caller's history."""
+    """Ask an expert one question: a new agent of a profile, with or without the caller's history."""
     from cardbox_cli.orchestration.delegation import ask_expert
 
     check_waiting(timeout, wait=wait)
@@ -191,30 +194,32 @@ _LINES = (".jsonl", ".ndjson")
 )
 def fork_join_tasks(
     file: Annotated[
-        str, Argument(click_type=FILE, help="YAML, or JSON lines with a task each; - for stdin.")
+        str, Argument(click_type=FILE, help="A YAML file, or JSON lines with one task each; - for stdin.")
     ],
     fail_fast: Annotated[
-        bool, Option("--fail-fast", help="The first child that fails ends the batch and stops the others.")
+        bool, Option("--fail-fast", help="End the batch and stop the other children when one fails.")
     ] = False,
     deadline: Annotated[
         float | None,
-        Option(click_type=Seconds(min=0.1), help="Stop what still runs after so long. Default: the file's."),
+        Option(
+            click_type=Seconds(min=0.1), help="Stop running children after this time. Default: the file's."
+        ),
     ] = None,
     wait: Annotated[bool, Option("--wait", help="Wait for the end and print the results.")] = False,
     timeout: EndTimeout = None,
     caller: CallerName = None,
     join_box: Annotated[
-        bool, Option("--join-box", help="With --wait: make a box of what the children delivered, in order.")
+        bool, Option("--join-box", help="With --wait: create a box of the deliverables, in order.")
     ] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Check everything, write nothing.")] = False,
 ) -> None:
-    """Hand the tasks of a file to agents that do them at the same time; their results are one batch.
+    """Give the tasks of a file to agents that run at the same time, and join their results in a batch.
 
-    A file is `tasks:`, a list of {target_strategy, target_ref, instruction, context_box_id}, and if wished
-    `fail_fast`, `deadline_seconds`, and a `matrix:` of variables, such as {doc: {glob: docs/*.md}}: each task
-    is made once for each value, which ${doc}, ${doc.name} and ${doc.text} stand for.
+    The file has `tasks:`, a list of {target_strategy, target_ref, instruction, context_box_id}. Optional keys
+    are `fail_fast`, `deadline_seconds` and `matrix:`, for example {doc: {glob: docs/*.md}}. Each task is then
+    repeated for each value, which ${doc}, ${doc.name} and ${doc.text} insert.
 
-    With --wait: exit 8 unless in success, 124 when --timeout is over. Ctrl-C leaves the batch running.
+    With --wait: exit 8 if the batch does not succeed, 124 when --timeout elapses. Ctrl-C does not stop it.
     """
     _check_waiting_options(timeout, wait=wait, join_box=join_box, dry_run=dry_run)
     from cardbox_cli.orchestration.batch_creation import create_batch
@@ -238,9 +243,9 @@ def fork_join_tasks(
 def _check_waiting_options(timeout: float | None, *, wait: bool, join_box: bool, dry_run: bool) -> None:
     check_waiting(timeout, wait=wait)
     if join_box and not wait:
-        raise UsageError("--join-box is for --wait", hint="add --wait: only what has ended can be joined")
+        raise UsageError("--join-box requires --wait", hint="add --wait: only ended children can be joined")
     if wait and dry_run:
-        raise UsageError("--wait and --dry-run exclude each other", hint="leave one of them out")
+        raise UsageError(conflict_message("--wait", "--dry-run"), hint="remove one of them")
 
 
 def _task_specs(run: "Runtime", file: str, fail_fast: bool, deadline: float | None) -> "ForkJoin":
@@ -259,7 +264,7 @@ def _task_specs(run: "Runtime", file: str, fail_fast: bool, deadline: float | No
 
 
 def _is_lines(text: str) -> bool:
-    """Whether a text without a file's name is JSON lines: its first line is a task."""
+    """Return whether the text is JSON lines: its first line is a task."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     try:
         task = msgspec.json.decode(first.encode())
@@ -271,7 +276,7 @@ def _is_lines(text: str) -> bool:
 def _announce_batch(created: "Created") -> None:
     for index, notes in created.notes.items():
         for note in notes:
-            announce(f"note: tasks[{index}]: {note}; a model would be refused")
+            announce(f"note: tasks[{index}]: {note}; cbx would refuse this for a model")
 
 
 def _print_created(run: "Runtime", created: "Created") -> None:
@@ -280,5 +285,5 @@ def _print_created(run: "Runtime", created: "Created") -> None:
     with run.database.snapshot():
         seen = view_batch(run, run.batches.get(created.batch.batch_id))
     if session().output in ("table", "wide"):
-        announce(f"`cbx batch watch {created.batch.batch_id}` watches it")
+        announce(f"watch it with `cbx batch watch {created.batch.batch_id}`")
     print_batch(seen)

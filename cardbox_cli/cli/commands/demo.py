@@ -1,4 +1,4 @@
-"""`cbx demo`: the main job on a bundled conversation, each command shown and really run, on one screen."""
+"""`cbx demo`: the main workflow on a bundled conversation. Each command is printed and really run."""
 
 import io
 import os
@@ -27,40 +27,40 @@ _STEPS = (
         "BOX=$(cbx card import $EXAMPLES/checkout-incident.json --from openai -o id)",
     ),
     (
-        "Another agent shall write the report; its profile says how it works.",
+        "Another agent should write the report. A profile configures it.",
         "PROFILE=$(cbx profile import $EXAMPLES/incident-writer.yaml -o id)",
         "cbx agent provision writer --profile incident-writer",
     ),
     (
-        "A recipe says what it gets to see: the newest 14 cards, and the task.",
+        "A recipe decides what it sees: the newest 14 cards, and the task.",
         "CONTEXT=$(cbx pack --handover $EXAMPLES/incident-report.yaml -o id \\\n"
         "    --arg incident_box=$BOX --arg instruction='Write the report.')",
     ),
     (
-        "How much the model will read; without --stats this prints the request.",
+        "The tokens of the request. Without --stats, this prints the request.",
         "cbx render --profile incident-writer --box $CONTEXT --stats",
     ),
     (
-        "Send it. Nothing happens: why?",
+        "Send it. Nothing happens. Why?",
         "TURN=$(cbx dispatch --agent writer --context-box $CONTEXT -o id)",
         "sleep 1; cbx why $TURN",
     ),
     (
-        "So a worker: any command that reads a request and prints an answer.",
+        "Start a worker with any command that reads a request and prints an answer.",
         "cbx worker run --target writers --drain --exec 'python3 $EXAMPLES/client.py'",
         "cbx turn wait $TURN",
     ),
 )
 _NEXT = """\
-# That was the main job. Next: your own, `cbx card import YOUR-CHAT.json`, or
-# more of this one: `export CBX_PROJECT=demo`, and `cbx turn show {turn}`."""
+# Next: import your own conversation with `cbx card import YOUR-CHAT.json`,
+# or explore this one: `export CBX_PROJECT=demo; cbx turn show {turn}`."""
 
 
 @verb("demo", "cbx demo", "cbx demo | less")
 def run_demo() -> None:
-    """Import a conversation, pack a context from it by a recipe, and run a turn that is stuck at first.
+    """Import a conversation, pack a context with a recipe, and run a turn that is stuck at first.
 
-    Runs in the project 'demo'; running it again adds only a new context and a turn. The worker's command
+    It runs in the project 'demo'. Running it again adds only a new context and turn. The worker's command
     answers without a model.
     """
     values = {"EXAMPLES": str(shipped("examples"))}
@@ -77,7 +77,7 @@ def run_demo() -> None:
 
 @contextmanager
 def _environment(values: dict[str, str]) -> Iterator[None]:
-    """What the first line of the demo exports, and this Python before others, as in an activated venv."""
+    """Set the variables of the first line, and put this Python first on PATH, as in an activated venv."""
     before = dict(os.environ)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     os.environ |= {**values, PROJECT.name: "demo", UNCLAIMED.name: "1", POLL.name: "1", "PATH": path}
@@ -96,25 +96,25 @@ def _run(written: str, values: dict[str, str]) -> None:
         written = written[waits.end() :]
     assigned = re.fullmatch(r"(\w+)=\$\((.*)\)", written, re.DOTALL)
     line = (assigned[2] if assigned else written).replace("\\\n", "")
-    words = [_filled(word, values) for word in shlex.split(line)][1:]
+    words = [_fill(word, values) for word in shlex.split(line)][1:]
     if assigned:
-        values[assigned[1]] = _captured(words)
+        values[assigned[1]] = _capture(words)
     else:
         _cbx(words)
 
 
-def _filled(word: str, values: dict[str, str]) -> str:
+def _fill(word: str, values: dict[str, str]) -> str:
     return re.sub(r"\$([A-Z]+)", lambda found: values[found[1]], word)
 
 
-def _captured(words: list[str]) -> str:
+def _capture(words: list[str]) -> str:
     with redirect_stdout(io.StringIO()) as captured:
         _cbx(words)
     return captured.getvalue().strip()
 
 
 def _cbx(words: list[str]) -> None:
-    """Run one command as its own `cbx` would, on this run's database; its failure ends the demo."""
+    """Run one command on this run's database as a separate `cbx` would. A failure ends the demo."""
     own = Session(database_url=session().database_url, pages=False, process=session().process)
     try:
         root().main(words, prog_name="cbx", standalone_mode=False, obj=own)

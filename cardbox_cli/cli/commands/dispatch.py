@@ -25,6 +25,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import check_new_id
+from cardbox_cli.text import conflict_message
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.dispatch_requests import DispatchResult, Handover, Parent
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     reads="dry_run",
 )
 def dispatch_turn(
-    agent: Annotated[str, Option("--agent", click_type=AGENT, help="The agent that shall run the turn.")],
+    agent: Annotated[str, Option("--agent", click_type=AGENT, help="The agent that runs the turn.")],
     context_box: Annotated[
         str | None,
         Option(
@@ -64,52 +65,52 @@ def dispatch_turn(
     arg: Arguments = None,
     args: ArgumentFiles = None,
     output_box: Annotated[
-        str | None, Option(click_type=BOX, help="What the turn writes to. Default: a new box.")
+        str | None, Option(click_type=BOX, help="The output box of the turn. Default: a new box.")
     ] = None,
     channel: Annotated[str, Option(metavar="NAME", help="A label for routing.")] = "public",
     source_agent: Annotated[
-        str, Option(metavar="AGENT", help="Who asks: an agent, or a name that begins with sys. or tool.")
+        str, Option(metavar="AGENT", help="The sender: an agent, or a name that begins with sys. or tool.")
     ] = OPERATOR,
     parent_turn: Annotated[
         str | None, Option(click_type=TURN, help="The turn on whose behalf this one runs.")
     ] = None,
     tool_call_id: Annotated[
-        str | None, Option(metavar="ID", help="The call of the parent turn that waits for this turn's end.")
+        str | None, Option(metavar="ID", help="The tool call of the parent turn that waits for this turn.")
     ] = None,
     depth_policy: Annotated[
         str,
         Option(
             click_type=OneOf(lambda: ("descend", "peer", "root"), what="policy"),
-            help="How deep below its parent the turn counts.",
+            help="How to count the delegation depth relative to the parent.",
         ),
     ] = "descend",
     correlation_id: Annotated[
         str | None,
-        Option(metavar="ID", help="Your own id: the same request again answers with the first turn."),
+        Option(metavar="ID", help="Your own id. Repeating the request returns the first turn."),
     ] = None,
     display_name: Annotated[str | None, Option(metavar="NAME", help="A name for people.")] = None,
     runtime_config: Annotated[
         str | None, Option(metavar="JSON|@FILE", help="Settings for the worker, a JSON object.")
     ] = None,
     no_queue: Annotated[
-        bool, Option("--no-queue", help="Do not wait behind another turn: answer busy, exit 6.")
+        bool, Option("--no-queue", help="Do not queue behind another turn: report busy and exit 6.")
     ] = False,
     check: Annotated[
-        bool, Option("--check", help="Ask for nothing that the provider would refuse: exit 8 on errors.")
+        bool, Option("--check", help="Refuse a request that the provider would reject: exit 8 on errors.")
     ] = False,
     force: Annotated[
-        bool, Option("--force", help="With --check: tell what is found, and dispatch all the same.")
+        bool, Option("--force", help="With --check: print the findings, but dispatch anyway.")
     ] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Check everything, write nothing.")] = False,
     emit_state: Annotated[
-        bool, Option("--emit-state", help="Send the event that the agent is dispatched, too.")
+        bool, Option("--emit-state", help="Also publish the event that the agent was dispatched.")
     ] = False,
-    wait: Annotated[bool, Option("--wait", help="Wait for the end and print what came.")] = False,
+    wait: Annotated[bool, Option("--wait", help="Wait for the end and print the deliverable.")] = False,
     timeout: EndTimeout = None,
 ) -> None:
-    """Ask an agent for a turn: at once if it is idle, else behind the turns that it has.
+    """Send a turn to an agent. It starts at once if the agent is idle, otherwise after the queued turns.
 
-    Exit 6 when the turn was not accepted: busy, rejected or an error, and nothing was written.
+    Exit 6 if the turn was not accepted (busy, rejected or an error); then nothing was written.
     """
     from cardbox_cli.execution.dispatch import dispatch
     from cardbox_cli.execution.dispatch_requests import DepthPolicy, DispatchRequest
@@ -167,23 +168,23 @@ def _check_context(
 ) -> None:
     if (context_box is None) == (handover is None):
         raise UsageError(
-            "name the context: either --context-box BOX or --recipe RECIPE",
-            hint="`cbx box list` shows boxes, `cbx handover list` recipes",
+            "pass either --context-box BOX or --recipe RECIPE",
+            hint="list boxes with `cbx box list`, or recipes with `cbx handover list`",
         )
     if handover is None and arguments:
         raise UsageError("--arg and --args require --recipe", hint="pass --recipe instead of --context-box")
     if correlation_id is not None and not correlation_id.strip():
-        raise UsageError("--correlation-id is blank", hint="is the shell variable set? leave it out for none")
+        raise UsageError("--correlation-id is empty", hint="is the shell variable set?")
     if correlation_id is not None:
-        hint = "letters, digits and - are good; leave it out for none"
+        hint = "use letters, digits and -"
         check_new_id(correlation_id, "--correlation-id", hint)
 
 
 def _check_waiting(timeout: float | None, *, wait: bool, dry_run: bool) -> None:
     if timeout is not None and not wait:
-        raise UsageError("--timeout is for --wait", hint="add --wait, or leave --timeout out")
+        raise UsageError("--timeout requires --wait", hint="add --wait, or remove --timeout")
     if wait and dry_run:
-        raise UsageError("--wait and --dry-run exclude each other", hint="leave one of them out")
+        raise UsageError(conflict_message("--wait", "--dry-run"), hint="remove one of them")
 
 
 def _handover(name: str | None, given: list[str], files: list[str]) -> "Handover | None":
@@ -197,7 +198,7 @@ def _handover(name: str | None, given: list[str], files: list[str]) -> "Handover
 
 
 def _with_boxes(run: "Runtime", packing: "Handover | None") -> "Handover | None":
-    """The same with whole ids of boxes among its arguments."""
+    """Return the same with full box ids among its arguments."""
 
     if packing is None:
         return None
@@ -211,7 +212,7 @@ def _config(text: str | None) -> dict[str, Any]:
         return {}
     config = parse_json(text, "--runtime-config")
     if not isinstance(config, dict):
-        raise InvalidInput("--runtime-config: not a JSON object", hint="for example '{\"timeout\": 60}'")
+        raise InvalidInput("--runtime-config must be a JSON object", hint="for example '{\"timeout\": 60}'")
     return config
 
 
@@ -227,7 +228,9 @@ def _parent(run: "Runtime", turn: str | None, tool_call_id: str | None) -> "Pare
 
     if turn is None:
         if tool_call_id is not None:
-            raise UsageError("--tool-call-id is for --parent-turn", hint="name the turn whose call waits")
+            raise UsageError(
+                "--tool-call-id requires --parent-turn", hint="pass the turn whose tool call waits"
+            )
         return None
     resolved = resolved_or_given(resolving_turns(run.database, run.project_id).resolve, turn)
     return Parent(agent_turn_id=resolved, tool_call_id=tool_call_id)

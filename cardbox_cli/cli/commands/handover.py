@@ -1,4 +1,4 @@
-"""`cbx handover`: recipes, without a database."""
+"""`cbx handover`: recipes. Needs no database."""
 
 from typing import Annotated, Any
 
@@ -19,7 +19,7 @@ from cardbox_cli.text import format_count
 
 @verb("list", "cbx handover list", pages=True, reads=True)
 def list_recipes(columns: Annotated[str | None, column_option("name,description")] = None) -> None:
-    """List the recipes that `--handover NAME` finds: ./handovers, CBX_HANDOVERS, and those that ship."""
+    """List the recipes that `--recipe NAME` finds: in ./handovers, in CBX_HANDOVERS, and in cbx itself."""
     from cardbox_cli.packing import recipe_files
 
     shown = chosen(_RECIPE_COLUMNS, columns)
@@ -51,7 +51,9 @@ _RECIPE_COLUMNS = (
 )
 
 
-Recipe = Annotated[str, Argument(click_type=RECIPE, help="A recipe file, the name of one, or - for stdin.")]
+Recipe = Annotated[
+    str, Argument(click_type=RECIPE, help="A recipe file, the name of a recipe, or - for stdin.")
+]
 
 
 @verb(
@@ -62,7 +64,7 @@ Recipe = Annotated[str, Argument(click_type=RECIPE, help="A recipe file, the nam
     reads=True,
 )
 def show_recipe(recipe: Recipe) -> None:
-    """Show a recipe as it is written, and what arguments it takes."""
+    """Show the text of a recipe and its arguments."""
     loaded = load_recipe(recipe)
     declared = loaded.recipe.arguments or {}
     answer = {
@@ -83,7 +85,7 @@ def show_recipe(recipe: Recipe) -> None:
 def validate_recipes(
     recipes: Annotated[list[str], Argument(click_type=RECIPE, help="Recipe files or names; - for stdin.")],
 ) -> None:
-    """Check recipes: everything that is wrong with any of them, with file and line. Exit 4 if anything is."""
+    """Check recipes, and print each error with file and line. Exit 4 if there are errors."""
     failures: list[CbxError] = []
     for name in recipes:
         try:

@@ -1,4 +1,4 @@
-"""`cbx inbox`: the rows that agents must process."""
+"""`cbx inbox`: the queue rows of agents."""
 
 import math
 import os
@@ -38,7 +38,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.execution.turns import CONSUMED, ERROR, OPEN, SKIPPED, InboxRow, Lease
 from cardbox_cli.settings import OWNER
-from cardbox_cli.text import argument, format_time
+from cardbox_cli.text import argument, conflict_message, format_time
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
@@ -47,14 +47,15 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 Owner = Annotated[
-    str | None, Option(metavar="NAME", help="Who claims. Default: CBX_OWNER, else this host and its user.")
+    str | None,
+    Option(metavar="NAME", help="The owner of the claim. Default: CBX_OWNER, else your user and host."),
 ]
 
 
 def give_back(
     inbox: str, do: "Callable[Concatenate[Runtime, str, P], object]", *given: P.args, **named: P.kwargs
 ) -> None:
-    """Give a row back by one of `queue.claims`, and print it as it is then."""
+    """Return a claimed row with a function of `queue.claims`, and print its new state."""
     with runtime() as run:
         inbox_id = resolve_row(run, inbox)
         do(run, inbox_id, *given, **named)
@@ -107,7 +108,7 @@ def list_inbox_rows(
     limit: Limit = 50,
     agent: OfAgent = None,
     status: Annotated[
-        str | None, Option(click_type=OneOf(lambda: STATES, what="state"), help="Only in this state.")
+        str | None, Option(click_type=OneOf(lambda: STATES, what="state"), help="Only rows in this state.")
     ] = None,
     message_type: Annotated[
         str | None,
@@ -115,10 +116,10 @@ def list_inbox_rows(
             "--type",
             "-t",
             click_type=OneOf(_message_types, what=None),
-            help="Only of this type.",
+            help="Only rows of this type.",
         ),
     ] = None,
-    dead: Annotated[bool, Option("--dead", help="Only dead letters: those given up.")] = False,
+    dead: Annotated[bool, Option("--dead", help="Only dead rows, which are not retried.")] = False,
     columns: Annotated[str | None, column_option("id,agent,status")] = None,
     watch: Watch = False,
     interval: Interval = 1.0,
@@ -127,7 +128,7 @@ def list_inbox_rows(
     from cardbox_cli.store.views.inbox_views import InboxFilter
 
     if dead and status not in (None, ERROR):
-        raise UsageError(f"--dead is --status {ERROR}, not {status!r}", hint="leave out one of them")
+        raise UsageError(conflict_message("--dead", f"--status {status}"), hint=f"--dead is --status {ERROR}")
     where = InboxFilter(agent_id=agent, status=ERROR if dead else status, message_type=message_type)
     pause = between_looks(watch, interval)
     shown = chosen(INBOX_COLUMNS, columns)
@@ -146,7 +147,7 @@ def list_inbox_rows(
     reads=True,
 )
 def show_row(inbox_id: InboxId) -> None:
-    """Show an inbox row whole, and who has claimed it."""
+    """Show an inbox row and its lease."""
     from cardbox_cli.store.execution.inbox_store import InboxStore
 
     with open_inbox() as inbox, inbox.database.snapshot():
@@ -183,23 +184,23 @@ def _print_whole_row(row: InboxRow, lease: Lease | None) -> None:
 )
 def claim_rows(
     target: Annotated[
-        str | None, Option(metavar="TARGET", help="Only rows of agents of this worker target.")
+        str | None, Option(metavar="TARGET", help="Only rows of agents with this worker target.")
     ] = None,
     limit: Annotated[
         int, Option("--limit", "-n", metavar="N", min=1, max=1000, help="Claim at most N rows.")
     ] = 1,
     owner: Owner = None,
-    wait: Annotated[bool, Option("--wait", help="Wait until there is work.")] = False,
+    wait: Annotated[bool, Option("--wait", help="Wait until a row is due.")] = False,
     timeout: Annotated[
         float | None, Option(click_type=Seconds(min=0), help="Wait at most this long, then exit 3.")
     ] = None,
 ) -> None:
-    """Claim due rows for the time of a lease (CBX_LEASE), one of each agent. Exit 3 without work."""
+    """Claim due rows under a lease (CBX_LEASE), at most one per agent. Exit 3 if no row is due."""
     from cardbox_cli.execution.queue.claims import claim
 
     name = owner_name(owner)
     with runtime() as run, ExitStack() as listening:
-        # Listening begins before the first look, so that nothing can come between the two.
+        # Listen before the first claim, so that no notification is missed in between.
         wakeups = listening.enter_context(listener(target)) if wait else None
         claimed = claim(run, target=target, owner=name, limit=limit)
         until = math.inf if timeout is None else monotonic() + timeout
@@ -207,10 +208,10 @@ def claim_rows(
             wakeups.wait(min(left, run.settings.poll))
             claimed = claim(run, target=target, owner=name, limit=limit)
     if not claimed:
-        raise NotFound(f"no work is due in project {session().project_id!r}", hint="--wait waits for it")
+        raise NotFound(f"no row is due in project {session().project_id!r}", hint="--wait waits for one")
     rows = [each.row for each in claimed]
     output.emit_list(
-        rows, columns=Shown(_CLAIMED_COLUMNS), item_id=lambda row: row.inbox_id, empty="no work is due"
+        rows, columns=Shown(_CLAIMED_COLUMNS), item_id=lambda row: row.inbox_id, empty="no row is due"
     )
 
 
@@ -224,7 +225,7 @@ _CLAIMED_COLUMNS = (
 
 @verb("ack", "cbx inbox ack 1d5c8f72")
 def ack_row(inbox: InboxId, owner: Owner = None) -> None:
-    """Give a claimed row back as done. If it carries a turn, the turn ends with success."""
+    """Mark a claimed row as done. If it carries a turn, the turn ends with success."""
     from cardbox_cli.execution.queue import claims
 
     give_back(inbox, claims.ack, owner=owner_name(owner))
@@ -233,10 +234,10 @@ def ack_row(inbox: InboxId, owner: Owner = None) -> None:
 @verb("fail", "cbx inbox fail 1d5c8f72 --reason 'the file is gone'", renamed={"--error": "--reason"})
 def fail_row(
     inbox: InboxId,
-    reason: Annotated[str, Option(metavar="TEXT", help="Why it cannot be done.")],
+    reason: Annotated[str, Option(metavar="TEXT", help="The reason why it failed.")],
     owner: Owner = None,
 ) -> None:
-    """Give a claimed row back as dead. If it carries a turn, the turn ends as failed."""
+    """Mark a claimed row as dead. If it carries a turn, the turn ends as failed."""
     from cardbox_cli.execution.queue import claims
 
     give_back(inbox, claims.fail, owner=owner_name(owner), error=reason)
@@ -245,14 +246,14 @@ def fail_row(
 @verb("defer", "cbx inbox defer 1d5c8f72 --reason 'the service is down' --delay 30")
 def defer_row(
     inbox: InboxId,
-    reason: Annotated[str, Option(metavar="TEXT", help="Why it is to be tried again.")],
+    reason: Annotated[str, Option(metavar="TEXT", help="The reason to try again.")],
     delay: Annotated[
         float | None,
         Option(click_type=Seconds(min=0), help="Try again after this time. Default: the backoff."),
     ] = None,
     owner: Owner = None,
 ) -> None:
-    """Give a claimed row back, to be tried again later; after too many tries it is dead."""
+    """Return a claimed row to the queue for a later try. After too many tries it is dead."""
     from cardbox_cli.execution.queue import claims
 
     wait = None if delay is None else timedelta(seconds=delay)
@@ -266,7 +267,7 @@ def defer_row(
 
 @verb("retry", "cbx inbox list --dead -o id | xargs -n1 cbx inbox retry")
 def retry_row(inbox: InboxId) -> None:
-    """Try a dead row again: a report or a stop becomes due, a turn is dispatched anew as another turn."""
+    """Try a dead row again. A report or a stop becomes due again; a turn is dispatched as a new turn."""
     from cardbox_cli.execution.recovery.retrying import retry
 
     with runtime() as run:
@@ -283,7 +284,7 @@ def retry_row(inbox: InboxId) -> None:
 
 @verb("cancel", "cbx inbox cancel 1d5c8f72 --reason 'asked for twice'")
 def cancel_row(inbox: InboxId, reason: OptionalReason = None) -> None:
-    """End the turn of a queued row before it begins, as canceled."""
+    """Cancel the turn of a queued row before it begins."""
     from cardbox_cli.errors import Conflict
     from cardbox_cli.execution.recovery import fixes
 
@@ -292,7 +293,7 @@ def cancel_row(inbox: InboxId, reason: OptionalReason = None) -> None:
         if row.status != "queued":
             raise Conflict(
                 f"the inbox row {row.inbox_id} is {row.status}, not queued",
-                hint=f"`cbx turn stop {argument(row.turn_id)}` ends a turn in any state",
+                hint=f"to end the turn in any state: `cbx turn stop {argument(row.turn_id)}`",
             )
         fixes.stop(run, row.turn_id, actor=actor(run.database), reason=reason)
         row = run.inbox.get(row.inbox_id)

@@ -17,13 +17,13 @@ from cardbox_cli.settings import settings_from
 @verb("mcp", "cbx mcp", "cbx --project shop mcp", reads=True)
 def serve_mcp(
     statement_timeout: Annotated[
-        float, Option(click_type=Seconds(min=0.1, max=3600), help="How long one statement may take.")
+        float, Option(click_type=Seconds(min=0.1, max=3600), help="Time limit of one database statement.")
     ] = 30,
 ) -> None:
-    """Give a coding agent read-only tools for this project, over the Model Context Protocol on stdio.
+    """Serve read-only tools for this project to a coding agent, over the Model Context Protocol on stdio.
 
-    They are what `cbx why`, `turn show`, `render`, `card search` and `cost` answer. Whatever starts it speaks
-    the protocol; nothing in it writes. Ends with its stdin. Needs cardbox-cli[mcp].
+    The tools return what `cbx why`, `turn show`, `render`, `card search` and `cost` print. The server ends
+    when its stdin closes. Needs the `mcp` extra of the package.
     """
     from importlib.util import find_spec
 
@@ -33,9 +33,8 @@ def serve_mcp(
 
     with closing(lending_of(database_target(), longest=statement_timeout)) as lending:
         with lending.snapshot():
-            # Whatever is wrong with the database is told at once.
-            pass
+            pass  # report an unusable database at once
         read = Reader(lending, session().project_id, settings=settings_from(), usual=session().usual_project)
-        # A thread waits for the next line of stdin, and no interrupt wakes it.
+        # A thread waits for stdin, and an interrupt does not wake it.
         with ended_by_interrupt():
             make_server(read).run("stdio")

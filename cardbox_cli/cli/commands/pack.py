@@ -64,29 +64,29 @@ def pack_context(
     arg: Arguments = None,
     args: ArgumentFiles = None,
     source_agent: Annotated[
-        str, Option(metavar="AGENT", help="The agent on whose behalf this is packed.")
+        str, Option(metavar="AGENT", help="The agent on whose behalf cbx packs.")
     ] = OPERATOR,
     max_tokens: compose_options.MaxTokens = None,
     fit: compose_options.FitStrategy = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the plan, write nothing.")] = False,
     explain: Annotated[
-        bool, Option("--explain", help="Print each card with the rule that brought it.")
+        bool, Option("--explain", help="Print each card with the rule that added it.")
     ] = False,
     check: Annotated[
-        bool, Option("--check", help="Write nothing that the provider would refuse: exit 8 on errors.")
+        bool, Option("--check", help="Refuse a context that the provider would reject: exit 8 on errors.")
     ] = False,
     force: Annotated[
-        bool, Option("--force", help="With --check: tell what is found, and pack all the same.")
+        bool, Option("--force", help="With --check: print the findings, but pack anyway.")
     ] = False,
 ) -> None:
-    """Pack a new context box: arguments, inherited boxes and a parent pointer, as a recipe says."""
+    """Build a context box from a recipe: arguments, inherited boxes and a parent pointer."""
     from cardbox_cli.packing.pack import pack
 
     passing = gate("packs", check=check, force=force)
     if not source_agent.strip():
-        raise UsageError("--source-agent is empty", hint=f"leave it out for {OPERATOR}")
+        raise UsageError("--source-agent is empty", hint=f"remove it to use {OPERATOR}")
     budget = compose_options.token_budget(max_tokens, fit)
-    seen = _Seen(shows=explain or dry_run)
+    seen = _PackedCards(shows=explain or dry_run)
     loaded = load_recipe(handover)
     arguments = parse_arguments(arg or [], args or [], loaded.recipe)
     with open_database() as database, database.transaction() if force else nullcontext():
@@ -114,12 +114,12 @@ def pack_context(
     for note in compose_options.fit_notes(packed.fitted) if packed.fitted is not None else ():
         announce(f"note: {note}")
     for name in loaded.recipe.unused_arguments(arguments):
-        announce(f"warning: no rule of recipe {loaded.name!r} uses the argument {name!r}")
+        announce(f"warning: recipe {loaded.name!r} does not use the argument {name!r}")
     _print(packed, seen)
 
 
-class _Seen:
-    """What is printed of the cards: their tokens, and where each is shown, they themselves by their ids."""
+class _PackedCards:
+    """The cards to print by id, and their tokens. Cards are held only if they are printed."""
 
     def __init__(self, *, shows: bool) -> None:
         self.shows = shows
@@ -128,7 +128,7 @@ class _Seen:
         self.cards: dict[str, Card | CardDraft] = {}
 
     def add(self, place: PlannedCard, card: Card | CardDraft | None) -> None:
-        """Take a card in as it is read. A context may be too long to be held only to be counted."""
+        """Add a card as it is read."""
         if card is None:
             return
         if self.shows:
@@ -137,7 +137,7 @@ class _Seen:
             self.tokens += card_tokens(card)
 
     def recount(self, tokenizer: Tokenizer) -> None:
-        """Count the cards that are shown as a model does."""
+        """Count the tokens of the held cards again with a model's tokenizer."""
         self.tokenizer = tokenizer
         self.tokens = sum(card_tokens(card, tokenizer) for card in self.cards.values())
 
@@ -145,8 +145,8 @@ class _Seen:
 def _fit(
     database: "Database", entries: "list[RequestEntry]", *, budget: compose_options.TokenBudget
 ) -> "Fitted":
-    """The request of the context with the tools that a worker would offer, in the format of the model's
-    provider, within the budget."""
+    """Return the request of the context within the budget: with the tools that a worker would offer, in the
+    format of the model's provider."""
     from cardbox_cli.context.repair.fit import fit
     from cardbox_cli.execution.requests.turn_requests import offered_definitions, present_cards
     from cardbox_cli.orchestration.handlers import HANDLERS
@@ -167,7 +167,7 @@ def _remember(packed: "Packed") -> None:
 
 
 def _tokenizer(database: "Database", packed: "Packed") -> Tokenizer:
-    """What counts as the profile's model does."""
+    """Return the tokenizer of the profile's model."""
     from cardbox_cli.providers.models import tokenizer_for
     from cardbox_cli.store.profiles import ProfileStore
 
@@ -175,7 +175,7 @@ def _tokenizer(database: "Database", packed: "Packed") -> Tokenizer:
     return tokenizer_for(model_of(profile_of([card] if card else [])))
 
 
-def _print(packed: "Packed", seen: _Seen) -> None:
+def _print(packed: "Packed", seen: _PackedCards) -> None:
     answer: dict[str, Any] = {
         "context_box_id": packed.context_box_id,
         "profile_box_id": packed.profile_box_id,
@@ -196,7 +196,7 @@ def _print(packed: "Packed", seen: _Seen) -> None:
     )
 
 
-def _line(place: PlannedCard, seen: _Seen) -> dict[str, Any]:
+def _line(place: PlannedCard, seen: _PackedCards) -> dict[str, Any]:
     card = seen.cards.get(place.card_id)
     return {
         "card_id": place.card_id,
@@ -209,7 +209,7 @@ def _line(place: PlannedCard, seen: _Seen) -> dict[str, Any]:
     }
 
 
-def _print_text(packed: "Packed", seen: _Seen) -> None:
+def _print_text(packed: "Packed", seen: _PackedCards) -> None:
     places = packed.plan.cards
     tokens = format_tokens(seen.tokens, exact=seen.tokenizer.exact)
     output.facts(
@@ -233,8 +233,8 @@ _LEFT_OUT = (
 )
 
 
-def _columns(packed: "Packed", seen: _Seen) -> Sequence[Column]:
-    """The columns of planned cards; items are pairs of a position and a card."""
+def _columns(packed: "Packed", seen: _PackedCards) -> Sequence[Column]:
+    """Return the columns of planned cards. Items are pairs of a position and a card."""
 
     def of_card(text: Callable[[Card | CardDraft], str], without: str = NOTHING) -> Callable[[Any], str]:
         def cell(numbered: tuple[int, PlannedCard]) -> str:

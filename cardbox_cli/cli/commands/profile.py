@@ -1,4 +1,4 @@
-"""`cbx profile`: the static configurations of agents, found by name."""
+"""`cbx profile`: the static configurations of agents, by name."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 
 @verb("import", "cbx profile import researcher.yaml", "cbx profile import - < researcher.yaml")
 def import_profiles(
-    files: Annotated[list[str], Argument(click_type=FILE, help="YAML files, one profile each; - for stdin.")],
+    files: Annotated[
+        list[str], Argument(click_type=FILE, help="YAML files with one profile each; - for stdin.")
+    ],
 ) -> None:
-    """Store profiles. A name that exists then points to the new version; boxes of the old one stay.
+    """Store profiles from YAML files. An existing name then refers to the new version; old boxes stay.
 
-    What a name says already is unchanged, and makes no new box.
+    A profile that did not change creates no new box.
     """
     from cardbox_cli.model.handwritten.profiles import doubts, parse_profile
     from cardbox_cli.model.identity import allowed_handlers
@@ -67,7 +69,7 @@ class _Imported(msgspec.Struct, frozen=True):
 
 
 def _save_profile(store: "ProfileStore", profile: dict[str, Any]) -> _Imported:
-    """Store a profile, and write that down; what that took: `import`, `update` or nothing, `unchanged`."""
+    """Store a profile with an audit row; return the action: import, update or unchanged."""
     known = store.find(profile["name"])
     entry = store.save(profile, author_id=OPERATOR)
     box_before = None if known is None else known.profile_box_id
@@ -99,13 +101,13 @@ _IMPORTED_COLUMNS = (
 def list_profiles(
     limit: Limit = 50, columns: Annotated[str | None, column_option("name,box,updated")] = None
 ) -> None:
-    """List the profiles of the project by name."""
+    """List the profiles of the project, sorted by name."""
     from cardbox_cli.store.profiles import ProfileStore
 
     shown = chosen(PROFILE_COLUMNS, columns)
     with open_database() as database:
         entries = ProfileStore(database, session().project_id).all()
-        empty = nothing_here(database, "profiles", "`cbx profile import FILE.yaml` adds one")
+        empty = nothing_here(database, "profiles", "import one with `cbx profile import FILE.yaml`")
         reading = held_whole(entries, limit)
         listing = Listing(*reading, limit, shown, item_id=lambda entry: entry.profile_box_id, empty=empty)
         show_list(listing, database)
@@ -119,9 +121,9 @@ def list_profiles(
     reads=True,
 )
 def show_profile(
-    name: Annotated[str, Argument(click_type=PROFILE, help="The profile's name, in any case.")],
+    name: Annotated[str, Argument(click_type=PROFILE, help="The profile's name, in upper or lower case.")],
 ) -> None:
-    """Show a profile: its names and boxes as a table, its whole configuration as YAML or JSON."""
+    """Show a profile: its names and boxes in tables, its complete configuration in YAML or JSON."""
     from cardbox_cli.store.profiles import ProfileStore
 
     with open_database() as database, database.snapshot():
@@ -131,8 +133,8 @@ def show_profile(
         profile = profiles.card(entry.profile_box_id)
     if profile is None:
         raise NotFound(
-            f"the box {entry.profile_box_id} of profile {entry.name!r} holds no sys.profile card",
-            hint="import the profile again",
+            f"the box {entry.profile_box_id} of profile {entry.name!r} does not contain a sys.profile card",
+            hint="import the profile again with `cbx profile import FILE.yaml`",
         )
     configuration: Any = getattr(profile.content, "data", profile.content)
 
@@ -156,9 +158,11 @@ def _plain(value: Any) -> str | None:
 
 @verb("validate", "cbx profile validate profiles/*.yaml")
 def validate_profiles(
-    files: Annotated[list[str], Argument(click_type=FILE, help="YAML files, one profile each; - for stdin.")],
+    files: Annotated[
+        list[str], Argument(click_type=FILE, help="YAML files with one profile each; - for stdin.")
+    ],
 ) -> None:
-    """Check profiles: all that is wrong with any of them, with file and line. Exit 4 if anything is."""
+    """Check profiles, and print each error with file and line. Exit 4 if there are errors."""
     failures: list[CbxError] = []
     names: dict[str, str] = {}
     for file in files:
@@ -166,8 +170,8 @@ def validate_profiles(
             name = _profile_name(file)
             if name in names:
                 raise InvalidInput(
-                    f"{source_name(file)}: the profile {name!r} stands in {source_name(names[name])}, too",
-                    hint="give each profile a name of its own",
+                    f"{source_name(file)}: profile {name!r} is also defined in {source_name(names[name])}",
+                    hint="give each profile a different name",
                 )
             names[name] = file
         except (InvalidInput, NotFound) as exc:
@@ -179,13 +183,13 @@ def validate_profiles(
 
 
 def _profile_name(file: str) -> str:
-    """The name of the profile in a file, in one case, as it is found by; tells what is doubtful in it."""
+    """Return the case-folded name of the profile in a file; announce warnings about it."""
     from cardbox_cli.model.handwritten.profiles import doubts, parse_profile
     from cardbox_cli.model.identity import allowed_handlers
     from cardbox_cli.orchestration.handlers import HANDLERS
 
     profile = parse_profile(read_text(file), source_name(file))
-    # Which tools there are only a project knows: those that are named count as registered.
+    # Only a project knows its tools, so the named ones count as registered.
     named = profile.get("must_end_with", [])
     for warning in [*doubts(profile, named), *HANDLERS.warnings(allowed_handlers(profile))]:
         announce(f"warning: {source_name(file)}: {warning}")

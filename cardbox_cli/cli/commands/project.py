@@ -1,4 +1,4 @@
-"""`cbx project`: the tenants of a database. Each exists from its first write; this names and lists them."""
+"""`cbx project`: the projects (tenants) of a database. A project exists from its first write."""
 
 from typing import Annotated, Any
 
@@ -21,15 +21,17 @@ from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.identity import PROJECT_STATUSES, Project, ProjectSettings, check_label
 from cardbox_cli.model.ids import unique
 from cardbox_cli.model.layers import KNOWLEDGE_SCOPES, check_stored_layer
-from cardbox_cli.text import format_time
+from cardbox_cli.text import conflict_message, format_time
 
-ProjectId = Annotated[str | None, Argument(metavar="ID", help="The project. Default: that of --project.")]
-Title = Annotated[str | None, Option(metavar="TEXT", help="What people call it.")]
-Owner = Annotated[str | None, Option(metavar="ID", help="Whose it is.")]
+ProjectId = Annotated[
+    str | None, Argument(metavar="ID", help="The project. Default: the value of --project.")
+]
+Title = Annotated[str | None, Option(metavar="TEXT", help="A title for people.")]
+Owner = Annotated[str | None, Option(metavar="ID", help="The owner.")]
 
 
 def chosen_project(given: str | None) -> str:
-    """The project that the command is about, which then is that of the session."""
+    """Return the project of the command, and make it the project of the session."""
     if given is not None:
         session().project_id = given
     return session().project_id
@@ -49,12 +51,12 @@ def emit_project(project: Project, done: str, settings: ProjectSettings | None =
 
 
 def warn_of(settings: ProjectSettings) -> None:
-    """Say what of the stored settings counts for nothing."""
+    """Warn about stored settings that have no effect."""
     for name in settings.reproducible_layers:
         if name not in settings.stored_layers:
             announce(
-                f"warning: the stored reproducible layers name {name}, which is never stored and counts for "
-                "nothing; `cbx project update --reproducible-layers` names them anew"
+                f"warning: reproducible layer {name} has no effect, because it is never stored; "
+                "set the layers again with `cbx project update --reproducible-layers`"
             )
 
 
@@ -64,7 +66,7 @@ def project_facts(project: Project, settings: ProjectSettings) -> dict[str, Any]
 
 @verb("create", "cbx project create shop --title 'The web shop'", "cbx -p shop project create")
 def create_project(named: ProjectId = None, title: Title = None, owner: Owner = None) -> None:
-    """Create a project with a title and an owner. Without this, its first profile, tool or agent makes it."""
+    """Create a project with a title and an owner. Its first profile, tool or agent creates it, too."""
     from cardbox_cli.store.projects import ProjectsStore
 
     project_id = chosen_project(named)
@@ -93,15 +95,15 @@ def update_project(
         str | None,
         Option(
             click_type=OneOf(lambda: PROJECT_STATUSES, what="state"),
-            help="Its state. An archived project accepts no new turns; the others are words for people.",
+            help="The state. An archived project accepts no new turns; other states have no effect.",
         ),
     ] = None,
     owner: Owner = None,
     share: Annotated[
-        bool | None, Option("--share/--no-share", help="Whether contexts get the layers that are shared.")
+        bool | None, Option("--share/--no-share", help="Include shared layers in contexts, or not.")
     ] = None,
     share_default: Annotated[
-        bool, Option("--share-default", help="Leave that to the kind of process again.")
+        bool, Option("--share-default", help="Include shared layers depending on the type of process.")
     ] = False,
     reproducible_layers: Annotated[
         str | None, Option(metavar="LAYER,…", help="The layers to store with each step; '' for none.")
@@ -110,19 +112,19 @@ def update_project(
         bool | None,
         Option(
             "--allow-incomplete-context/--no-allow-incomplete-context",
-            help="Whether turns run although cards of their contexts or profiles are gone.",
+            help="Run turns even if cards of their contexts or profiles are missing, or not.",
         ),
     ] = None,
     knowledge_scope: Annotated[
         str | None,
         Option(
             click_type=OneOf(lambda: KNOWLEDGE_SCOPES, what="scope"),
-            help="Where knowledge is looked for: in all cards of the project, in those of boxes that the "
-            "recipe or the profile names, or nowhere.",
+            help="The cards that the knowledge layer searches: the whole project, the boxes of the recipe or "
+            "profile, or none.",
         ),
     ] = None,
 ) -> None:
-    """Change a project, or how its contexts are composed. No other row of it changes."""
+    """Change a project's title, owner, state or composing rules."""
     from cardbox_cli.store.projects import ProjectsStore
 
     project_id = chosen_project(named)
@@ -132,7 +134,7 @@ def update_project(
         **{name: value for name, value in rules.items() if value is not None},
     }
     if title is status is owner is None and not named_settings:
-        raise UsageError("there is nothing to change", hint="`cbx project update --help` says what can be")
+        raise UsageError("no change given", hint="pass at least one option; see `cbx project update --help`")
     check_labels(title, owner)
     with open_database() as database, database.transaction():
         projects = ProjectsStore(database)
@@ -149,7 +151,7 @@ def update_project(
 
 
 def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """What changed, each as what it was and what it is."""
+    """Return the changed values, each with its old and new one."""
     return {
         name: {"before": before[name], "after": value}
         for name, value in after.items()
@@ -158,11 +160,11 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 
 
 def _changed_settings(share: bool | None, share_default: bool, layers: str | None) -> dict[str, Any]:
-    """The settings that the options name. Raises UsageError and InvalidInput."""
+    """Return the settings of the options. Raises UsageError and InvalidInput."""
     if share is not None and share_default:
         raise UsageError(
-            f"--{'share' if share else 'no-share'} and --share-default say two things",
-            hint="give one of them",
+            conflict_message(f"--{'share' if share else 'no-share'}", "--share-default"),
+            hint="remove one of them",
         )
     named: dict[str, Any] = {}
     if share is not None or share_default:
@@ -186,7 +188,7 @@ def _changed_settings(share: bool | None, share_default: bool, layers: str | Non
 def list_projects(
     limit: Limit = 50, columns: Annotated[str | None, column_option("project,status,title")] = None
 ) -> None:
-    """List the projects of the database by id."""
+    """List the projects of the database, sorted by id."""
     from cardbox_cli.store.projects import ProjectsStore
 
     shown = chosen(PROJECT_COLUMNS, columns)
@@ -198,14 +200,14 @@ def list_projects(
             limit,
             shown,
             item_id=lambda project: project.project_id,
-            empty="no projects; `cbx project create ID`, or the first profile, tool or agent, makes one",
+            empty="no projects; create one with `cbx project create ID`",
         )
         show_list(listing, database)
 
 
 @verb("show", "cbx project show", "cbx project show shop -o json", pages=True, reads=True)
 def show_project(named: ProjectId = None) -> None:
-    """Show what is known of a project."""
+    """Show a project and its settings."""
     from cardbox_cli.store.projects import ProjectsStore
 
     project_id = chosen_project(named)
@@ -231,4 +233,4 @@ def show_project(named: ProjectId = None) -> None:
     output.emit(project_facts(found, settings), table=table, ids=[found.project_id])
 
 
-_SHARING_TEXTS = {True: "yes", False: "no", None: "by the kind of process"}
+_SHARING_TEXTS = {True: "yes", False: "no", None: "by the type of process"}

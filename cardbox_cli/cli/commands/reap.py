@@ -1,4 +1,4 @@
-"""`cbx reap`: one pass over everything that is overdue."""
+"""`cbx reap`: runs overdue housekeeping once."""
 
 from functools import partial
 
@@ -9,12 +9,14 @@ from cardbox_cli.cli.verb import verb
 
 @verb("reap", "cbx reap", "cbx --project shop reap -o jsonl")
 def reap_overdue() -> None:
-    """Do what is overdue in the project, once. Harmless from many places at the same time.
+    """Run overdue housekeeping of the project once, for example from cron. Concurrent runs are safe.
 
-    Expired leases make their rows due again, or dead after too many tries; a result whose report was lost is
-    reported; a passed deadline becomes a timeout report; a turn that is queued on an idle agent is promoted;
-    children of batches are dispatched or stopped, and batches end; workers are notified again of what none
-    came for.
+    \b
+    - Release rows with expired leases, or mark them dead after too many tries.
+    - Report tool results whose report was lost, and report passed deadlines as timeouts.
+    - Promote turns that are queued on idle agents.
+    - Dispatch or stop children of batches, and end batches.
+    - Notify workers of unclaimed rows.
     """
     from cardbox_cli.execution.recovery.reaping import reap
 

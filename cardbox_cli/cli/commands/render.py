@@ -1,4 +1,4 @@
-"""`cbx render`: the exact LLM request that boxes make, or that a turn sends or has sent.
+"""`cbx render`: the exact LLM request of boxes, of a turn or of a chat.
 
 Owns the options. `inspect/requests.py` finds the request, `terminal/request_report.py` explains it.
 """
@@ -33,18 +33,22 @@ from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import unique
 from cardbox_cli.providers.formats import TEXT, members_of, provider_of, text_sections
 from cardbox_cli.providers.registry import DEFAULT, HOSTS, provider_named, providers
-from cardbox_cli.text import format_count
+from cardbox_cli.text import conflict_message, format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.requests.recorded_requests import RecordedRequests
     from cardbox_cli.inspect.requests import InspectedRequest, Requests
 
 
+_WHAT = "What to render"
+_INSTEAD = "Instead of the body"
+
+
 def check_answers(**asked: bool) -> None:
-    """Raise UsageError where more than one answer is asked for."""
+    """Raise UsageError if more than one kind of answer is requested."""
     named = [f"--{name}" for name, is_asked in asked.items() if is_asked]
     if len(named) > 1:
-        raise UsageError(f"{named[0]} and {named[1]} are two answers", hint="ask for one of them")
+        raise UsageError(conflict_message(*named[:2]), hint="remove one of them")
 
 
 def check_sources(
@@ -60,37 +64,40 @@ def check_sources(
     given = {"--box": box, "--turn": turn, "--agent": agent, "--chat": chat}
     named = [name for name, value in given.items() if value]
     if len(named) > 1:
-        raise UsageError(f"{named[0]} and {named[1]} are two requests", hint="name one of them")
+        raise UsageError(conflict_message(*named[:2]), hint="remove one of them")
     if profile is not None and (turn or agent or chat):
-        raise UsageError("--profile is for boxes: a turn has its own", hint="leave it out, or name boxes")
+        raise UsageError("--profile requires --box: a turn has its own profile", hint="remove --profile")
     if not named and not is_diff:
-        raise UsageError(
-            "no request is named", hint="name boxes with --box, a turn by --turn or --agent, or --chat"
-        )
+        raise UsageError("no request is named", hint="pass --box, --turn, --agent or --chat")
 
 
 def format_of_host(provider: str, format_: str | None, *, check: bool) -> str:
-    """The format that a host takes. Raises UsageError for another, and without --check."""
+    """Return the format of a host. Raises UsageError for a different --format, or without --check."""
     taken = HOSTS[provider][0]
     if not check:
-        raise UsageError("--provider is for --check", hint="add --check, or leave --provider out")
+        raise UsageError("--provider requires --check", hint="add --check, or remove --provider")
     if format_ not in (None, taken):
-        raise UsageError(f"{provider} takes no {format_}", hint=f"leave --format out, or make it {taken}")
+        raise UsageError(
+            f"{provider} does not accept the format {format_}", hint=f"remove --format, or use {taken}"
+        )
     return taken
 
 
 def check_step(at: str | None, *, has_steps: bool, is_diff: bool, verify: bool) -> None:
-    """Raise UsageError for a step of no turn, and for steps that are named twice or not at all."""
+    """Raise UsageError for a step without a turn or chat, and for options that name steps twice."""
     from cardbox_cli.execution.requests.turn_requests import NEXT
 
     if at is not None and not has_steps:
-        raise UsageError("--at names a step of a turn or a chat", hint="name it by --turn, --agent or --chat")
+        raise UsageError("--at requires a turn or chat", hint="add --turn, --agent or --chat")
     if at is not None and is_diff:
-        raise UsageError("--at names one step, --diff two", hint="leave --at out")
+        raise UsageError(conflict_message("--at", "--diff"), hint="remove --at: --diff names two steps")
     if verify and not has_steps:
-        raise UsageError("--verify is for what was sent", hint="name it by --turn, --agent or --chat")
+        raise UsageError("--verify needs a sent request", hint="name a turn, agent or chat, not a box")
     if verify and at == NEXT:
-        raise UsageError("--verify: the next step has sent nothing", hint="--at names one that has begun")
+        raise UsageError(
+            "--verify needs a sent request, but the next step has not begun",
+            hint="use --at with a step that has begun",
+        )
 
 
 @verb(
@@ -116,40 +123,59 @@ def render_request(
             "--box",
             "-b",
             click_type=BOX,
-            help="A box: an id, a unique beginning or end of one, or @last. Repeat for several, in order.",
+            rich_help_panel=_WHAT,
+            help="A box: an id, 4 or more characters of its beginning or end, or @last. "
+            "Repeatable, in order.",
         ),
     ] = None,
     profile: Annotated[
         str | None,
         Option(
             click_type=PROFILE,
-            help="With boxes: the system prompt, model and tools of this profile stand before them.",
+            rich_help_panel=_WHAT,
+            help="With boxes: add the system prompt, model and tools of this profile.",
         ),
     ] = None,
     turn: Annotated[
         str | None,
-        Option(click_type=TURN, help="A turn: its next request; of an ended one the last it has sent."),
+        Option(
+            click_type=TURN, rich_help_panel=_WHAT, help="A turn: its next request, or its last if it ended."
+        ),
     ] = None,
     at: Annotated[
         str | None,
-        Option(click_type=STEP, help="A step of the turn: its number, an id or a piece of one, or next."),
+        Option(
+            click_type=STEP,
+            rich_help_panel=_WHAT,
+            help="A step of the turn: its number, its id (or beginning or end), or next.",
+        ),
     ] = None,
     agent: Annotated[
         str | None,
-        Option(click_type=AGENT, help="The turn that this agent is at, else its next, else its last."),
+        Option(
+            click_type=AGENT,
+            rich_help_panel=_WHAT,
+            help="The active turn of this agent, else its next, else its last.",
+        ),
     ] = None,
     chat: Annotated[
         str | None,
-        Option(click_type=CHAT, help="A chat: the request of its next run; where all is answered, the last."),
+        Option(
+            click_type=CHAT,
+            rich_help_panel=_WHAT,
+            help="A chat: the request of its next run, or of its last if all is answered.",
+        ),
     ] = None,
     format_: Annotated[
         str | None,
         Option(
             "--format",
             click_type=RENDERED_FORMAT,
+            metavar="FORMAT",
+            rich_help_panel=_WHAT,
             help=f"{', '.join(f'{each.name} ({each.sends})' for each in providers())}, text (to read) "
             "or html (a page with pictures). "
-            "Default: of a turn what this step, or the last one, was sent in, else the model's; of boxes "
+            "Default for a turn: the format of this or the last step, else the model's. Default for boxes: "
             f"{DEFAULT}, with --check the model's.",
         ),
     ] = None,
@@ -164,38 +190,56 @@ def render_request(
     max_tokens: compose_options.MaxTokens = None,
     fit: compose_options.FitStrategy = None,
     check: Annotated[
-        bool, Option("--check", help="Instead: what the provider would refuse. Exit 8 on errors.")
+        bool,
+        Option(
+            "--check",
+            rich_help_panel=_INSTEAD,
+            help="Print what the provider would reject. Exit 8 on errors.",
+        ),
     ] = False,
     provider: Annotated[
         str | None,
         Option(
             click_type=OneOf(lambda: HOSTS, what="provider"),
-            help="With --check, by the rules of a host that takes a provider's format: openai-compatible.",
+            rich_help_panel=_INSTEAD,
+            help="With --check: use the rules of a host, for example openai-compatible.",
         ),
     ] = None,
     explain: Annotated[
-        bool, Option("--explain", help="Where each message comes from, and what was left out.")
+        bool,
+        Option(
+            "--explain",
+            rich_help_panel=_INSTEAD,
+            help="Print the source of each message, and what was left out.",
+        ),
     ] = False,
-    stats: Annotated[bool, Option("--stats", help="Instead: what each layer takes.")] = False,
+    stats: Annotated[
+        bool, Option("--stats", rich_help_panel=_INSTEAD, help="Print the tokens of each layer.")
+    ] = False,
     diff: Annotated[
         tuple[str, str] | None,
         Option(
             metavar="A B",
             autocompletion=BOX_OR_TURN.matches,
-            help="Instead: where request B parts from request A, and what a prefix cache loses. Each is a "
-            "box, a turn, or a step by its whole id; with --turn, a step of it. Exit 8 if they differ in "
-            "more than new messages of B.",
+            rich_help_panel=_INSTEAD,
+            help="Print the differences of two requests, and what a prefix cache loses. Each is a "
+            "box, a turn "
+            "or a step by its full id; with --turn, a step of it. Exit 8 unless B only adds messages.",
         ),
     ] = None,
     verify: Annotated[
-        bool, Option("--verify", help="Instead: do the cards still make what the step sent? Exit 8 if not.")
+        bool,
+        Option(
+            "--verify",
+            rich_help_panel=_INSTEAD,
+            help="Check that the cards still make the sent request. Exit 8 if not.",
+        ),
     ] = False,
 ) -> None:
-    """Print the request body that boxes make, or a turn or a chat sends, ready to send.
+    """Print the exact request body of boxes, of a turn or of a chat, ready to send.
 
-    A profile's box among them gives the system prompt, as --profile does by a name. A recorded step of a
-    turn is shown as it was stored, any other request of one as cbx would compose it, which a note on stderr
-    says.
+    A profile's box among the boxes gives the system prompt, like --profile. A recorded step is printed as it
+    was sent; other requests are composed now, which a note on stderr says.
     """
 
     is_page = format_ == HTML
@@ -212,7 +256,9 @@ def render_request(
         check_query(query)
     budget = compose_options.token_budget(max_tokens, fit)
     if budget is not None and (diff is not None or verify):
-        raise UsageError("--max-tokens is for one request, to be sent", hint="leave it out")
+        raise UsageError(
+            "--max-tokens cannot be combined with --diff or --verify", hint="remove --max-tokens"
+        )
     options = compose_options.options(
         model=model,
         query=query,
@@ -253,7 +299,7 @@ def render_request(
     answer()
 
 
-# --- what is to be printed, once the database is given back
+# --- answers, printed after the database is released
 
 Answer = Callable[[], None]
 
@@ -300,8 +346,8 @@ def _fitted(shown: "InspectedRequest", budget: compose_options.TokenBudget) -> "
 
     if shown.sent:
         raise UsageError(
-            "--max-tokens changes nothing: the step is shown as it was sent",
-            hint="--at next composes the next one",
+            "--max-tokens cannot change a step that was sent",
+            hint="use --at next for the next request",
         )
     fitted = fit(
         shown.request,
@@ -327,11 +373,11 @@ def _announce_notes(notes: Iterable[str]) -> None:
         announce(f"note: {note}")
 
 
-# --- the body as it is sent, and what reading it does not show
+# --- the body, and warnings about it
 
 
-# So many kinds of losses of cards are named; all are by --check.
-_EXAMPLES = 3
+# How many losses are named in a warning; --check lists all.
+_MAX_EXAMPLES = 3
 
 
 def print_body(shown: "InspectedRequest") -> None:
@@ -346,10 +392,10 @@ def print_body(shown: "InspectedRequest") -> None:
     if shown.format == TEXT:
         _print_sections(request)
         return
-    _tell_renamed(request, shown.format)
-    _tell_losses(request, shown.format)
+    _announce_renamed(request, shown.format)
+    _announce_losses(request, shown.format)
     if request.model is None:
-        announce("note: no model is known; name one with --model, or add the profile's box")
+        announce("note: the model is unknown; pass --model, or add the profile's box")
     output.emit_members(members_of(request, shown.format))
 
 
@@ -363,21 +409,21 @@ def _print_sections(request: Request) -> None:
     output.print_text(held.rstrip("\n"))
 
 
-def _tell_losses(request: Request, provider: str) -> None:
+def _announce_losses(request: Request, provider: str) -> None:
     from cardbox_cli.context.losses import losses
 
     lost = losses(request, provider_named(provider))
     if lost:
-        # Of the cards some examples; parameters are few, and nobody would miss them in an answer.
-        named = list(dict.fromkeys(loss.what for loss in lost if loss.card_id is not None))[:_EXAMPLES]
+        # Examples of cards, but all parameters, which are few.
+        named = list(dict.fromkeys(loss.what for loss in lost if loss.card_id is not None))[:_MAX_EXAMPLES]
         named += [loss.what for loss in lost if loss.card_id is None]
         announce(
-            f"warning: {provider} cannot say all of it ({format_count(len(lost), 'place')}): "
+            f"warning: {provider} cannot represent everything ({format_count(len(lost), 'place')}): "
             f"{', '.join(named)}; --check names each"
         )
 
 
-def _tell_renamed(request: Request, provider: str) -> None:
+def _announce_renamed(request: Request, provider: str) -> None:
     renamed = provider_named(provider).renamed_calls(request.messages)
     if renamed:
         announce(

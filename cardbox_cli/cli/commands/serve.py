@@ -1,4 +1,4 @@
-"""`cbx serve`."""
+"""`cbx serve`: the inspector and the read-only HTTP API."""
 
 import sys
 from contextlib import closing
@@ -28,44 +28,44 @@ if TYPE_CHECKING:
     "cbx serve --host 0.0.0.0 --behind-tls --allowed-host cbx.example.org",
 )
 def serve_project(
-    host: Annotated[str, Option(metavar="ADDRESS", help="Where it listens.")] = "127.0.0.1",
+    host: Annotated[str, Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, Option(metavar="N", min=0, max=65535, help="And the port; 0 is any free one.")
+        int, Option(metavar="N", min=0, max=65535, help="The port to listen on; 0 picks a free one.")
     ] = 8099,
     require_token: Annotated[
         bool,
         Option(
             "--require-token",
-            help="Ask for a token of the project on this machine, too. Where others may reach it, it always"
-            " does: on other addresses, behind a proxy, by other names.",
+            help="Require a token on this machine, too. Other addresses, proxies and names always "
+            "require one.",
         ),
     ] = False,
     allowed_host: Annotated[
         list[str] | None,
-        Option(metavar="NAME", help="A name that requests may be sent to. Repeat for several."),
+        Option(metavar="NAME", help="Accept requests for this host name. Repeatable."),
     ] = None,
     cors_origin: Annotated[
         list[str] | None,
-        Option(metavar="URL", help="A web page's origin that may ask from a browser. Repeat for several."),
+        Option(metavar="URL", help="Allow browser requests from this origin. Repeatable."),
     ] = None,
     behind_tls: Annotated[
-        bool, Option("--behind-tls", help="A proxy before it speaks TLS: cookies are for TLS alone.")
+        bool, Option("--behind-tls", help="A proxy in front of it terminates TLS: cookies are for TLS only.")
     ] = False,
     access_log: Annotated[
         bool,
-        Option("--access-log", help="Print a line for each request to stderr: without queries and tokens."),
+        Option("--access-log", help="Print each request to stderr, without query and token."),
     ] = False,
     connections: Annotated[
-        int, Option(metavar="N", min=1, max=100, help="Connections to the database at most.")
+        int, Option(metavar="N", min=1, max=100, help="Use at most N database connections.")
     ] = 8,
     statement_timeout: Annotated[
-        float, Option(click_type=Seconds(min=0.1, max=3600), help="How long one statement may take.")
+        float, Option(click_type=Seconds(min=0.1, max=3600), help="Time limit of one database statement.")
     ] = 30,
 ) -> None:
-    """Serve an inspector for browsers and a read API for programs. Nothing in them writes.
+    """Open the inspector for browsers, and a read-only HTTP API for programs. Stop it with Ctrl-C.
 
-    On this machine's own address whoever has an account here can read all projects, unless it asks for
-    tokens; `cbx token create` makes them. Ends with Ctrl-C. Needs cardbox-cli[serve].
+    On a loopback address, every account of this machine can read all projects unless you pass
+    --require-token. `cbx token create` creates tokens. Needs the `serve` extra of the package.
     """
     _require_packages()
     from cardbox_cli.serve.app import make_app
@@ -74,7 +74,9 @@ def serve_project(
 
     names = allowed_host or []
     if not is_loopback(host) and not names and not behind_tls:
-        announce("note: nothing here speaks TLS: tokens cross the network as they are (--behind-tls)")
+        announce(
+            "warning: without TLS, tokens cross the network unencrypted; use a TLS proxy and --behind-tls"
+        )
     options = ServeOptions(
         target=database_target(),
         settings=settings_from(),
@@ -84,7 +86,7 @@ def serve_project(
         port=port,
         hosts=names,
         origins=cors_origin or (),
-        # A proxy, or another name, leads those here who have no account on this machine.
+        # A proxy or another name admits people who have no account on this machine.
         asks_for_tokens=require_token or behind_tls or not all(map(is_loopback, [host, *names])),
         behind_tls=behind_tls,
         connections=connections,
@@ -98,7 +100,7 @@ def serve_project(
             chosen = listening.getsockname()[1]
             address = options.address if port else options.address.replace(":0/", f":{chosen}/")
             output.print_text(f"{address}inspect/{quote(session().project_id, safe='')}")
-            # Whoever waits for it in a pipe waits for no second line.
+            # A reader of the pipe waits for this line.
             sys.stdout.flush()
             serve(app, listening, options)
 
@@ -118,7 +120,7 @@ def _require_packages() -> None:
 
 
 def _check_database(lending: "Lending", options: "ServeOptions") -> None:
-    """Raise what connecting raises: nobody should find out from a page."""
+    """Raise now what connecting raises, instead of showing it on a page."""
     with lending.snapshot() as database:
         if options.asks_for_tokens:
             from cardbox_cli.store.connection.tables import TOKENS

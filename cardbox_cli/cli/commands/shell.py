@@ -24,20 +24,22 @@ from cardbox_cli.errors import UsageError
 def run_shell(
     file: Annotated[
         str | None,
-        Argument(click_type=FILE, help="Commands, one a line; - for stdin. Default: the terminal."),
+        Argument(
+            click_type=FILE, help="A file of commands, one per line; - for stdin. Default: the terminal."
+        ),
     ] = None,
-    keep_going: Annotated[
-        bool, Option("--keep-going", "-k", help="Run the lines after a failure, too.")
-    ] = False,
+    keep_going: Annotated[bool, Option("--keep-going", "-k", help="Continue after a failed line.")] = False,
 ) -> int:
-    """Run commands, one a line, with or without `cbx` before them; # begins a comment.
+    """Run commands, one per line, with or without `cbx` before them. A # begins a comment.
 
-    Stops at the first failure, with its exit code. On a terminal it asks for lines and goes on after a
-    failure; Tab completes, and Ctrl-D, exit or quit leave. Common options given here are those of each line
-    that has none of its own; `use PROJECT` goes on in another project.
+    A script stops at the first failure, with its exit code. On a terminal, Tab completes, and Ctrl-D, exit or
+    quit leave. Common options given here apply to each line without its own; `use PROJECT` switches the
+    project.
     """
     if isinstance(session().process, Shell):
-        raise UsageError("a shell does not start another one", hint="go on in this one")
+        raise UsageError(
+            "cbx shell cannot be started inside cbx shell", hint="type the command without `cbx shell`"
+        )
     with Shell(session()) as shell:
         if file is None and sys.stdin.isatty() and sys.stdout.isatty():
             announce(f"cbx {__version__}: `help` lists the commands, Tab completes, Ctrl-D leaves")

@@ -1,4 +1,4 @@
-"""`cbx todo`: the todo list of a box. A change is a new card at the end of the box; nothing is rewritten."""
+"""`cbx todo`: the to-do list of a box. Each change is a new card at the end of the box."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +19,7 @@ from cardbox_cli.errors import UsageError
 from cardbox_cli.model.cards import OPERATOR, CardDraft
 from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.model.todo import TodoItem, find_item, new_item, settled, todo_items
-from cardbox_cli.text import flat
+from cardbox_cli.text import conflict_message, flat
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
@@ -28,14 +28,17 @@ if TYPE_CHECKING:
 
 Items = Annotated[
     list[str],
-    Argument(metavar="ITEM...", help="Numbers, or ids: 4 or more characters of their beginning or end."),
+    Argument(
+        metavar="ITEM...",
+        help="Numbers of items, or 4 or more characters of the beginning or end of their ids.",
+    ),
 ]
 
 
 class TodoList:
-    """The todo list of one box as this process may change it: as a person, or as the turn that it works for.
+    """The to-do list of a box, changed by a person or by the turn that this process works for.
 
-    What a turn adds to its output box continues the list of its context box.
+    Items in a turn's output box continue the list of its context box.
     """
 
     def __init__(self, cards: "CardStore", boxes: "BoxStore", given: str) -> None:
@@ -46,7 +49,7 @@ class TodoList:
         self.author, self.turn = turn.get("author_id", OPERATOR), turn.get("agent_turn_id")
 
     def items(self) -> list[TodoItem]:
-        """The list as it is now. Raises NotFound for a box that there is not."""
+        """Return the current list. Raises NotFound for an unknown box."""
         self.boxes.require(self.box_id)
         context = None if self.fence is None else own_context()
         read = [self.box_id] if context is None else [context, self.box_id]
@@ -99,20 +102,20 @@ _ITEM_COLUMNS = (
 )
 def add_items(
     box: BoxId,
-    texts: Annotated[list[str] | None, Argument(metavar="[TEXT...]", help="An item each.")] = None,
+    texts: Annotated[list[str] | None, Argument(metavar="[TEXT...]", help="The items.")] = None,
     file: Annotated[
         str | None,
-        Option("--file", "-f", click_type=FILE, help="A file with an item on each line; - for stdin."),
+        Option("--file", "-f", click_type=FILE, help="A file with one item per line; - for stdin."),
     ] = None,
 ) -> None:
-    """Add items to the todo list of a box.
+    """Add items to the to-do list of a box.
 
-    Refused while a turn reads or writes the box. A worker's command adds to its turn's own output box.
+    Refused while a turn reads or writes the box. A worker's command may add to the output box of its turn.
     """
     read = [] if file is None else [line for line in read_text(file).splitlines() if line.strip()]
     wanted = [*(texts or []), *read]
     if not wanted:
-        raise UsageError("there is nothing to add", hint="give a TEXT for each item, or --file")
+        raise UsageError("no items to add", hint="pass a TEXT for each item, or --file")
     with open_stores() as (cards, boxes), boxes.database.transaction():
         todo = TodoList(cards, boxes, box)
         drafts = [new_item(text, author_id=todo.author, agent_turn_id=todo.turn) for text in wanted]
@@ -124,13 +127,13 @@ def add_items(
 
 @verb("done", "cbx todo done 8b1f22c0 1 3", "cbx todo done $CBX_OUTPUT_BOX 5f0c2a91")
 def complete_items(box: BoxId, items: Items) -> None:
-    """Mark items as done. One that is done already stays as it is."""
+    """Mark items as done. Items that are already done do not change."""
     settle(box, items, done=True)
 
 
 @verb("reopen", "cbx todo reopen 8b1f22c0 3")
 def reopen_items(box: BoxId, items: Items) -> None:
-    """Mark items as not done after all. One that is open already stays as it is."""
+    """Mark items as not done. Items that are already open do not change."""
     settle(box, items, done=False)
 
 
@@ -144,12 +147,12 @@ def reopen_items(box: BoxId, items: Items) -> None:
 )
 def list_items(
     box: BoxId,
-    only_open: Annotated[bool, Option("--open", help="Only what is still to be done.")] = False,
-    only_done: Annotated[bool, Option("--done", help="Only what is done.")] = False,
+    only_open: Annotated[bool, Option("--open", help="Only open items.")] = False,
+    only_done: Annotated[bool, Option("--done", help="Only items that are done.")] = False,
 ) -> None:
-    """List the todo items of a box, each where it was added, as it is now."""
+    """List the to-do items of a box in the order of their creation, with their current states."""
     if only_open and only_done:
-        raise UsageError("--open and --done exclude each other", hint="give neither for all items")
+        raise UsageError(conflict_message("--open", "--done"), hint="remove both to list all items")
     with open_stores() as (cards, boxes), boxes.database.snapshot():
         todo = TodoList(cards, boxes, box)
         items = todo.items()

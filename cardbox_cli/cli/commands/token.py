@@ -1,4 +1,4 @@
-"""`cbx token`: who may read a project over HTTP."""
+"""`cbx token`: the access tokens of a project for HTTP."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -16,7 +16,7 @@ from cardbox_cli.cli.terminal.list_columns import TOKEN_COLUMNS
 from cardbox_cli.cli.terminal.table_layout import chosen
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
-from cardbox_cli.text import format_time, parse_time
+from cardbox_cli.text import format_time, invalid_message, parse_duration
 
 
 @verb(
@@ -25,15 +25,15 @@ from cardbox_cli.text import format_time, parse_time
     "cbx token create --label ci -o json | jq -r .token > token",
 )
 def create_token(
-    label: Annotated[str, Option(metavar="TEXT", help="What it is for: the list shows it.")] = "",
+    label: Annotated[str, Option(metavar="TEXT", help="A label for the list of tokens.")] = "",
     expires: Annotated[
         str | None,
         Option(metavar="DURATION", help="Lifetime, for example 12h or 90d. Default: no expiry."),
     ] = None,
 ) -> None:
-    """Make a token by which a program, or a browser, reads this project through `cbx serve`.
+    """Create a token that lets a program or a browser read this project through `cbx serve`.
 
-    It is printed once, and kept nowhere: what the database has is its hash.
+    cbx prints the token once and stores only its hash.
     """
     from cardbox_cli.store.api_tokens import ApiTokenStore
     from cardbox_cli.store.projects import require_known
@@ -45,16 +45,18 @@ def create_token(
         token, kept = tokens.create(label=label, actor=actor(database), lasts=lasts)
         audit(database, "token create", token_id=kept.token_id, label=label)
     until = "" if kept.expires_at is None else f", until {format_time(kept.expires_at)}"
-    announce(f"token {kept.token_id} opens project {kept.project_id!r}{until}; it is not shown again")
+    announce(
+        f"token {kept.token_id} grants access to project {kept.project_id!r}{until}; it is not shown again"
+    )
     output.emit(
         {"token": token, **msgspec.structs.asdict(kept)}, table=lambda: output.print_text(token), ids=[token]
     )
 
 
 def _lifetime(given: str) -> timedelta:
-    lasts = parse_time(given, "--expires")
-    if not isinstance(lasts, timedelta) or not lasts:
-        raise UsageError(f"--expires: {given!r} is no length of time", hint="for example --expires 90d")
+    lasts = parse_duration(given)
+    if not lasts:
+        raise UsageError(f"--expires: {invalid_message('duration', given)}", hint="for example --expires 90d")
     return lasts
 
 
@@ -66,7 +68,7 @@ def _lifetime(given: str) -> timedelta:
     reads=True,
 )
 def list_tokens(columns: Annotated[str | None, column_option("id,state,expires")] = None) -> None:
-    """List the tokens of the project, revoked and expired ones too, oldest first."""
+    """List the tokens of the project, oldest first, including revoked and expired ones."""
     from cardbox_cli.store.api_tokens import ApiTokenStore
 
     shown = chosen(TOKEN_COLUMNS, columns)
@@ -76,7 +78,7 @@ def list_tokens(columns: Annotated[str | None, column_option("id,state,expires")
         found,
         columns=shown,
         item_id=lambda token: token.token_id,
-        empty=f"no tokens open project {session().project_id!r}: `cbx token create` makes one",
+        empty=f"no tokens for project {session().project_id!r}: create one with `cbx token create`",
     )
 
 
@@ -84,7 +86,7 @@ def list_tokens(columns: Annotated[str | None, column_option("id,state,expires")
 def revoke_token(
     token: Annotated[str, Argument(metavar="ID", help="The token's id, as `cbx token list` shows it.")],
 ) -> None:
-    """Revoke a token: from now on it opens nothing, and nobody stays logged in by it."""
+    """Revoke a token. Browsers that logged in with it are logged out."""
     from cardbox_cli.store.api_tokens import ApiTokenStore
 
     with open_database() as database, database.transaction():

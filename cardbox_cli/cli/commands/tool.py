@@ -1,4 +1,4 @@
-"""`cbx tool`: the tools that agents may call, and the commands that answer."""
+"""`cbx tool`: the tools that agents may call, and their commands."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def command_of(tool: Tool) -> str | None:
-    """The command that answers a call, fit for the audit; None where a report does."""
+    """Return the tool's command without secrets, for the audit; None if calls wait for a report."""
     from cardbox_cli.execution.worker.command_output import redacted
 
     return None if tool.command is None else redacted(tool.command)
@@ -43,13 +43,13 @@ def command_of(tool: Tool) -> str | None:
 )
 def add_tool(
     name: Annotated[
-        str, Argument(click_type=TOOL, help="Its name: letters, digits, '_' and '-', at most 64.")
+        str, Argument(click_type=TOOL, help="Its name: at most 64 letters, digits, '_' and '-'.")
     ],
     schema: Annotated[
         str | None,
         Option(
             click_type=FILE,
-            help="JSON Schema of its arguments: a file, - for stdin, or JSON. Default: it takes none.",
+            help="JSON Schema of its arguments: a file, - for stdin, or JSON. Default: no arguments.",
         ),
     ] = None,
     description: Annotated[str | None, Option(metavar="TEXT", help="Its description for the model.")] = None,
@@ -58,16 +58,17 @@ def add_tool(
         Option(
             "--exec",
             metavar="CMD",
-            help="What answers a call: arguments on stdin, result on stdout. Default: a report does.",
+            help="Its command: arguments on stdin, result on stdout. Default: calls wait for `cbx "
+            "turn report`.",
         ),
     ] = None,
-    timeout: Annotated[float | None, Option(metavar="SECONDS", help="How long a call may take.")] = None,
+    timeout: Annotated[float | None, Option(metavar="SECONDS", help="Time limit of one call.")] = None,
     after_execution: Annotated[
-        str, Option(click_type=AFTER, help="Whether the turn goes on with the result, or ends.")
+        str, Option(click_type=AFTER, help="suspend continues the turn with the result, terminate ends it.")
     ] = "suspend",
-    replace: Annotated[bool, Option("--replace", help="Replace another tool of this name.")] = False,
+    replace: Annotated[bool, Option("--replace", help="Replace a different tool with this name.")] = False,
 ) -> None:
-    """Register a tool. The same again is unchanged. A profile's allowed_tools says who may call it."""
+    """Register a tool. Running the command again changes nothing. Allow it in a profile's allowed_tools."""
     from cardbox_cli.store.tools import ToolStore
 
     options = {"exec": exec_, "timeout_seconds": _whole_seconds(timeout)}
@@ -110,13 +111,13 @@ def _whole_seconds(seconds: float | None) -> float | int | None:
 def list_tools(
     limit: Limit = 50, columns: Annotated[str | None, column_option("name,command,timeout")] = None
 ) -> None:
-    """List the tools of the project by name."""
+    """List the tools of the project, sorted by name."""
     from cardbox_cli.store.tools import ToolStore
 
     shown = chosen(TOOL_COLUMNS, columns)
     with open_database() as database:
         tools = ToolStore(database, session().project_id).all()
-        empty = nothing_here(database, "tools", "`cbx tool add` adds one")
+        empty = nothing_here(database, "tools", "add one with `cbx tool add`")
         reading = held_whole(tools, limit)
         listing = Listing(*reading, limit, shown, item_id=lambda tool: tool.tool_name, empty=empty)
         show_list(listing, database)
@@ -130,7 +131,7 @@ def list_tools(
     reads=True,
 )
 def show_tool(name: ToolName) -> None:
-    """Show a tool whole."""
+    """Show a tool and its schema."""
     from cardbox_cli.store.tools import ToolStore
 
     with open_database() as database, database.snapshot():
@@ -161,26 +162,25 @@ def _print_tool(tool: Tool) -> None:
 def call_tool(
     name: Annotated[str, Argument(click_type=HANDLER, help="The handler's name.")],
     turn: Annotated[
-        str, Option(click_type=TURN, help="The active turn in which it is called, with its agent's rights.")
+        str, Option(click_type=TURN, help="The active turn that calls it; its agent's rights apply.")
     ],
     args: Annotated[
-        str, Option("--args", metavar="JSON|@FILE", help="Its arguments, a JSON object; @- for stdin.")
+        str, Option("--args", metavar="JSON|@FILE", help="The arguments, a JSON object; @- for stdin.")
     ] = "{}",
     tool_call_id: Annotated[
         str | None,
-        Option(metavar="ID", help="The call that the turn waits for: the result is reported to it."),
+        Option(metavar="ID", help="A pending tool call of the turn, which the result answers."),
     ] = None,
 ) -> None:
-    """Call an internal handler on behalf of a turn, as its model may: what its profile allows, and no more.
+    """Call an internal handler on behalf of a turn, if its profile allows the call.
 
-    Workers of cbx answer such calls themselves. This is for the commands that they run, and for workers of
-    other makes.
+    cbx workers answer such calls automatically. Use this command in their commands, or in other workers.
     """
     from cardbox_cli.orchestration.handler_calls import call_handler
 
     arguments = parse_json(args, "--args")
     if not isinstance(arguments, dict):
-        raise InvalidInput("--args: not a JSON object", hint='for example \'{"profile_name": "clerk"}\'')
+        raise InvalidInput("--args must be a JSON object", hint='for example \'{"profile_name": "clerk"}\'')
     with runtime() as run:
         turn_id = resolved_or_given(resolving_turns(run.database, run.project_id).resolve, turn)
         answer = call_handler(run, name, arguments, agent_turn_id=turn_id, tool_call_id=tool_call_id)
@@ -201,7 +201,7 @@ def _answer_text(value: Any) -> str | None:
 
 
 def _answer_ids(answer: Any) -> list[str]:
-    """The id that the next command wants, where a handler answers one."""
+    """Return the id that the next command needs, if the answer has one."""
     known = answer if isinstance(answer, dict) else {}
     return [
         known[name] for name in ("agent_turn_id", "batch_id", "agent_id") if isinstance(known.get(name), str)
@@ -210,7 +210,7 @@ def _answer_ids(answer: Any) -> list[str]:
 
 @verb("remove", "cbx tool remove weather --yes")
 def remove_tool(name: ToolName, yes: Yes = False) -> None:
-    """Remove a tool. Calls of it that wait go on waiting."""
+    """Remove a tool. Its pending calls keep waiting."""
     from cardbox_cli.store.tools import ToolStore
 
     with open_database() as database:

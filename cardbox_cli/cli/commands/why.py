@@ -1,4 +1,4 @@
-"""`cbx why`: the verdict on a turn, who must act next, and the command that frees it. Never writes."""
+"""`cbx why`: the verdict on a turn, who must act next, and the command that fixes it. Never writes."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,7 +43,7 @@ def explain_turn(
         str | None,
         Option(click_type=AGENT, help="Explain this agent's active turn, else its next or last one."),
     ] = None,
-    all_: Annotated[bool, Option("--all", help="List everything in the project that is not well.")] = False,
+    all_: Annotated[bool, Option("--all", help="List every stuck turn of the project.")] = False,
 ) -> None:
     """Explain why a turn is stuck or waiting: the rows that prove it, who must act next, and the exact fix.
 
@@ -99,14 +99,15 @@ def _print_survey(survey: "Survey") -> None:
         f"{format_count(survey.active, 'active agent')}, {format_count(survey.queued, 'turn')} queued,"
         f" {survey.looked_at} examined"
         if survey.could_read
-        else "nothing was examined: a table cannot be read"
+        else "nothing was examined: a table is not readable"
     )
     if survey.problems:
         first = survey.problems[0]
         words = ["why", first.turn] if first.turn else ["why", "--agent", first.agent]
         command = command_line(words, *session().project_option)
         raise Findings(
-            f"{format_count(len(survey.problems), 'turn')} not well", hint=f"`{command}` explains the first"
+            f"{format_count(len(survey.problems), 'turn')} not well",
+            hint=f"to explain the first: `{command}`",
         )
 
 

@@ -1,4 +1,4 @@
-"""`cbx worker`: run the turns of a target by your command, and list all workers."""
+"""`cbx worker`: runs the turns of a target with your command, and lists workers."""
 
 import signal
 import sys
@@ -25,7 +25,7 @@ from cardbox_cli.errors import UsageError
 from cardbox_cli.model.pairing import PREVIEW
 from cardbox_cli.settings import MAX_STEPS, Settings, settings_from
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.text import format_age, format_count, format_time, one_line
+from cardbox_cli.text import conflict_message, format_age, format_count, format_time, one_line
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.service import WakeupListener, Wakeups
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 
 class Journal:
-    """What happens, a line each on stderr; outcomes of runs on stdout, where data is asked for.
+    """Prints events as lines on stderr, and outcomes of runs on stdout if a data format was chosen.
 
-    What cannot be written is no failure of a turn: `leave` is called once, and `close` raises it.
+    A failure to write does not fail a turn: it calls `leave` once, and `close` raises it.
     """
 
     def __init__(self, format_: str) -> None:
         self.leave: Callable[[], None] | None = None
         self._format = format_
         self._lock = Lock()
-        self._rests: list[dict[str, Any]] = []
+        self._outcomes: list[dict[str, Any]] = []
         self._unwritten: OSError | None = None
 
     @contextmanager
@@ -83,15 +83,15 @@ class Journal:
         elif self._format == "id":
             output.write(shown["agent_turn_id"])
         else:
-            self._rests.append(shown)
+            self._outcomes.append(shown)
         sys.stdout.flush()
 
     def close(self) -> None:
-        """Print what is left for the end. Raises what made writing fail."""
+        """Print the outcomes held for the end. Raises the OSError of an earlier write."""
         if self._unwritten is not None:
             raise self._unwritten
         if FORMATS[self._format].kind != "lines":
-            output.emit(self._rests, table=lambda: None)
+            output.emit(self._outcomes, table=lambda: None)
 
 
 def _shown_outcome(project_id: str, outcome: "Outcome") -> dict[str, Any]:
@@ -121,21 +121,21 @@ def run_worker(
     exec_: Annotated[
         str | None,
         Option(
-            "--exec", metavar="CMD", help="What answers for the model: reads the request, prints the answer."
+            "--exec", metavar="CMD", help="Your model command: reads a request on stdin, prints the answer."
         ),
     ] = None,
     serve: Annotated[
         str | None,
         Option(
             metavar="CMD",
-            help="The same, started once: reads requests and prints answers, each a line of JSON.",
+            help="A long-running command instead: reads requests and prints answers as JSON lines.",
         ),
     ] = None,
     restart_after: Annotated[
-        int | None, Option(metavar="N", min=1, help="Requests after which a client of --serve is replaced.")
+        int | None, Option(metavar="N", min=1, help="Restart a --serve command after N requests.")
     ] = None,
     target: Annotated[
-        str, Option(metavar="TARGET", help="The worker target whose agents it serves.")
+        str, Option(metavar="TARGET", help="Serve the agents with this worker target.")
     ] = "worker_generic",
     format_: model_program.RequestFormat = None,
     answers: model_program.AnswersRead = "auto",
@@ -144,19 +144,19 @@ def run_worker(
     trust_stored_commands: model_program.TrustStored = False,
     model: compose_options.Model = None,
     concurrency: Annotated[int, Option(metavar="N", min=1, max=256, help="Turns at the same time.")] = 1,
-    once: Annotated[bool, Option("--once", help="Make one claim, run it, and end.")] = False,
+    once: Annotated[bool, Option("--once", help="Run one turn, then end.")] = False,
     drain: Annotated[
-        bool, Option("--drain", help="End when nothing of the target is due or running.")
+        bool, Option("--drain", help="End when no turn of the target is due or running.")
     ] = False,
     timeout: Annotated[
-        float, Option(click_type=Seconds(min=0.1), help="Seconds that one call of the command may take.")
+        float, Option(click_type=Seconds(min=0.1), help="Time limit of one call of the command.")
     ] = 600,
     max_steps: Annotated[
         int | None,
         Option(metavar="N", help=f"{MAX_STEPS.help} Default: {MAX_STEPS.name}, or {MAX_STEPS.default}."),
     ] = None,
     grace: Annotated[
-        float, Option(click_type=Seconds(min=0), help="Seconds that running turns have once it shall stop.")
+        float, Option(click_type=Seconds(min=0), help="Time to let running turns finish on shutdown.")
     ] = 30,
     layer: compose_options.Layers = None,
     share: compose_options.Share = None,
@@ -165,14 +165,14 @@ def run_worker(
         bool, Option("--all-projects", help="Serve the target's agents in all projects.")
     ] = False,
 ) -> int:
-    """Run turns: the command gets each request on its standard input, its output is the model's answer.
+    """Run the turns of a worker target (--target) with your model command.
 
-    A client of --serve is started once for each turn that runs at the same time, and stays.
+    The command reads a request on stdin and prints the answer: an assistant message, a provider's response,
+    or text. If the answer calls tools, the worker runs their commands; for other tools the turn waits.
+    Any other answer is the deliverable.
 
-    A message of an assistant, or a provider's whole response, may call tools; those with a command here are
-    run, for others the turn waits. Any other output is the deliverable. What happens is written to stderr;
-    with -o jsonl the outcome of each run is a line of JSON on stdout. A turn that fails is no failure of the
-    worker. SIGTERM and Ctrl-C let running turns finish; again, and they are handed back at once.
+    Events go to stderr; -o jsonl prints the outcome of each turn on stdout. A failed turn does not fail the
+    worker. SIGTERM and Ctrl-C let running turns finish; a second one returns them to the queue.
     """
     _check_options(target, once=once, drain=drain)
     from cardbox_cli.cli.options.model_program import environment_of, one_command, program_of, staying
@@ -208,11 +208,9 @@ def run_worker(
 
 def _check_options(target: str, *, once: bool, drain: bool) -> None:
     if once and drain:
-        raise UsageError("--once and --drain exclude each other", hint="leave one of them out")
+        raise UsageError(conflict_message("--once", "--drain"), hint="remove one of them")
     if not target.strip():
-        raise UsageError(
-            "--target: the worker target is blank", hint="`cbx agent list` shows those of agents"
-        )
+        raise UsageError("--target is empty", hint="`cbx agent list` shows the worker target of each agent")
 
 
 def _serve(plan: "WorkerPlan", settings: Settings) -> int:
@@ -240,7 +238,7 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
 
 
 def _listener(plan: "WorkerPlan", target: Target, wakeups: "Wakeups") -> "WakeupListener":
-    """Wakeups are for a worker that goes on waiting; others only wait for their own turns."""
+    """Return a listener for new work; other modes wait only for their own turns."""
     from cardbox_cli.execution.notifications.service import WakeupListener
 
     if plan.mode != "serve":
@@ -250,8 +248,8 @@ def _listener(plan: "WorkerPlan", target: Target, wakeups: "Wakeups") -> "Wakeup
 
 @verb("list", "cbx worker list", "cbx worker list --target gpu -o json", pages=True, reads=True)
 def list_workers(
-    target: Annotated[str | None, Option(metavar="TARGET", help="Only those of this target.")] = None,
-    all_: Annotated[bool, Option("--all", help="Also those that fell silent without signing off.")] = False,
+    target: Annotated[str | None, Option(metavar="TARGET", help="Only workers of this target.")] = None,
+    all_: Annotated[bool, Option("--all", help="Include workers that stopped without signing off.")] = False,
 ) -> None:
     """List the workers that serve this project."""
     from cardbox_cli.store.execution.worker_store import WorkerStore
@@ -264,12 +262,12 @@ def list_workers(
         shown,
         columns=Shown(_WORKER_COLUMNS),
         item_id=lambda worker: worker.worker_id,
-        empty=f"no workers serve project {session().project_id!r}; `cbx worker run` is one",
+        empty=f"no workers serve project {session().project_id!r}; start one with `cbx worker run`",
     )
     if len(shown) < len(found):
         announce(
-            f"{format_count(len(found) - len(shown), 'worker')} fell silent without signing off; "
-            "--all shows them"
+            f"{format_count(len(found) - len(shown), 'worker')} stopped without signing off; "
+            "show them with --all"
         )
 
 

@@ -1,4 +1,4 @@
-"""Options for composing a request: model, layers, query, layout, and how many tokens it may have."""
+"""Options for composing a request: model, layers, query, layout and token limit."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
@@ -21,45 +21,60 @@ from cardbox_cli.model.layers import (
     ProcessName,
     check_layer,
 )
-from cardbox_cli.text import format_count, format_tokens
+from cardbox_cli.text import conflict_message, format_count, format_tokens
 
 if TYPE_CHECKING:
     from cardbox_cli.context.repair.fit import Fitted, Strategy
 
+_COMPOSE, _FIT = "Compose", "Fit"
 
-Model = Annotated[str | None, Option(metavar="MODEL", help="The model. Default: the profile's.")]
+Model = Annotated[
+    str | None,
+    Option(
+        metavar="MODEL", rich_help_panel=_COMPOSE, help="The model of the request. Default: the profile's."
+    ),
+]
 Layers = Annotated[
     list[str] | None,
     Option(
         "--layer",
         metavar="NAME[=TEXT|=@FILE]",
-        help="A layer with this text in place of what would be collected; the name alone takes it in even "
-        "where layers are not shared. Names end in __context. Repeat for several.",
+        rich_help_panel=_COMPOSE,
+        help="Include this layer, also if layers are not shared; with TEXT, replace its content. Names end "
+        "in __context. Repeatable.",
     ),
 ]
 Experience = Annotated[
-    bool, Option("--experience", help="Add what earlier turns with the same profile delivered.")
+    bool,
+    Option(
+        "--experience",
+        rich_help_panel=_COMPOSE,
+        help="Add deliverables of earlier turns with the same profile.",
+    ),
 ]
 KnowledgeQuery = Annotated[
-    str | None, Option(metavar="TEXT", help="Add what a search of the project's cards finds.")
+    str | None, Option(metavar="TEXT", rich_help_panel=_COMPOSE, help="Add the cards that match this search.")
 ]
 Query = Annotated[
-    str | None, Option(metavar="TEXT|@FILE", help="What the user asks last, after the history.")
+    str | None,
+    Option(metavar="TEXT|@FILE", rich_help_panel=_COMPOSE, help="Add a user message after the history."),
 ]
 ProcessKind = Annotated[
     str | None,
     Option(
         "--process",
         click_type=OneOf(lambda: PROCESS_NAMES, what="kind"),
-        help="Default: the profile's, or react.",
+        rich_help_panel=_COMPOSE,
+        help="The type of process. Default: the profile's, or react.",
     ),
 ]
 Share = Annotated[
     bool | None,
     Option(
         "--share/--no-share",
-        help="Whether layers besides the framework's are taken in. Default: the project's setting, or the "
-        "kind of process.",
+        rich_help_panel=_COMPOSE,
+        help="Include shared layers, or only the framework's. Default: the project's setting, or that of the "
+        "process.",
     ),
 ]
 LayoutName = Annotated[
@@ -67,7 +82,8 @@ LayoutName = Annotated[
     Option(
         "--layout",
         click_type=OneOf(lambda: LAYOUTS, what="layout"),
-        help="cache puts experience, knowledge and todo behind the history. Default: the profile's.",
+        rich_help_panel=_COMPOSE,
+        help="cache moves experience, knowledge and todo after the history. Default: the profile's.",
     ),
 ]
 
@@ -84,16 +100,16 @@ def options(
     layout: str | None = None,
     is_composed: bool = True,
 ) -> ComposeOptions:
-    """The compose options that they come to. `is_composed` False: perhaps for a request that was sent before.
+    """Return the compose options. `is_composed` is False if the request may have been sent before.
 
-    Raises UsageError, and InvalidInput for a name that is no layer's.
+    Raises UsageError, and InvalidInput for an unknown layer.
     """
     chosen = ComposeOptions(
         model=None if model is None else _not_blank(model, "--model"),
         process=cast("ProcessName | None", process),
         share=share,
         layout=cast("Layout | None", layout),
-        asked=_asked(layers or [], experience=experience, knowledge_query=knowledge_query),
+        asked=_requested_layers(layers or [], experience=experience, knowledge_query=knowledge_query),
         query=None if query is None else _not_blank(text_or_file(query), "--query"),
     )
     if is_composed:
@@ -103,31 +119,33 @@ def options(
     return chosen
 
 
-def _asked(layers: Sequence[str], *, experience: bool, knowledge_query: str | None) -> Asked:
+def _requested_layers(layers: Sequence[str], *, experience: bool, knowledge_query: str | None) -> Asked:
     texts: dict[str, str] = {}
     to_collect = {EXPERIENCE} if experience else set()
     for option in layers:
         name, is_text, text = option.partition("=")
         check_layer(name)
         if name in texts or (name in to_collect and is_text):
-            raise UsageError(f"--layer: {name!r} is given twice", hint="give each layer one text")
+            raise UsageError(f"--layer: {name!r} is given twice", hint="pass each layer once")
         if is_text:
             texts[name] = text_or_file(text)
         else:
             to_collect.add(name)
     words = None if knowledge_query is None else _not_blank(knowledge_query, "--knowledge-query")
     if KNOWLEDGE in texts and words is not None:
-        raise UsageError(f"--knowledge-query and --layer {KNOWLEDGE}=… exclude each other", hint="name one")
+        raise UsageError(
+            conflict_message("--knowledge-query", f"--layer {KNOWLEDGE}=…"), hint="remove one of them"
+        )
     return Asked(texts=texts, to_collect=frozenset(to_collect), knowledge=words)
 
 
 def _not_blank(text: str, option: str) -> str:
     if not text.strip():
-        raise UsageError(f"{option} is blank", hint="is the shell variable set? leave it out for none")
+        raise UsageError(f"{option} is empty", hint="is the shell variable set?")
     return text
 
 
-# --- within a number of tokens, and what that leaves out
+# --- the token limit
 
 MaxTokens = Annotated[
     int | None,
@@ -135,8 +153,9 @@ MaxTokens = Annotated[
         metavar="N",
         min=1,
         max=MAX_COUNT,
-        help="Leave out history until the request has at most so many tokens: calls with their results, "
-        "never system text or what is asked.",
+        rich_help_panel=_FIT,
+        help="Leave out history until the request has at most N tokens. System text and the last user "
+        "message always stay.",
     ),
 ]
 FitStrategy = Annotated[
@@ -144,31 +163,32 @@ FitStrategy = Annotated[
     Option(
         "--fit",
         click_type=STRATEGY,
-        help="With --max-tokens, what goes first: the oldest messages (default), or of results the largest, "
-        "or those that are said again, for which a note stands.",
+        rich_help_panel=_FIT,
+        help="With --max-tokens: drop the oldest messages first (default), or replace the largest or the "
+        "duplicate results with a note.",
     ),
 ]
 
-# How many of the cards that go are named.
-_NAMED = 3
+# How many dropped cards are named.
+_MAX_NAMED = 3
 
 
 class TokenBudget(NamedTuple):
-    """How many tokens a request may have, and what goes first."""
+    """The token limit of a request, and the strategy to reach it."""
 
     most: int
     strategy: "Strategy"
 
 
 def token_budget(max_tokens: int | None, fit: str | None) -> TokenBudget | None:
-    """What the options say; None without them. Raises UsageError for --fit alone."""
+    """Return the budget of the options; None without them. Raises UsageError for --fit alone."""
     if max_tokens is None and fit is not None:
-        raise UsageError("--fit is for --max-tokens", hint="add --max-tokens N, or leave --fit out")
+        raise UsageError("--fit requires --max-tokens", hint="add --max-tokens N, or remove --fit")
     return None if max_tokens is None else TokenBudget(max_tokens, cast("Strategy", fit or "oldest"))
 
 
 def fit_notes(fitted: "Fitted") -> list[str]:
-    """What went, and what that saved; nothing where all fits."""
+    """Return a note on the dropped cards and the saved tokens; nothing if all fits."""
     if not fitted.changes:
         return []
     gone = [change.card_id for change in fitted.changes if change.kind == "dropped"]
@@ -183,5 +203,5 @@ def fit_notes(fitted: "Fitted") -> list[str]:
 
 
 def _some(ids: list[str]) -> str:
-    more = [f"and {len(ids) - _NAMED} more"] if len(ids) > _NAMED else []
-    return ", ".join([*map(short_id, ids[:_NAMED]), *more])
+    more = [f"and {len(ids) - _MAX_NAMED} more"] if len(ids) > _MAX_NAMED else []
+    return ", ".join([*map(short_id, ids[:_MAX_NAMED]), *more])

@@ -14,20 +14,20 @@ Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is destroyed. Off a terminal it needs --yes."""
+    """Ask before something is destroyed. Raises UsageError without a terminal and --yes."""
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(f"{question} Not without --yes here", hint="add --yes to do it without a question")
+        raise UsageError(f"{question} Cannot ask for confirmation without a terminal", hint="pass --yes")
     if not click.confirm(printable(question), err=True):
-        decline("nothing was done")
+        decline("canceled")
 
 
 def decline(reason: str) -> NoReturn:
-    """End the command where a person said no, or wants out."""
+    """End the command after a person declined."""
     announce(reason)
     raise click.exceptions.Exit(DECLINED)
 
 
-# The exit code after a person said no.
+# The exit code after a person declined.
 DECLINED = 130

@@ -1,4 +1,4 @@
-"""Conversation files, packed or in folders, and too large to be read whole: each is open at any place."""
+"""Opens conversation files, compressed or in folders, for random access without holding them in memory."""
 
 import os
 import stat
@@ -25,10 +25,10 @@ _GZIP = b"\x1f\x8b"
 
 @contextmanager
 def open_file(path: str) -> Iterator[BinaryIO]:
-    """A file whose bytes can be read at any place; a pipe, or standard input for `-`, is copied to one.
+    """Open a file for random access. A pipe, or standard input for `-`, is copied to a temporary file.
 
-    What gzip or Zstandard packed is unpacked, and a folder of events is the list of them. Raises NotFound and
-    InvalidInput naming it.
+    gzip and Zstandard are decompressed, and a folder of events becomes a list of them. Raises NotFound and
+    InvalidInput naming the file.
     """
     from tempfile import TemporaryFile
 
@@ -51,7 +51,7 @@ def open_file(path: str) -> Iterator[BinaryIO]:
 
 
 def is_packed(file: BinaryIO | IO[bytes]) -> bool:
-    """Whether gzip or Zstandard packed a file."""
+    """Return whether a file is compressed with gzip or Zstandard."""
     from cardbox_cli.conversations.containers import packed_files
 
     return os.pread(file.fileno(), len(packed_files.MAGIC), 0).startswith((_GZIP, packed_files.MAGIC))
@@ -59,7 +59,7 @@ def is_packed(file: BinaryIO | IO[bytes]) -> bool:
 
 @contextmanager
 def _unpacked(file: BinaryIO | IO[bytes], name: str) -> Iterator[BinaryIO]:
-    """The file, or a copy of what was packed into it."""
+    """Yield the file, or a decompressed copy."""
     import gzip
     from tempfile import TemporaryFile
 
@@ -79,16 +79,19 @@ def _unpacked(file: BinaryIO | IO[bytes], name: str) -> Iterator[BinaryIO]:
             else:
                 _write(packed_files.unpacked_chunks(file.read, name), copy, name)
         except (EOFError, gzip.BadGzipFile, zlib.error, packed_files.DamagedZstandard) as exc:
-            raise InvalidInput(f"{name} cannot be unpacked: {exc}", hint="it is cut or damaged") from exc
+            raise InvalidInput(
+                f"cannot decompress {name}: {exc}",
+                hint="the file may be truncated: copy or download it again",
+            ) from exc
         yield cast(BinaryIO, copy)
 
 
 def files_in(paths: Sequence[str], suffixes: Sequence[str]) -> list[str]:
-    """The files of these paths: those of a folder, and of the folders in it, that end so, by their names.
+    """Return the files of these paths, and those in folders that end in `suffixes`, sorted by name.
 
-    A folder of events is one of them, and what stands beside it, which says how the program goes on, is none.
+    A folder of events counts as one file; other files next to it are ignored.
 
-    Raises InvalidInput for a folder without any, and for one with more files than anybody looks through.
+    Raises InvalidInput for a folder without such files, and for a folder with too many files.
     """
     from cardbox_cli.conversations.containers import packed_files
 
@@ -101,14 +104,14 @@ def files_in(paths: Sequence[str], suffixes: Sequence[str]) -> list[str]:
         if not within:
             raise InvalidInput(
                 f"the folder {path!r} has no file that ends in {', '.join(suffixes)}",
-                hint="name the files themselves",
+                hint="pass the files themselves",
             )
         found += within
     return found
 
 
 def _within(path: str, suffixes: Sequence[str]) -> Iterator[str]:
-    # What may not be read, or is gone meanwhile, is left out.
+    # Unreadable and deleted files are skipped.
     from cardbox_cli.conversations.containers import packed_files
 
     seen = 0
@@ -122,14 +125,14 @@ def _within(path: str, suffixes: Sequence[str]) -> Iterator[str]:
         seen += len(names)
         if seen > FOLDER_FILES.value:
             raise InvalidInput(
-                f"the folder {path!r} holds more than {FOLDER_FILES}",
-                hint="name the folder in it that has the conversations",
+                f"the folder {path!r} contains more than {FOLDER_FILES}",
+                hint="pass the subfolder with the conversations",
             )
         for each in (Path(folder, name) for name in sorted(names)):
             if not _is_wanted(each, suffixes):
                 continue
             if _leads_out(each, path):
-                announce(f"{source_name(str(each))} is a link that leads out of the folder, and is left out")
+                announce(f"{source_name(str(each))} is skipped: it is a link to a file outside the folder")
             else:
                 yield str(each)
 
@@ -140,7 +143,7 @@ def _is_wanted(path: Path, suffixes: Sequence[str]) -> bool:
 
 
 def _leads_out(path: Path, folder: str) -> bool:
-    """Whether it is a link to what is not in the folder: whoever packed that decides what of ours is read."""
+    """Return whether it is a link out of the folder: its author must not choose which files we read."""
     return path.is_symlink() and not path.resolve().is_relative_to(Path(folder).resolve())
 
 
@@ -149,13 +152,13 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _write(pieces: Iterable[bytes], copy: IO[bytes], name: str) -> None:
-    """Copy what a pipe or a packed file brings. Raises InvalidInput where it brings too much."""
+    """Copy a pipe or a compressed file. Raises InvalidInput if it is too large."""
     left = PIPE_SIZE.value << 20
     for piece in pieces:
         left -= len(piece)
         if left < 0:
-            hint = "write it to a file, and name that"
-            raise InvalidInput(f"{name} brings more than {PIPE_SIZE}", hint=hint)
+            hint = "write it to a file, and pass the path"
+            raise InvalidInput(f"{name} is larger than {PIPE_SIZE}", hint=hint)
         copy.write(piece)
     copy.flush()
 
@@ -168,7 +171,7 @@ def _is_regular(file: BinaryIO) -> bool:
 
 
 def end_of_lines(file: BinaryIO) -> int:
-    """The length in bytes of a file up to its last line break."""
+    """Return the length in bytes of a file up to its last line break."""
     end = os.fstat(file.fileno()).st_size
     while end > 0:
         begin = max(0, end - _BLOCK)
@@ -179,28 +182,28 @@ def end_of_lines(file: BinaryIO) -> int:
     return 0
 
 
-# --- those that a command line names, each with its own outcome
+# --- the files of a command line, each with its own outcome
 
-# What the conversation files of a folder end in.
+# The suffixes of conversation files in a folder.
 _SUFFIXES = (".json", ".jsonl", ".ndjson", ".traj", ".af", ".eval", ".har")
-# What is wrong with one file, and says nothing of the others.
-_OF_A_FILE = (InvalidInput, NotFound, Conflict)
+# Errors of one file, after which the others can still be read.
+_FILE_ERRORS = (InvalidInput, NotFound, Conflict)
 
 
 class Refused(NamedTuple):
-    """A file that is refused, and why."""
+    """A file that is refused, and the error."""
 
     file: str
     error: CbxError
 
     @property
     def shown(self) -> dict[str, str]:
-        """What programs are told of it."""
+        """Return its JSON form."""
         return {"file": path_text(self.file), "code": self.error.code, "message": self.error.message}
 
 
 def conversation_files(paths: Sequence[str]) -> list[str]:
-    """The files of these paths: a folder stands for those in it that end as conversation files do.
+    """Return the files of these paths, and the conversation files in folders.
 
     Raises InvalidInput for a folder without any.
     """
@@ -208,7 +211,7 @@ def conversation_files(paths: Sequence[str]) -> list[str]:
 
 
 def found_and_refused(paths: Sequence[str]) -> tuple[list[str], list[Refused]]:
-    """The files of these paths, and the folders that `conversation_files` refuses."""
+    """Return the files of these paths, and the folders that `conversation_files` refuses."""
     found: list[str] = []
     refused: list[Refused] = []
     for path in paths:
@@ -225,13 +228,15 @@ def one_by_one(
     *,
     refuse: Callable[[Refused], bool],
 ) -> list[Refused]:
-    """Take each file, which is told as its number of how many; those that are refused. `refuse` hears of one
-    at once, and says whether the others shall be taken, too."""
+    """Call `take` with each file and its place, for example "2/7"; return the refused files.
+
+    `refuse` is called with each refused file, and returns whether to continue.
+    """
     refused: list[Refused] = []
     for number, file in enumerate(files, 1):
         try:
             take(file, f"{number}/{len(files)}")
-        except _OF_A_FILE as exc:
+        except _FILE_ERRORS as exc:
             refused.append(Refused(file, exc))
             if not refuse(refused[-1]):
                 break
@@ -239,7 +244,7 @@ def one_by_one(
 
 
 def tell_left_out(left_out: "LeftOut", lead: str) -> None:
-    """Tell on stderr how many conversations of a file say nothing, and where the first of them stands."""
+    """Announce how many conversations of a file have no messages, and the place of the first one."""
     if left_out.number:
         where = left_out.first if left_out.number == 1 else f"the first at {left_out.first}"
         joint = ": " if left_out.number == 1 else ", "

@@ -1,7 +1,6 @@
-"""Letting a person change a text in the editor of their choice, and losing nothing of what they wrote.
+"""Lets a person change a text in their editor, and loses nothing of what they wrote.
 
-Owns which editor that is, how it gets the terminal, and what becomes of the file. What the text means is
-the command's business.
+Owns the choice of the editor, its terminal, and its file. The meaning of the text is the command's business.
 """
 
 import os
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Edited(NamedTuple):
-    """A text as it came back, and how messages call the place where it stands."""
+    """An edited text, and the name of its source in messages."""
 
     text: str
     source: str
@@ -53,7 +52,7 @@ def edited(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> Itera
         yield Edited(taken_from(path, text) if _differs(path, written) else text, path)
     except BaseException:
         if _differs(path, written):
-            announce(f"what you wrote is kept in {path}; {_again([*remedy, path])}")
+            announce(f"your text is saved in {path}; {_again([*remedy, path])}")
         else:
             _remove(path)
         raise
@@ -80,7 +79,7 @@ def _again(words: Sequence[str]) -> str:
         common += ["--database-url", hide_password(url)]
         note = ", with the password in --database-url" if has_password(url) else ""
     line = " ".join(["cbx", *map(quoted, common), command_line(words).removeprefix("cbx ")])
-    return f"`{line}` takes it up again{note}"
+    return f"continue with `{line}`{note}"
 
 
 # What has no place in the name of a file.
@@ -97,8 +96,8 @@ def _editor() -> str:
         return command
     if TERM.text() in ("", "dumb") or not (sys.stdin.isatty() or sys.stderr.isatty()):
         raise UsageError(
-            "there is no terminal for an editor here, and neither VISUAL nor EDITOR names one",
-            hint="give the text with --file, or set EDITOR",
+            "cannot start an editor without a terminal, and neither VISUAL nor EDITOR is set",
+            hint="pass the text with --file, or set EDITOR",
         )
     return str(EDITOR.default)
 
@@ -119,18 +118,18 @@ def _run(command: str, path: str) -> None:
             signal.signal(number, handler)
     if code:
         raise InvalidInput(
-            f"the editor {command!r} {_fate(code)}; nothing was written",
+            f"the editor {command!r} {_outcome(code)}; nothing was written",
             hint="set VISUAL or EDITOR to another one" if code in (126, 127) else None,
         )
     if not os.path.exists(path):
-        raise InvalidInput(f"the editor {command!r} left no file behind; nothing was written")
+        raise InvalidInput(f"the editor {command!r} deleted the file; nothing was written")
 
 
-def _fate(code: int) -> str:
+def _outcome(code: int) -> str:
     if code == 127:
         return "was not found"
     if code < 0 or code > 128:
-        return f"was ended by signal {-code if code < 0 else code - 128}"
+        return f"was killed by signal {-code if code < 0 else code - 128}"
     return f"failed with exit code {code}"
 
 
@@ -171,10 +170,10 @@ def changed_meanwhile(boxes: "BoxStore", box_id: str, read: str, made: "Box") ->
     """What to say when a box, whose ids hashed to `read` when `made` was made from it, has others now."""
     now = boxes.get_many([box_id]).boxes
     if not now:
-        return [f"warning: box {box_id} is gone meanwhile"]
+        return [f"warning: box {box_id} has been deleted since it was read"]
     if hash_ids(now[0].card_ids) == read:
         return []
     return [
-        f"warning: box {box_id} has changed meanwhile, and the new box was made from what it was before: "
-        f"`cbx box diff {made.box_id} {box_id}` shows what it lacks"
+        f"warning: box {box_id} has changed since it was read, so the new box may lack cards: "
+        f"`cbx box diff {made.box_id} {box_id}`"
     ]

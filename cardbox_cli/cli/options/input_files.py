@@ -1,4 +1,4 @@
-"""Texts, files, standard input and JSON, as a command line names them."""
+"""Reads the texts, files, standard input and JSON that a command line names."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from cardbox_cli.text import spelled
 
 
 def read_text(path: str) -> str:
-    """The text of a file, or of standard input for `-`. Raises NotFound and InvalidInput naming it."""
+    """Return the text of a file, or of standard input for `-`. Raises NotFound and InvalidInput naming it."""
     with opened(path) as file:
         return _decoded(_bounded(file, source_name(path)), source_name(path))
 
@@ -27,23 +27,22 @@ def text_or_file(given: str) -> str:
 
 
 def _bounded(file: BinaryIO, name: str) -> bytes:
-    """All bytes of a file that is read whole. Raises InvalidInput for one too large, or that breaks off."""
+    """Return all bytes of a file. Raises InvalidInput for a file that is too large or not readable."""
     most = INPUT_SIZE.value << 20
     try:
         data = file.read(most + 1)
     except OSError as exc:
         raise InvalidInput(f"cannot read {name!r}: {exc.strerror}") from exc
     if len(data) > most:
-        raise InvalidInput(f"{name} is larger than {INPUT_SIZE}", hint="give a smaller part of it")
+        raise InvalidInput(f"{name} is larger than {INPUT_SIZE}", hint="split the file")
     return data
 
 
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
-    """A file, or standard input for `-`. Raises NotFound and InvalidInput naming it.
+    """Open a file, or standard input for `-`. Raises NotFound and InvalidInput naming it.
 
-    Devices and named pipes, which may never end or never begin, are refused; a pipe that a shell has opened
-    for us is none of them.
+    Devices and named pipes are refused, because they may block forever. A pipe opened by a shell is allowed.
     """
     if path == "-":
         yield standard_input()
@@ -56,15 +55,15 @@ def _open(path: str) -> BinaryIO:
     try:
         return open_to_read(path)
     except FileNotFoundError:
-        raise NotFound(f"no file {path!r}", hint="check the path; - in its place is standard input") from None
+        raise NotFound(f"no file {path!r}", hint="check the path, or pass - for standard input") from None
     except OSError as exc:
         raise InvalidInput(f"cannot read {path!r}: {exc.strerror}") from exc
 
 
 def standard_input() -> BinaryIO:
-    """The bytes of standard input. Raises UsageError where it is closed."""
+    """Return the bytes of standard input. Raises UsageError if it is closed."""
     if not sys.stdin.readable():
-        raise UsageError("standard input is closed", hint="redirect a file to it, or name the file")
+        raise UsageError("standard input is closed", hint="redirect a file to it, or pass the path")
     return sys.stdin.buffer
 
 
@@ -72,24 +71,24 @@ def _decoded(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
-        raise InvalidInput(f"{name} is not UTF-8 (byte {exc.start})", hint="convert it") from exc
+        raise InvalidInput(
+            f"{name} is not UTF-8 (byte {exc.start})",
+            hint="convert the file to UTF-8, for example with iconv",
+        ) from exc
 
 
 def source_name(path: str) -> str:
-    """How messages call a file argument: on one line, of characters that can be seen and written."""
+    """Return the name of a file argument in messages: one line of visible characters."""
     return "standard input" if path == "-" else spelled(path_text(path))
 
 
 def path_text(path: str) -> str:
-    """A path as programs are told it: what in it is no UTF-8 is spelled out, as `\\xff`."""
+    """Return a path for programs, with bytes that are not UTF-8 as `\\xff`."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def write_text(path: Path, pieces: Iterable[str]) -> None:
-    """Write a text to a file that the command line names, which stays as it was until the text is whole.
-
-    Raises InvalidInput naming it.
-    """
+    """Write a text to a file, which changes only when the text is complete. Raises InvalidInput naming it."""
     try:
         if path.exists() and not path.is_file():  # such as /dev/stdout
             with path.open("w", encoding="utf-8") as file:
@@ -97,7 +96,7 @@ def write_text(path: Path, pieces: Iterable[str]) -> None:
         else:
             _replace(path.resolve(), pieces)
     except OSError as exc:
-        hint = "choose a place that you may write to and that has room"
+        hint = "choose a path that is writable and has free space"
         raise InvalidInput(f"cannot write {str(path)!r}: {exc.strerror}", hint=hint) from exc
 
 
@@ -109,7 +108,7 @@ def _replace(path: Path, pieces: Iterable[str]) -> None:
 
 
 def parse_json(text: str, option: str) -> Any:
-    """The JSON value of `text`, or that of the file @FILE. Raises InvalidInput naming `option`."""
+    """Return the JSON value of `text`, or of @FILE. Raises InvalidInput naming `option`."""
     try:
         return exact_json.read(text_or_file(text))
     except json.JSONDecodeError as exc:
@@ -122,7 +121,7 @@ def parse_json(text: str, option: str) -> Any:
 
 
 def all_of(failures: Sequence[CbxError]) -> CbxError:
-    """One error that tells them all: invalid if any is, else not found."""
+    """Return one error with all messages: invalid input if any is, else not found."""
     worst = next((each for each in failures if isinstance(each, InvalidInput)), failures[0])
     return type(worst)(
         "\n".join(each.message for each in failures),

@@ -1,4 +1,4 @@
-"""The program that answers for a model: the options that name it, its environment and its tools."""
+"""The model command: its options, its environment and its tools."""
 
 import os
 import re
@@ -15,6 +15,7 @@ from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.execution.worker.worker_program import PASSED_ON, passed_on
 from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.settings import DATABASE_URL, HOME, MAX_STEPS, Settings
+from cardbox_cli.text import conflict_message, invalid_message, unknown_message
 
 if TYPE_CHECKING:
     from cardbox_cli.context.request import ComposeOptions
@@ -23,24 +24,27 @@ if TYPE_CHECKING:
     from cardbox_cli.store.connection.target import Target
 
 
-# As of `execution/worker/answers/step_answers`, which is loaded when it is needed.
+# As in `execution/worker/step_answers`, which is imported only when needed.
 ANSWER_MODES = ("auto", "response", "text", "cards")
+
+_ANSWERS, _ENVIRONMENT = "Requests and answers", "Environment and tools"
 
 Exec = Annotated[
     str,
-    Option("--exec", metavar="CMD", help="What answers for the model: reads the request, prints the answer."),
+    Option("--exec", metavar="CMD", help="Your model command: reads a request on stdin, prints the answer."),
 ]
 RequestFormat = Annotated[
     str | None,
     Option(
         "--format",
         click_type=REQUEST_FORMAT,
-        help=f"The request's, as of `cbx render`. Default: {DEFAULT}.",
+        rich_help_panel=_ANSWERS,
+        help=f"The format of requests, as in `cbx render`. Default: {DEFAULT}.",
     ),
 ]
 CommandTimeout = Annotated[
     float,
-    Option("--timeout", click_type=Seconds(min=0.1), help="Seconds that one call of the command may take."),
+    Option("--timeout", click_type=Seconds(min=0.1), help="Time limit of one call of the command."),
 ]
 MaxSteps = Annotated[
     int | None,
@@ -55,8 +59,9 @@ AnswersRead = Annotated[
     Option(
         "--answers",
         click_type=OneOf(lambda: ANSWER_MODES, what="mode"),
-        help="How its output is read: a whole response or message, else text (auto); only the first; "
-        "only text; or lines of cards.",
+        rich_help_panel=_ANSWERS,
+        help="The form of the output: a provider's response (response), text, or JSON lines of cards. auto "
+        "detects a response, and takes other output as text.",
     ),
 ]
 Variables = Annotated[
@@ -64,19 +69,26 @@ Variables = Annotated[
     Option(
         "--env",
         metavar="NAME",
-        help="A variable that commands get, too, such as a provider's key. Of the others they get "
-        f"{', '.join(PASSED_ON)}. Repeat for several.",
+        rich_help_panel=_ENVIRONMENT,
+        help="Pass this environment variable to the command, for example OPENAI_API_KEY. Repeatable. By "
+        f"default, only {', '.join(PASSED_ON)} are passed.",
     ),
 ]
 ToolsFile = Annotated[
     str | None,
-    Option("--tools", click_type=FILE, help="The commands of tools, in YAML; they win over stored ones."),
+    Option(
+        "--tools",
+        click_type=FILE,
+        rich_help_panel=_ENVIRONMENT,
+        help="A YAML file with commands of tools. They win over stored commands.",
+    ),
 ]
 TrustStored = Annotated[
     bool,
     Option(
         "--trust-stored-commands",
-        help="Run the commands that tools are stored with, as on an embedded server without root.",
+        rich_help_panel=_ENVIRONMENT,
+        help="Allow tool commands stored in the database (always allowed on your own embedded server).",
     ),
 ]
 
@@ -88,22 +100,22 @@ _EXAMPLE = "for example `lookup: {command: python3 lookup.py, timeout: 20, envir
 def check_command(command: str, option: str = "--exec") -> None:
     """Raise UsageError for a blank command of an option."""
     if not command.strip():
-        raise UsageError(f"{option}: the command is blank", hint=f"for example {option} 'python3 client.py'")
+        raise UsageError(f"{option} is empty", hint=f"for example {option} 'python3 client.py'")
 
 
 def one_command(exec_: str | None, serve: str | None, restart_after: int | None) -> tuple[str, str]:
-    """The one of the two options that is given, and its command. Raises UsageError."""
+    """Return the given option of the two, and its command. Raises UsageError."""
     if exec_ is not None and serve is not None:
-        raise UsageError("--exec and --serve exclude each other", hint="leave one of them out")
+        raise UsageError(conflict_message("--exec", "--serve"), hint="remove one of them")
     if restart_after is not None and serve is None:
-        raise UsageError("--restart-after is for clients that stay", hint="start them with --serve")
+        raise UsageError("--restart-after requires --serve", hint="add --serve, or remove --restart-after")
     if serve is not None:
         check_command(serve, "--serve")
         return "--serve", serve
     if exec_ is None:
         raise UsageError(
-            "what answers for the model is missing",
-            hint="for example --exec 'python3 client.py', or --serve CMD for a client that stays",
+            "no model command given",
+            hint="pass --exec 'python3 client.py', or --serve CMD for a long-running client",
         )
     check_command(exec_)
     return "--exec", exec_
@@ -111,7 +123,7 @@ def one_command(exec_: str | None, serve: str | None, restart_after: int | None)
 
 @contextmanager
 def staying(program: "Program", restart_after: int | None) -> "Iterator[Program]":
-    """The program with its command as clients that stay, until the context is left."""
+    """Return the program with its command as long-running clients, for the time of the context."""
     from cardbox_cli.execution.worker.command_output import bytes_to_read
     from cardbox_cli.execution.worker.model_clients import Clients
 
@@ -139,10 +151,9 @@ def program_of(
     tools: str | None,
     trusts_stored: bool,
 ) -> "Program":
-    """What runs by these options; `option` is that of the command. Without a `format` it is the default one.
+    """Return the program of these options. `option` names the command in messages.
 
-    Raises UsageError where there is no such program, or a variable is not set, and InvalidInput for the file
-    of --tools.
+    Raises UsageError for an unknown program or an unset variable, and InvalidInput for the file of --tools.
     """
     from cardbox_cli.execution.worker.worker_program import Program, ToolCommands, missing_program
 
@@ -166,17 +177,16 @@ def program_of(
     missing = missing_program(program.command, program.environment)
     if missing is not None:
         raise UsageError(
-            f"{option}: there is no program {missing!r}",
-            hint="check its name, and the PATH: each turn would fail",
+            f"{option}: {unknown_message('program', missing)}",
+            hint="check the name and PATH",
         )
     return program
 
 
 def environment_of(names: Iterable[str], target: "Target") -> dict[str, str]:
-    """The environment of all commands: the usual variables, and those that `names` names.
+    """Return the environment of all commands: the usual variables and those in `names`.
 
-    The database's address is the one that this worker uses, whatever it has it from, and so is its home.
-    Raises UsageError for one that is not set.
+    The database's address and home are those of this process. Raises UsageError for an unset variable.
     """
     named = list(names)
     environ = {**os.environ, **_places(target)}
@@ -193,11 +203,11 @@ def _places(target: "Target") -> dict[str, str]:
 
 def _check_named(option: str, name: str, environ: Iterable[str]) -> None:
     if not _NAME.fullmatch(name):
-        hint = "name it alone: its value comes from the environment, where `ps` does not show it"
+        hint = "pass only the name: the value comes from the environment, where `ps` does not show it"
         shown = name.partition("=")[0][:80]
-        raise UsageError(f"{option}: {shown!r} is not a variable's name alone", hint=hint)
+        raise UsageError(f"{option}: {invalid_message('variable name', shown)}", hint=hint)
     if name not in environ:
-        raise UsageError(f"{option}: {name} is not set", hint="set it, or leave the option out")
+        raise UsageError(f"{option}: {name} is not set", hint="export the variable, or remove the option")
 
 
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
@@ -207,7 +217,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_tool_commands(path: str, target: "Target") -> "dict[str, ToolCommand]":
-    """The commands of a --tools file, by tool. Raises InvalidInput naming the file and the entry."""
+    """Return the commands of a --tools file, by tool. Raises InvalidInput naming the file and the entry."""
     environ = {**os.environ, **_places(target)}
     return {name: _command(name, entry, environ) for name, entry in _entries(path).items()}
 

@@ -1,4 +1,4 @@
-"""How commands find recipes and read the arguments that they take."""
+"""Finds recipes, and reads their arguments from options and files."""
 
 import re
 from collections.abc import Container, Sequence
@@ -34,8 +34,8 @@ Arguments = Annotated[
         "--arg",
         "-a",
         metavar="K=V",
-        help="An argument of the recipe: key=text, key=@file, key:=json; a box as an id, a piece of one, or "
-        "@last. Repeat a key for a list.",
+        help="An argument of the recipe: key=text, key=@file or key:=json. A box is an id, its beginning or "
+        "end, or @last. Repeat a key for a list.",
     ),
 ]
 ArgumentFiles = Annotated[
@@ -44,21 +44,21 @@ ArgumentFiles = Annotated[
 
 
 def load_recipe(name_or_path: str) -> "LoadedRecipe":
-    """The recipe of a name or path, or on standard input for `-`."""
+    """Return the recipe of a name or path, or of standard input for `-`."""
     from cardbox_cli.model.handwritten.yaml_files import MAX_BYTES, text_of
     from cardbox_cli.packing.recipe_files import LoadedRecipe, parse_recipe, read_recipe, recipe_folders
 
     if name_or_path != "-":
         loaded = read_recipe(name_or_path, folders=recipe_folders())
-        _tell_of_own(name_or_path, loaded)
+        _announce_override(name_or_path, loaded)
         return loaded
     source = source_name("-")
     text = text_of(standard_input().read(MAX_BYTES + 1), source, refuse_with=InvalidRecipe)
     return LoadedRecipe(parse_recipe(text, source), name="stdin", source=None, text=text)
 
 
-def _tell_of_own(name: str, loaded: "LoadedRecipe") -> None:
-    """Say where a recipe of the current folder stands in for one that ships, which somebody may mean."""
+def _announce_override(name: str, loaded: "LoadedRecipe") -> None:
+    """Announce a recipe of the current folder that overrides one of cbx."""
     from cardbox_cli.packing.recipe_files import OWN_FOLDER, recipe_files
 
     ships = recipe_files([])
@@ -66,19 +66,19 @@ def _tell_of_own(name: str, loaded: "LoadedRecipe") -> None:
         "/" not in name and loaded.source is not None and loaded.source.parent == OWN_FOLDER and name in ships
     )
     if is_own and not OWN_FOLDER.samefile(ships[name].parent):
-        announce(f"recipe {name!r} is {loaded.source}, not the one that ships")
+        announce(f"note: recipe {name!r} is {loaded.source}, which overrides the one of cbx")
 
 
 def warn_of(loaded: "LoadedRecipe") -> None:
-    """Say what of a valid recipe is probably not meant."""
+    """Announce what is probably a mistake in a valid recipe."""
     for warning in loaded.recipe.warnings():
         announce(f"warning: recipe {loaded.name!r}: {warning}")
 
 
 def parse_arguments(given: Sequence[str], files: Sequence[str], recipe: "Recipe") -> dict[str, Any]:
-    """The arguments of `--args` files and `--arg` options; an option wins over a file.
+    """Return the arguments of `--args` files and `--arg` options. An option wins over a file.
 
-    A key that several options give becomes a list; `@last` stays what it is where the recipe takes a box.
+    A repeated key becomes a list. `@last` is kept for arguments that are boxes.
     Raises UsageError for a malformed option.
     """
     arguments: dict[str, Any] = {}
@@ -93,9 +93,9 @@ def parse_arguments(given: Sequence[str], files: Sequence[str], recipe: "Recipe"
 
 
 def resolve_boxes(arguments: dict[str, Any], recipe: "Recipe", boxes: "BoxStore") -> dict[str, Any]:
-    """The arguments with whole ids in place of what stands for boxes; what stands for none is left as it is.
+    """Return the arguments with full ids of boxes. Values that match no box stay as they are.
 
-    Raises AmbiguousId, and NotFound for an `@last` that stands for none.
+    Raises AmbiguousId, and NotFound for an unknown `@last`.
     """
 
     def resolved(value: Any) -> Any:
@@ -112,7 +112,7 @@ def _parse_argument(option: str, of_boxes: Container[str]) -> tuple[str, Any]:
     if found is None:
         raise UsageError(
             f"--arg {option[:60]!r} is not KEY=VALUE",
-            hint="KEY=text, KEY=@file or KEY:=json, such as limit:=3",
+            hint="pass KEY=text, KEY=@file or KEY:=json, for example --arg limit:=3",
         )
     key, kind, value = found["key"], found["kind"], found["value"]
     if kind == ":=":
@@ -130,6 +130,6 @@ def _read_mapping(path: str) -> dict[str, Any]:
         raise refusal(InvalidInput, document.source, document.problems)
     if not isinstance(document.value, dict):
         raise InvalidInput(
-            f"{document.source} must be a mapping of arguments", hint="one KEY: VALUE per line"
+            f"{document.source} must be a mapping of arguments", hint="write one KEY: VALUE per line"
         )
     return document.value

@@ -26,7 +26,8 @@ _AN_ID = "An id, or 4 or more characters of its beginning or end"
 
 CardId = Annotated[str, Argument(click_type=CARD, help=f"{_AN_ID}, or @last.")]
 CardIds = Annotated[
-    list[str], Argument(click_type=CARD, help="Ids, unique beginnings or ends of ids, or @last.")
+    list[str],
+    Argument(click_type=CARD, help="Ids, or 4 or more characters of their beginnings or ends, or @last."),
 ]
 BoxId = Annotated[str, Argument(click_type=BOX, help=f"{_AN_ID}, or @last.")]
 TurnId = Annotated[str, Argument(click_type=TURN, help=f"{_AN_ID}, or @last.")]
@@ -117,9 +118,9 @@ Moment = datetime | timedelta | None
 
 
 def parse_span(since: str | None, until: str | None) -> tuple[Moment, Moment]:
-    """The times of --since and --until. Raises UsageError where none is between them.
+    """Return the times of --since and --until. Raises UsageError if --since is later.
 
-    A time and a span ago are not compared: what the time is, the database says.
+    A time and a duration are not compared: the current time is the database's.
     """
     start, end = parse_time(since, "--since"), parse_time(until, "--until")
     if isinstance(start, datetime) and isinstance(end, datetime):

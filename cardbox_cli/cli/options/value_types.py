@@ -1,7 +1,6 @@
-"""The types of values on a command line: what help calls one, which there are, how a shell completes it.
+"""The types of values on a command line: their metavars, their valid values and their completion.
 
-An option of a type needs no metavar. Looks at the database only where what is stored there is completed, and
-read-only.
+An option of such a type needs no metavar. Only completion reads the database, in a read-only transaction.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +14,7 @@ from cardbox_cli.cli.session import Session
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import SETTINGS
 
-# What the scripts of `cbx completion` complete as files.
+# The completion type of files in the scripts of `cbx completion`.
 FILES = "file"
 # About thirty years.
 MAX_SECONDS = 1e9
@@ -25,7 +24,7 @@ Pairs = Iterable[tuple[str, str]]
 
 
 class Completed(click.ParamType[str]):
-    """A text that is completed. `name` is its metavar; `offer` answers values, each with a description."""
+    """A string with completion. `name` is its metavar; `offer` returns values with descriptions."""
 
     def __init__(
         self, name: str, offer: Callable[[Session, str], Pairs] = lambda *_: (), *, files: bool = False
@@ -35,20 +34,20 @@ class Completed(click.ParamType[str]):
         self._files = files
 
     def matches(self, ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
-        """The values that begin with what is typed so far, also for typer's `autocompletion`."""
+        """Return the values that begin with `incomplete`; also for typer's `autocompletion`."""
         pairs = self._offer(ctx.find_root().obj, incomplete)
         return [(value, text) for value, text in pairs if value.startswith(incomplete)]
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The values that begin so; files behind them where the value may be one."""
+        """Return the values that begin with `incomplete`, and files if the value can be one."""
         items = [CompletionItem(value, help=text) for value, text in self.matches(ctx, incomplete)]
         return [*items, CompletionItem("", type=FILES)] if self._files else items
 
 
 class OneOf(Completed):
-    """One of some words. `what` is what an error calls one; without it, other words are taken, too."""
+    """One of some values. `what` names one in errors; None if other values are valid, too."""
 
     def __init__(self, words: Callable[[], Iterable[str]], *, what: str | None) -> None:
         super().__init__("WORD", lambda *_: ((word, "") for word in words()))
@@ -56,32 +55,32 @@ class OneOf(Completed):
         self._what = what
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """The words."""
+        """Return the values, separated by |."""
         return "|".join(self._words())
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The word. Raises UsageError for one that is none of them."""
+        """Return the value. Raises UsageError for an unknown one."""
         known = tuple(self._words())
         if self._what is not None and value not in known:
-            from cardbox_cli.text import did_you_mean
+            from cardbox_cli.text import unknown_message
 
             option = _typed_name(param, ctx) if param else ""
             raise UsageError(
-                f"{option}: unknown {self._what} {value!r}{did_you_mean(str(value), known)}",
+                f"{option}: {unknown_message(self._what, str(value), known)}",
                 hint=f"{_plural(self._what)} are {', '.join(known)}",
             )
         return value
 
 
 def _typed_name(param: click.Parameter, ctx: click.Context | None) -> str:
-    """The name of a parameter; that of several names of an option which was typed."""
+    """Return the name of a parameter: for an option, the one that was typed."""
     words = ctx.meta.get(WORDS, ()) if ctx is not None and isinstance(param, click.Option) else ()
     typed = [name for word in words for name in param.opts if _begins_with(word, name)]
     return typed[-1] if typed else param.opts[0]
 
 
 def _begins_with(word: str, name: str) -> bool:
-    """Whether a word is an option of this name, with or without its value."""
+    """Return whether a word is an option of this name, with or without its value."""
     return word.partition("=")[0] == name or (len(name) == 2 and word.startswith(name))
 
 
@@ -109,9 +108,9 @@ class Seconds(click.FloatRange):
 
 
 def _stored(query: str, *, short: bool = False, narrowed: bool = False) -> Callable[[Session, str], Pairs]:
-    """What a query of `store.views.completion` brings.
+    """Return the completion of a query of `store.views.completion`.
 
-    `short`: as short ids, unless a whole one is typed. `narrowed`: the query is told what is typed.
+    `short` offers short ids, unless a full one is typed. `narrowed` passes the typed text to the query.
     """
 
     def offer(session: Session, given: str) -> Pairs:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
+from cardbox_cli.cli.terminal.list_columns import layer_label
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below
 from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
 from cardbox_cli.context.cost.answer import Break, Costs, Prices
@@ -33,8 +34,8 @@ def print_cost(costed: "CostedSeries", account: Account, page: Page) -> None:
     found = costed.costs(account, page.prices)
     for model in [] if found.money is None else found.money.unpriced:
         announce(
-            f"warning: no price is known of the model {model!r}: its requests are not counted in money "
-            "(--prices takes more; --model says which one a box is for)"
+            f"warning: the price of model {model!r} is unknown, so its requests are not in the money total "
+            "(add it with --prices, or name another model with --model)"
         )
     if page.is_picture:
         _print_picture(costed, found, page)
@@ -127,7 +128,7 @@ def _share_columns(by: Grouping, exact: bool) -> Sequence[Column]:
         return lambda share: format_tokens(tokens(share), exact=exact)
 
     return (
-        Column(by.upper(), lambda share: flat(share.name)),
+        Column(by.upper(), lambda share: flat(layer_label(share.name) if by == "layer" else share.name)),
         Column("IN ALL", number(lambda share: share.tokens), right=True),
         Column("SHARE", lambda share: f"{share.share:.1%}", right=True),
         Column("IN THE LAST", number(lambda share: share.last), right=True),
@@ -136,7 +137,7 @@ def _share_columns(by: Grouping, exact: bool) -> Sequence[Column]:
 
 def _print_break(broken: Break, exact: bool) -> None:
     card = f", card {short_id(broken.card_id)}" if broken.card_id else ""
-    layer = f", {broken.layer}" if broken.layer else ""
+    layer = f", {layer_label(broken.layer)}" if broken.layer else ""
     place = f"{piece_name(broken.section, broken.number)}{layer}{card}"
     character = "" if broken.character is None else f", character {broken.character}"
     output.print_text()

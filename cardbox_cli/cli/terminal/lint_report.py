@@ -1,4 +1,4 @@
-"""How commands tell what the lint found: on stdout as their answer, or on stderr beside another."""
+"""Prints lint findings: on stdout as an answer, or on stderr next to another answer."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def answer(findings: "Sequence[LintFinding]") -> None:
-    """Print the findings as the answer of a command. Raises Findings where one is an error."""
+    """Print the findings as the answer of a command. Raises Findings if one is an error."""
     show(findings)
     refuse(findings, hint=None)
 
 
 def show(findings: "Sequence[LintFinding]", *, files_read: int | None = None) -> None:
-    """Print the findings as the answer of a command, whatever they are. Where some files could not be read,
-    they are those in the other `files_read`, and no more is said of these."""
+    """Print the findings as the answer of a command. `files_read` counts the readable files, if some
+    were not readable."""
     output.emit_items(
         findings,
         table=lambda: _print_text(findings, files_read),
@@ -33,8 +33,7 @@ def show(findings: "Sequence[LintFinding]", *, files_read: int | None = None) ->
 
 
 def tell(findings: "list[LintFinding]") -> None:
-    """Print the findings on stderr: as JSON where the answer is JSON, else a line for what is said, by
-    however many providers."""
+    """Print the findings on stderr: as JSON if the answer is JSON, else one line per distinct finding."""
     if session().output in ("json", "jsonl"):
         announce(exact_json.encode(findings).decode())
         return
@@ -48,9 +47,9 @@ def _line(found: "LintFinding") -> str:
 
 
 class Gate:
-    """What --check lets through: tells the findings, and raises Findings where one is an error.
+    """The check of --check: prints the findings, and raises Findings if one is an error.
 
-    With --force it lets all through, and keeps as `overruled` the rules of the errors.
+    With --force it raises nothing, and stores the rules of the errors in `overruled`.
     """
 
     def __init__(self, verb: str, *, force: bool) -> None:
@@ -63,21 +62,21 @@ class Gate:
         if self._force:
             self.overruled = sorted({found.rule for found in findings if found.severity == "error"})
         else:
-            refuse(findings, hint=f"nothing was written; --force {self._verb} it all the same")
+            refuse(findings, hint=f"nothing was written; --force {self._verb} it anyway")
 
 
 def gate(verb: str, *, check: bool, force: bool) -> Gate | None:
-    """The gate of --check and --force; None without --check. Raises UsageError for --force alone.
+    """Return the gate of --check and --force; None without --check. Raises UsageError for --force alone.
 
-    `verb` is what happens behind it: "packs", say.
+    `verb` is the guarded action, for example "packs".
     """
     if force and not check:
-        raise UsageError("--force is for --check", hint="add --check, or leave --force out")
+        raise UsageError("--force requires --check", hint="add --check, or remove --force")
     return Gate(verb, force=force) if check else None
 
 
 def refuse(findings: "Sequence[LintFinding]", *, hint: str | None) -> None:
-    """Raise Findings where one is an error."""
+    """Raise Findings if one is an error."""
     errors = sum(found.severity == "error" for found in findings)
     if errors:
         raise Findings(f"the lint found {_numbers(errors, len(findings) - errors)}", hint=hint)
@@ -106,7 +105,10 @@ def _print_text(findings: "Sequence[LintFinding]", files_read: int | None) -> No
     remedies = {found.rule: found.remedy for found in findings if found.remedy}
     print_below(_REMEDY, list(remedies.items()))
     if not any(found.severity == "error" for found in findings):
-        announce(f"{_numbers(0, len(findings))}, no error: nothing {where or 'here'} would be refused")
+        announce(
+            f"{_numbers(0, len(findings))}, no errors: a provider would accept "
+            f"this{' ' + where if where else ''}"
+        )
 
 
 _FINDING = (

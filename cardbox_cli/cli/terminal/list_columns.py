@@ -1,4 +1,4 @@
-"""The columns of lists, for each kind of item: those that are always shown, and those that `--columns` adds.
+"""The columns of lists, by type of item: the default ones, and those that `--columns` adds.
 
 `table_layout.py` lays a table out.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Columns, replaced
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.layers import CHECKPOINT
 from cardbox_cli.model.pairing import PREVIEW, answers, full_text, preview
 from cardbox_cli.text import (
     flat,
@@ -38,31 +39,47 @@ if TYPE_CHECKING:
     from cardbox_cli.store.views.batch_views import BatchRow
 
 
-# --- what several kinds of items have
+# --- columns of several types of items
 
 
 def aged(name: str, *, spare: int = 2) -> Column:
-    """How long ago what an item has under a name was; the youngest is sorted first."""
+    """Return the AGE column of the attribute `name`; the youngest item is sorted first."""
 
     def elapsed(item: Any) -> float | None:
         moment = getattr(item, name)
         return None if moment is None else -moment.timestamp()
 
-    return Column("AGE", lambda item: format_age(getattr(item, name)), right=True, spare=spare, key=elapsed)
+    def instant(item: Any) -> str | None:
+        moment = getattr(item, name)
+        return None if moment is None else exact_json.encode(moment).decode().strip('"')
+
+    return Column(
+        "AGE",
+        lambda item: format_age(getattr(item, name)),
+        right=True,
+        spare=spare,
+        key=elapsed,
+        raw=instant,
+    )
+
+
+def layer_label(layer: str) -> str:
+    """Return the name of a layer in tables and pages: the id of the history is only for JSON and --layer."""
+    return "history" if layer == CHECKPOINT else layer
 
 
 def short_or_nothing(full_id: str | None) -> str:
-    """An id in short, where there is one."""
+    """Return the short form of an id, or a dash."""
     return short_id(full_id) if full_id else NOTHING
 
 
 def box_title(box: Box, boxes: BoxStore) -> str | None:
-    """A box's title; "unknown" where the database has no place for titles."""
+    """Return a box's title; "unknown" if the database does not store titles."""
     return box.title if boxes.database.keeps_box_info else "unknown"
 
 
 def short_rule(rule: str) -> str:
-    """A recipe rule as a table shows it: without the box that a card came from."""
+    """Return a recipe rule for a table, without the box of the card."""
     return _FROM_BOX.sub("", rule)
 
 
@@ -140,12 +157,12 @@ def _epochs(entry: AuditEntry) -> str:
     return f"{entry.epoch_before} → {'…' if entry.epoch_after is None else entry.epoch_after}"
 
 
-# An actor as `cli/actor.py` writes one, where the host has a name for the user.
+# An actor as `cli/actor.py` writes it if the user has a name.
 _NAMED = re.compile(r"uid \d+ \((.+)\) on \S+ as role ")
 
 
 def _who(entry: AuditEntry) -> str:
-    """The name of the user that an actor is, where there is one; else the actor."""
+    """Return the user name of an actor, or the actor."""
     named = _NAMED.match(entry.actor)
     return flat(named[1] if named else entry.actor)
 
@@ -174,7 +191,7 @@ AUDIT_COLUMNS: Columns = (
 
 
 class Place(NamedTuple):
-    """A place of a box, the rule that brought its card, and the tool that this calls or answers for."""
+    """A place of a box, the rule that added its card, and the tool of its call or result."""
 
     slot: Slot
     rule: str
@@ -182,7 +199,7 @@ class Place(NamedTuple):
 
 
 def _tokens(tokenizer: Tokenizer | None = None) -> Callable[[Card], str]:
-    """The number of a card's tokens as text: an estimate without a tokenizer."""
+    """Return a formatter of a card's tokens: an estimate without a tokenizer."""
     exact = tokenizer is not None and tokenizer.exact
     counted = _counted(tokenizer)
     return lambda card: format_tokens(counted(card), exact=exact)
@@ -217,9 +234,9 @@ CARD_COLUMNS: Columns = (
     Column("STEP", _metadata("step_id"), extra=True),
     Column("TRACE", _metadata("trace_id"), extra=True),
     Column("CALL", lambda card: answers(card) or NOTHING, extra=True),
-    Column("SIZE", lambda card: format_size(full_text(card)), right=True, spare=3, key=_bytes),
-    Column("TOKENS", _tokens(), right=True, extra=True, spare=4, key=_counted()),
-    Column("PREVIEW", preview, overflow="cut"),
+    Column("SIZE", lambda card: format_size(full_text(card)), right=True, spare=3, key=_bytes, raw=_bytes),
+    Column("TOKENS", _tokens(), right=True, extra=True, spare=4, key=_counted(), raw=_counted()),
+    Column("PREVIEW", preview, overflow="cut", raw=full_text),
 )
 
 
@@ -231,14 +248,12 @@ def _of_card(text: Callable[[Card], str]) -> Callable[[Place], str]:
 
 
 def _of_place(column: Column) -> Column:
-    """A column of cards as one of places, some of which have no card."""
-    key = column.key
-    if key is None:
-        return column._replace(text=_of_card(column.text))
-    return column._replace(
-        text=_of_card(column.text),
-        key=lambda place: None if place.slot.card is None else key(place.slot.card),
-    )
+    """Return a column of cards as a column of places, some of which have no card."""
+
+    def of_card(value: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+        return value and (lambda place: None if place.slot.card is None else value(place.slot.card))
+
+    return column._replace(text=_of_card(column.text), key=of_card(column.key), raw=of_card(column.raw))
 
 
 def _place_preview(place: Place) -> str:
@@ -248,18 +263,25 @@ def _place_preview(place: Place) -> str:
     return preview(card) if state == "present" else f"({state}) {preview(card)}"
 
 
+def _place_text(place: Place) -> str:
+    card = place.slot.card
+    return _place_preview(place) if card is None or place.slot.state != "present" else full_text(card)
+
+
 def _shown(column: Column, tokenizer: Tokenizer | None) -> Column:
-    """A column of places; how many tokens there are is always wanted."""
+    """Return a column of places; TOKENS is always shown."""
     if column.name != "TOKENS":
         return column
     count = _counted(tokenizer)
-    return column._replace(
-        extra=False, key=lambda place: None if place.slot.card is None else count(place.slot.card)
-    )
+
+    def tokens(place: Place) -> int | None:
+        return None if place.slot.card is None else count(place.slot.card)
+
+    return column._replace(extra=False, key=tokens, raw=tokens)
 
 
 def place_columns(tokenizer: Tokenizer | None = None, *, with_rule: bool = False) -> Columns:
-    """The columns of places, their tokens counted by `tokenizer`; the rule is shown unasked or not."""
+    """Return the columns of places, with tokens counted by `tokenizer`, and the rule if `with_rule`."""
     *of_cards, _ = map(_of_place, CARD_COLUMNS)
     whole = replaced(
         of_cards,
@@ -273,11 +295,11 @@ def place_columns(tokenizer: Tokenizer | None = None, *, with_rule: bool = False
         Column("#", lambda place: str(place.slot.position), right=True),
         *(_shown(column, tokenizer) for column in [*whole[:at], tool, *whole[at:]]),
         Column("RULE", lambda place: place.rule, extra=not with_rule, spare=0 if with_rule else 1),
-        Column("PREVIEW", _place_preview, overflow="cut"),
+        Column("PREVIEW", _place_preview, overflow="cut", raw=_place_text),
     )
 
 
-# --- boxes, and the places that a card has in them
+# --- boxes, and the references to cards
 
 
 def _parents(box: Box) -> str:
@@ -346,7 +368,7 @@ BATCH_RESULT_COLUMNS: Columns = (
 )
 
 
-# --- projects and what they have: profiles, agents, tools and tokens
+# --- projects, profiles, agents, tools and tokens
 
 
 def _tags(entry: ProfileEntry | RosterEntry) -> str:

@@ -1,4 +1,4 @@
-"""How a list of the database is shown: up to its limit, with a word on what that cut off.
+"""Prints a list of the database up to its limit, with a note on the rest.
 
 Owns what `--watch` means for a list. `options/shared_options.py` has the options that lists share.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Listing(NamedTuple):
-    """A list: how it is read, what is behind an item, and how an item looks. `limit` 0 means all."""
+    """A list: its reader, the count of further items, its columns and ids. `limit` 0 means all."""
 
     read: Callable[[int | None], Iterable[Any]]
     further: "Callable[[Any], Further]"
@@ -35,41 +35,41 @@ class Listing(NamedTuple):
 def filtered(
     newest: Callable[..., Iterable[Any]], further: "Callable[[Any, Any], Further]", where: Any
 ) -> "tuple[Callable[[int | None], Iterable[Any]], Callable[[Any], Further]]":
-    """How to read what a filter lets through, and what is behind an item of it: both for a Listing."""
+    """Return the `read` and `further` callables of a Listing for a filtered query."""
     return lambda size: newest(where, limit=size), lambda last: further(where, last)
 
 
 def held_whole(
     items: Sequence[Any], limit: int
 ) -> "tuple[Callable[[int | None], Iterable[Any]], Callable[[Any], Further]]":
-    """How to read a list that is held whole, and what is behind its limit: both for a Listing."""
+    """Return the `read` and `further` callables of a Listing for a list in memory."""
     from cardbox_cli.store.connection.project_store import Further
 
     return lambda size: items[:size], lambda _: Further(len(items) - limit, True)
 
 
 def none_of(what: str, *, narrowed: bool) -> str:
-    """What to say of a list that is empty, perhaps because it is `narrowed`."""
+    """Return the note on an empty list; `narrowed` if a filter applies."""
     return f"no {'such ' if narrowed else ''}{what} in project {session().project_id!r}"
 
 
 def looked_into(latest: int) -> str:
-    """What to say where a project has more boxes than were looked into."""
-    return f"looked into the {format_count(latest, 'box')} that changed last; --latest 0 looks into all"
+    """Return the note on a project with more boxes than were searched."""
+    return f"searched the {format_count(latest, 'most recently changed box')}; --latest 0 searches all"
 
 
 def nothing_here(database: "Database", what: str, hint: str) -> str:
-    """What to say of a list that is empty: that the project is unknown, where that is why."""
+    """Return the note on an empty list, or that the project is unknown."""
     from cardbox_cli.store.projects import is_known
 
     project_id = session().project_id
     if is_known(database, project_id):
         return f"no {what} in project {project_id!r}; {hint}"
-    return f"no {what}: there is no project {project_id!r}; `cbx project list` shows those that there are"
+    return f"no {what}: unknown project {project_id!r}; list the projects with `cbx project list`"
 
 
 def show_list(listing: Listing, database: "Database", *, interval: float | None = None) -> None:
-    """Print a list as one snapshot; with an `interval`, again and again, so many seconds apart."""
+    """Print a list from one snapshot; with an `interval` in seconds, print it repeatedly."""
     if interval is None:
         with database.snapshot():
             passing = _Passing(listing.read(listing.limit or None))
@@ -96,7 +96,7 @@ def show_list(listing: Listing, database: "Database", *, interval: float | None 
 
 
 class _Passing:
-    """Items on their way: how many there were, and the last."""
+    """An iterator that counts its items and keeps the last one."""
 
     def __init__(self, items: Iterable[Any]) -> None:
         self._items = items
@@ -120,7 +120,7 @@ def _line(listing: Listing, item: Any) -> str:
 
 
 def _cut(listing: Listing, number: int, last: Any) -> "Further | None":
-    """What the limit cut off. None where nothing was, and where a program asked for just so many."""
+    """Return the items after the limit; None if there are none, or if a program set the limit."""
     if not listing.limit or number < listing.limit or not (session().format.kind == "text" or _by_default()):
         return None
     return listing.further(last)

@@ -1,7 +1,7 @@
-"""All rendering: the answer of a command as a table, JSON, JSON lines, YAML or bare ids, on stdout.
+"""Prints the answer of a command on stdout: a table, JSON, JSON lines, YAML, CSV, TSV or ids.
 
-Commands hand over values; how they look is decided here, and in `table_layout.py`. On a terminal nothing in
-the data can act on it; in a pipe the bytes are the data's own.
+Commands pass values; this module and `table_layout.py` format them. On a terminal, control characters are
+escaped; in a pipe the data are unchanged.
 """
 
 import csv
@@ -15,7 +15,15 @@ import msgspec
 
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.cli.terminal.table_layout import NOTHING, Columns, Shown, coloured, painted, print_table
+from cardbox_cli.cli.terminal.table_layout import (
+    NOTHING,
+    Column,
+    Columns,
+    Shown,
+    coloured,
+    painted,
+    print_table,
+)
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
 from cardbox_cli.text import breaks_line, flat, json_safe, printable
@@ -78,20 +86,31 @@ def emit_items(items: Iterable[Any], *, table: Callable[[], None], item_id: Call
 
 
 def write_rows(columns: Columns, items: Iterable[Any]) -> None:
-    """Write a row of values for each item, for `-o csv` and `-o tsv`: empty where there is nothing."""
+    """Write a row of values for each item, for `-o csv` and `-o tsv`."""
     rows = csv.writer(_Answer(), delimiter=session().format.delimiter or ",", lineterminator="\n")
     if not session().no_header:
         rows.writerow([column.name.lower().replace(" ", "_") for column in columns])
     for item in items:
-        texts = (column.text(item) for column in columns)
-        rows.writerow(["" if text == NOTHING else text for text in texts])
+        rows.writerow([_plain_value(column, item) for column in columns])
+
+
+def _plain_value(column: Column, item: Any) -> Any:
+    """Return the value of a cell for programs: a plain number, an RFC 3339 time, a whole text, or ""."""
+    value = column.raw(item) if column.raw is not None else column.text(item)
+    if value is None or value == NOTHING:
+        return ""
+    return _TIME.sub(r"\1T\2", value) if isinstance(value, str) and column.raw is None else value
+
+
+# An instant as `format_time` writes it.
+_TIME = re.compile(r"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\dZ)$")
 
 
 class _Answer:
-    """Where rows are written to."""
+    """The file of rows."""
 
     def write(self, text: str) -> None:
-        """As `write` does, which makes texts harmless on a terminal."""
+        """Write a text, escaped on a terminal."""
         write(text, end="")
 
 
@@ -107,7 +126,7 @@ def emit_document(value: Any) -> None:
 
 
 def emit_members(members: Members) -> None:
-    """`emit_document` of an object whose lists may be too long to hold."""
+    """Print an object as `emit_document` does. Its lists may be too long to hold."""
     match session().output:
         case "jsonl":
             write_pieces(compact_pieces(members))
@@ -126,12 +145,12 @@ def _write_array(items: Iterable[Any]) -> None:
 
 
 def write(text: str, *, end: str = "\n") -> None:
-    """Write data: as it is in a pipe, JSON-escaped where it could act on a terminal."""
+    """Write data: unchanged in a pipe, JSON-escaped on a terminal."""
     sys.stdout.write((json_safe(text) if sys.stdout.isatty() else text) + end)
 
 
 def write_id(text: str) -> None:
-    """Write an id for the next command. Raises InvalidInput for one that would be read as two."""
+    """Write an id for the next command. Raises InvalidInput for an id with a line break."""
     if session().null:
         write(text, end="\0")
     else:
@@ -139,27 +158,27 @@ def write_id(text: str) -> None:
 
 
 def on_a_line(text: str) -> str:
-    """An id that a line can be. Raises InvalidInput for one that breaks it."""
+    """Return the id. Raises InvalidInput if it contains a line break."""
     if breaks_line(text):
-        hint = "-o json prints it whole, and -o id -0 ends each id by NUL"
-        raise InvalidInput(f"the id {text[:80]!r} does not fit on a line", hint=hint)
+        hint = "use -o json, or -o id -0, which ends each id with NUL"
+        raise InvalidInput(f"the id {text[:80]!r} contains a line break", hint=hint)
     return text
 
 
 def write_pieces(pieces: Iterable[str]) -> None:
-    """`write` a text that is too long to hold, piece by piece."""
+    """Write a text in parts, for texts too long to hold."""
     for piece in pieces:
         write(piece, end="")
     write("")
 
 
 def print_text(text: str = "") -> None:
-    """Print text for people to read, with nothing in it that could act on a terminal."""
+    """Print text for people, without control characters."""
     sys.stdout.write(printable(text) + "\n")
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print texts as `print_text` does, a line each."""
+    """Print each text on a line, as `print_text` does."""
     for line in lines:
         print_text(line)
 
@@ -183,22 +202,22 @@ def facts(*pairs: tuple[str, str | None]) -> None:
 
 # --- JSON, in chunks if it is too long to hold, and YAML
 
-# So many bytes of a list are formatted together, or one item of it that has more.
-_AT_ONCE = 64 * 1024
+# Bytes of a list that are formatted together.
+_CHUNK_BYTES = 64 * 1024
 
 
 def pretty(value: Any) -> str:
-    """A value as people read it."""
+    """Return a value as indented JSON."""
     return _formatted(exact_json.encode(value))
 
 
 def compact(value: Any) -> str:
-    """A value on one line."""
+    """Return a value as JSON on one line."""
     return exact_json.encode(value).decode()
 
 
 def pretty_pieces(members: Members) -> Iterator[str]:
-    """`pretty` of an object."""
+    """Yield `pretty` of an object in parts."""
     lead = "{"
     for name, value in members:
         yield f"{lead}\n  {compact(name)}: "
@@ -211,7 +230,7 @@ def pretty_pieces(members: Members) -> Iterator[str]:
 
 
 def compact_pieces(members: Members) -> Iterator[str]:
-    """`compact` of an object."""
+    """Yield `compact` of an object in parts."""
     lead = "{"
     for name, value in members:
         yield f"{lead}{compact(name)}:"
@@ -224,7 +243,7 @@ def compact_pieces(members: Members) -> Iterator[str]:
 
 
 def whole(members: Members) -> dict[str, Any]:
-    """The object, held."""
+    """Return the object as a dict."""
     return {name: list(value) if isinstance(value, Iterator) else value for name, value in members}
 
 
@@ -245,13 +264,13 @@ def _compact_list(items: Iterator[Any]) -> Iterator[str]:
 
 
 def _chunks(items: Iterator[Any]) -> Iterator[bytes]:
-    """The items in JSON lists, none of which is empty, nor much longer than it must be."""
+    """Yield the items in JSON lists of about `_CHUNK_BYTES`."""
     held: list[bytes] = []
     size = 0
     for item in map(exact_json.encode, items):
         held.append(item)
         size += len(item)
-        if size >= _AT_ONCE:
+        if size >= _CHUNK_BYTES:
             yield b"[" + b",".join(held) + b"]"
             held, size = [], 0
     if held:
@@ -263,7 +282,7 @@ def _formatted(text: bytes) -> str:
 
 
 def deeper(text: str) -> str:
-    """JSON text as it stands within an object or a list; no string in it has a line break."""
+    """Return JSON text indented by one more level."""
     return text.replace("\n", "\n  ")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.list_columns import short_rule
+from cardbox_cli.cli.terminal.list_columns import layer_label, short_rule
 from cardbox_cli.cli.terminal.output import compared
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below, room_beside
 from cardbox_cli.context.diff import Extent, Piece, RequestDiff, diff, piece_name
@@ -87,7 +87,7 @@ def _known(number: int | None) -> str:
 _MESSAGE = (
     Column("#", lambda numbered: str(numbered[0]), right=True),
     Column("ROLE", _message(lambda line: line.role), spare=2),
-    Column("LAYER", _message(lambda line: line.layer)),
+    Column("LAYER", _message(lambda line: layer_label(line.layer))),
     Column("CARD", _message(_cards)),
     Column("BOX", _message(lambda line: short_id(line.box_id) if line.box_id else NOTHING), spare=3),
     Column("AT", _message(lambda line: _known(line.position)), right=True, spare=4),
@@ -102,9 +102,12 @@ _LEFT_OUT = (
     Column("AT", lambda left: str(left.position), right=True),
     Column("WHY", lambda left: left.reason),
 )
-_LAYER_LEFT_OUT = (Column("LAYER LEFT OUT", lambda left: left.layer), Column("WHY", lambda left: left.reason))
+_LAYER_LEFT_OUT = (
+    Column("LAYER LEFT OUT", lambda left: layer_label(left.layer)),
+    Column("WHY", lambda left: left.reason),
+)
 _SHARE = (
-    Column("LAYER", lambda share: share.layer),
+    Column("LAYER", lambda share: layer_label(share.layer)),
     Column("MESSAGES", lambda share: str(share.messages), right=True),
     Column("CHARS", lambda share: str(share.characters), right=True),
     Column("TOKENS", lambda share: format_tokens(share.tokens, exact=share.tokens_exact), right=True),
@@ -133,7 +136,7 @@ def _print_shares(request: Request, explained: Explanation, found: list[LayerSha
 
 
 # Characters of a piece that has nothing beside it to be compared with.
-_SHOWN = 200
+_MAX_SHOWN = 200
 # Characters of a hash that tell two texts apart.
 _HASH = 12
 # What is printed of a step that nothing tells from what its cards make, by what was compared.
@@ -290,7 +293,7 @@ def _place(piece: Piece | None) -> str:
 
 
 def _beginning(piece: Piece | None) -> str:
-    return "" if piece is None else one_line(piece.text, _SHOWN)
+    return "" if piece is None else one_line(piece.text, _MAX_SHOWN)
 
 
 def _card_ids(found: RequestDiff) -> list[str]:
@@ -312,7 +315,7 @@ def _extent(extent: Extent) -> str:
 
 
 # Steps that are drawn at most: the last ones.
-_MOST_STEPS = 100
+_MAX_STEPS = 100
 
 
 def picture_of(
@@ -321,7 +324,7 @@ def picture_of(
     """What is drawn of a request; of a turn's with those that were sent before it, which are read."""
     from cardbox_cli.pictures.request_picture import RequestPicture, StepPicture
 
-    steps = [] if turn is None else requests.sent_before(turn, shown.step_id, most=_MOST_STEPS)
+    steps = [] if turn is None else requests.sent_before(turn, shown.step_id, most=_MAX_STEPS)
     return RequestPicture(
         name=shown.name,
         model=shown.request.model,

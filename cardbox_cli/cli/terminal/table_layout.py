@@ -1,6 +1,6 @@
-"""Tables without lines: which columns and which order a person wants, and how they share a terminal's width.
+"""Tables without lines: the chosen columns and order, and how the columns share a terminal's width.
 
-Knows no kind of item: the columns are defined in `list_columns.py`, or where the table is printed.
+The columns are defined in `list_columns.py`, or where the table is printed.
 """
 
 import re
@@ -13,27 +13,27 @@ from typing import Any, Literal, NamedTuple
 from cardbox_cli.cli.session import session, session_or_none
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import NO_COLOR, TERM
-from cardbox_cli.text import did_you_mean, spelled
+from cardbox_cli.text import conflict_message, did_you_mean, invalid_message, spelled
 
 NOTHING = "-"
 
-# Spaces between columns, and what is left of a text that is cut where the others need all of the terminal.
+# Spaces between columns, and the minimum width of a text that is cut or folded.
 _GAP = 2
-_LEAST = 12
-# What of the last text has room beside the other columns before one of them goes.
-_WANTED = 24
-# How much room lets a folded text be read beside other columns.
-_ENOUGH = 40
+_MIN_TEXT = 12
+# The minimum width of the last text before another column is dropped.
+_MIN_LAST_TEXT = 24
+# The minimum width to fold a text next to other columns.
+_MIN_FOLD = 40
 
 
 class Column(NamedTuple):
     """A column of a table: its name, and the text of an item in it.
 
-    `right`: aligned to the right, as numbers are. `extra`: shown only where `--columns` or `-o wide` asks for
-    it. `spare`: where a terminal is too narrow the column with the greatest goes first; one with 0 stays.
-    `overflow` is what happens to a text at the end of a row that is too long: it is folded; or cut, as a mere
-    beginning can be; or left whole, as a command is that people copy. `key` is what sorting compares, if not
-    the text. `paint` colours the text where there are colours.
+    `right` aligns to the right, for numbers. `extra` columns need `--columns` or `-o wide`. On a narrow
+    terminal, the column with the highest `spare` is dropped first; 0 is never dropped. `overflow` says what
+    happens to a long text at the end of a row: fold it, cut it, or keep it whole, for commands to copy.
+    Sorting compares `key`, by default the text. `paint` colours the text. `raw` is the value in CSV and TSV,
+    by default the text.
     """
 
     name: str
@@ -44,17 +44,18 @@ class Column(NamedTuple):
     overflow: Literal["fold", "cut", "whole"] = "fold"
     key: Callable[[Any], Any] | None = None
     paint: Callable[[str], str] | None = None
+    raw: Callable[[Any], Any] | None = None
 
 
 class Rows(NamedTuple):
-    """The texts of a table: of each item one for each column."""
+    """The texts of a table: a list for each item, with a text for each column."""
 
     columns: Sequence[Column]
     cells: list[list[str]]
 
 
 def rows_of(columns: Sequence[Column], items: Iterable[Any]) -> Rows:
-    """What a table of these items says, none of which is held."""
+    """Return the texts of a table, without holding the items."""
     return Rows(columns, _cells(columns, items))
 
 
@@ -64,8 +65,8 @@ def print_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
 
 
 def print_rows(rows: Rows) -> None:
-    """Print a table. On a terminal that is too narrow the columns go that can be spared best, and long texts
-    go on below. In a pipe, and with `-o wide`, nothing is left out, folded or cut.
+    """Print a table. A narrow terminal drops columns by `spare` and folds long texts. In a pipe, and with
+    `-o wide`, the table is complete.
     """
     columns, body = _fitting(*rows)
     widths = _narrowed(columns, body)
@@ -78,19 +79,19 @@ def print_rows(rows: Rows) -> None:
 
 
 def print_below(columns: Sequence[Column], items: Sequence[Any]) -> None:
-    """Print a table as `print_table` does, behind an empty line; nothing where there are no items."""
+    """Print an empty line and a table; nothing without items."""
     if items:
         sys.stdout.write("\n")
         print_table(columns, items)
 
 
 def room_beside(columns: Sequence[Column], items: Iterable[Any]) -> int:
-    """How many cells a further column has before it is folded; in a pipe more than anybody needs."""
-    return max(_room(_widths(columns, _cells(columns, items))), _LEAST)
+    """Return how many cells are left for a further column; in a pipe, a very large number."""
+    return max(_room(_widths(columns, _cells(columns, items))), _MIN_TEXT)
 
 
 def clipped(line: str, columns: int) -> str:
-    """A line of what was printed, cut to the width of a terminal."""
+    """Cut a printed line to the width of a terminal."""
     from rich.cells import set_cell_size
 
     bold = line.startswith(_BOLD)
@@ -103,7 +104,7 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 def folded(text: str, width: int) -> list[str]:
-    """A text on lines of so many cells at most, broken between words where words are short enough."""
+    """Fold a text into lines of at most `width` cells, between words if they are short enough."""
     from rich.cells import chop_cells
 
     lines = [""]
@@ -124,10 +125,10 @@ def _cells(columns: Sequence[Column], items: Iterable[Any]) -> list[list[str]]:
 def _fitting(
     columns: Sequence[Column], body: list[list[str]]
 ) -> tuple[Sequence[Column], Sequence[Sequence[str]]]:
-    """The columns, and their texts, without those that must go for the others to fit."""
+    """Return the columns and their texts without those that are dropped to fit."""
     widths = _widths(columns, body)
     kept = list(range(len(columns)))
-    while kept and _room([widths[place] for place in kept[:-1]]) < min(widths[kept[-1]], _WANTED):
+    while kept and _room([widths[place] for place in kept[:-1]]) < min(widths[kept[-1]], _MIN_LAST_TEXT):
         spared = max(kept, key=lambda place: columns[place].spare)
         if not columns[spared].spare:
             break
@@ -138,13 +139,13 @@ def _fitting(
 
 
 def _narrowed(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> list[int]:
-    """The widths of the columns. Where those before the last do not fit, some are less: words are folded."""
+    """Return the widths of the columns. Some are narrowed if those before the last do not fit."""
     widths = _widths(columns, body)
     for place in sorted(range(len(widths) - 1), key=lambda place: -widths[place]):
         lacking = -_room(widths[:-1])
         if lacking > 0:
             words = [word for cells in body for word in cells[place].split(" ")]
-            least = max(len(columns[place].name), _LEAST, *map(len, words))
+            least = max(len(columns[place].name), _MIN_TEXT, *map(len, words))
             widths[place] = min(widths[place], max(widths[place] - lacking, least))
     return widths
 
@@ -170,7 +171,7 @@ def _width() -> int:
 
 
 def _lines(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-    """The lines of a row: one, unless a text is folded, or goes on below the others."""
+    """Yield the lines of a row: one, unless a text is folded or continues below."""
     room = _room(widths[:-1])
     beside, below = _last(columns[-1], cells[-1], room)
     before = [
@@ -185,17 +186,17 @@ def _lines(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int
 
 
 def _last(column: Column, text: str, room: int) -> tuple[list[str], list[str]]:
-    """What of a row's last text stands beside the others, and what below them."""
+    """Split a row's last text into the lines next to the other columns and those below."""
     if cell_width(text) <= room:
         return [text], []
     if column.overflow == "cut":
-        least = max(room, _LEAST)
+        least = max(room, _MIN_TEXT)
         from rich.cells import set_cell_size
 
         return [text if cell_width(text) <= least else set_cell_size(text, least - 1) + "…"], []
     if column.overflow == "whole":
         return [""], [text]
-    return (folded(text, room), []) if room >= _ENOUGH else ([""], folded(text, _width() - 2 * _GAP))
+    return (folded(text, room), []) if room >= _MIN_FOLD else ([""], folded(text, _width() - 2 * _GAP))
 
 
 def _aligned(column: Column, text: str, width: int) -> str:
@@ -204,20 +205,20 @@ def _aligned(column: Column, text: str, width: int) -> str:
     return around + shown if column.right else shown + around
 
 
-# --- the order that `--sort` asks for: by a column's text, or by the value behind it
+# --- the order of --sort
 
 
 _NUMBER = re.compile(r"(\d+)")
 
 
 class Order(NamedTuple):
-    """By which column a list is sorted, and whether the greatest comes first."""
+    """The column by which a list is sorted, and the direction."""
 
     column: Column
     descending: bool
 
     def sorted(self, items: Iterable[Any]) -> list[Any]:
-        """The items in this order. Equal ones stay as they came; those with nothing to compare come last."""
+        """Return the items in this order: stable, with items without a key last."""
         keyed = [(_key(self.column, item), item) for item in items]
         known = [(key, item) for key, item in keyed if key is not None]
         known.sort(key=lambda pair: pair[0], reverse=self.descending)
@@ -232,42 +233,42 @@ def _key(column: Column, item: Any) -> Any:
 
 
 def _natural(text: str) -> list[str | int]:
-    """A text as people sort it: in any case, and its numbers as numbers. Every second piece is one."""
+    """Return a sort key: case-folded text, with every second part a number."""
     pieces = _NUMBER.split(text.casefold())
     return [int(piece) if place % 2 else piece for place, piece in enumerate(pieces)]
 
 
-# --- the columns and the order that a person asked for, or the usual ones
+# --- the chosen columns and order
 
 
 Columns = Sequence[Column]
 
 
 class Shown(NamedTuple):
-    """The columns of a list that are shown, and the order of its items where one is asked for."""
+    """The columns of a list to show, and the order of its items if one was requested."""
 
     columns: Columns
     order: Order | None = None
 
     def arranged(self, items: Iterable[Any]) -> Iterable[Any]:
-        """The items in the order of the list."""
+        """Return the items in the order of the list."""
         return items if self.order is None else self.order.sorted(items)
 
     def replaced(self, **texts: Callable[[Any], str]) -> "Shown":
-        """The same with another text in some columns. They are called with `_` for a space."""
+        """Return the same with new texts in some columns, named with `_` for a space."""
         return self._replace(columns=replaced(self.columns, **texts))
 
 
 def chosen(columns: Columns, given: str | None) -> Shown:
-    """The columns that `--columns`, else the config file, names; without either those of the format.
+    """Return the columns of `--columns`, else of the config file, else of the format.
 
-    These are all for `-o wide`, CSV and TSV, else all but the extras. Raises UsageError.
+    The format shows all columns for `-o wide`, CSV and TSV, else all but the extras. Raises UsageError.
     """
     here = session()
     if given is not None and not here.format.has_columns:
         raise UsageError(
-            f"--columns is for tables, not for -o {here.output}",
-            hint="pick keys out of -o json with jq, or print ids alone with -o id",
+            conflict_message("--columns", f"-o {here.output}"),
+            hint="select keys of -o json with jq, or print only ids with -o id",
         )
     return Shown(_wanted(columns, given), _order(columns, here.sort))
 
@@ -284,7 +285,7 @@ def _wanted(columns: Columns, given: str | None) -> Columns:
 
 
 def _kept(column: Column) -> Column:
-    """A column that somebody asked for: it does not go where room is little."""
+    """Return a column that is never dropped, because it was requested."""
     return column._replace(spare=0)
 
 
@@ -293,7 +294,9 @@ def _order(columns: Columns, given: str | None) -> Order | None:
         return None
     name, _, direction = given.partition(":")
     if direction not in ("", "asc", "desc"):
-        raise UsageError(f"--sort: {direction!r} is no order", hint=f"{name}:desc puts the greatest first")
+        raise UsageError(
+            f"--sort: {invalid_message('order', direction)}", hint=f"use {name}:asc or {name}:desc"
+        )
     return Order(_named(columns, name, "--sort"), direction == "desc")
 
 
@@ -303,19 +306,19 @@ def _named(columns: Columns, given: str, place: str) -> Column:
         names = [name.replace(" ", "-") for name in known]
         guess = did_you_mean(_plain(given).replace(" ", "-"), names)
         raise UsageError(
-            f"{place}: there is no column {given.strip()!r}{guess}", hint=f"there are {', '.join(names)}"
+            f"{place}: unknown column {given.strip()!r}{guess}", hint=f"columns are {', '.join(names)}"
         )
     return known[_plain(given)]
 
 
 def picked(columns: Columns, *names: str) -> Columns:
-    """The columns of these names."""
+    """Return the columns with these names."""
     known = {column.name: column for column in columns}
     return [known[name] for name in names]
 
 
 def replaced(columns: Columns, **texts: Callable[[Any], str]) -> Columns:
-    """These columns, some with another text. They are called with `_` for a space."""
+    """Return these columns, some with a new text, named with `_` for a space."""
     return [column._replace(text=texts.get(column.name.replace(" ", "_"), column.text)) for column in columns]
 
 
@@ -329,7 +332,7 @@ _CODES = {"bold": 1, "red": 31, "green": 32, "cyan": 36}
 
 
 def coloured() -> bool:
-    """Whether colours are shown here: as `--color` says, else on terminals that have them."""
+    """Return whether to use colours: as --color says, else on terminals that have them."""
     here = session_or_none()
     if here is not None and here.color != "auto":
         return here.color == "always"
@@ -337,15 +340,15 @@ def coloured() -> bool:
 
 
 def painted(colour: str, text: str) -> str:
-    """`text` in a colour (red, green, cyan, bold, or "" for none), where colours are shown."""
+    """Return `text` in a colour (red, green, cyan, bold, or "" for none) if colours are used."""
     if not colour or not coloured():
         return text
-    # Line by line: a pager forgets the colour at the end of one.
+    # Line by line: pagers reset the colour at the end of a line.
     return "\n".join(f"\x1b[{_CODES[colour]}m{line}\x1b[0m" if line else "" for line in text.split("\n"))
 
 
 def cell_width(text: str) -> int:
-    """The cells of a text without control characters: 2 for a wide character, 0 for a combining one."""
+    """Return the cells of a text without control characters: 2 for a wide one, 0 for a combining one."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

@@ -1,6 +1,6 @@
-"""Looking again and again: `--watch`. A terminal shows the newest look, a pipe what is new in it.
+"""Implements `--watch`: a terminal shows the newest state, a pipe gets what is new.
 
-Ends by Ctrl-C, by an error, or when nobody reads any more. Knows nothing of what is looked at.
+Ends at Ctrl-C, at an error, or when the reader closes the pipe. Independent of what is watched.
 """
 
 import os
@@ -25,19 +25,19 @@ _Seen = TypeVar("_Seen")
 
 
 def between_looks(watch: bool, interval: float) -> float | None:
-    """Seconds between two looks; None for a single one. Raises UsageError for --interval without --watch."""
+    """Return the seconds between refreshes; None without --watch. Raises UsageError for --interval alone."""
     source = click.get_current_context().get_parameter_source("interval")
     if not watch and source is not click.core.ParameterSource.DEFAULT:
-        raise UsageError("--interval is how often --watch looks again", hint="add --watch")
+        raise UsageError("--interval requires --watch", hint="add --watch, or remove --interval")
     return interval if watch else None
 
 
 def keep_showing(
     look: Callable[[], _Seen], show: Callable[[_Seen], object], *, interval: float, end: bool = False
 ) -> Never:
-    """Show what `look` sees, anew on a terminal that can be drawn on, elsewhere when it has changed.
+    """Print the result of `look` repeatedly: redrawn on a terminal, in a pipe only when it has changed.
 
-    Of what is higher than the terminal the first lines are shown, with `end` the last.
+    If it is higher than the terminal, its first lines are shown, or its last lines with `end`.
     """
     can_draw = sys.stdout.isatty() and TERM.text() != "dumb"
     before: list[_Seen] = []
@@ -56,7 +56,7 @@ def keep_showing(
 
 
 def follow(look: Callable[[], Sequence[str]], *, interval: float) -> Never:
-    """Write the lines that `look` sees, each once; one that stands there twice, twice."""
+    """Write each line of `look` once; a line that occurs twice, twice."""
     written: Counter[str] = Counter()
     with _alarm() as resized_within:
         while True:
@@ -112,7 +112,7 @@ def _draw(show: Callable[[_Seen], object], seen: _Seen, end: bool) -> None:
 
 
 # Seconds; as good as for ever, and what --interval nan or inf comes to.
-_LONGEST = 86_400
+_MAX_SECONDS = 86_400
 _HOME = "\x1b[H"
 _ERASE_LINE = "\x1b[2K"
 _ERASE_BELOW = "\x1b[J"
@@ -130,7 +130,7 @@ def _alarm() -> Iterator[Callable[[float], bool]]:
     poll.register(sys.stdout.fileno(), 0)
 
     def resized_within(seconds: float) -> bool:
-        ready = [descriptor for descriptor, _ in poll.poll(int(min(_LONGEST, seconds) * 1000))]
+        ready = [descriptor for descriptor, _ in poll.poll(int(min(_MAX_SECONDS, seconds) * 1000))]
         if ready and resized not in ready:
             raise BrokenPipeError
         return bool(ready and os.read(resized, 1024))

@@ -171,7 +171,7 @@ class CostAnswer(msgspec.Struct, frozen=True, kw_only=True):
     tokens_exact: bool
     kept: int
     new: int
-    greatest: int | None
+    largest_request: int | None
     of_window: float | None
     steps: Sequence[StepCost]
     by: dict[str, list[Any]]
@@ -221,7 +221,7 @@ def cost_answer(
         tokens_exact=account.exact,
         kept=account.kept,
         new=account.tokens - account.kept,
-        greatest=None if greatest is None else greatest.number,
+        largest_request=None if greatest is None else greatest.number,
         of_window=None if greatest is None or window is None else round(greatest.tokens / window, 4),
         steps=steps,
         by={**{str(name): list(shares) for name, shares in account.by.items()}, "card": costs.cards[:top]},

@@ -33,7 +33,10 @@ def listen(options: ServeOptions) -> socket.socket:
         listening.listen(128)
     except OSError as exc:
         listening.close()
-        is_elsewhere = exc.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+        is_elsewhere = isinstance(exc, socket.gaierror) or exc.errno in (
+            errno.EADDRNOTAVAIL,
+            errno.EAFNOSUPPORT,
+        )
         raise UsageError(
             f"cannot listen on {options.host}:{options.port}: {exc.strerror}",
             hint="pass an address of this machine with --host, for example 127.0.0.1"

@@ -86,7 +86,7 @@ class TestAppend:
         box = box_of(one)
         before = shown(cbx, box)
         assert refusal(cbx("box", "append", box, one, "nope-1")) == (3, "no card 'nope-1' in project 'p'")
-        assert refusal(cbx("box", "append", box)) == (2, "there is nothing to append")
+        assert refusal(cbx("box", "append", box)) == (2, "no cards to append")
         assert refusal(cbx("box", "append", UNKNOWN, one)) == (3, f"no box '{UNKNOWN}' in project 'p'")
         assert shown(cbx, box) == before
         appended = cbx("box", "append", box, "nope-1", "--allow-dangling", "-o", "json").json()
@@ -343,7 +343,10 @@ class TestDelete:
     def test_without_a_terminal_it_needs_yes(self, cbx: Cbx, box_of: BoxOf) -> None:
         box = box_of("x-1")
         result = cbx("box", "delete", box)
-        assert refusal(result) == (2, f"Delete box {box} (1 cards)? Not without --yes here")
+        assert refusal(result) == (
+            2,
+            f"Delete box {box} (1 cards)? Cannot ask for confirmation without a terminal",
+        )
         assert succeed(cbx("box", "delete", box, "--dry-run")) == f"would delete {box}\n"
         assert cbx("box", "delete", box, "--dry-run", "-o", "json").json()["dry_run"] is True
         assert shown(cbx, box)["box_id"] == box

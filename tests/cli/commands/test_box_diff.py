@@ -155,7 +155,7 @@ class TestDiff:
         a, b = (boxes.create([draft.card_id for draft in drafts]).box_id for drafts in (old, new))
         result = cbx("box", "diff", a, b)
         told, error = result.err.splitlines()
-        assert told == "only among the first 500 differences are texts compared; --full compares all"
+        assert told == "texts compared for the first 500 differences only; --full compares all"
         assert error == "error: the boxes differ: 502 changed"
         shown = result.out.splitlines()
         assert shown[-3].strip() == "[-old-]{+new+} 499"
@@ -214,7 +214,7 @@ class TestRefs:
         assert lines(cbx("card", "refs", card, "-o", "id", "-n", "1")) == [two]
         cut = cbx("card", "refs", card, "-o", "id", "--latest", "2")
         assert lines(cut) == [two]
-        assert cut.err == "looked into the 2 boxes that changed last; --latest 0 looks into all\n"
+        assert cut.err == "searched the 2 boxes; --latest 0 searches all\n"
         assert lines(cbx("card", "refs", card, "-o", "id", "--latest", "0")) == [two, one]
         answer = cbx("card", "refs", card, "-o", "json").json()
         assert [each.pop("updated_at")[-1] for each in answer] == ["Z", "Z"]

@@ -127,15 +127,15 @@ class TestAdd:
 
     def test_it_needs_no_database_to_refuse(self, offline: Cbx) -> None:
         for words, refused in (
-            (("--type", "x"), "a card's content is one of --text, --json or --file"),
+            (("--type", "x"), "a card takes exactly one of --text, --json and --file"),
             (
                 ("--type", "x", "--text", "a", "--json", "{}"),
-                "a card's content is one of --text, --json or --file",
+                "a card takes exactly one of --text, --json and --file",
             ),
-            (("--text", "a"), "a card needs --type"),
-            (("--card", "-", "--text", ""), "--card brings a whole card"),
-            (("--card", "-", "--id", "x"), "--card brings a whole card"),
-            (("--card", "-", "--author", "x"), "--card brings a whole card"),
+            (("--text", "a"), "--type is required"),
+            (("--card", "-", "--text", ""), "--card cannot be combined"),
+            (("--card", "-", "--id", "x"), "--card cannot be combined"),
+            (("--card", "-", "--author", "x"), "--card cannot be combined"),
             (
                 ("--type", "x", "--text", "a", "--ttl", "-1"),
                 "Invalid value for '--ttl': -1 is not in the range x>=0.",
@@ -376,9 +376,7 @@ class TestShow:
         )
         table = cbx("card", "show", "odd-1")
         assert '{"beam":[1.10]}' in succeed(table)
-        assert table.err == (
-            "warning: card odd-1 holds content of no class that cbx knows; shown as it is stored\n"
-        )
+        assert table.err == ("warning: card odd-1 has content of an unknown class; it is shown as stored\n")
         assert shown(cbx, "odd-1")["content"] == {"__type__": "HologramContent", "beam": [1.10]}
 
     def test_the_table_says_what_matters(self, cbx: Cbx, add: Add) -> None:
@@ -486,7 +484,7 @@ class TestList:
         result = offline(*command, "--interval", "1")
         assert (result.code, result.err) == (
             2,
-            "error: --interval is how often --watch looks again\nhint: add --watch\n",
+            "error: --interval requires --watch\nhint: add --watch, or remove --interval, or remove --interval\n",
         )
 
 
@@ -566,7 +564,7 @@ class TestSearch:
         assert lines(cbx("card", "search", "word", "--limit", "1", "-o", "id")) == ["three"]
 
     def test_nothing_to_search_for_is_refused(self, offline: Cbx) -> None:
-        assert refusal(offline("card", "search", " ")) == (2, "there is nothing to search for")
+        assert refusal(offline("card", "search", " ")) == (2, "the search text is empty")
 
 
 class TestDelete:
@@ -582,8 +580,8 @@ class TestDelete:
         result = cbx("card", "delete", "aaaa-1")
         assert (result.code, result.out) == (2, "")
         assert result.err == (
-            "error: Delete 1 card (aaaa-1)? Not without --yes here\n"
-            "hint: add --yes to do it without a question\n"
+            "error: Delete 1 card (aaaa-1)? Cannot ask for confirmation without a terminal\n"
+            "hint: pass --yes\n"
         )
         assert lines(cbx("card", "list", "-o", "id")) == ["aaaa-1"]
 

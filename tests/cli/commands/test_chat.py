@@ -54,10 +54,10 @@ def test_a_title_that_nothing_takes_is_not_dropped_in_silence(cbx: Cbx, talked: 
     assert "title" not in cbx("chat", "new", KEY, "--title", "T").err
     context = succeed(cbx("chat", "load", KEY, "--query", "T", "-o", "id")).strip()
     again = cbx("chat", "new", KEY, "--title", "U")
-    assert f"{context} is as it was loaded, and keeps the title and reason that it has" in again.err
+    assert f"{context} did not change since it was loaded, and keeps its title and reason" in again.err
     empty = cbx("chat", "new", KEY, "--reason", "V", "-o", "json")
     assert (empty.code, empty.json()["archived"]) == (0, None)
-    assert "nothing was active, so nothing bears the title and reason" in empty.err
+    assert "nothing was archived: the chat had no active context" in empty.err
     assert [each["title"] for each in cbx("chat", "list", KEY, "-o", "json").json()] == ["T"]
 
 
@@ -102,11 +102,15 @@ def test_what_was_said_cannot_drive_the_terminal(cbx: Cbx) -> None:
         (("run", "nobody", *ECHO), 3, "no chat 'nobody' in project 'p'"),
         (("why", "nobody"), 3, "no chat 'nobody' in project 'p', and none with a key near to it"),
         (("run", KEY, *ECHO), 3, f"chat '{KEY}' has no unanswered message"),
-        (("load", KEY), 2, "name one archived context, by its id or by --query"),
+        (("load", KEY), 2, "pass either CONTEXT or --query"),
         (("load", KEY, "ctx_no"), 3, f"chat '{KEY}' has no archived context 'ctx_no'"),
         (("load", KEY, "--query", "zzz"), 3, f"no archived context of chat '{KEY}' matches 'zzz'"),
-        (("clear", KEY), 2, f"Forget 2 messages of chat {KEY}? Not without --yes here"),
-        (("send", KEY), 2, "a message is wanted, once"),
+        (
+            ("clear", KEY),
+            2,
+            f"Forget 2 messages of chat {KEY}? Cannot ask for confirmation without a terminal",
+        ),
+        (("send", KEY), 2, "pass either TEXT or --file"),
         (("send", KEY, ""), 4, "the message is blank"),
         (
             ("send", "a\x1bb", "hello"),
@@ -115,7 +119,7 @@ def test_what_was_said_cannot_drive_the_terminal(cbx: Cbx) -> None:
         ),
         (("reply", "hello"), 2, "no chat is named: a key and a message are wanted"),
         (("persona", "Nobody"), 3, "no persona 'Nobody' in project 'p'"),
-        (("run", KEY, "--exec", " "), 2, "--exec: the command is blank"),
+        (("run", KEY, "--exec", " "), 2, "--exec is empty"),
     ],
     ids=lambda each: " ".join(each[:2]) if isinstance(each, tuple) else None,
 )
@@ -164,7 +168,7 @@ def test_a_message_that_was_sent_to_a_busy_chat_is_not_to_be_sent_again(
     result = cbx("chat", "run", KEY, "--text", "b", "--no-wait", *ECHO, "-o", "json")
     assert (result.code, result.error["code"]) == (6, "busy")
     assert result.error["hint"] == (
-        "the message was sent, and waits for a run; without --text it is not sent again"
+        "the message was sent; to answer it later, run the command without --text"
     )
     assert cbx("chat", "show", KEY, "-o", "json").json()["transcript"]["unanswered"] == 1
 
@@ -176,7 +180,7 @@ def test_a_run_that_is_stopped_says_what_became_of_its_message(cbx: Cbx) -> None
     reply = f"{sys.executable} -c 'from cardbox_cli.entry import script; script()' chat reply on-its-way"
     words = ("--exec", f"{reply}; {stop}", "--env", DATABASE_URL.name)
     sent = cbx("chat", "run", KEY, *words)
-    assert (sent.code, "the run was stopped; what was sent stays said\n" in sent.err) == (130, True)
+    assert (sent.code, "the run was stopped; its replies stay in the chat\n" in sent.err) == (130, True)
     assert [each["text"] for each in cbx("chat", "transcript", KEY, "-o", "json").json()] == [
         "a",
         "on-its-way",

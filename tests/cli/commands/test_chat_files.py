@@ -120,7 +120,7 @@ class TestImport:
         (tmp_path / ".ship/chat").mkdir()
         succeed(cbx("chat", "persona", "Primary", "mine"))
         kept = cbx("chat", "import", str(tmp_path))
-        assert "the persona Primary is another, and stays; --replace takes that of the file" in kept.err
+        assert "the persona Primary differs and was not changed; --replace takes that of the file" in kept.err
         profiles(tmp_path, primary="in lower case")
         (tmp_path / ".ship/profile/Primary.md").unlink()
         assert cbx("chat", "import", str(tmp_path), "-o", "json").json()["personas"] == {"primary": "kept"}

@@ -118,7 +118,7 @@ class TestAScript:
     def test_a_shell_opens_no_chat(self, shell: Shell) -> None:
         result = shell.run("shell", stdin=b"chat open me --exec cat\n")
         assert result.code == 2
-        assert "a shell opens no chat" in result.err
+        assert "cbx chat open cannot be used inside cbx shell" in result.err
 
 
 class TestATerminal:

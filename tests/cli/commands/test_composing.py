@@ -104,11 +104,11 @@ def test_a_kind_without_history_answers_what_is_asked(
     [
         (["--layer", "todo=x"], 4, "'todo' is not a layer: their names end in '__context'"),
         (["--layer", "a__context=1", "--layer", "a__context=2"], 2, "--layer: 'a__context' is given twice"),
-        (["--layer", "knowledge__context"], 2, "--layer knowledge__context needs words to search for"),
+        (["--layer", "knowledge__context"], 2, "--layer knowledge__context requires --knowledge-query"),
         (
             ["--layer", "knowledge__context=x", "--knowledge-query", "y"],
             2,
-            "--knowledge-query and --layer knowledge__context=… exclude each other",
+            "--knowledge-query and --layer knowledge__context=… cannot be combined",
         ),
         (["--knowledge-query", " "], 2, "--knowledge-query is blank"),
         (["--query", ""], 2, "--query is blank"),

@@ -90,7 +90,7 @@ class TestOne:
         refused = bare("config", "leas")
         assert (refused.code, refused.err) == (
             3,
-            "error: there is no setting 'leas'\nhint: `cbx config` lists them\n",
+            "error: there is no setting 'leas'\nhint: list the settings with `cbx config`\n",
         )
 
     def test_the_project_comes_from_its_option_too(self, bare: Cbx, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ class TestTheFile:
         refused = bare("config")
         assert (refused.code, refused.err.splitlines()[0]) == (
             2,
-            f"error: there is no config file '{file.with_name('other.toml')}'",
+            f"error: no config file '{file.with_name('other.toml')}'",
         )
         assert bare("--help").code == bare("config", "--help").code == 0
 
@@ -198,15 +198,15 @@ class TestTheFile:
         refused = cbx("card", "list")
         assert (refused.code, refused.err.splitlines()[0]) == (
             2,
-            f"error: {file}:2: there is no column 'typ'; did you mean 'type'?",
+            f"error: {file}:2: unknown column 'typ'; did you mean 'type'?",
         )
 
     @pytest.mark.parametrize(
         ("text", "message"),
         [
             ('projct = "x"', "FILE:1: there is no setting 'projct'; did you mean 'project'?"),
-            ("\nproject = 5", "FILE:2: 'project' must be a text in quotes, and not empty"),
-            ('database_url = ["secret"]', "FILE:1: 'database_url' must be a text in quotes, and not empty"),
+            ("\nproject = 5", "FILE:2: 'project' must be a string that is not empty"),
+            ('database_url = ["secret"]', "FILE:1: 'database_url' must be a string that is not empty"),
             ('output = "jsn"', "FILE:1: there is no format 'jsn'; did you mean 'json'?"),
             (
                 '[columns]\n"card lst" = "id"',

@@ -105,7 +105,7 @@ class TestTurns:
             *("kind", "id", "tokenizer", "tokens", "tokens_exact", "kept", "new", "greatest", "of_window"),
             *("steps", "by", "breaks", "first_break", "findings", "money", "notes"),
         }
-        assert (answer["kind"], answer["id"], answer["greatest"]) == ("turn", turn, 2)
+        assert (answer["kind"], answer["id"], answer["largest_request"]) == ("turn", turn, 2)
         assert set(answer["by"]) == {"layer", "type", "tool", "card"}
         assert answer["kept"] + answer["new"] == answer["tokens"]
         [never] = answer["findings"]
@@ -232,9 +232,11 @@ class TestBoxes:
         first, grep, edit = [shlex.split(piece) for piece in again["fix"].split(" | ")]
         feed("\n".join(card for card in lines(cbx(*first[1:])) if card not in grep[3::2]))
         made = cbx(*edit[1:])
-        assert f"note: it is the context box of turn {turn}: `cbx turn rebox" in made.err
+        assert f"note: the old box is the context box of turn {turn}: `cbx turn rebox" in made.err
         shorter = cbx("box", "compress", made.out.strip(), "--summary", "Gamma.", "--keep", "1")
-        found = re.search(rf"note: it came of the context box of turn {turn}: `cbx ([^`]+)`", shorter.err)
+        found = re.search(
+            rf"note: the old box comes from the context box of turn {turn}: `cbx ([^`]+)`", shorter.err
+        )
         assert found is not None, shorter.err
         succeed(cbx(*shlex.split(found[1])))
         after = cbx("cost", turn, "-o", "json").json()
@@ -272,17 +274,17 @@ class TestBudget:
         over = cbx("cost", conversation, "--fail-over", "100", "-o", "json")
         assert over.code == 8
         assert over.error["message"].startswith("request 5 has ~")
-        assert over.json()["greatest"] == 5
+        assert over.json()["largest_request"] == 5
 
     def test_as_a_share_of_the_window(self, cbx: Cbx, conversation: str) -> None:
         assert cbx("cost", conversation, "--model", "gpt-4o", "--fail-over", "50%").code == 0
         over = cbx("cost", conversation, "--model", "gpt-4o", "--fail-over", "0.1%")
         assert over.code == 8
-        assert over.err.strip().endswith("over the budget of 128, 0.1% of what gpt-4o holds")
+        assert over.err.strip().endswith("over the budget of 128, 0.1% of the window of gpt-4o")
         unknown = cbx("cost", conversation, "--fail-over", "50%")
         assert (unknown.code, unknown.err.splitlines()[-2]) == (
             4,
-            "error: --fail-over: nobody knows how many tokens the model 'unknown' holds",
+            "error: --fail-over: the context window of model 'unknown' holds",
         )
 
     @pytest.mark.parametrize("budget", ["", "0%", "101%", "-1", "1e3", "many", "٣", "٣%"])
@@ -309,7 +311,7 @@ class TestPrices:
         unpriced = cbx("cost", conversation, "-o", "json")
         assert unpriced.json()["money"]["unpriced"] == ["unknown"]
         assert unpriced.json()["money"]["amount"] is None
-        assert "warning: no price is known of the model 'unknown'" in unpriced.err
+        assert "warning: the price of model 'unknown'" in unpriced.err
 
     def test_that_are_wrong(self, cbx: Cbx, conversation: str, tmp_path: Path) -> None:
         (tmp_path / "prices.yaml").write_text("currency: EUR\nmodels:\n  gpt-4o: {inputs: 1, cached: -1}\n")
@@ -322,11 +324,11 @@ class TestPrices:
 def test_what_is_neither_box_nor_turn(cbx: Cbx, conversation: str) -> None:
     for words, code, message in (
         (("nothing-here",), 3, "error: no box or turn 'nothing-here' in project 'p'"),
-        ((), 2, "error: name a box or a turn, or --agent or --chat"),
+        ((), 2, "error: pass exactly one box or turn, --agent or --chat"),
         (("--chat", "nobody"), 3, "error: no chat 'nobody' in project 'p'"),
-        ((conversation, "--chat", "nobody"), 2, "error: name a box or a turn, or --agent or --chat"),
-        ((conversation, "--agent", "clerk"), 2, "error: name a box or a turn, or --agent or --chat"),
-        ((conversation, "--since", "1h"), 2, "error: --since is for --agent and --chat"),
+        ((conversation, "--chat", "nobody"), 2, "error: pass exactly one box or turn, --agent or --chat"),
+        ((conversation, "--agent", "clerk"), 2, "error: pass exactly one box or turn, --agent or --chat"),
+        ((conversation, "--since", "1h"), 2, "error: --since requires --agent or --chat"),
         ((conversation, "--by", "colour"), 2, "error: --by: unknown grouping 'colour'"),
     ):
         refused = cbx("cost", *words)
@@ -343,14 +345,14 @@ def test_turns_and_boxes_by_the_options_that_render_has(cbx: Cbx, conversation: 
     for words, code, message in (
         (("--turn", conversation), 3, f"error: no turn {conversation!r} in project 'p'"),
         (("--box", turn), 3, f"error: no box {turn!r} in project 'p'"),
-        (("--turn", turn, "--box", conversation), 2, "error: name a box or a turn, or --agent or --chat"),
-        ((turn, "--turn", turn), 2, "error: name a box or a turn, or --agent or --chat"),
+        (("--turn", turn, "--box", conversation), 2, "error: pass exactly one box or turn, --agent or --chat"),
+        ((turn, "--turn", turn), 2, "error: pass exactly one box or turn, --agent or --chat"),
         ((conversation, "--profile", "clrek"), 3, "error: no profile 'clrek' in project 'p'; did you mean 'clerk'?"),
         (("--box", conversation, "--profile", "clrek"), 3, "error: no profile 'clrek' in project 'p'; did you mean 'clerk'?"),
         ((turn, "--profile", "clrek"), 2, "error: --profile is for boxes: a turn or a chat has its own"),
         (("nothing", "--profile", "clerk"), 3, "error: no box or turn 'nothing' in project 'p'"),
         (("--turn", turn, "--profile", "clerk"), 2, "error: --profile is for boxes: a turn or a chat has its own"),
-        (("--box", conversation, "--since", "1h"), 2, "error: --since is for --agent and --chat"),
+        (("--box", conversation, "--since", "1h"), 2, "error: --since requires --agent or --chat"),
     ):  # fmt: skip
         refused = cbx("cost", *words)
         assert (refused.code, refused.out, refused.err.splitlines()[0]) == (code, "", message)

@@ -37,7 +37,7 @@ class TestAnEmptyDatabase:
         assert lines(cbx("db", "init", "-o", "id")) == TABLES
         status = cbx("db", "status", "-o", "json").json()
         assert (status["tables"], status["table_sizes"], status["project"]) == ([], [], None)
-        assert said(cbx)["tables"] == "none; `cbx db init --yes` makes them"
+        assert said(cbx)["tables"] == "none; create them with `cbx db init --yes`"
         assert cbx("db", "init", "--yes", "-o", "json").json()["added"] == TABLES
         assert cbx("db", "status", "-o", "json").json()["tables"] == sorted(TABLES)
         assert succeed(cbx("card", "list", "-o", "json")) == "[]\n"
@@ -155,7 +155,7 @@ class TestStatus:
         assert cbx("-p", "none", "db", "status", "-o", "json").json()["project"]["cards"] == 0
 
     def test_it_says_whether_the_text_index_is_there(self, cbx: Cbx) -> None:
-        assert said(cbx)["text index"] == "no; `cbx db index-text` builds it"
+        assert said(cbx)["text index"] == "no; build it with `cbx db index-text`"
         succeed(cbx("db", "index-text"))
         assert said(cbx)["text index"] == "yes"
 
@@ -230,7 +230,7 @@ class TestWhatIsForTheEmbeddedServer:
         result = offline("db", verb)
         assert (result.code, result.out) == (2, "")
         assert result.err == (
-            f"error: `cbx db {verb}` is for the embedded server, and CBX_DATABASE_URL names another database\n"
+            f"error: `cbx db {verb}` works only on the embedded server, but CBX_DATABASE_URL names another database\n"
             "hint: unset CBX_DATABASE_URL, or manage that server with its own tools\n"
         )
 

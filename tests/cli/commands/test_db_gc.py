@@ -42,7 +42,7 @@ def test_no_more_boxes_are_looked_into_than_it_is_told(cbx: Cbx, rubbish: str, b
     box_of("good-1")
     cut = cbx("db", "gc", "--dry-run", "--latest", "1")
     assert lines(cut) == ["would purge 2 expired cards"]
-    assert cut.err == "looked into the 1 box that changed last; --latest 0 looks into all\n"
+    assert cut.err == "searched the 1 box; --latest 0 searches all\n"
     for enough in ("0", "2"):
         whole = cbx("db", "gc", "--dry-run", "--latest", enough)
         assert rubbish in whole.out
@@ -96,7 +96,7 @@ def test_what_is_known_of_a_box_that_is_gone_goes(cbx: Cbx, box_of: BoxOf, datab
     box_of(title="t")
     database.connection.execute("DELETE FROM card_boxes")
     assert lines(cbx("db", "gc", "--dry-run")) == [
-        "would purge 0 expired cards and what is known of 1 box that is gone"
+        "would purge 0 expired cards and the details of 1 box that is gone"
     ]
     assert cbx("db", "gc", "--yes", "-o", "json").json()["purged"]["box_info"] == 1
 
@@ -106,8 +106,8 @@ class TestAsking:
         result = cbx("db", "gc", "--purge")
         assert (result.code, result.out) == (2, "")
         assert result.err == (
-            "error: Purge 2 expired cards and 1 deleted card of project 'p' for ever? Not without --yes here\n"
-            "hint: add --yes to do it without a question\n"
+            "error: Purge 2 expired cards and 1 deleted card of project 'p' for ever? Cannot ask for confirmation without a terminal\n"
+            "hint: pass --yes\n"
         )
         everything = cbx("db", "gc", "--all-projects")
         assert "Purge 2 expired cards of the whole database for ever?" in everything.err

@@ -98,7 +98,7 @@ def test_a_person_is_told_of_the_policy_and_not_stopped(shop: Cbx) -> None:
             "error: delegate_async: context_box_id: no box",
         ),
         (("delegate", *TASK, "--caller", "nobody"), 3, "error: no agent 'nobody' in project 'p'"),
-        (("delegate", *TASK, "--timeout", "3"), 2, "error: --timeout is for --wait"),
+        (("delegate", *TASK, "--timeout", "3"), 2, "error: --timeout requires --wait"),
         (("launch", "nobody", "x"), 3, "error: launch_principal: target_ref: no profile 'nobody'"),
         (("launch", "clerk", ""), 4, "error: launch: instruction: is blank"),
         (
@@ -193,7 +193,7 @@ class TestToolCall:
                 "error: unknown handler 'launch_principle'; did you mean 'launch_principal'?",
             ),
             ("provision_agent", "{}", 4, "does not allow the handler 'provision_agent'"),
-            ("launch_principal", "[]", 4, "error: --args: not a JSON object"),
+            ("launch_principal", "[]", 4, "error: --args must be a JSON object"),
             ("launch_principal", '{"profile": "clerk"}', 4, "error: launch_principal: 2 problems"),
             (
                 "launch_principal",

@@ -112,8 +112,8 @@ class TestDispatch:
             (["--agent", "clerk"], 2, "either --context-box BOX or --handover RECIPE"),
             (["--agent", "clerk", "-c", "{box}", "-H", "delegate"], 2, "either --context-box BOX or"),
             (["--agent", "clerk", "-c", "{box}", "-a", "x=y"], 2, "are for --handover"),
-            (["--agent", "clerk", "-c", "{box}", "--correlation-id", ""], 2, "--correlation-id is blank"),
-            (["--agent", "clerk", "-c", "{box}", "--timeout", "3"], 2, "--timeout is for --wait"),
+            (["--agent", "clerk", "-c", "{box}", "--correlation-id", ""], 2, "--correlation-id is empty"),
+            (["--agent", "clerk", "-c", "{box}", "--timeout", "3"], 2, "--timeout requires --wait"),
             (["--agent", "clerk", "-c", "{box}", "--wait", "--dry-run"], 2, "exclude each other"),
             (["--agent", "clerk", "-c", "{box}", "--depth-policy", "up"], 2, "unknown policy 'up'"),
             (["--agent", "clerk", "-c", "{box}", "--tool-call-id", "c"], 2, "is for --parent-turn"),
@@ -178,7 +178,7 @@ class TestInbox:
     def test_without_work_it_exits_3(self, clerk: Cbx) -> None:
         nothing = clerk("inbox", "claim", "--wait", "--timeout", "0")
         assert nothing.code == 3
-        assert "no work is due" in nothing.err
+        assert "no row is due" in nothing.err
 
     def test_only_the_owner_gives_back(self, clerk: Cbx, dispatched: dict[str, Any]) -> None:
         succeed(clerk("inbox", "claim", "--owner", "a"))
@@ -304,7 +304,7 @@ class TestReport:
             (["--result", "@/proc/nowhere"], 3, "no file '/proc/nowhere'"),
             (["--result", "@/dev/zero"], 4, "it is a device or a socket, no file"),
             (["--result", "1", "--result-text", "1"], 2, "exclude each other"),
-            (["--result-text", "…"], 2, "--result-text … stands for the answer"),
+            (["--result-text", "…"], 2, "--result-text … is a placeholder"),
         ],
     )
     def test_a_malformed_report_writes_nothing(

@@ -158,7 +158,9 @@ class TestEditCard:
         assert cbx("card", "edit", old).err == ""
         box_of(old)
         box_of(old, old)
-        told = f"2 boxes still hold the old card: `cbx card refs {old}` lists them, and --box makes a new one with the new card\n"
+        told = (
+            f"2 boxes still hold the old card (`cbx card refs {old}`); --box copies a box with the new card\n"
+        )
         assert cbx("card", "edit", old).err == told
 
     def test_json_answers_hold_the_card_and_the_boxes(
@@ -216,7 +218,7 @@ class TestBoxesOfAnEditedCard:
         old, holder = add("a"), box_of(add("other"))
         editor(f"touch {tmp_path}/ran")
         result = cbx("card", "edit", old, "--box", holder)
-        assert refusal(result) == (4, f"box {holder} does not hold card '{old}'")
+        assert refusal(result) == (4, f"box {holder} does not contain card '{old}'")
         assert not (tmp_path / "ran").exists()
 
     def test_a_box_that_changed_meanwhile_loses_nothing_and_is_named(
@@ -229,7 +231,7 @@ class TestBoxesOfAnEditedCard:
         new, made = lines(result)
         assert result.err == (
             f"warning: box {holder} has changed meanwhile, and the new box was made from what it was before: "
-            f"`cbx box diff {made} {holder}` shows what it lacks\n"
+            f"`cbx box diff {made} {holder}`\n"
         )
         assert box(cbx, holder)["card_ids"] == [old, later]
         assert box(cbx, made)["card_ids"] == [new]
@@ -246,7 +248,7 @@ class TestImportedCards:
         editor('sed -i s/118/119/ "$1"')
         result = cbx("card", "edit", old, "--box", imported, "-o", "id")
         assert result.err == (
-            "left behind in the old card, which remembers its original: source_format, source_message\n"
+            "note: the new card lacks the imported original (source_format, source_message\n"
         )
         rendered = cbx("render", "--box", result.out.strip(), "-o", "json").json()
         assert rendered["messages"] == [{"role": "user", "content": "Refund 119"}]
@@ -271,7 +273,7 @@ class TestWithoutAnEditor:
         assert card(cbx, new)["content"]["text"] == "from stdin"
         assert cbx("card", "edit", old, "--text", "a").err == f"unchanged: {old}\n"
         both = cbx("card", "edit", old, "--text", "a", "--file", "-")
-        assert refusal(both) == (2, "--text and --file both bring the new text")
+        assert refusal(both) == (2, "--text and --file cannot be combined")
 
     def test_json_that_does_not_fit_names_the_place(self, cbx: Cbx, tmp_path: Path) -> None:
         old = cbx("card", "add", "--type", "x", "--json", "[1]", "-o", "id").out.strip()
@@ -310,7 +312,7 @@ class TestWhatCannotBeEdited:
 class TestTheEditor:
     @pytest.mark.parametrize(
         ("script", "fate"),
-        [("exit 3", "failed with exit code 3"), ("kill -TERM $$", "was ended by signal 15")],
+        [("exit 3", "failed with exit code 3"), ("kill -TERM $$", "was killed by signal 15")],
     )
     def test_one_that_fails_writes_nothing_and_keeps_what_was_written(
         self, script: str, fate: str, cbx: Cbx, add: Add, editor: Editor, drafts: Path, row_counts: Counts
@@ -328,7 +330,7 @@ class TestTheEditor:
         assert result.code == 4
         assert kept.read_text() == "precious\n"
         remedy = f"cbx card edit {old} --file {kept}"
-        assert result.err.splitlines()[0] == f"what you wrote is kept in {kept}; `{remedy}` takes it up again"
+        assert result.err.splitlines()[0] == f"your text is saved in {kept}; `{remedy}`"
         assert row_counts() == before
 
     @pytest.mark.parametrize("script", [': > "$1"', 'printf " \\n\\n" > "$1"'])
@@ -343,7 +345,7 @@ class TestTheEditor:
         assert (result.code, result.out, result.err) == (
             130,
             "",
-            "the text is empty: nothing was done; --text '' makes it so\n",
+            "canceled: the text is empty; --text '' writes an empty text\n",
         )
         assert row_counts() == before
         assert list(drafts.iterdir()) == []
@@ -361,7 +363,7 @@ class TestTheEditor:
     ) -> None:
         monkeypatch.setenv("VISUAL", "rm")
         old = add("a")
-        expected = (4, "the editor 'rm' left no file behind; nothing was written")
+        expected = (4, "the editor 'rm' deleted the file; nothing was written")
         assert refusal(cbx("card", "edit", old)) == expected
         assert refusal(cbx("box", "edit", box_of(old))) == expected
         assert list(drafts.iterdir()) == []
@@ -393,9 +395,9 @@ class TestTheEditor:
             monkeypatch.delenv(variable, raising=False)
         feed("")
         result = cbx("card", "edit", add("a"))
-        expected = "there is no terminal for an editor here, and neither VISUAL nor EDITOR names one"
+        expected = "cannot start an editor without a terminal, and neither VISUAL nor EDITOR is set"
         assert refusal(result) == (2, expected)
-        assert result.err.endswith("hint: give the text with --file, or set EDITOR\n")
+        assert result.err.endswith("hint: pass the text with --file, or set EDITOR\n")
 
     def test_content_that_is_refused_is_kept_and_the_remedy_takes_it_up(
         self, cbx: Cbx, editor: Editor, drafts: Path, box_of: BoxOf
@@ -551,7 +553,7 @@ printf '{one} moved here\\n   four # by its beginning\\n\\n{one}\\n' >> "$1" """
         editor(script)
         result = cbx("box", "edit", old, "--in-place")
         assert (result.code, result.out) == (130, "")
-        assert result.err == "the list is empty: nothing was done\n"
+        assert result.err == "canceled: the list is empty\n"
         assert lines(cbx("box", "list", "-o", "id")) == [old]
         assert len(box(cbx, old)["card_ids"]) == 1
         assert list(drafts.iterdir()) == []
@@ -573,7 +575,7 @@ printf '{one} moved here\\n   four # by its beginning\\n\\n{one}\\n' >> "$1" """
             place = f"{kept}:1:1" if code == 4 else f"{kept}:1"
             assert refusal(result) == (code, f"{place}: {message}")
             assert result.err.startswith(
-                f"what you wrote is kept in {kept}; `cbx box edit {old} --file {kept}` takes it up again\n"
+                f"your text is saved in {kept}; `cbx box edit {old} --file {kept}`\n"
             )
             kept.unlink()
         assert lines(cbx("box", "list", "-o", "id")) == [old]
@@ -592,7 +594,7 @@ printf '{one} moved here\\n   four # by its beginning\\n\\n{one}\\n' >> "$1" """
                 feed(f"{one}\n{typed}\n")
                 result = cbx("box", "edit", old, "--file", "-", *options)
                 assert refusal(result) == (4, f"standard input:2: the id {shown}")
-                assert result.err.endswith("hint: no card has such an id\n")
+                assert result.err.endswith("hint: no card can have this id: remove the line\n")
         assert lines(cbx("box", "list", "-o", "id")) == [old]
 
     def test_a_deleted_card_is_none_to_add(self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor) -> None:

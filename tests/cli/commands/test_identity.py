@@ -173,7 +173,7 @@ class TestAgent:
         [new] = lines(cbx("profile", "import", clerk, "-o", "id"))
         kept = cbx(*PROVISION)
         assert succeed(kept).startswith("unchanged: a-1 ")
-        assert kept.err == "note: a-1 keeps an older version of its profile; --update gives it the newest\n"
+        assert kept.err == "note: a-1 uses an older version of its profile; --update switches to the newest\n"
         assert cbx("agent", "show", "a-1", "-o", "json").json()["profile_box_id"] == old
         assert succeed(cbx(*PROVISION, "--update")).startswith("updated a-1 ")
         assert cbx("agent", "show", "a-1", "-o", "json").json()["profile_box_id"] == new
@@ -193,7 +193,7 @@ class TestAgent:
         succeed(cbx(*PROVISION))
         database.script("DELETE FROM state.agent_state_head")
         shown = succeed(cbx("agent", "show", "a-1"))
-        assert shown.endswith("\nno head: it was never given a turn, or its head was lost\n")
+        assert shown.endswith("\nno state row: the agent never had a turn, or the row was lost\n")
         assert lines(cbx("agent", "list"))[1].split()[1] == "-"
 
 
@@ -283,7 +283,7 @@ class TestNothingToShow:
             listed = cbx("-p", "nope", noun, "list")
             assert (listed.code, listed.out) == (0, "")
             assert listed.err == (
-                f"no {noun}s: there is no project 'nope'; `cbx project list` shows those that there are\n"
+                f"no {noun}s: unknown project 'nope'; list the projects with `cbx project list`\n"
             )
             assert cbx("-p", "nope", noun, "list", "-o", "json").out == "[]\n"
 
@@ -323,7 +323,7 @@ REFUSED = [
         ("project", "create", ""),
         2,
         "error: the project '' must have 1 to 255 printable characters\n"
-        "hint: name it with --project, or CBX_PROJECT\n",
+        "hint: set it with --project or CBX_PROJECT\n",
     ),
     (
         ("project", "update", "p", "--status", "asleep"),
@@ -333,12 +333,12 @@ REFUSED = [
     (
         ("project", "update"),
         2,
-        "error: there is nothing to change\nhint: `cbx project update --help` says what can be\n",
+        "error: no change given\nhint: pass at least one option; see `cbx project update --help`\n",
     ),
     (
         ("project", "update", "--no-share", "--share-default"),
         2,
-        "error: --no-share and --share-default say two things\nhint: give one of them\n",
+        "error: --no-share and --share-default cannot be combined\nhint: remove one of them\n",
     ),
     (
         ("project", "update", "--reproducible-layers", "todo__context,notes"),
@@ -387,7 +387,7 @@ REFUSED = [
     (
         ("tool", "add", "t", "--schema", "nowhere.json"),
         3,
-        "error: no file 'nowhere.json'\nhint: check the path; - in its place is standard input\n",
+        "error: no file 'nowhere.json'\nhint: check the path, or pass - for standard input\n",
     ),
     (
         ("tool", "add", "t", "--schema", "{"),
@@ -415,7 +415,7 @@ REFUSED = [
     (
         ("tool", "remove", "weather"),
         2,
-        "error: Remove the tool weather? Not without --yes here\nhint: add --yes to do it without a question\n",
+        "error: Remove the tool weather? Cannot ask for confirmation without a terminal\nhint: pass --yes\n",
     ),
 ]
 

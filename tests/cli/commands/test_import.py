@@ -129,7 +129,7 @@ class TestFollowing:
         assert err.startswith(
             "taken as claude-code: a line has a type and 'sessionId'\n1 conversation, 1 card, 1 new\n"
         )
-        assert err.endswith("\ninterrupted: what was done until then is committed\n")
+        assert err.endswith("\ninterrupted: work done before the interrupt is committed\n")
         shown = lines(cbx("card", "export", "--box", first["box_id"], "--to", "claude-code"))
         assert list(map(json.loads, shown)) == list(map(json.loads, file.read_text().splitlines()))
 
@@ -157,7 +157,7 @@ class TestFollowing:
             [box] = json.loads(process.stdout.readline())["boxes"]
             assert (box["cards"], box["new_cards"]) == (2, 1)
             said = [process.stderr.readline() for _ in range(3)]
-            assert said[-1] == b"the last line has no line break yet; it is left out until it has\n"
+            assert said[-1] == b"the last line is incomplete (no line break): waiting for the rest\n"
             assert interrupted(process)[0] == 130
 
     def test_nor_can_a_pipe_be_followed(self, shell: Shell) -> None:
@@ -165,7 +165,7 @@ class TestFollowing:
         result = shell.run("card", "import", "pipe", "--follow")
         assert (result.code, result.err) == (
             2,
-            "error: --follow needs a file that grows, not 'pipe'\nhint: name such a file\n",
+            "error: --follow needs a file that grows, not 'pipe'\nhint: pass the path of a JSONL file\n",
         )
 
     def test_an_unreachable_database_is_told_at_once(self, shell: Shell, file: Path) -> None:
@@ -198,19 +198,19 @@ class TestFollowing:
                 ("-", "--follow"),
                 2,
                 "--follow needs a file that grows, not standard input",
-                "name such a file",
+                "pass the path of a JSONL file",
             ),
             (
                 ("chat.jsonl", "--follow", "-o", "json"),
                 2,
-                "--follow prints as it goes, which -o json cannot",
+                "--follow and -o json cannot",
                 "use -o jsonl",
             ),
             (
                 ("chat.jsonl", "--follow"),
                 4,
-                "chat.jsonl: without an id of its own --follow could not tell that this grew",
-                "put a conversation_id beside its messages, or import it once it is complete",
+                "chat.jsonl: --follow needs a conversation with an id",
+                "add a conversation_id next to its messages, or import the complete file without --follow",
             ),
         ],
     )
@@ -264,7 +264,7 @@ class TestGivingUp:
                 wait_until(lambda: waiting_for_a_lock(database) == 1)
                 code, out, err = interrupted(process)
         assert (code, out) == (130, "")
-        assert err == "\ninterrupted: nothing is half-done; the same command imports the file\n"
+        assert err == "\ninterrupted: nothing was imported; run the same command again\n"
         assert row_counts() == before
 
 

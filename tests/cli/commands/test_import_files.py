@@ -37,7 +37,7 @@ def test_each_file_has_its_own_outcome(cbx: Cbx, folder: Path) -> None:
     [failed] = answer["failed"]
     assert (failed["file"], failed["code"]) == (f"{folder}/b.jsonl", "invalid-conversation")
     assert f"error: {folder}/b.jsonl:1" in result.err
-    assert result.err.endswith("1 file of 3 refused, and not imported\n")
+    assert result.err.endswith("1 file of 3 refused and not imported\n")
 
 
 def test_the_first_that_is_refused_ends_it(cbx: Cbx, folder: Path) -> None:
@@ -79,9 +79,9 @@ def test_one_conversation_of_many(cbx: Cbx, folder: Path, row_counts: Callable[[
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a.json", "deep/c.json", "--only", "0"], "--only takes one conversation of one whole file"),
-        (["a.json", "--only", "0", "--follow"], "--only takes one conversation of one whole file"),
-        (["a.json", "deep/c.json", "--follow"], "--follow follows one file"),
+        (["a.json", "deep/c.json", "--only", "0"], "--only needs exactly one file, and no --follow"),
+        (["a.json", "--only", "0", "--follow"], "--only needs exactly one file, and no --follow"),
+        (["a.json", "deep/c.json", "--follow"], "--follow takes one file"),
     ],
 )
 def test_what_excludes_each_other(cbx: Cbx, folder: Path, arguments: list[str], message: str) -> None:

@@ -410,7 +410,7 @@ class TestAsLogged:
     @pytest.mark.parametrize(
         ("options", "error"),
         [
-            ((), "--provider is for --check"),
+            ((), "--provider requires --check"),
             (("--check", "--format", "anthropic"), "openai-compatible takes no anthropic"),
             (("--check", "--provider", "mistral"), "--provider: unknown provider 'mistral'"),
         ],
@@ -462,7 +462,7 @@ class TestRenderCheck:
         result = cbx("render", "--box", "x", "--check", "--explain")
         assert (result.code, result.err) == (
             2,
-            "error: --check and --explain are two answers\nhint: ask for one of them\n",
+            "error: --check and --explain are two answers\nhint: remove one of them\n",
         )
 
     def test_renamed_calls_are_told(self, cbx: Cbx, box: Callable[..., str]) -> None:
@@ -509,7 +509,7 @@ class TestPackCheck:
         assert "position 1: the call 'c1' was inherited without its result" in found
         assert (error, hint) == (
             "error: the lint found 1 error",
-            "hint: nothing was written; --force packs it all the same",
+            "hint: nothing was written; --force packs it anyway",
         )
         assert row_counts() == before
         assert pack(torn, "--dry-run").code == 8
@@ -553,7 +553,7 @@ class TestPackCheck:
         result = cbx("pack", "-H", "delegate", "--force")
         assert (result.code, result.err) == (
             2,
-            "error: --force is for --check\nhint: add --check, or leave --force out\n",
+            "error: --force requires --check\nhint: add --check, or remove --force\n",
         )
 
 
@@ -592,7 +592,7 @@ class TestDispatchCheck:
         assert f"position 1: {TORN}" in found
         assert (error, hint) == (
             "error: the lint found 1 error",
-            "hint: nothing was written; --force dispatches it all the same",
+            "hint: nothing was written; --force dispatches it anyway",
         )
         assert dispatch("-c", torn, "--dry-run").code == 8
         assert dispatch("-c", torn, "--wait").code == 8
@@ -678,5 +678,5 @@ class TestDispatchCheck:
         result = cbx("dispatch", "--agent", "clerk", "-c", "x", "--force")
         assert (result.code, result.err) == (
             2,
-            "error: --force is for --check\nhint: add --check, or leave --force out\n",
+            "error: --force requires --check\nhint: add --check, or remove --force\n",
         )

@@ -78,7 +78,7 @@ class TestArguments:
     def test_that_no_rule_uses_are_told(self, pack: Callable[..., Result]) -> None:
         result = pack("-a", "a=x", "-a", "d=y")
         assert result.code == 0
-        assert result.err == "warning: no rule of recipe 'abc' uses the argument 'd'\n"
+        assert result.err == "warning: recipe 'abc' does not use the argument 'd'\n"
 
 
 class TestDryRun:
@@ -143,12 +143,12 @@ context_packing_config:
         result = cbx("pack", "-H", "boxes.yaml", "-a", "work=8b1f22c0")
         assert (result.code, result.err) == (
             3,
-            "error: no box '8b1f22c0' in project 'p' (argument 'work')\nhint: `cbx box list` shows the newest\n",
+            "error: no box '8b1f22c0' in project 'p' (argument 'work')\nhint: `cbx box list`\n",
         )
         nowhere = cbx("-p", "q", "pack", "-H", "boxes.yaml", "-a", "work=@last")
         assert (nowhere.code, nowhere.err.splitlines()[0]) == (
             3,
-            "error: '@last' names no box: your command line has made none in project 'q'",
+            "error: '@last' is not set: your commands have not created a box in project 'q'",
         )
 
     def test_a_dispatch_takes_them_too(self, cbx: Cbx, box: str) -> None:
@@ -170,6 +170,6 @@ def test_the_whole_way_as_the_documentation_goes(
     }
     assert "\n── 1 user ──\n  What now?\n" in "\n" + succeed(cbx("render", "--box", box, "--format", "text"))
     assert cbx("render", "--box", box).err == (
-        "note: no model is known; name one with --model, or add the profile's box\n"
+        "note: the model is unknown; pass --model, or add the profile's box\n"
     )
     assert cbx("render", "--box", box, "--format", "nope").code == 2

@@ -364,7 +364,7 @@ class TestStats:
         assert shown[0].split() == ["model", "gpt-4o"]
         assert re.fullmatch(r"window    128000 tokens, ~?0\.[01]% taken", shown[1])
         assert shown[5].split() == ["LAYER", "MESSAGES", "CHARS", "TOKENS", "SHARE"]
-        assert [line.split()[0] for line in shown[6:]] == ["system_prompt", "checkpoint_messages", "tools"]
+        assert [line.split()[0] for line in shown[6:]] == ["system_prompt", "history", "tools"]
         assert all(set(line.split()[-1]) == {"▇"} for line in shown[6:])
         with monkeypatch.context() as terminal:
             terminal.setattr("cardbox_cli.cli.terminal.tables.layout._width", lambda: 70)
@@ -532,7 +532,7 @@ class TestDiff:
         result = cbx("render", "--diff", ran, ran, "--query", "Go on")
         assert (result.code, result.err.splitlines()[0]) == (
             2,
-            "error: --query: a turn is asked by its context box",
+            "error: --query requires --box: a turn's prompt is in its context box",
         )
 
     def test_options_must_change_one_of_them(self, cbx: Cbx, ran: str) -> None:
@@ -541,7 +541,7 @@ class TestDiff:
         result = cbx("render", "--turn", ran, "--diff", "1", "2", *layer)
         assert (result.code, result.err.splitlines()[0]) == (
             2,
-            "error: --layer framework__context changes nothing: the step is shown as it was sent",
+            "error: --layer framework__context cannot change a step that was sent",
         )
 
     def test_of_turns_and_steps_by_their_ids(self, cbx: Cbx, ran: str) -> None:
@@ -663,8 +663,8 @@ def test_a_request_that_was_sent_is_composed_no_other_way(
         2,
         "",
         [
-            f"error: {option} changes nothing: the step is shown as it was sent",
-            "hint: --at next composes the next one; --layer NAME=TEXT gives back a layer that was not kept",
+            f"error: {option} cannot change a step that was sent",
+            "hint: use --at next for the next request",
         ],
     )
 
@@ -673,7 +673,7 @@ def test_a_search_of_the_next_request_needs_words(cbx: Cbx, ran: str) -> None:
     result = cbx("render", "--turn", ran, "--at", "next", "--layer", "knowledge__context")
     assert (result.code, result.err.splitlines()[0]) == (
         2,
-        "error: --layer knowledge__context needs words to search for",
+        "error: --layer knowledge__context requires --knowledge-query",
     )
 
 
@@ -682,18 +682,18 @@ def test_a_search_of_the_next_request_needs_words(cbx: Cbx, ran: str) -> None:
     [
         ("", "no request is named"),
         ("--profile x", "no request is named"),
-        ("--profile x --turn t", "--profile is for boxes: a turn has its own"),
+        ("--profile x --turn t", "--profile requires --box: a turn has its own profile"),
         ("--box b --turn t", "--box and --turn are two requests"),
         ("--turn t --agent a", "--turn and --agent are two requests"),
         ("--box b --check --explain", "--check and --explain are two answers"),
         ("--turn t --stats --verify", "--stats and --verify are two answers"),
         ("--turn t --diff 1 2 --verify", "--diff and --verify are two answers"),
-        ("--box b --at 1", "--at names a step of a turn or a chat"),
-        ("--turn t --at 1 --diff 1 2", "--at names one step, --diff two"),
-        ("--box b --verify", "--verify is for what was sent"),
-        ("--turn t --at next --verify", "--verify: the next step has sent nothing"),
+        ("--box b --at 1", "--at requires a turn or chat"),
+        ("--turn t --at 1 --diff 1 2", "--at and --diff cannot be combined"),
+        ("--box b --verify", "--verify needs a sent request"),
+        ("--turn t --at next --verify", "--verify needs a sent request, but the next step has not begun"),
         ("--turn t --format nix", "--format: unknown format 'nix'"),
-        ("--turn t --query x --diff 1 2", "--query: a turn is asked by its context box"),
+        ("--turn t --query x --diff 1 2", "--query requires --box: a turn's prompt is in its context box"),
         ("--turn t --diff 1", "Option '--diff' requires 2 arguments."),
     ],
 )

@@ -84,7 +84,7 @@ def test_cards_of_other_programs_are_shown(cbx: Cbx, box: str, add: Callable[...
 @pytest.mark.parametrize(
     ("command", "code", "error"),
     [
-        (("add", "BOX"), 2, "error: there is nothing to add\nhint: give a TEXT for each item, or --file\n"),
+        (("add", "BOX"), 2, "error: no items to add\nhint: pass a TEXT for each item, or --file\n"),
         (
             ("add", "BOX", "Call", " "),
             4,
@@ -93,7 +93,7 @@ def test_cards_of_other_programs_are_shown(cbx: Cbx, box: str, add: Callable[...
         (
             ("list", "BOX", "--open", "--done"),
             2,
-            "error: --open and --done exclude each other\nhint: give neither for all items\n",
+            "error: --open and --done cannot be combined\nhint: remove both to list all items\n",
         ),
         (
             ("done", "BOX", "2"),
@@ -103,7 +103,7 @@ def test_cards_of_other_programs_are_shown(cbx: Cbx, box: str, add: Callable[...
         (
             ("list", "00000000-0000-7000-8000-00000000cafe"),
             3,
-            "error: no box '00000000-0000-7000-8000-00000000cafe' in project 'p'\nhint: `cbx box list` shows the newest boxes\n",
+            "error: no box '00000000-0000-7000-8000-00000000cafe' in project 'p'\nhint: `cbx box list` boxes\n",
         ),
     ],
 )

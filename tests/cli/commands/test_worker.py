@@ -381,20 +381,20 @@ def test_a_lease_that_it_lost_and_got_again_stops_its_first_command(
     [
         (
             ["--exec", "x", "--once", "--drain"],
-            "error: --once and --drain exclude each other\nhint: leave one of them out\n",
+            "error: --once and --drain cannot be combined\nhint: remove one of them\n",
         ),
         (
             ["--exec", " "],
-            "error: --exec: the command is blank\nhint: for example --exec 'python3 client.py'\n",
+            "error: --exec is empty\nhint: for example --exec 'python3 client.py'\n",
         ),
         (
             ["--exec", "x", "--target", " "],
-            "error: --target: the worker target is blank\nhint: `cbx agent list` shows those of agents\n",
+            "error: --target is empty\nhint: `cbx agent list` shows the worker target of each agent\n",
         ),
         (
             ["--exec", "x", "--timeout", "nan"],
-            "error: Invalid value for '--timeout': nan is no number of seconds up to 1,000,000,000.\n"
-            "hint: `cbx worker run --help` shows what it takes\n",
+            "error: Invalid value for '--timeout': nan is not a duration of at most 1,000,000,000 seconds.\n"
+            "hint: `cbx worker run --help`\n",
         ),
         (
             ["--exec", "x", "--max-steps", "0"],
@@ -403,13 +403,12 @@ def test_a_lease_that_it_lost_and_got_again_stops_its_first_command(
         ),
         (
             ["--exec", "no-such-program -m 'a model'"],
-            "error: --exec: there is no program 'no-such-program'\n"
-            "hint: check its name, and the PATH: each turn would fail\n",
+            "error: --exec: unknown program 'no-such-program'\nhint: check the name and PATH\n",
         ),
         (
             ["--exec", "x", "--env", "KEY=secret"],
             "error: --env: 'KEY' is not a variable's name alone\n"
-            "hint: name it alone: its value comes from the environment, where `ps` does not show it\n",
+            "hint: pass only the name: the value comes from the environment, where `ps` does not show it\n",
         ),
         (
             ["--exec", "x", "--answers", "json"],
@@ -464,7 +463,7 @@ class TestProcesses:
         listed = cbx("worker", "list", "-o", "json")
         assert (listed.json(), listed.err) == (
             [],
-            "1 worker fell silent without signing off; --all shows them\n",
+            "1 worker stopped without signing off; show them with --all\n",
         )
         assert [each["live"] for each in cbx("worker", "list", "--all", "-o", "json").json()] == [False]
         [rest] = rests(work(cbx, CLIENT, "--once"))
@@ -670,11 +669,11 @@ print(json.dumps({"answer": asked["turn"]["CBX_TURN_ID"] + ": " + asked["request
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            (("--exec", "a", "--serve", "b"), "--exec and --serve exclude each other"),
-            (("--serve", " "), "--serve: the command is blank"),
-            (("--exec", "cat", "--restart-after", "2"), "--restart-after is for clients that stay"),
-            ((), "what answers for the model is missing"),
-            (("--serve", "no-such-client"), "--serve: there is no program 'no-such-client'"),
+            (("--exec", "a", "--serve", "b"), "--exec and --serve cannot be combined"),
+            (("--serve", " "), "--serve is empty"),
+            (("--exec", "cat", "--restart-after", "2"), "--restart-after requires --serve"),
+            ((), "no model command given"),
+            (("--serve", "no-such-client"), "--serve: unknown program 'no-such-client'"),
         ],
     )
     def test_options_that_make_no_sense_are_refused(

@@ -183,7 +183,9 @@ def test_a_folder_of_events_is_one_conversation_that_grows(cbx: Cbx, tmp_path: P
     assert last == {"role": "assistant", "content": "I look twice.\nDone."}
 
 
-@pytest.mark.parametrize(("odd", "message"), [("pipe", "it is not a regular file"), ("link", "it is a symbolic link")])
+@pytest.mark.parametrize(
+    ("odd", "message"), [("pipe", "it is not a regular file"), ("link", "it is a symbolic link")]
+)
 def test_a_folder_that_somebody_else_filled_leads_nowhere(
     cbx: Cbx, tmp_path: Path, odd: str, message: str
 ) -> None:

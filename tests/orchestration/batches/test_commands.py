@@ -110,8 +110,8 @@ class TestForkJoin:
     @pytest.mark.parametrize(
         ("words", "told"),
         [
-            (("--join-box",), "--join-box is for --wait"),
-            (("--timeout", "3"), "--timeout is for --wait"),
+            (("--join-box",), "--join-box requires --wait"),
+            (("--timeout", "3"), "--timeout requires --wait"),
             (("--wait", "--dry-run"), "exclude each other"),
         ],
     )

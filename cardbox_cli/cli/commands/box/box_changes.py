@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 CardIds = Annotated[
     list[str] | None,
-    Argument(click_type=CARD, help="Card ids in order; - reads them from stdin, one a line."),
+    Argument(click_type=CARD, help="Card ids, in order; - reads them from stdin, one per line."),
 ]
-AllowDangling = Annotated[bool, Option("--allow-dangling", help="Allow ids of cards that do not exist.")]
+AllowDangling = Annotated[bool, Option("--allow-dangling", help="Accept ids of cards that do not exist.")]
 
 
 def given_cards(cards: "CardStore", given: Sequence[str] | None, allow_dangling: bool) -> list[str]:
@@ -63,7 +63,7 @@ def emit_box(box: "Box") -> None:
 
 
 def audited_box(box: "Box", changed: "Box | None" = None) -> dict[str, Any]:
-    """What the audit says of a box as it was, and as it was `changed`; the ids themselves may be many."""
+    """Return the audit details of a box before and after a change: hashes, as the ids may be many."""
     before = {"box_id": box.box_id, "cards": len(box.card_ids), "ids_sha256": hash_ids(box.card_ids)}
     if changed is None:
         return before
@@ -80,11 +80,11 @@ def create_box(
     card_ids: CardIds = None,
     title: Annotated[str | None, Option(metavar="TEXT", help="A name for people.")] = None,
     parent: Annotated[
-        list[str] | None, Option(click_type=BOX, help="A box that this one is derived from.")
+        list[str] | None, Option(click_type=BOX, help="A box that this one is derived from. Repeatable.")
     ] = None,
     allow_dangling: AllowDangling = False,
 ) -> None:
-    """Make a box of cards, in the order given."""
+    """Create a box of cards, in the given order."""
     with open_stores() as (cards, boxes), boxes.database.transaction():
         ids = given_cards(cards, card_ids, allow_dangling)
         parents = [boxes.get(boxes.resolve(given)).box_id for given in parent or []]
@@ -95,13 +95,13 @@ def create_box(
 
 @verb("append", "cbx box append 8b1f22c0 5f0c2a91")
 def append_cards(box: BoxId, card_ids: CardIds = None, allow_dangling: AllowDangling = False) -> None:
-    """Append cards to a box. Concurrent appends come one after the other; none is lost.
+    """Append cards to a box. Concurrent appends run one after the other; none is lost.
 
-    Refused while a turn reads or writes the box. A worker's command appends to its turn's own output box, for
-    as long as the worker has the turn.
+    Refused while a turn reads or writes the box. A worker's command may append to the output box of its turn
+    while the worker holds the turn.
     """
     if not card_ids:
-        raise UsageError("there is nothing to append", hint="give card ids, or - to read them from stdin")
+        raise UsageError("no cards to append", hint="pass card ids, or - to read them from stdin")
     with open_stores() as (cards, boxes), boxes.database.transaction():
         box_id = boxes.resolve(box)
         ids = given_cards(cards, card_ids, allow_dangling)
@@ -120,11 +120,13 @@ def replace_card(
     card_ids: CardIds = None,
     if_ids: Annotated[
         str | None,
-        Option(metavar="HASH", help="Only if the ids still hash to this: ids_sha256 of `box show -o json`."),
+        Option(
+            metavar="HASH", help="Fail unless the box still has this hash: ids_sha256 of `box show -o json`."
+        ),
     ] = None,
     allow_dangling: AllowDangling = False,
 ) -> None:
-    """Set the cards of a box; without any it becomes empty."""
+    """Set the cards of a box. Without card ids, the box becomes empty."""
     with open_stores() as (cards, boxes), boxes.database.transaction():
         ids = given_cards(cards, card_ids, allow_dangling)
         old = boxes.lock(boxes.resolve(box))
@@ -137,9 +139,11 @@ def replace_card(
 @verb("fork", "cbx box fork 8b1f22c0 --title 'what if'")
 def fork_box(
     box: BoxId,
-    title: Annotated[str | None, Option(metavar="TEXT", help="Default: the box's own title.")] = None,
+    title: Annotated[
+        str | None, Option(metavar="TEXT", help="A title. Default: that of the old box.")
+    ] = None,
 ) -> None:
-    """Make a new box with the same cards, whose parent is this one."""
+    """Copy a box: the new box has the same cards, and this one as its parent."""
     with open_stores() as (_, boxes):
         made = boxes.fork(boxes.resolve(box), title=title)
         remember_made(box_id=made.box_id)
@@ -150,9 +154,11 @@ def fork_box(
 def delete_box(
     box: BoxId,
     yes: Yes = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be deleted.")] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Print what would be deleted, delete nothing.")
+    ] = False,
 ) -> None:
-    """Remove a box. Its cards stay."""
+    """Delete a box. Its cards stay."""
     with open_stores() as (_, boxes):
         found = boxes.get(boxes.resolve(box))
         if not dry_run:
@@ -177,16 +183,21 @@ def delete_box(
 def edit_box(
     box: BoxId,
     in_place: Annotated[
-        bool, Option("--in-place", help="Change the box itself, if nobody else did meanwhile.")
+        bool, Option("--in-place", help="Change the box itself, unless it has changed since it was read.")
     ] = False,
     file: Annotated[
         str | None,
-        Option("--file", "-f", click_type=FILE, help="A file with the edited list; no editor. - for stdin."),
+        Option(
+            "--file",
+            "-f",
+            click_type=FILE,
+            help="A file with the edited list, instead of the editor; - for stdin.",
+        ),
     ] = None,
 ) -> None:
-    """Edit the list of a box in VISUAL or EDITOR, a line per card: reorder, delete or add lines.
+    """Edit a box's list of cards in VISUAL or EDITOR: reorder, delete or add lines, one per card.
 
-    This makes a new box, whose parent is the old one.
+    This creates a new box with the old one as its parent.
     """
     with open_stores() as (_, boxes), boxes.database.snapshot():
         view = boxes.view(boxes.resolve(box))
@@ -194,20 +205,20 @@ def edit_box(
             boxes.check_replaceable(view.box.box_id)
     old = view.box
     with _new_list(view, file, in_place) as new:
-        wanted = _parsed(new)
+        wanted = _parse_lines(new)
         is_new = [line.given for line in wanted] != old.card_ids
-        made, news = _written_box(wanted, new, old, in_place) if wanted and is_new else (old, [])
+        made, notes = _write_box(wanted, new, old, in_place) if wanted and is_new else (old, [])
     if is_new and not wanted:
-        decline("the list is empty: nothing was done")
+        decline("canceled: the list is empty")
     if not is_new:
         announce(f"unchanged: {old.box_id}")
     output.emit(made, table=lambda: output.print_text(made.box_id), ids=[made.box_id])
-    for note in news:
+    for note in notes:
         announce(note)
 
 
 class _Line(NamedTuple):
-    """One line of the list: the id as it was typed, and where."""
+    """A line of the list: the id as typed, and its file and line number."""
 
     given: str
     place: str
@@ -221,7 +232,7 @@ def _new_list(view: "BoxView", file: str | None, in_place: bool) -> "Iterator[Ed
     if file is not None:
         yield Edited(taken_from(file, before), source_name(file))
         return
-    # Without --in-place: after a conflict that would fail again, and a new box loses nothing.
+    # Without --in-place, which would fail again after a conflict.
     remedy = ["box", "edit", view.box.box_id, "--file"]
     with edited(before, name=short_id(view.box.box_id), suffix=".txt", remedy=remedy) as new:
         yield new
@@ -229,15 +240,17 @@ def _new_list(view: "BoxView", file: str | None, in_place: bool) -> "Iterator[Ed
 
 def _list_text(view: "BoxView", in_place: bool) -> str:
     box = view.box
-    effect = "The box itself is changed." if in_place else "This makes a new box; the old one stays as it is."
+    effect = (
+        "This changes the box itself." if in_place else "This creates a new box; the old one does not change."
+    )
     title = f": {box.title}" if box.title else ""
     notes = [
         f"Box {box.box_id}{title}, {format_count(len(box.card_ids), 'card')}",
         f"{_HASH} {hash_ids(box.card_ids)}",
         "",
-        "A line is a place of the box. Its first word is the card: an id, or 4 or more characters of",
-        "its beginning or end; the rest of the line is for you. Move lines, delete them, add some.",
-        f"{effect} If no line is left, nothing is done.",
+        "Each line is a card of the box. Its first word is the id, or 4 or more characters of the",
+        "beginning or end; the rest of the line is a comment. Move, delete or add lines.",
+        f"{effect} An empty list cancels.",
     ]
     lines = [printable(flat(f"{_quoted(slot.card_id)}  {_described(slot)}")) for slot in view.slots]
     return "\n".join([*lines, "", *(flat(f"# {note}".rstrip()) for note in notes), ""])
@@ -258,7 +271,7 @@ def _described(slot: "Slot") -> str:
 
 
 def _quoted(card_id: str) -> str:
-    """An id as a line begins with it: as a JSON string where it is not one plain word."""
+    """Return the id, as a JSON string unless it is a plain word."""
     plain = _PLAIN.fullmatch(card_id) and printable(card_id) == card_id
     return card_id if plain else json.dumps(card_id)
 
@@ -266,8 +279,8 @@ def _quoted(card_id: str) -> str:
 _PLAIN = re.compile(r"""[^\s#"]\S*""")
 
 
-def _parsed(new: "Edited") -> list[_Line]:
-    """The lines that name a card. Raises InvalidInput naming the line."""
+def _parse_lines(new: "Edited") -> list[_Line]:
+    """Return the lines that name a card. Raises InvalidInput naming the line."""
     lines = [
         _Line(_first_word(line.strip(), f"{new.source}:{number}"), f"{new.source}:{number}")
         for number, line in enumerate(new.text.split("\n"), 1)
@@ -283,7 +296,7 @@ def _check_text(line: _Line) -> None:
         exact_json.check_storable(line.given)
     except exact_json.Unstorable as exc:
         message = f"{line.place}: the id {line.given!r} {exc}"
-        raise InvalidInput(message, hint="no card has such an id") from exc
+        raise InvalidInput(message, hint="no card can have this id: remove the line") from exc
 
 
 def _first_word(line: str, place: str) -> str:
@@ -293,22 +306,20 @@ def _first_word(line: str, place: str) -> str:
         value, _ = json.JSONDecoder().raw_decode(line)
     except json.JSONDecodeError as exc:
         raise InvalidInput(
-            f"{place}:{exc.colno}: {exc.msg}", hint="an id in quotes is a JSON string"
+            f"{place}:{exc.colno}: {exc.msg}", hint="a quoted id must be a JSON string"
         ) from exc
     return str(value)
 
 
-def _written_box(
-    wanted: Sequence[_Line], new: "Edited", old: "Box", in_place: bool
-) -> "tuple[Box, list[str]]":
-    """The box that the list makes, and what there is to say of it."""
+def _write_box(wanted: Sequence[_Line], new: "Edited", old: "Box", in_place: bool) -> "tuple[Box, list[str]]":
+    """Write the box of the list; return it with notes for the person."""
     from cardbox_cli.cli.commands.box.box_repair import rebox_hints
     from cardbox_cli.cli.options.editor import changed_meanwhile
 
     found = _HASH_LINE.search(new.text)
     read = found[1] if found else hash_ids(old.card_ids)
     with open_stores() as (cards, boxes), boxes.database.transaction():
-        ids = _resolved_line(cards, wanted, set(old.card_ids))
+        ids = _resolve_lines(cards, wanted, set(old.card_ids))
         if in_place:
             before = boxes.lock(old.box_id)
             changed = boxes.rewrite(old, ids, if_ids=read)
@@ -316,17 +327,17 @@ def _written_box(
             return changed, []
         made = boxes.derive(old, ids)
         remember_made(box_id=made.box_id)
-        told = rebox_hints(boxes.database, made.box_id, old.box_id, "box edit")
-        return made, [*changed_meanwhile(boxes, old.box_id, read, made), *told]
+        hints = rebox_hints(boxes.database, made.box_id, old.box_id, "box edit")
+        return made, [*changed_meanwhile(boxes, old.box_id, read, made), *hints]
 
 
-def _resolved_line(cards: "CardStore", wanted: Sequence[_Line], held: Set[str]) -> list[str]:
-    """The whole ids. Raises NotFound and AmbiguousId naming the line."""
+def _resolve_lines(cards: "CardStore", wanted: Sequence[_Line], held: Set[str]) -> list[str]:
+    """Return the full ids. Raises NotFound and AmbiguousId naming the line."""
     absent = set(cards.absent([line.given for line in wanted if line.given not in held]))
-    return [_whole_list(cards, line) if line.given in absent else line.given for line in wanted]
+    return [_resolve_line(cards, line) if line.given in absent else line.given for line in wanted]
 
 
-def _whole_list(cards: "CardStore", line: _Line) -> str:
+def _resolve_line(cards: "CardStore", line: _Line) -> str:
     try:
         return cards.resolve(line.given)
     except (NotFound, AmbiguousId) as exc:

@@ -1,4 +1,4 @@
-"""`cbx box list, diff` and `verify`: boxes are read and compared, and not changed."""
+"""`cbx box list, diff` and `verify`, which only read boxes."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -61,14 +61,14 @@ def list_boxes(
         Option(
             "--kind",
             click_type=OneOf(lambda: BOX_KINDS, what="kind"),
-            help="Only boxes of this kind; repeat for several.",
+            help="Show only boxes of this kind. Repeatable.",
         ),
     ] = None,
 ) -> None:
-    """List boxes, the last changed first.
+    """List boxes, most recently changed first.
 
-    A table, and -o id, leave out the boxes of profiles and of requests, which cbx makes by itself, unless
-    --kind names them; JSON and CSV have all. There the kind of each box stands, as far as it is known.
+    Tables and -o id hide the boxes of profiles and requests, which cbx creates automatically. Show them with
+    --kind; JSON and CSV include all boxes and their kinds.
     """
     from cardbox_cli.store.views.box_views import BoxKindFilter, BoxViews
 
@@ -99,18 +99,18 @@ def _is_for_people() -> bool:
 
 def _print_hidden(numbers: Mapping[str, int]) -> None:
     if numbers:
-        told = " and ".join(format_count(number, f"{kind} box") for kind, number in numbers.items())
-        announce(f"without {told}; --kind shows them, -o json all")
+        boxes = " and ".join(format_count(number, f"{kind} box") for kind, number in numbers.items())
+        announce(f"{boxes} hidden; show them with --kind or -o json")
 
 
 # --- diff
 
 
-# kind -> the mark before a line, and its colour.
-_LOOKS = {"removed": ("-", "red"), "added": ("+", "green"), "moved": (">", "cyan"), "changed": ("~", "bold")}
+# The mark before a line, and its colour, by the kind of change.
+_MARKS = {"removed": ("-", "red"), "added": ("+", "green"), "moved": (">", "cyan"), "changed": ("~", "bold")}
 _PREVIEW = 60
-# Comparing the texts of two cards takes milliseconds; nobody waits for ten thousand of them unasked.
-_MOST_TEXTS = 500
+# Comparing two texts takes milliseconds, so that ten thousand would take too long by default.
+_MAX_TEXTS = 500
 
 
 @verb(
@@ -126,13 +126,14 @@ def diff_boxes(
     a: Annotated[str, Argument(click_type=BOX, metavar="OLD", help="The old box.")],
     b: Annotated[str, Argument(click_type=BOX, metavar="NEW", help="The new box.")],
     full: Annotated[
-        bool, Option("--full", help="Whole texts, also of cards that were added or removed.")
+        bool, Option("--full", help="Print complete texts, also of added and removed cards.")
     ] = False,
 ) -> None:
-    """Show how one box differs from another: cards added, removed, moved and changed. Exit 8 if any.
+    """Show added, removed, moved and changed cards. Exit 8 if the boxes differ.
 
-    A card is changed when another of its type and role stands in its place, or one that was edited from it.
-    With -o id: the cards that only the second box has.
+    A card counts as changed if another card of its type and role replaces it, or an edited version of it.
+
+    -o id prints the cards that only the NEW box has.
     """
     with open_stores() as (_, boxes), boxes.database.snapshot():
         found = boxes.diff(boxes.resolve(a), boxes.resolve(b))
@@ -143,7 +144,7 @@ def diff_boxes(
             output.write(exact_json.encode(_diff_json(change)).decode())
     else:
         output.emit(
-            # Making the patch takes time, and only these print it.
+            # The patch takes time, and only documents contain it.
             _diff_answer(found) if session().format.kind == "document" else None,
             table=lambda: _print_diff(found, titles, full=full),
             ids=[change.b.card_id for change in changes if change.b and change.kind != "moved"],
@@ -207,15 +208,15 @@ def _print_diff(found: "BoxDiff", titles: Sequence[str | None], *, full: bool) -
     rows = [_diff_cells(change) for change in found.changes]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for number, (change, cells) in enumerate(zip(found.changes, rows, strict=True)):
-        mark, colour = _LOOKS[change.kind]
-        below = _text_below(change, full=full) if full or number < _MOST_TEXTS else []
+        mark, colour = _MARKS[change.kind]
+        below = _text_below(change, full=full) if full or number < _MAX_TEXTS else []
         line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
         first = _first_words(change, compared=bool(below) and change.kind == "changed")
         output.print_painted([(colour, f"{mark} {line}  {first}".rstrip())])
         if below:
             output.print_painted(below)
-    if len(rows) > _MOST_TEXTS and not full:
-        announce(f"only among the first {_MOST_TEXTS} differences are texts compared; --full compares all")
+    if len(rows) > _MAX_TEXTS and not full:
+        announce(f"texts compared for the first {_MAX_TEXTS} differences only; --full compares all")
 
 
 def _diff_cells(change: "Change") -> list[str]:
@@ -228,7 +229,7 @@ def _diff_cells(change: "Change") -> list[str]:
 
 
 def _first_words(change: "Change", *, compared: bool) -> str:
-    """What stands behind the type of a card: how it begins, unless its text follows."""
+    """Return the state and preview of a card, without the preview if its text follows."""
     from cardbox_cli.model.pairing import preview
 
     slot = change.b or change.a
@@ -239,25 +240,25 @@ def _first_words(change: "Change", *, compared: bool) -> str:
 
 
 def _text_below(change: "Change", *, full: bool) -> list[tuple[str, str]]:
-    """What to print below the line of a change, as painted pieces."""
+    """Return the text below the line of a change, as (colour, text) pairs."""
     old, new = (slot.card if slot else None for slot in (change.a, change.b))
     if change.kind == "changed" and old and new:
         return _compared_texts(old, new, full=full)
     card = new or old
     if card is None or change.kind == "moved" or not full:
         return []
-    return [(_LOOKS[change.kind][1], indented(_diff_text(card)))]
+    return [(_MARKS[change.kind][1], indented(_diff_text(card)))]
 
 
 def _compared_texts(old: "Card", new: "Card", *, full: bool) -> list[tuple[str, str]]:
     before, after = _diff_text(old), _diff_text(new)
     if before == after:
-        return [("", f"{INDENT}(the same text: {_else_different(old, new)})")]
+        return [("", f"{INDENT}(the same text: {_other_differences(old, new)})")]
     return compared(before, after, full=full)
 
 
 def _diff_text(card: "Card") -> str:
-    """What a card says, its JSON laid out so that lines can be compared."""
+    """Return the text of a card, with JSON indented so that lines can be compared."""
     from cardbox_cli.model.cards import card_text
     from cardbox_cli.model.content import TextContent
     from cardbox_cli.model.pairing import full_text
@@ -268,7 +269,7 @@ def _diff_text(card: "Card") -> str:
     return full_text(card).replace(text, msgspec.json.format(text, indent=2), 1)
 
 
-def _else_different(old: "Card", new: "Card") -> str:
+def _other_differences(old: "Card", new: "Card") -> str:
     parts = [
         name
         for name in ("content", "tool_calls", "tool_call_id", "ttl_seconds")
@@ -287,10 +288,7 @@ def _else_different(old: "Card", new: "Card") -> str:
 
 @verb("verify", "cbx box verify 8b1f22c0 || echo 'not as it was packed'", reads=True)
 def verify_box(box: BoxId) -> None:
-    """Check a box. Exit 8 on findings.
-
-    Looks at its references, its pairs of calls and results, and the digest of its packing.
-    """
+    """Check a box's references, tool calls and results, and the digest of its packing. Exit 8 on findings."""
     from cardbox_cli.model.boxes import verify as findings_in
 
     with open_stores() as (_, boxes), boxes.database.snapshot():

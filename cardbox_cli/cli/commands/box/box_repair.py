@@ -1,4 +1,4 @@
-"""`cbx box repair, compress` and `expand`: each makes a new box, and names the turns of the old one."""
+"""`cbx box repair, compress` and `expand`: each creates a new box, and names the turns of the old one."""
 
 from collections.abc import Sequence
 from threading import Event
@@ -23,7 +23,7 @@ from cardbox_cli.errors import Findings, ServiceUnavailable, UsageError
 from cardbox_cli.limits import RESULT_SIZE
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import short_id, unique
-from cardbox_cli.text import command_line, format_count, one_entry
+from cardbox_cli.text import command_line, conflict_message, format_count, one_entry, required_message
 
 if TYPE_CHECKING:
     from cardbox_cli.box_repair import ActiveUser, Covering, MaxTokens, Mended
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def emit_mended(mended: "Mended", *, dry_run: bool, facts: Sequence[tuple[str, str | None]] = ()) -> None:
-    """Print the new box and what was changed for it; with -o id, the id of the box that stands now."""
+    """Print the new box and its changes; with -o id, the id of the box to use now."""
     if not mended.changes:
         announce(f"unchanged: {mended.from_box_id}")
 
@@ -48,23 +48,25 @@ def emit_mended(mended: "Mended", *, dry_run: bool, facts: Sequence[tuple[str, s
 
 
 def rebox_hints(database: "Database", box_id: str | None, from_box_id: str, reason: str) -> list[str]:
-    """What to say of the active turns that have the old box, or one that it came of: the command that gives
-    them the new one. Nothing after a dry run (`box_id` is None), or where no box was made."""
+    """Return a note for each active turn that uses the old box or an ancestor: the command that switches it.
+
+    Empty after a dry run (`box_id` is None), or if no box was created.
+    """
     from cardbox_cli.box_repair import active_users, line_of
 
     if box_id in (None, from_box_id):
         return []
     line = line_of(database, session().project_id, from_box_id)
     return [
-        f"note: {whose} the {user.use} box of turn {user.agent_turn_id}"
-        + (f": {_rebox(user, box_id, reason)} gives it the new one" if user.waits else _RUNS)
-        for whose, box_ids in (("it is", line[:1]), ("it came of", line[1:]))
+        f"note: {origin} the {user.use} box of turn {user.agent_turn_id}"
+        + (f"; to switch to the new box: {_rebox(user, box_id, reason)}" if user.waits else _IS_RUNNING)
+        for origin, box_ids in (("the old box is", line[:1]), ("the old box comes from", line[1:]))
         for user in active_users(database, session().project_id, box_ids)
         if user.use in ("context", "output")
     ]
 
 
-_RUNS = ", which is being run; `cbx turn reclaim` takes it back first"
+_IS_RUNNING = ", which is running; reclaim the turn first with `cbx turn reclaim`"
 
 
 def _rebox(user: "ActiveUser", box_id: str | None, reason: str) -> str:
@@ -96,25 +98,29 @@ def repair_box(
         bool | None,
         Option(
             "--synthesize/--drop-orphans",
-            help="Write what lacks: for a call without a result one that says interrupted. Or drop what "
-            "lacks something.",
+            help="Add missing results that say interrupted, or drop calls without results and results "
+            "without calls.",
         ),
     ] = None,
     for_: Annotated[
         list[str] | None,
-        Option("--for", click_type=PROVIDER, help="By whose rules. Repeatable. Default: by all of them."),
+        Option(
+            "--for",
+            click_type=PROVIDER,
+            help="The provider whose rules to check. Repeatable. Default: all providers.",
+        ),
     ] = None,
     after: Annotated[
         list[str] | None,
-        Option("--after", click_type=BOX, help="A box that stands before it in the request. Repeatable."),
+        Option("--after", click_type=BOX, help="A box before this one in the request. Repeatable."),
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the changes, write nothing.")] = False,
 ) -> None:
-    """Make a new box that providers do not refuse. The old one stays, and so do its cards.
+    """Fix what a provider would reject, in a new box. The old box and its cards do not change.
 
-    What the lint finds is mended where that can be: results move to their calls, arguments become JSON;
-    else the card loses its imported original, or its place. Calls that an active turn waits for stay open.
-    Exit 8, and nothing written, where an error is left that is about no card of the box.
+    Results move to their calls, and arguments become JSON. If there is no specific repair, cbx drops the
+    card's imported original, or leaves the card out. Calls that an active turn waits for stay open.
+    Exit 8 without writing anything if an error remains that is not about a card of the box.
     """
     from cardbox_cli import box_repair
     from cardbox_cli.cli.terminal.lint_report import tell
@@ -122,8 +128,8 @@ def repair_box(
 
     if synthesize is None:
         raise UsageError(
-            "--synthesize or --drop-orphans is missing",
-            hint="the first writes results for calls that have none, the second drops such calls",
+            required_message("--synthesize or --drop-orphans"),
+            hint="--synthesize adds missing results, --drop-orphans drops calls without results",
         )
     wanted = [provider_named(name) for name in unique(for_ or [])] or list(providers())
     with open_database() as database:
@@ -131,7 +137,10 @@ def repair_box(
         box_id = boxes.resolve(box)
         before = [boxes.resolve(each) for each in after or []]
         if box_id in before:
-            raise UsageError(f"--after: box {box_id} is the one that is repaired", hint="name another")
+            raise UsageError(
+                f"--after: box {box_id} is the box to repair",
+                hint="pass the box before it, such as a context box",
+            )
         for each in before:
             boxes.require(each)
         mended, left = box_repair.repair_box(
@@ -152,9 +161,9 @@ def repair_box(
         tell(left)
         rules = ", ".join(unique(found.rule for found in left))
         raise Findings(
-            f"box {box_id} has errors that are about no card of it: {rules}",
-            hint="nothing was written; "
-            + ("mend what is told above" if synthesize else "mend what is told above, or try --synthesize"),
+            f"box {box_id} has errors that are not about its cards: {rules}",
+            hint="nothing was written; fix the errors listed above"
+            + ("" if synthesize else ", or try --synthesize"),
         )
     emit_mended(mended, dry_run=dry_run)
     for note in notes:
@@ -174,7 +183,7 @@ def compress_box(
     summary: Annotated[str | None, Option(metavar="TEXT|@FILE", help="The summary.")] = None,
     summary_cmd: Annotated[
         str | None,
-        Option(metavar="CMD", help="What makes it: reads the messages that go as text, prints the summary."),
+        Option(metavar="CMD", help="A command that reads the messages as text and prints the summary."),
     ] = None,
     keep: Annotated[
         int | None,
@@ -186,35 +195,36 @@ def compress_box(
             metavar="N",
             min=1,
             max=MAX_COUNT,
-            help="Instead: sum up only what is too much. What stays beside the summary has at most so many "
-            "tokens; a box that has no more is left as it is.",
+            help="Instead: keep at most N tokens of messages, and summarize older ones. A smaller "
+            "box does not "
+            "change.",
         ),
     ] = None,
     model: compose_options.Model = None,
     env: model_program.Variables = None,
     timeout: Annotated[
-        float, Option(click_type=Seconds(min=0), help="Stop CMD after so many seconds.")
+        float, Option(click_type=Seconds(min=0), help="Stop the command after this time.")
     ] = 600,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Print what the summary would stand for; run and write nothing.")
+        bool, Option("--dry-run", help="Print what would be summarized; run and write nothing.")
     ] = False,
 ) -> None:
-    """Make a new box with a summary in the place of what is old. `cbx box expand` brings it back.
+    """Replace older messages with a summary, in a new box. Undo it with `cbx box expand`.
 
-    Calls and results go together. System text stays, and so do calls without a result and what the user said
-    last. The summary is a layer of the request (compression__context).
+    A call and its result are summarized together. System text, calls without a result and the last user
+    message stay. The summary is a layer of the request (compression__context).
     """
     from cardbox_cli import box_repair
 
     if (summary is None) == (summary_cmd is None):
         raise UsageError(
-            "a summary is brought by one of --summary and --summary-cmd",
-            hint="give the text, or the command that makes it",
+            "pass either --summary or --summary-cmd",
+            hint="for example --summary 'The order was refunded twice'",
         )
     wanted = _kept_part(keep, max_tokens, model)
     if summary_cmd is not None:
         check_command(summary_cmd, "--summary-cmd")
-    refuse_inside_turn("let a summary stand for cards")
+    refuse_inside_turn("replace cards with a summary")
     with open_stores() as (_, boxes):
         box_id = boxes.resolve(box)
         covering = box_repair.read_covering(boxes.database, session().project_id, box_id, keep=wanted)
@@ -242,20 +252,20 @@ def compress_box(
 
 
 def _kept_part(keep: int | None, max_tokens: int | None, model: str | None) -> "int | MaxTokens":
-    """What shall stay as it is. Raises UsageError for what does not go together."""
+    """Return which part to keep. Raises UsageError for options that cannot be combined."""
     from cardbox_cli.box_repair import MaxTokens
 
     if keep is not None and max_tokens is not None:
-        raise UsageError("--keep and --max-tokens both say what stays", hint="leave one of them out")
+        raise UsageError(conflict_message("--keep", "--max-tokens"), hint="remove one of them")
     if model is not None and max_tokens is None:
-        raise UsageError("--model is for --max-tokens", hint="add --max-tokens N, or leave --model out")
+        raise UsageError("--model requires --max-tokens", hint="add --max-tokens N, or remove --model")
     return (
         MaxTokens(max_tokens, model) if max_tokens is not None else _MESSAGES_KEPT if keep is None else keep
     )
 
 
 def _summary_of_command(command: str, covering: "Covering", names: list[str], timeout: float) -> str:
-    """What the command prints. Raises ServiceUnavailable where it fails; then nothing is written."""
+    """Return the command's output. Raises ServiceUnavailable if it fails."""
     from cardbox_cli.box_repair import text_of
     from cardbox_cli.cli.options.model_program import environment_of
     from cardbox_cli.execution.worker.command_output import redacted
@@ -274,14 +284,14 @@ def _summary_of_command(command: str, covering: "Covering", names: list[str], ti
     if ran.succeeded and text.strip():
         return text
     raise ServiceUnavailable(
-        f"the summary command {_command_failure(ran, timeout)}: nothing was written",
-        hint=f"on stderr it wrote {written}" if written else None,
+        f"the summary command {_command_failure(ran, timeout)}; nothing was written",
+        hint=f"fix the command; its stderr: {written}" if written else "check the command",
     )
 
 
-# How many messages stay where nobody says what.
+# Messages that stay by default.
 _MESSAGES_KEPT = 10
-# Characters of what a command that failed wrote on stderr.
+# Characters of a failed command's stderr in the hint.
 _STDERR_SHOWN = 500
 
 
@@ -291,7 +301,7 @@ def _command_failure(ran: "Ran", timeout: float) -> str:
     if ran.too_long:
         return f"printed more than {RESULT_SIZE}"
     if ran.exit_code < 0:
-        return f"was ended by signal {-ran.exit_code}"
+        return f"was killed by signal {-ran.exit_code}"
     return "printed nothing" if ran.succeeded else f"failed with exit code {ran.exit_code}"
 
 
@@ -305,10 +315,9 @@ def expand_box(
     box: BoxId,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the changes, write nothing.")] = False,
 ) -> None:
-    """Make a new box with what summaries stand for, each card in its old place.
+    """Undo compress in a new box: summarized cards return to their old positions.
 
-    What was appended to the compressed box stays behind it. Of a card that is gone meanwhile the id comes
-    back, as the old box has it.
+    Cards appended to the compressed box follow. The id of a card that has been deleted is restored, too.
     """
     from cardbox_cli import box_repair
 
@@ -321,6 +330,6 @@ def expand_box(
         remember_made(box_id=made.box_id)
     emit_mended(made, dry_run=dry_run)
     for card_id in gone:
-        announce(f"warning: card {card_id} is gone; its id is back in its place")
+        announce(f"warning: card {card_id} is gone; the new box contains its id")
     for note in notes:
         announce(note)

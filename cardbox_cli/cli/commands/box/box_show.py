@@ -1,4 +1,4 @@
-"""`cbx box show`: boxes, place by place, for people and for programs. A large box is never held."""
+"""`cbx box show`: the cards of boxes, for people and programs. A large box is never held in memory."""
 
 import sys
 from collections import deque
@@ -29,7 +29,7 @@ from cardbox_cli.model.ids import hash_ids, unique
 from cardbox_cli.model.pairing import ToolNames, full_text
 from cardbox_cli.model.tokens import card_tokens
 from cardbox_cli.providers.models import tokenizer_for
-from cardbox_cli.text import flat, format_count, format_time, format_tokens, indented
+from cardbox_cli.text import conflict_message, flat, format_count, format_time, format_tokens, indented
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
@@ -39,7 +39,7 @@ _AnyPlace = TypeVar("_AnyPlace")
 
 
 class BoxSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """What of the boxes is to be shown, and how. `columns` are those of the table."""
+    """Which part of the boxes to show, and in which form. `columns` are those of the table."""
 
     box_ids: list[str]
     full: bool
@@ -52,13 +52,13 @@ class BoxSelection(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None
 
     def window(self, cards: int) -> range | None:
-        """The positions that are shown of so many; None where all are, or where the cards tell which."""
+        """Return the positions to show; None for all, or if the cards' types decide."""
         if self.types is not None or (self.head is None and self.tail is None):
             return None
         return range(cards)[: self.head] if self.tail is None else range(max(cards - self.tail, 0), cards)
 
     def cut(self, places: Iterable[_AnyPlace]) -> Iterator[_AnyPlace]:
-        """The first or the last of these places, as asked."""
+        """Return the first or last places, as selected."""
         return islice(places, self.head) if self.tail is None else iter(deque(places, self.tail))
 
 
@@ -66,7 +66,7 @@ class BoxSelection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Totals:
-    """What the places that were read come to."""
+    """Tokens, digest and missing cards of the places that were read."""
 
     def __init__(self, asked: BoxSelection) -> None:
         self._digest = Digest()
@@ -75,7 +75,6 @@ class Totals:
         self.tokens = 0
 
     def add(self, slot: Slot) -> None:
-        """A place that was read."""
         self._digest.add(slot.card)
         if slot.card is None or slot.state != "present":
             self._missing[slot.card_id] = None
@@ -84,17 +83,16 @@ class Totals:
 
     @property
     def missing_card_ids(self) -> list[str]:
-        """The ids that lead to no card that a reader sees, each once, in box order."""
+        """Return the ids without a visible card, each once, in box order."""
         return list(self._missing)
 
     @property
     def digest(self) -> str:
-        """The digest of the places."""
         return self._digest.hexdigest()
 
 
 class BoxReading:
-    """One box of a look. `slots` reads its places: all of them, or those of a window of positions."""
+    """One box. `slots` reads its places: all of them, or those of a window of positions."""
 
     def __init__(
         self,
@@ -109,15 +107,15 @@ class BoxReading:
         self._slots = slots
 
     def window(self) -> range | None:
-        """The positions that are shown; None where all must be read to know, or to be counted."""
+        """Return the positions to show; None if all must be read to decide or to count."""
         return (
             None if self._asked.strict or self._names_tools() else self._asked.window(len(self.box.card_ids))
         )
 
     def places(self, totals: Totals, *, whole: bool) -> Iterator[Place]:
-        """The places that are shown, each with its rule and tool; `whole` reads all others, too.
+        """Yield the places to show, each with its rule and tool. `whole` reads all others, too.
 
-        At its end `totals` has what was read.
+        At the end, `totals` has counted all that was read.
         """
         tools = ToolNames()
 
@@ -133,7 +131,7 @@ class BoxReading:
             yield from reading
             return
         yield from self._asked.cut(reading)
-        # What the first N left unread counts, too.
+        # Count the places after the first N, too.
         for _ in reading:
             pass
 
@@ -142,7 +140,7 @@ class BoxReading:
         return types is None or (slot.card is not None and slot.card.type in types)
 
     def _names_tools(self) -> bool:
-        """Whether a result's tool is shown, which the call says, wherever that stands."""
+        """Return whether tools are shown: a result's tool is named by its call, anywhere in the box."""
         return any(column.name == "TOOL" for column in self._asked.columns.columns)
 
     def _rule(self, slot: Slot) -> str:
@@ -152,7 +150,7 @@ class BoxReading:
 
 
 class BoxReadings(msgspec.Struct, frozen=True, kw_only=True):
-    """One look at the boxes. Without titles the database has no place for them."""
+    """The boxes as read at one time. `titles` is False if the database does not store titles."""
 
     readings: list[BoxReading]
     missing: list[str]
@@ -160,7 +158,7 @@ class BoxReadings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wanted_ids(boxes: "BoxStore", asked: BoxSelection) -> tuple[list[str], list[str]]:
-    """The ids of the boxes that there are, and of those that are missing. A lone one must be there."""
+    """Return the ids of existing boxes and of missing ones. Raises NotFound if the only one is missing."""
     if len(asked.box_ids) == 1:
         box_id = boxes.resolve(asked.box_ids[0])
         boxes.require(box_id)
@@ -171,7 +169,7 @@ def wanted_ids(boxes: "BoxStore", asked: BoxSelection) -> tuple[list[str], list[
 
 
 def read_boxes(boxes: "BoxStore", asked: BoxSelection) -> BoxReadings:
-    """What there is now, within the caller's snapshot, which must last until all is read."""
+    """Return the boxes within the caller's snapshot, which must stay open until all is read."""
     box_ids, missing = wanted_ids(boxes, asked)
     readings = [_reading(boxes, box, asked) for box in boxes.get_many(box_ids).boxes]
     return BoxReadings(readings=readings, missing=missing, titles=boxes.database.keeps_box_info)
@@ -186,7 +184,7 @@ def _reading(boxes: "BoxStore", box: Box, asked: BoxSelection) -> BoxReading:
 
 
 def write_documents(seen: BoxReadings, asked: BoxSelection) -> int:
-    """Write what programs asked for, as it is read; how many cards are missing."""
+    """Write the format for programs while reading; return the number of missing cards."""
     if session().format.delimiter is not None:
         return _write_rows(seen, asked)
     totals = [Totals(asked) for _ in seen.readings]
@@ -201,7 +199,7 @@ def write_documents(seen: BoxReadings, asked: BoxSelection) -> int:
 
 
 def json_lines(boxes: "BoxStore", box_id: str, asked: BoxSelection, gone: set[str]) -> Iterator[str]:
-    """The JSON of each card that is to be shown; `gone` gets the ids that lead to none."""
+    """Yield the JSON of each card to show; `gone` collects the ids of the others."""
     cards = boxes.length(box_id) if asked.types is None else 0
     window = None if asked.strict else asked.window(cards)
 
@@ -289,7 +287,7 @@ Facts = tuple[tuple[str, str | None], ...]
 
 
 class BoxPage(msgspec.Struct, frozen=True):
-    """A box as people see it: what is known of it, the texts of its table, and how many cards are missing."""
+    """A box for people: facts, the rows of its table, and the number of missing cards."""
 
     facts: Facts
     rows: Rows
@@ -297,12 +295,11 @@ class BoxPage(msgspec.Struct, frozen=True):
 
 
 def pages_of(seen: BoxReadings, asked: BoxSelection) -> list[BoxPage]:
-    """The tables of the boxes, read to their ends."""
+    """Read the boxes completely and return their tables."""
     return [_box_page(reading, seen, asked) for reading in seen.readings]
 
 
 def print_pages(pages: Iterable[BoxPage]) -> None:
-    """Print tables."""
     for number, page in enumerate(pages):
         _begin_box(number, page.facts)
         if page.rows.cells:
@@ -311,11 +308,11 @@ def print_pages(pages: Iterable[BoxPage]) -> None:
 
 
 def print_in_full(seen: BoxReadings, asked: BoxSelection) -> int:
-    """Print whole texts as they are read; how many cards are missing."""
+    """Print complete texts as they are read; return the number of missing cards."""
     missing = 0
     for number, reading in enumerate(seen.readings):
         totals, shown = Totals(asked), Totals(asked)
-        # What all come to stands before them: they are read twice, and never held.
+        # The totals are printed first, so the places are read twice, and never held.
         places = sum(1 for _ in reading.places(totals, whole=reading.window() is None))
         _begin_box(number, _box_facts(reading, seen, asked, totals, places))
         if places:
@@ -337,7 +334,7 @@ def _box_page(reading: BoxReading, seen: BoxReadings, asked: BoxSelection) -> Bo
 def _box_facts(
     reading: BoxReading, seen: BoxReadings, asked: BoxSelection, totals: Totals, shown: int
 ) -> Facts:
-    """What is known of a box. One that was read in part has no digest, and the tokens of that part."""
+    """Return the facts of a box. If only a part was read: no digest, and the tokens of that part."""
     box, provenance = reading.box, reading.provenance
     whole = reading.window() is None
     tokens = format_tokens(totals.tokens, exact=tokenizer_for(asked.model).exact)
@@ -387,32 +384,33 @@ def _print_place(place: Place, *, with_rule: bool) -> None:
 )
 def show_box(
     box_ids: Annotated[
-        list[str], Argument(click_type=BOX, help="Ids, unique beginnings or ends of ids, or @last.")
+        list[str],
+        Argument(click_type=BOX, help="Ids, or 4 or more characters of their beginnings or ends, or @last."),
     ],
-    full: Annotated[bool, Option("--full", help="Whole texts instead of previews.")] = False,
-    types: Annotated[str | None, Option(metavar="T,…", help="Only cards of these types.")] = None,
+    full: Annotated[bool, Option("--full", help="Complete texts instead of previews.")] = False,
+    types: Annotated[str | None, Option(metavar="TYPE,…", help="Only cards of these types.")] = None,
     head: Annotated[
         int | None, Option(metavar="N", min=0, max=MAX_COUNT, help="Only the first N cards.")
     ] = None,
     tail: Annotated[
         int | None, Option(metavar="N", min=0, max=MAX_COUNT, help="Only the last N cards.")
     ] = None,
-    why: Annotated[bool, Option("--why", help="The rule that brought each card.")] = False,
-    strict: Annotated[bool, Option("--strict", help="Fail when a card or box is missing.")] = False,
+    why: Annotated[bool, Option("--why", help="Show the recipe rule that added each card.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Fail if a card or box is missing.")] = False,
     model: Annotated[
-        str | None, Option(metavar="MODEL", help="Count tokens as this model does. Default: an estimate.")
+        str | None, Option(metavar="MODEL", help="Count tokens for this model. Default: an estimate.")
     ] = None,
     column_names: Annotated[str | None, column_option("type,tokens,preview")] = None,
     watch: Watch = False,
     interval: Interval = 1.0,
 ) -> None:
-    """Show what is in a box, in order. With -o jsonl: one card a line."""
+    """Show the cards of a box, in order. -o jsonl prints one card per line."""
     if full and column_names is not None:
-        raise UsageError("--full has no columns", hint="leave out --full or --columns")
+        raise UsageError(conflict_message("--full", "--columns"), hint="remove one of them")
     if head is not None and tail is not None:
-        raise UsageError("--head and --tail exclude each other", hint="leave one of them out")
+        raise UsageError(conflict_message("--head", "--tail"), hint="remove one of them")
     if session().sort is not None and not session().format.has_columns:
-        raise UsageError(f"--sort is for tables here, not for -o {session().output}", hint="leave it out")
+        raise UsageError(conflict_message("--sort", f"-o {session().output}"), hint="remove --sort")
     shown = chosen(place_columns(tokenizer_for(model), with_rule=why), column_names)
     asked = BoxSelection(
         box_ids=box_ids,
@@ -438,7 +436,7 @@ def show_box(
 
 
 def _show_pages(boxes: "BoxStore", asked: BoxSelection, interval: float | None) -> None:
-    """Print tables: their texts are held, so that nobody's reading holds the snapshot."""
+    """Print tables. Their texts are held, so that a slow reader does not hold the snapshot open."""
 
     def read() -> tuple[list[str], list[BoxPage]]:
         with boxes.database.snapshot():
@@ -462,7 +460,7 @@ def _show_as_read(
     write_all: Callable[[BoxReadings, BoxSelection], int],
     interval: float | None,
 ) -> None:
-    """Print what may be too long to hold while it is read. `write_all` answers how many cards are missing."""
+    """Print while reading, for answers too long to hold. `write_all` returns the number of missing cards."""
 
     def write() -> None:
         with boxes.database.snapshot():
@@ -477,7 +475,7 @@ def _show_as_read(
 
 
 def _show_lines(boxes: "BoxStore", asked: BoxSelection, interval: float | None) -> None:
-    """Print cards as the database formats them, as they come."""
+    """Print cards as the database formats them, while reading."""
 
     def lines() -> list[str]:
         with boxes.database.snapshot():

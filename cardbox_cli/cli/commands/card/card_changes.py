@@ -34,7 +34,7 @@ from cardbox_cli.model.cards import (
 )
 from cardbox_cli.model.content import Content, TextContent, parse_content
 from cardbox_cli.model.ids import check_new_id, hash_ids, short_id, unique
-from cardbox_cli.text import argument, format_count, json_kind, spelled
+from cardbox_cli.text import argument, conflict_message, format_count, json_kind, required_message, spelled
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.options.editor import Edited
@@ -53,7 +53,7 @@ def add_card(
         str | None,
         Option("--type", "-t", click_type=CARD_TYPE, help="metadata.type, such as task.instruction."),
     ] = None,
-    role: Annotated[str | None, Option(metavar="ROLE", help="Who speaks. Default: by type.")] = None,
+    role: Annotated[str | None, Option(metavar="ROLE", help="The role. Default: that of the type.")] = None,
     text: Annotated[str | None, Option(metavar="TEXT", help="The content, as text.")] = None,
     json_: Annotated[
         str | None,
@@ -65,18 +65,17 @@ def add_card(
     ] = None,
     file: Annotated[
         str | None,
-        Option("--file", "-f", click_type=FILE, help="The content, as the text of a file; - for stdin."),
+        Option("--file", "-f", click_type=FILE, help="A file with the content as text; - for stdin."),
     ] = None,
     card: Annotated[
         str | None,
         Option(
             click_type=FILE,
-            help="A whole card, or JSON lines of cards, as `card show -o json` prints; - for stdin.",
+            help="A file with a complete card, or JSON lines of cards, as `card show -o json` "
+            "prints; - for stdin.",
         ),
     ] = None,
-    author: Annotated[
-        str | None, Option(metavar="ID", help=f"author_id, for audit. Default: {OPERATOR}.")
-    ] = None,
+    author: Annotated[str | None, Option(metavar="ID", help=f"The author_id. Default: {OPERATOR}.")] = None,
     card_id: Annotated[
         str | None, Option("--id", metavar="ID", help="The card's id. Default: a new UUIDv7.")
     ] = None,
@@ -84,24 +83,24 @@ def add_card(
         str | None, Option(metavar="JSON", help="More metadata: a JSON object, or @FILE.")
     ] = None,
     tool_calls: Annotated[
-        str | None, Option(metavar="JSON", help="Tool calls as OpenAI writes them: a JSON list, or @FILE.")
+        str | None, Option(metavar="JSON", help="Tool calls in OpenAI's format: a JSON list, or @FILE.")
     ] = None,
     tool_call_id: Annotated[
         str | None, Option(metavar="ID", help="The call that a tool.result answers.")
     ] = None,
     ttl: Annotated[
-        int | None, Option(metavar="SECONDS", min=0, help="Lifetime; then readers skip the card.")
+        int | None, Option(metavar="SECONDS", min=0, help="Lifetime, after which readers skip the card.")
     ] = None,
     repair: Annotated[
-        bool, Option("--repair", help="Overwrite a card of this project that has the same id.")
+        bool, Option("--repair", help="Overwrite a card with the same id in this project.")
     ] = False,
     force: ForceCard = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Check and print the card, write nothing.")] = False,
 ) -> None:
-    """Write a card. The same card again changes nothing; another one under its id is a conflict.
+    """Write a card. Writing the same card again changes nothing; a different card with its id is a conflict.
 
-    --repair overwrites no card that an unfinished turn sees, and none from inside the command of a turn. New
-    cards that such a command adds are the turn's: they name it, and its agent as their author.
+    --repair refuses to overwrite a card that an unfinished turn sees, and does not work inside a turn's
+    command. Cards that a turn's command adds name that turn, and its agent as their author.
     """
     _check_repair(repair, force)
     if card is not None:
@@ -109,7 +108,7 @@ def add_card(
         drafts = _whole_cards(card)
     else:
         if card_id:
-            check_new_id(card_id, "--id", "letters, digits and - are good; leave --id out to get a new id")
+            check_new_id(card_id, "--id", "use letters, digits and -, or remove --id to get a new id")
         card_type = _required(type_)
         drafts = [
             draft_card(
@@ -136,7 +135,7 @@ def _check_repair(repair: bool, force: bool) -> None:
     if repair:
         refuse_inside_turn("overwrite cards (--repair)")
     elif force:
-        raise UsageError("--force is for --repair", hint="add --repair, or leave --force out")
+        raise UsageError("--force requires --repair", hint="add --repair, or remove --force")
 
 
 def _write_cards(drafts: Sequence[CardDraft], *, repair: bool, force: bool) -> None:
@@ -160,7 +159,7 @@ def _write_cards(drafts: Sequence[CardDraft], *, repair: bool, force: bool) -> N
 
 
 def _as_the_turns(cards: "CardStore", drafts: Sequence[CardDraft]) -> list[CardDraft]:
-    """The drafts, those of new cards as the turn's that this process works for."""
+    """Return the drafts. Those of new cards name the turn that this process works for."""
     turn = own_turn()
     absent = set(cards.absent([draft.card_id for draft in drafts])) if turn else set()
     return [written_by(draft, turn) if draft.card_id in absent else draft for draft in drafts]
@@ -172,26 +171,27 @@ def _print_cards(cards: Sequence[Any], drafts: Sequence[CardDraft]) -> None:
 
 
 def _refuse_beside_card() -> None:
-    """Raise UsageError for options that say what --card brings."""
+    """Raise UsageError for options that --card replaces."""
     context = click.get_current_context()
     others = (
         each for each in context.command.params if each.name not in ("card", "repair", "force", "dry_run")
     )
     given = [each.opts[0] for each in others if context.params.get(each.name or "") is not None]
     if given:
-        raise UsageError("--card brings a whole card", hint=f"leave out {', '.join(given)}")
+        raise UsageError(conflict_message("--card", given[0]), hint=f"remove {', '.join(given)}")
 
 
 def _required(card_type: str | None) -> str:
     if card_type is None:
-        raise UsageError("a card needs --type", hint="for example --type task.instruction")
+        raise UsageError(required_message("--type"), hint="for example --type task.instruction")
     return card_type
 
 
 def _content(card_type: str, text: str | None, json_: str | None, file: str | None) -> Content:
     if sum(value is not None for value in (text, json_, file)) != 1:
         raise UsageError(
-            "a card's content is one of --text, --json or --file", hint="give exactly one of them"
+            "a card takes exactly one of --text, --json and --file",
+            hint="for example --text 'Refund order 118'",
         )
     if text is not None:
         return TextContent(text)
@@ -202,7 +202,8 @@ def _content(card_type: str, text: str | None, json_: str | None, file: str | No
         return parse_content(value)
     if not isinstance(value, dict | list):
         raise InvalidInput(
-            f"--json must be an object or a list, not {json_kind(value)}", hint="use --text for a scalar"
+            f"--json must be an object or a list, not {json_kind(value)}",
+            hint="use --text for a string or a number",
         )
     try:
         return card_type_named(card_type).content_of(value)
@@ -228,7 +229,7 @@ def _whole_cards(path: str) -> list[CardDraft]:
     from cardbox_cli.cli.options.conversation_files import open_file
     from cardbox_cli.conversations.json_documents import Documents, Source, held
 
-    hint = "give a card as `card show -o json` prints it, a list of them, or one a line"
+    hint = "give a card as `cbx card show -o json` prints it, a list of cards, or one card per line"
     with open_file(path) as file:
         source = Source(file, source_name(path), refuse_with=InvalidInput, hint=hint)
         values = [(place, held(value)) for place, value in Documents(source)]
@@ -260,92 +261,94 @@ def edit_card(
     boxes: Annotated[
         list[str] | None,
         Option(
-            "--box", click_type=BOX, help="Make a new box, with the new card in place of the old. Repeatable."
+            "--box", click_type=BOX, help="Copy this box with the new card instead of the old. Repeatable."
         ),
     ] = None,
     text: Annotated[
-        str | None, Option(metavar="TEXT", help="The new text; no editor. JSON where the content is.")
+        str | None,
+        Option(metavar="TEXT", help="The new text, without an editor. JSON if the content is JSON."),
     ] = None,
     file: Annotated[
         str | None, Option("--file", "-f", click_type=FILE, help="A file with the new text; - for stdin.")
     ] = None,
-    author: Annotated[str, Option(metavar="ID", help="author_id, for audit.")] = OPERATOR,
+    author: Annotated[str, Option(metavar="ID", help="The author_id.")] = OPERATOR,
 ) -> None:
-    """Edit a card's text in VISUAL or EDITOR. Cards are immutable, so this makes a new one.
+    """Edit a card's text in VISUAL or EDITOR. Cards are immutable, so this creates a new card.
 
-    Its metadata names the old one as edited_from. Boxes stay as they are; --box makes new ones.
+    Its metadata has the old id as edited_from. Boxes do not change; --box creates changed copies.
     """
     from cardbox_cli.context.repair.changes import editable_text, edited_content
     from cardbox_cli.context.sources import same_json
 
     if text is not None and file is not None:
-        raise UsageError("--text and --file both bring the new text", hint="give one of them")
+        raise UsageError(conflict_message("--text", "--file"), hint="remove one of them")
     with open_stores() as (cards, box_store), cards.database.snapshot():
         card = cards.get(cards.resolve(card_id))
         wanted = unique(map(box_store.resolve, boxes or []))
         read = [box_store.get(box_id) for box_id in wanted]
         before = editable_text(card)
-        _check_lone_answer(cards, card)
-    _check_held(card, read)
+        _check_lone_result(cards, card)
+    _check_membership(card, read)
     by_editor = text is None and file is None
     with _new_text(card, before, text, file, wanted, author) as new:
         is_new = new.text != before
-        # As in git, who empties the file wants out.
-        left = is_new and by_editor and not new.text.strip()
+        # As in git, an empty file cancels the edit.
+        is_canceled = is_new and by_editor and not new.text.strip()
         outcome = _EditOutcome(card, read, [])
-        if is_new and not left:
+        if is_new and not is_canceled:
             content = edited_content(card, new.text, new.source)
             is_new = not same_json(card.content, content)
-            outcome = _written_card(card, content, author, read) if is_new else outcome
-    if left:
-        decline("the text is empty: nothing was done; --text '' makes it so")
+            outcome = _write_card(card, content, author, read) if is_new else outcome
+    if is_canceled:
+        decline("canceled: the text is empty; --text '' writes an empty text")
     if not is_new:
         announce(f"unchanged: {card.card_id}")
     _emit_edited(outcome, card)
-    for note in outcome.news:
+    for note in outcome.notes:
         announce(note)
 
 
 class _EditOutcome(NamedTuple):
-    """The card and the boxes that hold the text now, and what there is to say of them."""
+    """The card and the boxes that contain the new text, with notes for the person."""
 
     card: Card
     boxes: "Sequence[Box]"
-    news: Sequence[str]
+    notes: Sequence[str]
 
 
-def _written_card(card: Card, content: Content, author: str, read: "Sequence[Box]") -> _EditOutcome:
-    """The new card, and a new box for each that was read."""
+def _write_card(card: Card, content: Content, author: str, read: "Sequence[Box]") -> _EditOutcome:
+    """Write the new card, and a copy of each box that was read with the new card in it."""
     from cardbox_cli.cli.options.editor import changed_meanwhile
     from cardbox_cli.context.repair.changes import edited_card, replace_id
 
     draft = written_by(edited_card(card, content, author_id=author), own_turn())
-    news = _forgotten(card)
+    notes = _lost_original_notes(card)
     made = []
     with open_stores() as (cards, boxes), cards.database.transaction():
         new = cards.add(draft).card
         for box in read:
             made.append(boxes.derive(box, replace_id(box.card_ids, card.card_id, new.card_id)))
-            news += changed_meanwhile(boxes, box.box_id, hash_ids(box.card_ids), made[-1])
+            notes += changed_meanwhile(boxes, box.box_id, hash_ids(box.card_ids), made[-1])
         if not made:
-            news += _still_held(card, boxes.count_refs(card.card_id))
+            notes += _holding_notes(card, boxes.count_refs(card.card_id))
         remember_made(card_id=new.card_id, box_id=made[-1].box_id if made else None)
-    return _EditOutcome(new, made, news)
+    return _EditOutcome(new, made, notes)
 
 
-def _check_lone_answer(cards: "CardStore", card: Card) -> None:
+def _check_lone_result(cards: "CardStore", card: Card) -> None:
     if card.type == TOOL_RESULT and card.tool_call_id and cards.database.unique_tool_results:
         raise CardConflict(
-            f"card {card.card_id!r} answers the tool call {card.tool_call_id!r}, and no other card can",
-            hint="this database allows one result per call; `cbx card add --card - --repair` overwrites",
+            f"card {card.card_id!r} is the only allowed result of tool call {card.tool_call_id!r}",
+            hint="this database allows one result per call: overwrite the card with `cbx card add "
+            "--card - --repair`",
         )
 
 
-def _check_held(card: Card, boxes: "Sequence[Box]") -> None:
+def _check_membership(card: Card, boxes: "Sequence[Box]") -> None:
     for box in boxes:
         if card.card_id not in box.card_ids:
             raise InvalidInput(
-                f"box {box.box_id} does not hold card {card.card_id!r}",
+                f"box {box.box_id} does not contain card {card.card_id!r}",
                 hint=f"`cbx card refs {argument(card.card_id)}` lists the boxes that do",
             )
 
@@ -369,21 +372,21 @@ def _new_text(
             yield new
 
 
-def _forgotten(card: Card) -> list[str]:
+def _lost_original_notes(card: Card) -> list[str]:
     from cardbox_cli.context.sources import originals
 
     keys = originals(card)
-    return [f"left behind in the old card, which remembers its original: {', '.join(keys)}"] if keys else []
+    return [f"note: the new card lacks the imported original ({', '.join(keys)})"] if keys else []
 
 
-def _still_held(card: Card, holding: int) -> list[str]:
+def _holding_notes(card: Card, holding: int) -> list[str]:
     if not holding:
         return []
-    verb = "holds" if holding == 1 else "hold"
+    verb = "contains" if holding == 1 else "contain"
     refs = f"cbx card refs {argument(card.card_id)}"
     return [
-        f"{format_count(holding, 'box')} still {verb} the old card: `{refs}` lists them, "
-        "and --box makes a new one with the new card"
+        f"note: {format_count(holding, 'box')} still {verb} the old card (`{refs}`); "
+        "--box copies a box with the new card"
     ]
 
 
@@ -402,12 +405,14 @@ def _emit_edited(outcome: _EditOutcome, old: Card) -> None:
 def delete_cards(
     card_ids: CardIds,
     yes: Yes = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be deleted.")] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Print what would be deleted, delete nothing.")
+    ] = False,
     force: ForceCard = False,
 ) -> None:
-    """Hide cards from readers. Nothing is purged; boxes keep the ids, and say so.
+    """Hide cards from readers. The cards stay in the database, and boxes keep their ids.
 
-    Refused for cards that an unfinished turn sees, and from inside the command of a turn.
+    Refuses cards that an unfinished turn sees. Does not work inside a turn's command.
     """
     refuse_inside_turn("delete cards")
     with open_stores() as (cards, _):

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
 
 
-# How often a followed file is looked at, in seconds, and which part of the time importing it may take.
-_LOOK_EVERY = 0.5
-_SHARE = 0.25
+# Seconds between two polls of a followed file, and the share of the time that importing it may take.
+_POLL_INTERVAL = 0.5
+_MAX_BUSY_SHARE = 0.25
 
 
 @verb(
@@ -68,38 +68,39 @@ def import_cards(
     from_: SourceFormat = AUTO,
     at: MessagesKey = None,
     follow: Annotated[
-        bool, Option("--follow", help="Go on importing a JSONL file as it grows, until Ctrl-C.")
+        bool, Option("--follow", help="Keep importing a JSONL file as it grows, until Ctrl-C.")
     ] = False,
     on_bad_text: Annotated[
         str,
         Option(
-            click_type=OneOf(lambda: ("fail", "replace"), what="way"),
-            help="What to do about NUL characters and lone surrogates, which Postgres cannot hold.",
+            click_type=OneOf(lambda: ("fail", "replace"), what="value"),
+            help="Refuse NUL characters and lone surrogates, which Postgres cannot store, or replace them.",
         ),
     ] = "fail",
     remap_tool_ids: Annotated[
-        bool, Option("--remap-tool-ids", help="Give tool calls ids that are unique in the project.")
+        bool, Option("--remap-tool-ids", help="Give tool calls new ids that are unique in the project.")
     ] = False,
     only: Annotated[
         int | None,
-        Option(
-            "--only", metavar="N", min=0, help="Import one conversation of the file, by its number from 0."
-        ),
+        Option("--only", metavar="N", min=0, help="Import only conversation N of the file, counted from 0."),
     ] = None,
     keep_going: Annotated[
-        bool, Option("--keep-going", "-k", help="Import the files after one that is refused, too.")
+        bool, Option("--keep-going", "-k", help="Continue with the other files if one is refused.")
     ] = False,
 ) -> None:
-    """Import conversations: cards, and a box each. Importing again adds only what is new.
+    """Import conversations as cards, with a box for each. Importing again adds only what is new.
 
-    Of several files each is imported whole or not at all. The first that is refused ends the command, unless
-    it is told to keep going.
+    Each file is imported completely or not at all. The first file that is refused ends the command, unless
+    you pass --keep-going.
     """
     wanted = None if from_ == AUTO else from_
     if only is not None and (follow or len(files) > 1 or os.path.isdir(files[0])):
-        raise UsageError("--only takes one conversation of one whole file", hint="name that file alone")
+        raise UsageError(
+            "--only needs exactly one file, and no --follow",
+            hint="pass the one file that contains the conversation",
+        )
     if follow and len(files) > 1:
-        raise UsageError("--follow follows one file", hint="start a command for each")
+        raise UsageError("--follow takes one file", hint="run one command for each file")
     options = _ImportOptions(wanted, at, remap_tool_ids, on_bad_text == "replace", only)
     if follow:
         _check_can_follow(files[0])
@@ -113,7 +114,7 @@ def import_cards(
 
 
 class _ImportOptions(NamedTuple):
-    """What is asked of every file."""
+    """The options that apply to every file."""
 
     format: str | None
     at: str | None
@@ -130,7 +131,7 @@ def _import_one(file: str, options: _ImportOptions) -> None:
 
 
 def _import_all(files: Sequence[str], options: _ImportOptions, *, keep_going: bool) -> None:
-    """Import files, one after the other, and show what became of all of them."""
+    """Import files one after the other, and print the outcome of all."""
     boxes: list[ImportedBox] = []
 
     def take(file: str, which: str) -> None:
@@ -147,38 +148,38 @@ def _import_all(files: Sequence[str], options: _ImportOptions, *, keep_going: bo
     refused = one_by_one(files, take, refuse=refuse)
     _emit_imported(boxes, refused)
     if refused and not keep_going:
-        _tell_rest(len(files), boxes, refused[0].file)
+        _announce_rest(len(files), boxes, refused[0].file)
         raise refused[0].error
     if refused:
-        announce(f"{format_count(len(refused), 'file')} of {len(files)} refused, and not imported")
+        announce(f"{format_count(len(refused), 'file')} of {len(files)} refused and not imported")
         raise Exit(refused[0].error.exit_code)
 
 
-def _tell_rest(total: int, boxes: Sequence["ImportedBox"], refused: str) -> None:
+def _announce_rest(total: int, boxes: Sequence["ImportedBox"], refused: str) -> None:
     imported = f"; {format_count(len(boxes), 'conversation')} before it imported" if boxes else ""
     announce(
-        f"{source_name(refused)} is refused{imported}; --keep-going goes on with the rest of {total} files"
+        f"{source_name(refused)} is refused{imported}; --keep-going continues with the rest of {total} files"
     )
 
 
 def _check_can_follow(file: str) -> None:
     if file == "-" or (os.path.exists(file) and not os.path.isfile(file)):
         name = "standard input" if file == "-" else repr(file)
-        raise UsageError(f"--follow needs a file that grows, not {name}", hint="name such a file")
+        raise UsageError(
+            f"--follow needs a file that grows, not {name}", hint="pass the path of a JSONL file"
+        )
     if os.path.isfile(file):
         with opened(file) as packed:
             if is_packed(packed):
                 raise UsageError(
-                    f"--follow needs a file that grows, not the packed {file!r}", hint="unpack it"
+                    f"--follow cannot read the compressed file {file!r}", hint="decompress it first"
                 )
     if session().format.kind == "document":
-        raise UsageError(
-            f"--follow prints as it goes, which -o {session().output} cannot", hint="use -o jsonl"
-        )
+        raise UsageError(f"--follow and -o {session().output} cannot be combined", hint="use -o jsonl")
 
 
 class _CardImport:
-    """The import of one file, once or as often as it grows."""
+    """The import of one file, once or each time that it grows."""
 
     def __init__(self, file: str, options: _ImportOptions) -> None:
         self._file = file
@@ -188,7 +189,7 @@ class _CardImport:
         self._said: set[str] = set()
 
     def once(self, which: str = "") -> "Imported":
-        """Import the whole file. `which` of several it is, for the bar."""
+        """Import the whole file. `which` is its place among several, for the progress bar."""
         from cardbox_cli.conversations.containers.packed_files import unzipped
         from cardbox_cli.conversations.json_documents import Source
 
@@ -204,13 +205,13 @@ class _CardImport:
             exc.hint = exc.hint and f"{exc.hint}; {nothing}"
             raise
         except KeyboardInterrupt:
-            raise KeyboardInterrupt("nothing is half-done; the same command imports the file") from None
+            raise KeyboardInterrupt("nothing was imported; run the same command again") from None
         return imported
 
     def follow(self) -> None:
-        """Import the lines that are complete, and again whenever there are others."""
+        """Import the complete lines, and again each time that there are new ones."""
         with open_database():
-            pass  # what keeps it from being used is reported at once, not at the first line
+            pass  # report an unusable database now, not at the first line
         known: set[str] = set()
         for source in self._growing():
             try:
@@ -225,7 +226,7 @@ class _CardImport:
                 self.sum_up(imported)
 
     def _growing(self) -> "Iterator[Source]":
-        """The complete lines of the file, each time that there are others than before."""
+        """Yield the complete lines of the file, each time that they have changed."""
         from cardbox_cli.conversations.json_documents import Source
 
         before, waiting = (0, 0), 0
@@ -237,9 +238,9 @@ class _CardImport:
                     yield Source(file, self._name, size=end)
                     before = (status.st_ino, end)
             if end < status.st_size == waiting:
-                self._announce_once("the last line has no line break yet; it is left out until it has")
+                self._announce_once("the last line is incomplete (no line break): waiting for the rest")
             waiting = status.st_size
-            sleep(max(_LOOK_EVERY, (monotonic() - began) * (1 / _SHARE - 1)))
+            sleep(max(_POLL_INTERVAL, (monotonic() - began) * (1 / _MAX_BUSY_SHARE - 1)))
 
     def _announce_once(self, message: str) -> None:
         if message not in self._said:
@@ -271,7 +272,7 @@ class _CardImport:
         return imported
 
     def sum_up(self, imported: "Imported", *, named: bool = False) -> None:
-        """Tell on stderr what was done, with the file's name where that is not clear."""
+        """Print a summary on stderr; `named` adds the name of the file."""
         lead = f"{self._name}: " if named else ""
         if self._options.format is None:
             announce(f"{lead}taken as {self._taken_as}")
@@ -303,18 +304,19 @@ _IMPORTED_COLUMNS = (
 
 
 class _IncompleteFile(Exception):
-    """A followed file does not say enough yet."""
+    """A followed file that does not contain enough yet."""
 
 
 def _with_ids(conversations: "Iterable[Conversation]") -> "Iterator[Conversation]":
-    """`conversations`, if each can be told from the others when it has grown."""
+    """Yield `conversations`. Raises if one has no id by which it is recognized after it has grown."""
     for conversation in conversations:
         if conversation.own_id is None and format_named(conversation.format).names_itself_later:
             raise _IncompleteFile("waiting for a line that names the session")
         if conversation.own_id is None:
             raise InvalidConversation(
-                f"{conversation.place}: without an id of its own --follow could not tell that this grew",
-                hint="put a conversation_id beside its messages, or import it once it is complete",
+                f"{conversation.place}: --follow needs a conversation with an id",
+                hint="add a conversation_id next to its messages, or import the complete file "
+                "without --follow",
             )
         yield conversation
 
@@ -331,14 +333,19 @@ def _with_ids(conversations: "Iterable[Conversation]") -> "Iterator[Conversation
 )
 def export_cards(
     box: Annotated[
-        str, Option(click_type=BOX, help="The box: an id, a unique beginning or end of one, or @last.")
+        str,
+        Option(
+            click_type=BOX, help="The box: an id, or 4 or more characters of its beginning or end, or @last."
+        ),
     ],
-    to: Annotated[str, Option(click_type=OneOf(exported_names, what="format"), help="The format.")] = DEFAULT,
+    to: Annotated[
+        str, Option(click_type=OneOf(exported_names, what="format"), help="The format to write.")
+    ] = DEFAULT,
     out: Annotated[
         Path | None, Option("--out", click_type=FILE, help="Write to a file instead of stdout.")
     ] = None,
 ) -> None:
-    """Print a box as a conversation. What was imported comes out as it went in."""
+    """Print a box as a conversation. Imported messages are exported unchanged."""
     from cardbox_cli.conversations.conversation import Rereadable
 
     with open_stores() as (_, boxes), boxes.database.snapshot():
@@ -356,7 +363,7 @@ def export_cards(
 
 
 def _cards_of(boxes: "BoxStore", box_id: str, gone: dict[str, None]) -> "Iterator[Card]":
-    """The cards that a reader of the box sees, in order; `gone` gets the ids that lead to none."""
+    """Yield the visible cards of the box in order; `gone` collects the ids of the others."""
     for slot in boxes.stream(box_id):
         if slot.card is not None and slot.state == "present":
             yield slot.card

@@ -1,4 +1,4 @@
-"""`cbx card lint`: conversation files, checked for what a provider would refuse."""
+"""`cbx card lint`: checks conversation files for what a provider would reject."""
 
 import os
 from collections.abc import Container, Sequence
@@ -49,21 +49,22 @@ def lint_cards(
             "--format",
             "--provider",
             click_type=OneOf(lambda: (*PROVIDERS, *HOSTS), what="format"),
-            help="Whose rules to check by; openai-compatible is for hosts that have OpenAI's API and other "
-            "models. Default: the model's beside the messages, else the format's own.",
+            help="The rules to check: those of a provider, or openai-compatible for other hosts "
+            "with OpenAI's "
+            "API. Default: those of the file's model, else of its format.",
         ),
     ] = None,
     at: MessagesKey = None,
     allow_unknown: Annotated[
         bool,
-        Option("--allow-unknown", help="Only warn of keys that the provider's package does not know (yet)."),
+        Option("--allow-unknown", help="Only warn about keys that the provider's package does not know."),
     ] = False,
 ) -> None:
-    """Check conversations for what a provider would refuse. Exit 8 on errors; nothing is stored.
+    """Check conversations for what a provider would reject. Exit 8 on errors; nothing is stored.
 
-    A request in the provider's own format is checked as it was logged: what cbx would mend when it renders is
-    an error, too. Any other conversation is checked as the request that its cards make, with the model and
-    the tools that stand beside its messages. Of several files all are checked, whatever is wrong with one.
+    A request in the provider's own format is checked as it was logged: problems that cbx would repair when it
+    renders are errors, too. Any other conversation is checked as the request that cbx would render, with the
+    model and tools next to its messages. Every file is checked, even if one of them cannot be read.
     """
     asked = _LintOptions(None if from_ == AUTO else from_, format_, at, UNKNOWN if allow_unknown else ())
     found, refused = found_and_refused(files)
@@ -76,8 +77,7 @@ def lint_cards(
 
 
 class _LintOptions(NamedTuple):
-    """What is asked of every file: the format that it is in, whose rules count, the key of its messages, and
-    which rules only warn."""
+    """The options that apply to every file. `warned` are the rules that only warn."""
 
     source_format: str | None
     provider: str | None
@@ -86,7 +86,7 @@ class _LintOptions(NamedTuple):
 
 
 def _lint_all(files: Sequence[str], folders: Sequence[Refused], asked: _LintOptions) -> None:
-    """Check files, one after the other, and show what is found in all of them. `folders` are refused."""
+    """Check files one after the other, and print all findings. `folders` are refused."""
     findings: list[FileFinding] = []
 
     def refuse(refused: Refused) -> bool:
@@ -104,16 +104,16 @@ def _lint_all(files: Sequence[str], folders: Sequence[Refused], asked: _LintOpti
         return
     total = len(files) + len(folders)
     show(findings, files_read=total - len(unread))
-    # Worse than findings: nobody knows what is in these.
+    # Unread files outrank findings: their content is unknown.
     kind = NotFound if all(isinstance(each.error, NotFound) for each in unread) else InvalidInput
     raise kind(
-        f"{len(unread)} of {format_count(total, 'file')} could not be read, and not checked",
+        f"{len(unread)} of {format_count(total, 'file')} could not be read and were not checked",
         details={"failed": [each.shown for each in unread]},
     )
 
 
 def _findings(file: str, asked: _LintOptions, which: str = "") -> list[FileFinding]:
-    """What is found in a file. `which` of several it is: then what is said of it begins with its name."""
+    """Return the findings in a file. With `which`, its place among several, notes begin with its name."""
     name = source_name(file)
     with (
         open_file(file) as plain,
@@ -139,7 +139,7 @@ def _findings_in(documents: Documents, asked: _LintOptions, lead: str) -> list[L
             if is_unsaid(conversation):
                 left_out = left_out.with_one_at(conversation.place)
                 continue
-            # In a log of requests each is in the format of the provider that it was sent to.
+            # In a log of requests, each request has the format of its provider.
             is_sent = conversation.format != module.name
             named = provider_beside(conversation) if wanted is None and not is_sent else None
             provider = asked.provider or named or format_named(conversation.format).provider

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 CardTypes = Annotated[
-    list[str] | None, Option("--type", "-t", click_type=CARD_TYPE, help="Only this type; repeat for several.")
+    list[str] | None, Option("--type", "-t", click_type=CARD_TYPE, help="Show only this type. Repeatable.")
 ]
 
 
@@ -55,7 +55,7 @@ def show_card_list(
     *,
     box: str | None = None,
 ) -> None:
-    """Print the cards that `where` allows; those of a box alone, if one is named. Raises NotFound for it."""
+    """Print the cards that match `where`, of one box if it is named. Raises NotFound for an unknown box."""
     shown = chosen(CARD_COLUMNS, columns)
     with open_stores() as (cards, boxes):
         if box is not None:
@@ -85,18 +85,18 @@ def _held_ids(boxes: "BoxStore", given: str) -> list[str]:
 def list_cards(
     limit: Limit = 50,
     types: CardTypes = None,
-    box: Annotated[str | None, Option(click_type=BOX, help="Only those that this box holds.")] = None,
+    box: Annotated[str | None, Option(click_type=BOX, help="Only cards of this box.")] = None,
     role: Annotated[str | None, Option(metavar="ROLE", help="Only this role.")] = None,
     author: Annotated[str | None, Option(metavar="ID", help="Only this author_id.")] = None,
     turn: Annotated[str | None, Option(metavar="ID", help="Only this agent_turn_id.")] = None,
     step: Annotated[str | None, Option(metavar="ID", help="Only this step_id.")] = None,
     trace: Annotated[str | None, Option(metavar="ID", help="Only this trace_id.")] = None,
     tool_call_id: Annotated[
-        str | None, Option(metavar="ID", help="Only calls and results of this id.")
+        str | None, Option(metavar="ID", help="Only calls and results with this id.")
     ] = None,
     since: Since = None,
     until: Until = None,
-    deleted: Annotated[bool, Option("--deleted", help="Deleted and expired cards too.")] = False,
+    deleted: Annotated[bool, Option("--deleted", help="Include deleted and expired cards.")] = False,
     columns: Annotated[str | None, column_option("id,created,preview")] = None,
     watch: Watch = False,
     interval: Interval = 1.0,
@@ -132,17 +132,17 @@ def search_cards(
         list[str],
         Argument(
             metavar="TEXT...",
-            help='Words, "a phrase", -word, or; for Chinese, Japanese and Korean any piece of the text.',
+            help='Words, "a phrase", -word, or; any substring for Chinese, Japanese and Korean.',
         ),
     ],
     limit: Limit = 50,
     types: CardTypes = None,
     columns: Annotated[str | None, column_option("id,type,match")] = None,
 ) -> None:
-    """Find cards by what they say, newest first. Whole words, in any case.
+    """Find cards by the text in them, newest first. Matches whole words in any case.
 
-    MATCH is what a card says around the first word that is found. BOX is the box that has held the card for
-    longest without a change, among the 100 that changed last; `cbx card refs` looks further.
+    MATCH is the text around the first match. BOX is the least recently changed box with the card, among the
+    100 most recently changed; `cbx card refs` searches more boxes.
     """
     from cardbox_cli.inspect.search import CardSearch
 
@@ -187,10 +187,10 @@ def _highlighted(text: str, words: re.Pattern[str] | None) -> str:
 )
 def show_cards(
     card_ids: CardIds,
-    deleted: Annotated[bool, Option("--deleted", help="Show deleted and expired cards too.")] = False,
-    strict: Annotated[bool, Option("--strict", help="Fail when one of several is missing.")] = False,
+    deleted: Annotated[bool, Option("--deleted", help="Also show deleted and expired cards.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Fail if one of several cards is missing.")] = False,
 ) -> None:
-    """Show cards whole. Of several, those that are missing are named on stderr."""
+    """Show complete cards. If one of several is missing, cbx names it on stderr."""
     with open_stores() as (cards, _), cards.database.snapshot():
         if len(card_ids) == 1:
             card = cards.get(cards.resolve(card_ids[0]), include_deleted=deleted)
@@ -232,9 +232,7 @@ def _print_card(card: "Card") -> None:
         ("metadata", exact_json.encode(metadata).decode() if metadata else None),
     )
     if isinstance(card.content, dict):
-        announce(
-            f"warning: card {card.card_id} holds content of no class that cbx knows; shown as it is stored"
-        )
+        announce(f"warning: card {card.card_id} has content of an unknown class; it is shown as stored")
     output.print_text()
     output.print_text(indented(full_text(card)))
 
@@ -251,16 +249,17 @@ def list_card_references(
         str,
         Argument(
             click_type=CARD,
-            help="An id, whole if no such card exists, a unique beginning or end of one, or @last.",
+            help="An id, or 4 or more characters of its beginning or end, or @last. The full id "
+            "if no such card exists.",
         ),
     ],
     limit: Limit = 50,
     latest: Latest = BOXES_LOOKED_INTO.value,
     columns: Annotated[str | None, column_option("id,positions,title")] = None,
 ) -> None:
-    """List the boxes that hold a card, the last changed first, with its positions in each.
+    """List the boxes that contain a card and its positions in them, most recently changed first.
 
-    TURNS are those that read (context) or write (output) the box: all that wait or run, and the latest ones.
+    TURNS are the turns that read (context) or write (output) the box: all unfinished ones, and the latest.
     """
     from cardbox_cli.store.connection.project_store import Further
 

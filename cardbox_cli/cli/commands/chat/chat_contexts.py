@@ -1,4 +1,4 @@
-"""`cbx chat new, load, clear, memory, persona, tools` and `call`: the context of a chat is steered."""
+"""`cbx chat new, load, clear, memory, persona, tools` and `call`: manage the context of a chat."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +23,7 @@ from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.providers.registry import DEFAULT, PROVIDERS, provider_named
 from cardbox_cli.settings import CHAT_KEY
-from cardbox_cli.text import argument, flat, format_count, spelled
+from cardbox_cli.text import argument, flat, format_count, required_message, spelled
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.contexts import Changed
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def emit_changed(changed: "Changed") -> None:
-    """Print what became of the active context. With -o id: the snapshot that matters."""
+    """Print the change of the active context; with -o id, the loaded or archived context."""
     shown = changed.loaded or changed.archived
     output.emit(changed, table=lambda: _print_changed(changed), ids=[shown] if shown else [])
 
@@ -44,7 +44,7 @@ def _print_changed(changed: "Changed") -> None:
         ("found by", changed.why),
     )
     if changed.run_id is not None:
-        announce(f"run {changed.run_id} goes on with that from its next step on")
+        announce(f"run {changed.run_id} uses the new context from its next step")
 
 
 def _active(changed: "Changed") -> str:
@@ -60,13 +60,12 @@ def _active(changed: "Changed") -> str:
 )
 def begin_chat_context(
     key: ChatKey,
-    title: Annotated[str | None, Option(metavar="TEXT", help="What the archived context is called.")] = None,
-    reason: Annotated[str | None, Option(metavar="TEXT", help="Why a new one begins.")] = None,
+    title: Annotated[str | None, Option(metavar="TEXT", help="The title of the archived context.")] = None,
+    reason: Annotated[str | None, Option(metavar="TEXT", help="The reason for the new context.")] = None,
 ) -> None:
-    """Archive the active context of a chat, and go on with an empty one.
+    """Archive the active context of a chat, and begin an empty one.
 
-    A run that goes on keeps the system texts and the message that it answers, and no more, from its next
-    step on.
+    From its next step, a current run keeps only the system texts and the message that it answers.
     """
     from cardbox_cli.chat.contexts import start_new
 
@@ -76,9 +75,9 @@ def begin_chat_context(
     if title is None and reason is None:
         return
     if changed.archived is None:
-        announce("nothing was active, so nothing bears the title and reason")
+        announce("nothing was archived: the chat had no active context")
     elif changed.was_archived:
-        announce(f"{changed.archived} is as it was loaded, and keeps the title and reason that it has")
+        announce(f"{changed.archived} did not change since it was loaded, and keeps its title and reason")
 
 
 @verb(
@@ -89,21 +88,22 @@ def begin_chat_context(
 def load_chat_context(
     key: ChatKey,
     context: Annotated[
-        str | None, Argument(metavar="[CONTEXT]", help="Its id, or 4 or more characters of one.")
+        str | None,
+        Argument(metavar="[CONTEXT]", help="The id of the context, or 4 or more characters of it."),
     ] = None,
     query: Annotated[
         str | None,
-        Option(metavar="TEXT", help="Instead: what has most of these words in title, reason or messages."),
+        Option(metavar="TEXT", help="Load the archived context that best matches these words."),
     ] = None,
 ) -> None:
-    """Make an archived context of a chat the active one. What was active is archived first.
+    """Continue with an archived context of a chat. The active context is archived first.
 
-    A run that goes on does so with the loaded messages and the one that it answers, from its next step on.
+    From its next step, a current run sees the loaded messages and the message that it answers.
     """
     if (context is None) == (query is None):
         raise UsageError(
-            "name one archived context, by its id or by --query",
-            hint=f"`cbx chat list {argument(key)}` lists them",
+            "pass either CONTEXT or --query",
+            hint=f"list the archived contexts with `cbx chat list {argument(key)}`",
         )
     from cardbox_cli.chat.contexts import load
 
@@ -114,9 +114,9 @@ def load_chat_context(
 
 @verb("clear", "cbx chat clear telegram-chat-42", "cbx chat clear telegram-chat-42 --yes")
 def clear_chat_context(key: ChatKey, yes: Yes = False) -> None:
-    """Empty the active context of a chat without archiving it, and ask first. The transcript stays.
+    """Empty the active context of a chat without archiving it. The transcript stays. Asks first.
 
-    `cbx chat new` keeps what was active.
+    Use `cbx chat new` to archive the context.
     """
     from cardbox_cli.chat.contexts import clear, messages_of
 
@@ -130,7 +130,7 @@ def clear_chat_context(key: ChatKey, yes: Yes = False) -> None:
     emit_changed(changed)
 
 
-# --- what every context begins with
+# --- memory and personas
 
 
 @verb(
@@ -143,18 +143,18 @@ def show_chat_memory(
     key: ChatKey,
     text: Annotated[
         str | None,
-        Argument(metavar="[TEXT|@FILE]", help="The text from now on; empty for none. Default: shows it."),
+        Argument(metavar="[TEXT|@FILE]", help="The new text, '' for none. Default: show the text."),
     ] = None,
 ) -> None:
-    """Show the text that a chat remembers in every run, whatever its context is; or set it.
+    """Show or set the permanent memory of a chat, which every run sees in every context.
 
-    A change is a new card, and the earlier ones stay in its box.
+    Each change is a new card. The memory box keeps the earlier ones.
     """
     from cardbox_cli.chat.persona_texts import memory, set_memory
 
     given = None if text is None else text_or_file(text)
     if given is not None:
-        refuse_inside_turn("write what a chat remembers, which is system text", hint=ANSWER)
+        refuse_inside_turn("set the memory of a chat, which is system text", hint=ANSWER)
     with open_database() as database:
         room = room_of(database)
         if given is not None:
@@ -174,7 +174,7 @@ def show_chat_memory(
 
 def _print_memory(found: "Text | None") -> None:
     if found is None:
-        announce("it remembers nothing beside its context")
+        announce("the chat has no permanent memory")
     else:
         output.print_text(found.text.rstrip("\n"))
 
@@ -188,22 +188,23 @@ def _print_memory(found: "Text | None") -> None:
 )
 def show_chat_persona(
     name: Annotated[
-        str | None, Argument(metavar="[NAME]", help="The persona; Primary comes first. Default: shows all.")
+        str | None,
+        Argument(metavar="[NAME]", help="The name of the persona. Default: show all, Primary first."),
     ] = None,
     text: Annotated[
         str | None,
-        Argument(metavar="[TEXT|@FILE]", help="Its text from now on; empty for none. Default: shows it."),
+        Argument(metavar="[TEXT|@FILE]", help="The new text, '' for none. Default: show the text."),
     ] = None,
 ) -> None:
-    """Show the persona texts that all chats of the project begin with, or set one.
+    """Show or set the persona texts at the beginning of all chats of the project.
 
-    A change is a new card, and the earlier ones stay in their box.
+    Each change is a new card. The persona box keeps the earlier ones.
     """
     from cardbox_cli.chat.persona_texts import personas, set_persona
 
     given = None if text is None else text_or_file(text)
     if given is not None:
-        refuse_inside_turn("write a persona, which is system text", hint=ANSWER)
+        refuse_inside_turn("set a persona, which is system text", hint=ANSWER)
     with open_database() as database:
         room = room_of(database)
         if name is not None and given is not None:
@@ -214,7 +215,7 @@ def show_chat_persona(
         if not found and given is None:
             raise NotFound(
                 f"no persona {name!r} in project {session().project_id!r}",
-                hint="`cbx chat persona` lists those that there are",
+                hint="list the personas with `cbx chat persona`",
             )
     output.emit_list(
         found,
@@ -231,7 +232,7 @@ _PERSONA_COLUMNS = (
 )
 
 
-# --- the tools by which a model does the same
+# --- the tools of chats
 
 
 _TOOL_NAMES = Completed("NAME", lambda *_: ((name, tool.description) for name, tool in CHAT_TOOLS.items()))
@@ -244,16 +245,20 @@ _TOOL_NAMES = Completed("NAME", lambda *_: ((name, tool.description) for name, t
     "cbx chat call chat_context_new @arguments.json",
 )
 def call_chat_tool(
-    name: Annotated[str, Argument(click_type=_TOOL_NAMES, help="The tool.")],
+    name: Annotated[str, Argument(click_type=_TOOL_NAMES, help="The name of the tool.")],
     arguments: Annotated[
-        str, Argument(metavar="JSON|@FILE", help="Its arguments as the model gave them, an object.")
+        str, Argument(metavar="JSON|@FILE", help="The arguments of the model: a JSON object.")
     ] = "{}",
     chat: Annotated[
         str | None,
-        Option("--chat", click_type=CHAT, help="The chat. Default: the one that `cbx chat run` works for."),
+        Option(
+            "--chat",
+            click_type=CHAT,
+            help="The key of the chat. Default: the chat of the current `cbx chat run`.",
+        ),
     ] = None,
 ) -> None:
-    """Execute a call of one of the tools of chats, and print its result."""
+    """Run a call of one of the chat tools, and print its result."""
     from cardbox_cli.chat.context_tools import answer
     from cardbox_cli.store.chats import Room
 
@@ -261,7 +266,7 @@ def call_chat_tool(
     arguments_of(name, given)
     chat_key = chat or CHAT_KEY.text()
     if not chat_key:
-        raise UsageError("no chat is named", hint="name it with --chat KEY")
+        raise UsageError(required_message("--chat"), hint="list the keys with `cbx chat list`")
     with open_database() as database:
         result = answer(Room(database, session().project_id), chat_key, name, given)
     output.emit(result, table=lambda: output.emit_document(result), ids=[chat_key])
@@ -270,12 +275,12 @@ def call_chat_tool(
 @verb("tools", "cbx chat tools", "cbx chat tools --format anthropic | jq '.[].name'")
 def show_chat_tools(
     format: Annotated[
-        str, Option(click_type=OneOf(lambda: PROVIDERS, what="format"), help="Of which provider.")
+        str, Option(click_type=OneOf(lambda: PROVIDERS, what="format"), help="The format of a provider.")
     ] = DEFAULT,
 ) -> None:
-    """Print the tools by which a model steers its chat's context, as a request offers them.
+    """Print the tools for a model to manage its chat's context, in a provider's format.
 
-    `cbx chat run` offers and answers them by itself; other programs answer them by `cbx chat call`.
+    `cbx chat run` offers and answers them automatically. Other programs can answer them with `cbx chat call`.
     """
     from cardbox_cli.context.request import ComposeOptions, request_of
     from cardbox_cli.execution.requests.turn_requests import function_tool

@@ -1,4 +1,4 @@
-"""`cbx chat import` and `export`: the files of the on-disk layout."""
+"""`cbx chat import` and `export`: transcript files in a .ship folder."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from cardbox_cli.store.chats import Room
 
 
-_TAKE = "--replace takes that of the file"
-# How many skipped lines are told one by one.
-_TOLD = 20
+_TAKE = "--replace imports that of the file"
+# How many skipped lines are listed one by one.
+_MAX_LISTED = 20
 
 
 class ImportedChats(msgspec.Struct, frozen=True, kw_only=True):
-    """What was imported, and what became of each persona. Files are named below the folder; `ignored` are
-    none of the layout.
+    """The imported chats, and the outcome of each persona. Paths are relative to the folder; `ignored` files
+    do not belong to the layout.
     """
 
     chats: "list[ImportedChat]"
@@ -49,19 +49,20 @@ class ImportedChats(msgspec.Struct, frozen=True, kw_only=True):
 )
 def import_chats(
     folder: Annotated[
-        Path, Argument(click_type=FOLDER, help="The folder that holds .ship, or .ship itself.")
+        Path, Argument(click_type=FOLDER, help="The folder that contains .ship, or .ship itself.")
     ],
     chat: Annotated[
-        str | None, Option("--chat", click_type=CHAT, help="Only this chat. Default: all of them.")
+        str | None, Option("--chat", click_type=CHAT, help="Import only this chat. Default: all.")
     ] = None,
     replace: Annotated[
         bool,
-        Option("--replace", help="Where a context or a text is another, take the file's; what was is kept."),
+        Option("--replace", help="Import contexts and texts that differ; the old ones are archived."),
     ] = False,
 ) -> None:
-    """Import chats from files of the on-disk layout: transcripts, active and archived contexts.
+    """Import chats from transcript files: transcripts, active and archived contexts.
 
-    Again it adds only what is new. Lines that are no entries, or of another chat, are skipped and named.
+    Importing again adds only what is new. Lines that are not entries, or belong to another chat, are skipped
+    and reported.
     """
     from cardbox_cli.chat.files import folders
     from cardbox_cli.store.chats import Room
@@ -71,7 +72,7 @@ def import_chats(
     found, ignored = folders.chat_folders(root)
     chosen = _chosen(found, chat, root)
     for path in chosen.values():
-        folders.read_files(path, root)  # what cannot be read is found before anything is written
+        folders.read_files(path, root)  # find unreadable files before anything is written
     with open_database() as database:
         importing = _ChatImport(Room(database, session().project_id), root, replace=replace)
         if chat is None:
@@ -94,15 +95,15 @@ def _chosen(found: dict[str, Path], chat: str | None, root: Path) -> dict[str, P
         return found
     if chat not in found:
         where = str(root / records.CHATS)
-        raise NotFound(f"there is no chat {chat!r} in {where!r}", hint=_there_are(list(found)))
+        raise NotFound(f"no chat {chat!r} in {where!r}", hint=_chats_hint(list(found)))
     return {chat: found[chat]}
 
 
-def _there_are(keys: Sequence[str]) -> str:
+def _chats_hint(keys: Sequence[str]) -> str:
     if not keys:
-        return "no chat is there"
+        return "the folder contains no chats"
     shown = ", ".join(spelled(key) for key in keys[:5])
-    return f"there are {shown}{' and others' if len(keys) > 5 else ''}"
+    return f"chats are {shown}{' and others' if len(keys) > 5 else ''}"
 
 
 class _ChatImport:
@@ -118,7 +119,7 @@ class _ChatImport:
         self._ignored: list[str] = []
 
     def done(self, ignored: Sequence[str]) -> ImportedChats:
-        """What was imported."""
+        """Return all that was imported."""
         return ImportedChats(
             chats=self._chats,
             personas=self._personas,
@@ -127,7 +128,7 @@ class _ChatImport:
         )
 
     def take_personas(self) -> None:
-        """Import the texts of the personas, which all chats have in common."""
+        """Import the persona texts, which all chats share."""
         from cardbox_cli.chat.files import folders, records
         from cardbox_cli.chat.files.chat_import import import_persona
         from cardbox_cli.chat.files.reading_and_writing import read_text
@@ -137,14 +138,14 @@ class _ChatImport:
             text = read_text(below, data, self._skipped)
             name = records.persona_of(file) or ""
             try:
-                fate = import_persona(self._room, name, text, replace=self._replace)
+                outcome = import_persona(self._room, name, text, replace=self._replace)
             except InvalidInput as exc:
                 self._skipped.append(Skipped(below, None, exc.message))
             else:
-                self._personas[name] = fate
+                self._personas[name] = outcome
 
     def take(self, chat_key: str, path: Path) -> None:
-        """Import one chat; what of it is no part of a chat is kept for the report."""
+        """Import one chat. Other files in its folder are kept for the report."""
         from cardbox_cli.chat.files import folders
         from cardbox_cli.chat.files.chat_import import import_chat
         from cardbox_cli.chat.files.reading_and_writing import read_chat
@@ -165,18 +166,18 @@ def _named_below(folder: str, files: "ChatFiles") -> Iterator[Skipped]:
 
 
 def _sum_up(done: ImportedChats) -> None:
-    for each in done.skipped[:_TOLD]:
+    for each in done.skipped[:_MAX_LISTED]:
         place = each.file if each.line is None else f"{each.file}:{each.line}"
         announce(f"skipped {place}: {each.reason}")
-    if len(done.skipped) > _TOLD:
-        announce(f"skipped {len(done.skipped) - _TOLD} more; -o json lists all")
-    for name, fate in done.personas.items():
-        if fate == "kept":
-            announce(f"the persona {spelled(name)} is another, and stays; {_TAKE}")
+    if len(done.skipped) > _MAX_LISTED:
+        announce(f"skipped {len(done.skipped) - _MAX_LISTED} more; -o json lists all")
+    for name, outcome in done.personas.items():
+        if outcome == "kept":
+            announce(f"the persona {spelled(name)} differs and was not changed; {_TAKE}")
     for chat in done.chats:
-        _tell_of_others(chat)
+        _announce_differences(chat)
     if done.ignored:
-        announce(f"{format_count(len(done.ignored), 'file')} of no chat left alone; -o json lists them")
+        announce(f"{format_count(len(done.ignored), 'file')} ignored; -o json lists them")
     entries = sum(chat.entries for chat in done.chats)
     new = sum(chat.new_entries for chat in done.chats)
     announce(
@@ -185,14 +186,14 @@ def _sum_up(done: ImportedChats) -> None:
     )
 
 
-def _tell_of_others(chat: "ImportedChat") -> None:
+def _announce_differences(chat: "ImportedChat") -> None:
     name = f"chat {spelled(chat.chat_key)}"
     if chat.context == "kept":
-        announce(f"{name} went on with another context, which stays; {_TAKE}, and archives this")
+        announce(f"{name} has a different active context, which stays; {_TAKE} and archives this one")
     if chat.memory == "kept":
-        announce(f"{name} remembers another text, which stays; {_TAKE}")
+        announce(f"{name} has a different memory, which stays; {_TAKE}")
     for context_id in chat.differing:
-        announce(f"{name} has another {context_id}, which stays as it is")
+        announce(f"{name} has a different {context_id}, which stays")
 
 
 _IMPORTED_COLUMNS = (
@@ -218,15 +219,15 @@ _IMPORTED_COLUMNS = (
 def export_chat(
     key: ChatKey,
     folder: Annotated[
-        Path, Argument(click_type=FOLDER, help="The folder that shall hold .ship, or .ship itself.")
+        Path, Argument(click_type=FOLDER, help="Target directory: the parent of .ship, or .ship itself.")
     ],
     replace: Annotated[
-        bool, Option("--replace", help="Replace files even where they hold what this chat does not have.")
+        bool, Option("--replace", help="Replace files even if they contain entries that this chat lacks.")
     ] = False,
 ) -> None:
-    """Write a chat as files of the on-disk layout: its transcript, its active and its archived contexts.
+    """Export a chat to transcript files: its transcript, active and archived contexts.
 
-    What was imported comes out as it went in. Files that are so already are left alone.
+    Imported entries are exported unchanged. Files that are up to date are not written.
     """
     from cardbox_cli.chat.files import chat_export, folders, records
     from cardbox_cli.chat.files.reading_and_writing import files_of
@@ -238,7 +239,7 @@ def export_chat(
         room = Room(database, session().project_id)
         exported = chat_export.export_chat(room, key)
         texts = {records.profile_file(str(each.name)): each.text for each in personas(room)}
-    files = {records.PROFILES: _of_folders(texts), place: files_of(exported.files)}
+    files = {records.PROFILES: _valid_names(texts), place: files_of(exported.files)}
     changed = {
         below: folders.changes_of(root / below, root, texts, replace=replace)
         for below, texts in files.items()
@@ -248,7 +249,7 @@ def export_chat(
     for card_id in exported.gone:
         announce(f"warning: card {card_id} is gone and was left out")
     for context_id in exported.unnamed:
-        announce(f"warning: no file can be called after {spelled(context_id)}, which was left out")
+        announce(f"warning: {spelled(context_id)} is not a valid file name, so it was left out")
     done = {
         "chat_key": key,
         "folder": str(root / place),
@@ -258,13 +259,13 @@ def export_chat(
     output.emit(done, table=lambda: _print_exported(done), ids=[str(root / place)])
 
 
-def _of_folders(texts: dict[str, str]) -> dict[str, str]:
-    """The texts whose names files can have."""
+def _valid_names(texts: dict[str, str]) -> dict[str, str]:
+    """Return the texts whose names are valid file names."""
     from cardbox_cli.chat.files import records
 
     for name in texts:
         if not records.is_file_name(name):
-            announce(f"warning: no file can be called {spelled(name)}, which was left out")
+            announce(f"warning: {spelled(name)} is not a valid file name, so it was left out")
     return {name: text for name, text in texts.items() if records.is_file_name(name)}
 
 
@@ -277,7 +278,9 @@ def _folder_name(key: str) -> str:
 
     name = records.folder_of(key)
     if name is None:
-        raise InvalidInput(f"no folder can be called after the chat {key!r}", hint="choose another key")
+        raise InvalidInput(
+            f"chat key {key!r} is not a valid folder name", hint="export a chat with another key"
+        )
     return name
 
 

@@ -1,4 +1,4 @@
-"""`cbx chat send, reply` and `correct`: messages are appended to a chat."""
+"""`cbx chat send, reply` and `correct`: append messages to a chat."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,68 +27,68 @@ if TYPE_CHECKING:
 
 MessageId = Annotated[
     str | None,
-    Option(metavar="ID", help="The platform's id of the message: what it delivers twice is stored once."),
+    Option(metavar="ID", help="The platform's id of the message; a second delivery is not stored."),
 ]
-Message = Annotated[str | None, Argument(metavar="TEXT", help="The message, as it is.")]
+Message = Annotated[str | None, Argument(metavar="TEXT", help="The message.")]
 MessageFile = Annotated[
     str | None,
-    Option("--file", "-f", click_type=FILE, help="Instead of TEXT: the file that holds it; - for stdin."),
+    Option("--file", "-f", click_type=FILE, help="A file with the message, instead of TEXT; - for stdin."),
 ]
-UserId = Annotated[str | None, Option(metavar="ID", help="The platform's id of who speaks.")]
+UserId = Annotated[str | None, Option(metavar="ID", help="The platform's id of the user.")]
 
 
 def room_of(database: "Database") -> "Room":
-    """The chats of this run's project."""
+    """Return the chats of this run's project."""
     from cardbox_cli.store.chats import Room
 
     return Room(database, session().project_id, settings_from())
 
 
 def message(text: str | None, file: str | None) -> str:
-    """The message: TEXT as it is, whatever it begins with, or what a file holds. Raises UsageError."""
+    """Return the message: TEXT unchanged, or the content of a file. Raises UsageError."""
     if (text is None) == (file is None):
-        raise UsageError("a message is wanted, once", hint="give TEXT, or --file with - for stdin")
+        raise UsageError("pass either TEXT or --file", hint="--file - reads the message from stdin")
     return text if text is not None else read_text(file or "").removesuffix("\n")
 
 
 def sender_metadata(message_id: str | None, user_id: str | None) -> dict[str, Any]:
-    """What a platform says of a message."""
+    """Return the platform's ids of a message."""
     return {"message_id": message_id, "user_id": user_id}
 
 
 def own_run() -> ChatFence | None:
-    """The fence of the run that this process works for, if it is one's command. Raises UsageError."""
+    """Return the fence of the run that this process works for, or None. Raises UsageError."""
     key, run_id, epoch = CHAT_KEY.text(), CHAT_RUN.text(), CHAT_EPOCH.text()
     if not run_id:
         return None
     if not key or not is_epoch(epoch):
         raise UsageError(
             f"{CHAT_RUN.name} is set, but {CHAT_KEY.name} and {CHAT_EPOCH.name} do not name a run",
-            hint=f"a run sets all three; unset {CHAT_RUN.name} elsewhere",
+            hint=f"unset {CHAT_RUN.name}: only a run sets it, together with the others",
         )
     return ChatFence(key, run_id, int(epoch))
 
 
 def key_and_message(given: Sequence[str], file: str | None) -> tuple[str, str]:
-    """The key and the message of `[KEY] [TEXT]`: the command of a run need not name its chat."""
+    """Return the key and the message of `[KEY] [TEXT]`. The command of a run can omit the key."""
     texts = 1 if file is None else 0
     if len(given) == texts + 1:
         return given[0], message(given[1] if texts else None, file)
     if len(given) == texts and CHAT_KEY.text():
         return CHAT_KEY.text(), message(given[0] if texts else None, file)
-    what = "no chat is named" if len(given) <= texts else f"{len(given)} arguments are given"
-    raise UsageError(f"{what}: a key and a message are wanted", hint="quote a message that has spaces")
+    what = "the key of the chat is missing" if len(given) <= texts else f"got {len(given)} arguments"
+    raise UsageError(f"{what}; pass a key and a message", hint="quote a message that has spaces")
 
 
 def emit_said(said: "Said") -> None:
-    """Print what was appended. With -o id: the card."""
+    """Print the appended entry; with -o id, its card."""
     remember_made(card_id=said.card_id)
     output.emit(said, table=lambda: _print_appended(said), ids=[said.card_id])
 
 
 def _print_appended(said: "Said") -> None:
     if not said.is_new:
-        announce("it was delivered before: nothing was appended")
+        announce("nothing was appended: this message was delivered before")
     output.print_text(said.card_id)
 
 
@@ -104,9 +104,9 @@ def send_message(
     message_id: MessageId = None,
     user_id: UserId = None,
 ) -> None:
-    """Append a user's message to the transcript of a chat, which begins with its first one.
+    """Append a user's message to the transcript of a chat. The first message creates the chat.
 
-    A run that goes on takes it in between two of its steps; else `cbx chat run` answers it.
+    A current run adds it between two of its steps. Otherwise `cbx chat run` answers it.
     """
     from cardbox_cli.chat.transcript import send
 
@@ -126,16 +126,16 @@ def reply_to_chat(
         list[str] | None,
         Argument(
             metavar="[KEY] TEXT",
-            help="The chat's key, which the command of a run may leave out, and what was sent.",
+            help="The chat's key, which the command of a run can omit, and the message that was sent.",
         ),
     ] = None,
     file: MessageFile = None,
     message_id: MessageId = None,
 ) -> None:
-    """Append what was sent to the transcript of a chat, once it was really sent.
+    """Append a reply to the transcript of a chat, after it was really sent.
 
-    From the command of a run it is what that run says in this round, and the final answer is not entered
-    beside it. Anybody else's reply answers what users have said so far.
+    From the command of a run, it is the answer of that run, and the final output is not appended.
+    From elsewhere, it answers all messages so far.
     """
     from cardbox_cli.chat.transcript import reply
 
@@ -147,7 +147,7 @@ def reply_to_chat(
         if own is not None and room.chats.find(key) is None:
             raise NotFound(
                 f"the run's chat {key!r} is not in project {session().project_id!r} of this database",
-                hint=f"give the run's command the database with --env {DATABASE_URL.name}",
+                hint=f"pass the database to the command of the run with --env {DATABASE_URL.name}",
             )
         emit_said(reply(room, key, said, told=sender_metadata(message_id, None), turn=own_turn(), fence=own))
 
@@ -160,10 +160,9 @@ def correct_message(
     message_id: MessageId = None,
     user_id: UserId = None,
 ) -> None:
-    """Append a user's message that corrects the one which a run is answering.
+    """Append a user's correction of the message that a run is answering.
 
-    The run takes it in between two of its steps, at the end of the message that it answers. Where no run
-    goes on it is a message like any other.
+    The run adds it to that message between two of its steps. Without a current run, it is a normal message.
     """
     from cardbox_cli.chat.transcript import correct
 
@@ -174,6 +173,6 @@ def correct_message(
         )
         emit_said(sent)
     if sent.run_id is None:
-        announce("no run goes on: it waits for the next one, like any message")
+        announce("no run is active: the message waits for the next one")
     else:
-        announce(f"run {sent.run_id} takes it in before its next step")
+        announce(f"run {sent.run_id} reads it before its next step")

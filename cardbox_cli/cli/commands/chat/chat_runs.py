@@ -1,4 +1,4 @@
-"""`cbx chat run` and `open`: an agent answers, once or a line at a time."""
+"""`cbx chat run` and `open`: let an agent answer, once or line by line."""
 
 import codecs
 import re
@@ -28,7 +28,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import ChatBusy, Findings, UsageError
 from cardbox_cli.model.chats import check_key
 from cardbox_cli.settings import Settings, settings_from
-from cardbox_cli.text import argument, one_line, printable, spelled
+from cardbox_cli.text import argument, conflict_message, one_line, printable, spelled, unknown_message
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.runs.chat_runner import Answered, ChatRunner
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 def run_chat(
     key: ChatKey,
     exec_: model_program.Exec,
-    text: Annotated[str | None, Option(metavar="TEXT", help="A user's message, sent first.")] = None,
+    text: Annotated[str | None, Option(metavar="TEXT", help="Send this user message first.")] = None,
     profile: Annotated[
         str | None,
-        Option(click_type=PROFILE, help="The system prompt, model and tools of this profile, too."),
+        Option(click_type=PROFILE, help="Use the system prompt, model and tools of this profile."),
     ] = None,
     wait: Annotated[
-        bool, Option("--wait/--no-wait", help="Wait while another run has the chat; else exit 6.")
+        bool, Option("--wait/--no-wait", help="Wait while another run holds the chat, or exit 6.")
     ] = True,
     format_: model_program.RequestFormat = None,
     answers: model_program.AnswersRead = "auto",
@@ -62,14 +62,14 @@ def run_chat(
     max_steps: model_program.MaxSteps = None,
     layer: compose_options.Layers = None,
     stream: Annotated[
-        bool, Option("--stream", help="Show what the command prints as it comes, where that is text.")
+        bool, Option("--stream", help="Print the output of the command while it runs, if it is text.")
     ] = False,
 ) -> int:
-    """Answer the newest unanswered message of a chat, in steps: the command gets each request on its stdin.
+    """Answer a chat's newest unanswered message. The command reads each request on stdin.
 
-    Calls of the four tools of chats are answered by cbx, those of registered tools by their commands here.
-    What the command sends by itself with `cbx chat reply` is the answer; else what it prints in the end is
-    entered as the reply. Messages that come meanwhile are taken in between two steps.
+    cbx answers calls of the four chat tools and runs the commands of registered tools. If the command sends
+    replies with `cbx chat reply`, these are the answer; otherwise its last output becomes the reply. New
+    messages are added between two steps.
     """
     from cardbox_cli.cli.options.model_program import check_command, environment_of, program_of
 
@@ -108,15 +108,15 @@ def run_chat(
 def _sent_already(busy: ChatBusy) -> ChatBusy:
     return ChatBusy(
         busy.message,
-        hint="the message was sent, and waits for a run; without --text it is not sent again",
+        hint="the message was sent; to answer it later, run the command without --text",
         details=busy.details,
     )
 
 
 def _streaming(answers: str) -> "_Streaming":
-    """What shows the answers of a command in this mode. Raises UsageError where programs read them."""
+    """Return the printer of a command's answers. Raises UsageError for formats of programs."""
     if session().format.kind != "text":
-        raise UsageError(f"--stream is for people, not for -o {session().output}", hint="leave one out")
+        raise UsageError(conflict_message("--stream", f"-o {session().output}"), hint="remove one of them")
     return _Streaming(any_text=answers == "text")
 
 
@@ -149,9 +149,9 @@ def _runner(program: "Program", settings: Settings, profile: dict[str, Any] | No
 
 
 def _announce_run(answered: "Answered", streaming: "_Streaming | None", *, interrupted: bool) -> int:
-    """Print the answer; the exit code. Raises Findings for a run that failed."""
+    """Print the answer and return the exit code. Raises Findings for a failed run."""
     if answered.by_other:
-        announce(f"run {answered.run_id} has answered it meanwhile")
+        announce(f"run {answered.run_id} has already answered the message")
     output.emit(
         answered,
         table=lambda: _print_run(answered.text or "", streaming),
@@ -159,52 +159,52 @@ def _announce_run(answered: "Answered", streaming: "_Streaming | None", *, inter
     )
     if answered.status == "success":
         return 0
-    left = "its message is unanswered" if answered.answer_card_id is None else "what was sent stays said"
+    left = "its message is unanswered" if answered.answer_card_id is None else "its replies stay in the chat"
     if interrupted:
         announce(f"the run was stopped; {left}")
         return INTERRUPTED
     raise Findings(
         f"run {answered.run_id} {answered.status}: {answered.error or answered.error_code}",
-        hint=f"{left}; `cbx chat show {argument(answered.chat_key)}` lists the runs",
+        hint=f"{left}; for details run `cbx chat show {argument(answered.chat_key)}`",
     )
 
 
 def _print_run(text: str, streaming: "_Streaming | None") -> None:
-    """Print an answer, if there is one, unless all of it was shown as it came."""
+    """Print an answer unless it was printed while the command ran."""
     if streaming is not None:
         streaming.end_line()
-    if text and (streaming is None or streaming.told.strip() != text.strip()):
+    if text and (streaming is None or streaming.printed.strip() != text.strip()):
         output.print_text(text)
 
 
-# --- what a command prints, shown as it comes if it is text
+# --- printing the output of a running command
 
-# What a JSON answer or a stream of events begins with.
-_NO_TEXT = re.compile(r"[{\[]|event:|data:")
+# The beginning of a JSON answer or a stream of events.
+_NOT_TEXT = re.compile(r"[{\[]|event:|data:")
 
 
 class _Streaming:
-    """Shows the output of commands, one after the other. `told` is what was shown of the last one."""
+    """Prints the output of commands as they run. `printed` is the text of the current one."""
 
     def __init__(self, *, any_text: bool) -> None:
-        """`any_text`: also what looks like JSON is text."""
+        """Treat all output as text if `any_text`, even JSON."""
         self._any_text = any_text
-        self.told = ""
+        self.printed = ""
 
     def end_line(self) -> None:
-        """End the line that was shown last, if it has none."""
-        if self.told and not self.told.endswith("\n"):
+        """Print a line break if the last line has none."""
+        if self.printed and not self.printed.endswith("\n"):
             sys.stdout.write("\n")
 
     def listen(self) -> "_StreamListener":
-        """What hears the next command."""
+        """Return the listener for the next command."""
         self.end_line()
-        self.told = ""
+        self.printed = ""
         return _StreamListener(self, any_text=self._any_text)
 
 
 class _StreamListener:
-    """Hears the pieces of what one command prints. Shows them once it is plain that they are text."""
+    """Receives the output of one command. Prints it as soon as it is known to be text."""
 
     def __init__(self, streaming: _Streaming, *, any_text: bool) -> None:
         self._streaming = streaming
@@ -216,15 +216,15 @@ class _StreamListener:
     def __call__(self, piece: bytes) -> None:
         self._held += self._decoder.decode(piece)
         if self._is_text is None and self._held.strip():
-            self._is_text = self._any_text or not _NO_TEXT.match(self._held.lstrip())
+            self._is_text = self._any_text or not _NOT_TEXT.match(self._held.lstrip())
         if self._is_text:
-            self._streaming.told += self._held
+            self._streaming.printed += self._held
             sys.stdout.write(printable(self._held))
             sys.stdout.flush()
             self._held = ""
 
 
-# --- open: a line at a time
+# --- open
 
 
 @verb(
@@ -238,7 +238,7 @@ def open_chat(
     exec_: model_program.Exec,
     profile: Annotated[
         str | None,
-        Option(click_type=PROFILE, help="The system prompt, model and tools of this profile, too."),
+        Option(click_type=PROFILE, help="Use the system prompt, model and tools of this profile."),
     ] = None,
     format_: model_program.RequestFormat = None,
     answers: model_program.AnswersRead = "auto",
@@ -250,16 +250,18 @@ def open_chat(
     max_steps: model_program.MaxSteps = None,
     layer: compose_options.Layers = None,
 ) -> int:
-    """Talk to an agent by hand: each line is a message, which `cbx chat run` answers by the command.
+    """Talk to an agent. Each line is a message, which `cbx chat run` answers with your model command.
 
-    Lines that begin with a slash are commands: /help lists them. The chat is kept like any other, so it goes
-    on where it was. Ctrl-C stops an answer and loses nothing; Ctrl-D leaves. Off a terminal, lines come from
-    standard input, and the first failure ends it.
+    Lines that begin with a slash are commands; /help lists them. The chat is stored, so you can continue it
+    later. Ctrl-C stops an answer, Ctrl-D leaves. Without a terminal, lines come from stdin, and the first
+    failure ends the command.
     """
     check_key(key)
     model_program.check_command(exec_)
     if isinstance(session().process, Shell):
-        raise UsageError("a shell opens no chat", hint="leave it first")
+        raise UsageError(
+            "cbx chat open cannot be used inside cbx shell", hint="leave the shell with `exit` first"
+        )
     with Shell(session()) as shell:
         talk = Talk(shell, key, _as_words(click.get_current_context()))
         if sys.stdin.isatty() and sys.stdout.isatty():
@@ -270,7 +272,7 @@ def open_chat(
 
 
 def _as_words(context: click.Context) -> list[str]:
-    """The options that were given here, as words of `cbx chat run`."""
+    """Return the given options as words for `cbx chat run`."""
     return [
         word
         for parameter in context.command.params
@@ -290,7 +292,7 @@ def _words_of(option: click.Option, value: object) -> Iterator[str]:
 
 
 class _Slash(NamedTuple):
-    """A command of the prompt: what it takes, what it does, and the words of `cbx` that do it."""
+    """A command of the prompt: its arguments, its help, and the words of the cbx command that it runs."""
 
     takes: str
     help: str
@@ -305,24 +307,26 @@ def _load(key: str, rest: str) -> list[str]:
 _SLASHES = {
     "new": _Slash(
         "[TITLE]",
-        "Archive the context, and begin a new one.",
+        "Archive the context and begin a new one.",
         lambda key, rest: ["chat", "new", key, *([f"--title={rest}"] if rest else [])],
     ),
     "list": _Slash("", "List the archived contexts.", lambda key, _: ["chat", "list", key]),
-    "load": _Slash("WORDS|CONTEXT", "Go on with an archived context, found by words or its id.", _load),
+    "load": _Slash("TEXT|CONTEXT", "Continue with an archived context, found by its text or id.", _load),
     "clear": _Slash("", "Empty the context without archiving it.", lambda key, _: ["chat", "clear", key]),
     "show": _Slash("", "Show the context and the runs.", lambda key, _: ["chat", "show", key]),
-    "why": _Slash("", "Explain what the next message carries with it.", lambda key, _: ["chat", "why", key]),
+    "why": _Slash(
+        "", "Explain what the model sees with the next message.", lambda key, _: ["chat", "why", key]
+    ),
 }
 _HELP = "help"
 _OWN = {
     _HELP: "List these commands.",
-    **dict.fromkeys(LEAVE, "Leave; so does Ctrl-D."),
+    **dict.fromkeys(LEAVE, "Leave (or Ctrl-D)."),
 }
 
 
 class Talk:
-    """A chat that a person talks to; each line runs as a command of the shell that it stands on."""
+    """A chat at a prompt. Each line runs as a command of the shell."""
 
     history = "chat_history"
 
@@ -334,11 +338,10 @@ class Talk:
 
     @property
     def prompt(self) -> str:
-        """The chat's key."""
         return f"{one_line(self._key, 30)}> "
 
     def run(self, line: str) -> int:
-        """Do what a line says; the exit code, its failure reported."""
+        """Run a line, report its failure, and return the exit code."""
         text = line.strip()
         if not text:
             return 0
@@ -350,7 +353,7 @@ class Talk:
         return self._command(name, rest.strip())
 
     def run_script(self, lines: Iterable[str]) -> int:
-        """Run lines to the first failure, or to the end; the exit code."""
+        """Run lines to the first failure or the end, and return the exit code."""
         for line in lines:
             if code := self.run(line):
                 return code
@@ -374,7 +377,7 @@ class Talk:
         return self._shell.refuse(_unknown(name), [name])
 
     def matches(self, text: str) -> Matches:
-        """The commands that begin so."""
+        """Return the commands that begin with `text`."""
         known = {**{name: each.help for name, each in _SLASHES.items()}, **_OWN}
         return [
             (f"/{name} ", CompletionItem(f"/{name}", help=line))
@@ -388,14 +391,12 @@ def _help_lines() -> Iterator[str]:
     rows += [(f"/{name}", line) for name, line in _OWN.items()]
     width = max(len(left) for left, _ in rows)
     yield from (f"{left.ljust(width)}  {line}" for left, line in rows)
-    yield "Anything else is a message; one that begins with a slash is written with two."
+    yield "Anything else is a message. Type // to begin a message with a slash."
 
 
 def _unknown(name: str) -> UsageError:
-    from cardbox_cli.text import did_you_mean
-
     known = [*_SLASHES, *_OWN]
     return UsageError(
-        f"there is no command {'/' + name!r}{did_you_mean(name, known)}",
-        hint="/help lists the commands; a message that begins with a slash is written with two",
+        unknown_message("command", "/" + name, [f"/{each}" for each in known]),
+        hint="/help lists the commands; type // to begin a message with a slash",
     )

@@ -34,12 +34,16 @@ if TYPE_CHECKING:
 def list_chats(
     key: Annotated[
         str | None,
-        Argument(click_type=CHAT, metavar="[KEY]", help="The chat. Default: lists the chats."),
+        Argument(
+            click_type=CHAT,
+            metavar="[KEY]",
+            help="List the archived contexts of this chat. Default: list the chats.",
+        ),
     ] = None,
     limit: Limit = 50,
     columns: Annotated[str | None, column_option("chat,entries,used")] = None,
 ) -> None:
-    """List the archived contexts of a chat, newest first; without a key the chats of the project."""
+    """List the chats of the project, or the archived contexts of a chat, newest first."""
     from cardbox_cli.chat.chat_view import archives
 
     shown = chosen(_CHAT_COLUMNS if key is None else _ARCHIVE_COLUMNS, columns)
@@ -88,7 +92,7 @@ _CHAT_COLUMNS = (
     reads=True,
 )
 def show_chat(key: ChatKey) -> None:
-    """Show a chat on one page: its active context, what its transcript keeps, its last runs."""
+    """Show a chat on one page: its active context, its transcript and its last runs."""
     from cardbox_cli.chat.chat_view import view
 
     with open_database() as database, database.snapshot():
@@ -128,7 +132,7 @@ def _running(seen: "ChatView") -> str | None:
 
 
 def _transcript(kept: "Kept") -> str:
-    boxes = f" in {format_count(kept.boxes, 'box')}, kept for good" if kept.entries else ""
+    boxes = f" in {format_count(kept.boxes, 'box')}, kept permanently" if kept.entries else ""
     unanswered = f"; {kept.unanswered} unanswered" if kept.unanswered else ""
     return f"{format_count(kept.entries, 'entry')}{boxes}{unanswered}"
 
@@ -137,7 +141,7 @@ def _window(kept: "Kept") -> str:
     window = kept.window
     seen = window.last - window.first
     places = f", from {window.first} to {window.last - 1}" if seen else ""
-    since = f"; nothing from before {window.start}" if window.start else ""
+    since = f"; none before {window.start}" if window.start else ""
     return f"{seen} of at most {window.most} entries{places}{since}, for a run without context"
 
 
@@ -182,7 +186,7 @@ _STEP_COLUMNS = (
 def show_transcript(
     key: ChatKey, limit: Limit = 30, columns: Annotated[str | None, column_option("said,role,text")] = None
 ) -> None:
-    """Print the last entries of a chat's transcript, in order: what users said, and what was really sent."""
+    """Print the last entries of a chat's transcript, in order: messages of users and sent replies."""
     from cardbox_cli.chat.chat_view import entries
 
     shown = chosen(_ENTRY_COLUMNS, columns)
@@ -192,7 +196,7 @@ def show_transcript(
         map(_as_json, found),
         columns=shown,
         item_id=lambda entry: entry["card_id"],
-        empty=f"nothing was said in chat {spelled(key)}",
+        empty=f"chat {spelled(key)} has no messages",
     )
 
 
@@ -220,7 +224,7 @@ _ENTRY_COLUMNS = (
 )
 
 
-# --- why it remembers, or does not
+# --- why a chat remembers
 
 
 @verb(
@@ -231,10 +235,10 @@ _ENTRY_COLUMNS = (
     reads=True,
 )
 def explain_chat(key: ChatKey) -> None:
-    """Explain what the next run of a chat carries with it; and where that is nothing, why.
+    """Explain what the next run of a chat remembers, or why it remembers nothing.
 
-    Most often the key is another one: a new topic is a new key. Exit code 0: it carries something. 8: it
-    begins afresh.
+    The most frequent cause is a different key: a new topic is a new key. Exit code 0 if it remembers
+    something, 8 if it starts empty.
     """
     from cardbox_cli.chat.why import explain
 
@@ -242,12 +246,12 @@ def explain_chat(key: ChatKey) -> None:
         found = explain(room_of(database), key)
     if not found.exists and not found.causes:
         raise NotFound(
-            f"no chat {key!r} in project {session().project_id!r}, and none with a key near to it",
-            hint="`cbx chat list` lists the chats",
+            f"no chat {key!r} in project {session().project_id!r}, and none with a similar key",
+            hint="list the chats with `cbx chat list`",
         )
     output.emit(found, table=lambda: _print_explanation(found), ids=[each.chat_key for each in found.near])
     if not found.well:
-        raise Findings(f"chat {spelled(key)} begins afresh")
+        raise Findings(f"chat {spelled(key)} starts without memory")
 
 
 def _print_explanation(found: "Explained") -> None:

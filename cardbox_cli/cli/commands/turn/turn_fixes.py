@@ -1,4 +1,4 @@
-"""`cbx turn nudge, retry, stop, reclaim, requeue, fail, rebox` and `rebuild`: fixes by hand."""
+"""`cbx turn nudge, retry, stop, reclaim, requeue, fail, rebox` and `rebuild`: manual fixes."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
 
 
-_REFUSED = "nothing that it writes for the turn is kept"
-_UNFENCED = "it is another system's, which cbx does not fence: what it writes may be kept"
+_REFUSED = "cbx rejects what it writes for the turn"
+_UNFENCED = "it belongs to another system, so cbx cannot reject what it writes"
 
 
 def run_fix(turn: str, do: "Callable[..., Fixed]", **given: Any) -> None:
-    """`free` by one of `recovery.fixes` that wants to know who acts, and what the command was given."""
+    """Fix a turn with a function of `recovery.fixes` that takes the actor and the command's options."""
     free_turn(turn, lambda run, turn_id: do(run, turn_id, actor=actor(run.database), **given))
 
 
 def free_turn(turn: str, do: "Callable[[Runtime, str], Fixed]") -> None:
-    """Free a turn by one of `recovery.fixes`, and print what it did."""
+    """Fix a turn with a function of `recovery.fixes`, and print the outcome."""
 
     with runtime() as run:
         fixed = do(run, resolving_turns(run.database, run.project_id).resolve(turn))
     for each in fixed.may_start_twice:
-        kept = _REFUSED if fixed.fenced else _UNFENCED
-        announce(f"note: {each} may still be running; {kept}")
+        effect = _REFUSED if fixed.fenced else _UNFENCED
+        announce(f"note: {each} may still be running; {effect}")
     ended = fixed.end
     output.emit(
         fixed,
@@ -53,7 +53,7 @@ def free_turn(turn: str, do: "Callable[[Runtime, str], Fixed]") -> None:
 
 @verb("nudge", "cbx turn nudge 1d5c8f72")
 def nudge_turn(turn: TurnId) -> None:
-    """Notify the workers of a turn again, and promote what is queued on an idle agent. The epoch stays."""
+    """Notify the workers of a turn again, and promote the next turn of an idle agent. The epoch stays."""
     from cardbox_cli.execution.recovery import fixes
 
     free_turn(turn, fixes.nudge)
@@ -66,9 +66,9 @@ def nudge_turn(turn: TurnId) -> None:
     "cbx turn retry @last -o id | xargs cbx turn wait",
 )
 def retry_turn(turn: TurnId) -> None:
-    """Ask anew for a turn that ended otherwise than in success: another turn, with the same boxes to read.
+    """Retry a failed turn as a new turn with the same context.
 
-    A call that still waits for the end of the old one gets that of the new one. Exit 6 when it was refused.
+    A tool call that waits for the old turn then waits for the new one. Exit 6 if the turn was not accepted.
     """
     from cardbox_cli.cli.terminal.turn_report import print_dispatched, refuse
     from cardbox_cli.execution.recovery import retrying
@@ -85,7 +85,7 @@ def retry_turn(turn: TurnId) -> None:
 
 @verb("stop", "cbx turn stop 1d5c8f72 --reason 'asked for by mistake'")
 def stop_turn(turn: TurnId, reason: OptionalReason = None) -> None:
-    """End a turn at once as canceled, whatever its state. Its runner learns it at the next heartbeat."""
+    """End a turn in any state as canceled. Its worker notices at the next heartbeat."""
     from cardbox_cli.execution.recovery import fixes
 
     run_fix(turn, fixes.stop, reason=reason)
@@ -93,7 +93,7 @@ def stop_turn(turn: TurnId, reason: OptionalReason = None) -> None:
 
 @verb("reclaim", "cbx turn reclaim 1d5c8f72 --expect-epoch 3 --reason 'its worker is gone'")
 def reclaim_turn(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
-    """Take a turn away from whoever runs it, to be claimed anew."""
+    """Take a turn back from its worker, so that another one can claim it."""
     from cardbox_cli.execution.recovery import fixes
 
     run_fix(turn, fixes.reclaim, expect_epoch=expect_epoch, reason=reason)
@@ -101,7 +101,7 @@ def reclaim_turn(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> Non
 
 @verb("requeue", "cbx turn requeue 1d5c8f72 --expect-epoch 3 --reason 'the model was down'")
 def requeue_turn(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
-    """Put a turn back into its agent's queue, to begin anew. What it wrote stays."""
+    """Put a turn back into its agent's queue, to start over. Its output box keeps its cards."""
     from cardbox_cli.execution.recovery import fixes
 
     run_fix(turn, fixes.requeue, expect_epoch=expect_epoch, reason=reason)
@@ -109,7 +109,7 @@ def requeue_turn(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> Non
 
 @verb("fail", "cbx turn fail 1d5c8f72 --expect-epoch 3 --reason 'its context box is lost'")
 def fail_turn(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
-    """End a turn as failed, with the reason in its deliverable. A queued one: `cbx turn stop`."""
+    """End a turn as failed, with the reason in its deliverable. For a queued turn, use `cbx turn stop`."""
     from cardbox_cli.execution.recovery import fixes
 
     run_fix(turn, fixes.fail, expect_epoch=expect_epoch, reason=reason)
@@ -120,10 +120,10 @@ def rebox_turn(
     turn: TurnId,
     expect_epoch: ExpectEpoch,
     reason: Reason,
-    context_box: Annotated[str | None, Option(click_type=BOX, help="What it shall read.")] = None,
-    output_box: Annotated[str | None, Option(click_type=BOX, help="What it shall write to.")] = None,
+    context_box: Annotated[str | None, Option(click_type=BOX, help="The new context box.")] = None,
+    output_box: Annotated[str | None, Option(click_type=BOX, help="The new output box.")] = None,
 ) -> None:
-    """Give a turn that waits another context or output box."""
+    """Change the context or output box of a waiting turn."""
     from cardbox_cli.execution.recovery import fixes
 
     def do(run: "Runtime", turn_id: str, *, actor: str) -> "Fixed":
@@ -143,12 +143,12 @@ def rebox_turn(
 
 @verb("rebuild", "cbx turn rebuild clerk")
 def rebuild_head(
-    agent: Annotated[str, Argument(click_type=AGENT, help="The agent whose head is lost.")],
+    agent: Annotated[str, Argument(click_type=AGENT, help="The agent without a valid state row.")],
     reason: OptionalReason = None,
 ) -> None:
-    """Make the lost head of an agent anew, from its inbox rows and waiting tools as well as they allow.
+    """Recreate an agent's missing state row from its inbox rows and waiting tools.
 
-    So, too, one that is not idle and names no turn.
+    Also repairs a row that is not idle but has no turn.
     """
     from cardbox_cli.execution.recovery.rebuilding import rebuild
 

@@ -1,4 +1,4 @@
-"""`cbx turn replay` and `fork`: turns are run here, or awaited, and compared."""
+"""`cbx turn replay` and `fork`: run turns here or await them, and compare the results."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -38,7 +38,7 @@ Exec = Annotated[
     Option(
         "--exec",
         metavar="CMD",
-        help="Run it here, with this for the model, as `cbx worker run` does; else workers of its target do.",
+        help="Run the turn here with this model command. Default: the workers of its target run it.",
     ),
 ]
 
@@ -52,7 +52,7 @@ def replay_program(
     tools: str | None = None,
     trust_stored_commands: bool = False,
 ) -> "Program":
-    """What runs a turn again: the request has the format that the turn was asked in."""
+    """Return the program that runs a turn again, with requests in the format of the turn."""
     from cardbox_cli.context.request import DEFAULT_OPTIONS
     from cardbox_cli.execution.requests.step_snapshots import read_snapshot
 
@@ -75,14 +75,14 @@ def replay_program(
 
 
 def own_target() -> str:
-    """A worker target that no worker serves but the one that runs here."""
+    """Return a new worker target, which only the worker of this process serves."""
     import uuid6
 
     return f"replay-{uuid6.uuid7().hex}"
 
 
 def ask_again(run: "Runtime", turn_id: str, again: "Again") -> list[str]:
-    """The ids of the turns that are asked for. Raises NotAccepted."""
+    """Request the turns and return their ids. Raises NotAccepted."""
     from cardbox_cli.orchestration.replay import ask_again
 
     asked = ask_again(run, turn_id, again)
@@ -94,9 +94,9 @@ def ask_again(run: "Runtime", turn_id: str, again: "Again") -> list[str]:
 
 
 def run_here(run: "Runtime", turn_ids: Sequence[str], worker_target: str, program: "Program") -> None:
-    """Run these turns of a target until none is due. Announces what happens.
+    """Run these turns of a target until none is due.
 
-    No other worker has that target: whatever ends this early, a signal too, stops the turns that are left.
+    No other worker serves that target, so an early end, for example by a signal, stops the remaining turns.
     """
     try:
         with stopped_by_signals(_interrupt):
@@ -112,7 +112,7 @@ def _interrupt() -> None:
 
 
 def _stop_open(run: "Runtime", turn_ids: Sequence[str]) -> None:
-    """Stop those that have not ended, those that wait before those that run."""
+    """Stop the turns that have not ended, waiting ones before running ones."""
     from cardbox_cli.execution.recovery import fixes
 
     stopped = 0
@@ -129,10 +129,12 @@ def _announce_open(run: "Runtime", turn_ids: Sequence[str], worker_target: str) 
     views = resolving_turns(run.database, run.project_id)
     waiting = [turn_id for turn_id in turn_ids if views.get(turn_id).status != "ended"]
     if waiting:
-        go_on = command_line(["worker", "run"], "--target", worker_target)
+        run_worker = command_line(["worker", "run"], "--target", worker_target)
+        verb = "waits" if len(waiting) == 1 else "wait"
         announce(
-            f"note: {format_count(len(waiting), 'turn')} to be answered: `cbx why {waiting[0]}` says what, "
-            f"and then `{go_on} --exec CMD --drain` goes on"
+            f"note: {format_count(len(waiting), 'turn')} {verb} for a tool result: see `cbx why "
+            f"{waiting[0]}`, "
+            f"then continue with `{run_worker} --exec CMD --drain`"
         )
 
 
@@ -154,7 +156,7 @@ def _work(worker_target: str, program: "Program") -> None:
 
 
 class _Journal:
-    """Tells of what goes wrong; what came of the turns is told in the end."""
+    """Prints warnings and ends; the results are printed at the end."""
 
     def line(self, text: str) -> None:
         if text.startswith("warning"):
@@ -165,7 +167,7 @@ class _Journal:
 
 
 def print_compared(turns: "TurnViews", turn_id: str, others: Sequence[str]) -> None:
-    """Print what came of the turns beside the first. Raises Findings unless all others ended in success."""
+    """Print the results next to the first turn. Raises Findings unless all others succeeded."""
     from cardbox_cli.orchestration.replay import compare, outcome_of
 
     with turns.database.snapshot():
@@ -176,8 +178,8 @@ def print_compared(turns: "TurnViews", turn_id: str, others: Sequence[str]) -> N
     odd = [each.outcome for each in beside if each.outcome.end_status != "success"]
     if odd:
         raise Findings(
-            f"{len(odd)} of {len(beside)} turns did not end in success",
-            hint="`cbx turn show` tells the story of one",
+            f"{len(odd)} of {len(beside)} turns did not succeed",
+            hint=f"run `cbx turn show {odd[0].agent_turn_id}` for details",
             details={"agent_turn_ids": [each.agent_turn_id for each in odd]},
         )
 
@@ -187,7 +189,7 @@ def _print_table(first: "TurnOutcome", beside: "Sequence[Compared]") -> None:
     for each in beside:
         if not each.same_text:
             output.print_text()
-            output.print_painted([("bold", f"{short_id(each.outcome.agent_turn_id)} says otherwise:")])
+            output.print_painted([("bold", f"{short_id(each.outcome.agent_turn_id)} answered differently:")])
             output.print_painted(compared(first.text, each.outcome.text))
 
 
@@ -207,7 +209,7 @@ def _outcome_tools(outcome: "TurnOutcome") -> str:
     return ", ".join(f"{name} {times}" for name, times in outcome.tools.items()) or NOTHING
 
 
-# Items are pairs of an outcome and how it compares with the first; None for the first itself.
+# Items are pairs of an outcome and its comparison with the first, None for the first itself.
 _OUTCOME_COLUMNS = (
     Column("TURN", lambda pair: short_id(pair[0].agent_turn_id)),
     Column("END", lambda pair: pair[0].end_status or pair[0].status),
@@ -231,22 +233,22 @@ _OUTCOME_COLUMNS = (
 def replay_turn(
     turn: TurnId,
     profile: Annotated[
-        str | None, Option(click_type=PROFILE, help="By this profile; default: the one that it had.")
+        str | None, Option(click_type=PROFILE, help="Run it with this profile. Default: its own.")
     ] = None,
     exec_: Exec = None,
     env: model_program.Variables = None,
     tools: model_program.ToolsFile = None,
     trust_stored_commands: model_program.TrustStored = False,
-    times: Annotated[int, Option(metavar="N", min=1, max=100, help="How often.")] = 1,
+    times: Annotated[int, Option(metavar="N", min=1, max=100, help="Run it N times.")] = 1,
     timeout: EndTimeout = None,
     no_wait: Annotated[
-        bool, Option("--no-wait", help="Only ask for the turns, and print their ids.")
+        bool, Option("--no-wait", help="Only request the turns, and print their ids.")
     ] = False,
 ) -> None:
-    """Run a turn again: the same context, in a fresh output box, and compare what came with what came then.
+    """Run a turn again with the same context and a new output box, and compare the results.
 
-    A fresh agent runs it, so the turn's own agent and its boxes stay as they are. Tools that the model calls
-    are called again. Exit 8 when one of the turns did not end in success, 124 when that took too long.
+    A new agent runs it, so the agent and boxes of the turn do not change. Tools are really called again.
+    Exit 8 if one of the turns does not succeed, 124 when --timeout elapses.
     """
     from cardbox_cli.execution.turn_summary import wait_for_end
     from cardbox_cli.orchestration.replay import Again
@@ -284,23 +286,21 @@ def replay_turn(
 )
 def fork_turn(
     turn: TurnId,
-    at: Annotated[
-        str, Option(metavar="STEP", help="The step that is taken otherwise: its number, or its id.")
-    ],
+    at: Annotated[str, Option(metavar="STEP", help="The step to run again: its number or id.")],
     instruction: Annotated[
-        str | None, Option(metavar="TEXT", help="What the model is told behind what the turn had written.")
+        str | None, Option(metavar="TEXT", help="An instruction to add after the output so far.")
     ] = None,
     profile: Annotated[
-        str | None, Option(click_type=PROFILE, help="By this profile; default: the one that it had.")
+        str | None, Option(click_type=PROFILE, help="Run it with this profile. Default: its own.")
     ] = None,
     exec_: Exec = None,
     env: model_program.Variables = None,
     tools: model_program.ToolsFile = None,
     trust_stored_commands: model_program.TrustStored = False,
 ) -> None:
-    """Go on from the middle of a turn: a fresh agent takes the step again, with what was there before it.
+    """Branch from a step of a turn: a new agent runs the step again with all that was there before it.
 
-    The turn stays as it is. With --exec it is run here and compared with the old one; else workers run it.
+    The old turn does not change. With --exec, the new one runs here and is compared; else workers run it.
     """
     from cardbox_cli.orchestration.replay import Again
 

@@ -32,7 +32,15 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.execution.turns import END_STATUSES, TURN_STATUSES, LogTail, Step, last_lines
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.text import argument, flat, format_duration, format_time, indented, one_line
+from cardbox_cli.text import (
+    argument,
+    conflict_message,
+    flat,
+    format_duration,
+    format_time,
+    indented,
+    one_line,
+)
 
 if TYPE_CHECKING:
     from cardbox_cli.inspect.turns import Branch, TurnView
@@ -55,12 +63,14 @@ def list_turns(
     limit: Limit = 50,
     agent: OfAgent = None,
     status: Annotated[
-        str | None, Option(click_type=OneOf(lambda: TURN_STATUSES, what="state"), help="Only in this state.")
+        str | None,
+        Option(click_type=OneOf(lambda: TURN_STATUSES, what="state"), help="Only turns in this state."),
     ] = None,
     end: Annotated[
-        str | None, Option(click_type=OneOf(lambda: END_STATUSES, what="end"), help="Only that ended so.")
+        str | None,
+        Option(click_type=OneOf(lambda: END_STATUSES, what="end"), help="Only turns with this end."),
     ] = None,
-    trace: Annotated[str | None, Option(metavar="ID", help="Only of this trace_id.")] = None,
+    trace: Annotated[str | None, Option(metavar="ID", help="Only turns of this trace_id.")] = None,
     since: Since = None,
     until: Until = None,
     columns: Annotated[str | None, column_option("id,agent,end")] = None,
@@ -73,9 +83,7 @@ def list_turns(
     from cardbox_cli.store.views.turn_views import TurnFilter
 
     if end is not None and status not in (None, ENDED):
-        raise UsageError(
-            f"--end is for turns that have ended, not {status} ones", hint="leave one of them out"
-        )
+        raise UsageError(conflict_message("--end", f"--status {status}"), hint="remove one of them")
     first, last = parse_span(since, until)
     status = status if end is None else ENDED
     where = TurnFilter(agent_id=agent, status=status, trace_id=trace, since=first, until=last)
@@ -248,13 +256,17 @@ def show_trace(
     turn: TurnId,
     format_: Annotated[
         str | None,
-        Option("--format", click_type=OneOf(lambda: (HTML, SVG), what="format"), help="As a picture."),
+        Option(
+            "--format",
+            click_type=OneOf(lambda: (HTML, SVG), what="format"),
+            help="Draw the tree as a picture.",
+        ),
     ] = None,
 ) -> None:
-    """Show the turns of a trace as a tree: who gave work to whom, and what became of it.
+    """Show the turns of a trace as a tree: which agent gave work to which, with the outcome.
 
-    The children of a batch stand under it. Turns of other traces that gave one of these its work, or got it,
-    are in the tree too.
+    The children of a batch are listed below it. Turns of other traces that gave work to these turns, or
+    received it, are included.
     """
     from cardbox_cli.inspect.turns import read_trace
 
@@ -278,7 +290,7 @@ def show_trace(
 
 
 def _by_batch(branches: "Sequence[Branch]") -> "list[tuple[str | None, list[Branch]]]":
-    """The children of each batch in the order of its tasks, and those of none."""
+    """Group branches by batch, in the order of its tasks; None for those without a batch."""
     groups: dict[str | None, list[Branch]] = {}
     for branch in branches:
         groups.setdefault(branch.batch_id, []).append(branch)
@@ -288,7 +300,7 @@ def _by_batch(branches: "Sequence[Branch]") -> "list[tuple[str | None, list[Bran
 
 
 class _Drawing:
-    """Draws a tree, line by line. The children of a batch are drawn under a line of its own."""
+    """Draws a tree line by line. A batch has its own line above its children."""
 
     def __init__(self, batches: "Mapping[str, BatchRow]") -> None:
         self._batches = batches
@@ -320,7 +332,7 @@ class _Drawing:
     def _below(
         self, branches: "Sequence[Branch]", trace_id: str | None, below: str, *, ends: bool = True
     ) -> None:
-        """Branches under a line; `ends`: nothing else comes under it."""
+        """Draw branches below a line; `ends` if nothing else follows below it."""
         for branch in branches:
             is_last = ends and branch is branches[-1]
             lead = below + ("└─ " if is_last else "├─ ")
@@ -350,13 +362,13 @@ def show_logs(
     turn: TurnId,
     step: Annotated[
         str | None,
-        Option(metavar="N", help="Only of this step: its number, or 4 or more characters of its id."),
+        Option(metavar="N", help="Only this step: its number, or 4 or more characters of its id."),
     ] = None,
 ) -> None:
-    """Show what the commands of a turn, the model's and its tools', wrote on stderr.
+    """Show the stderr of a turn's commands: its model command and its tools.
 
-    Kept is the end of it, without what looks like a secret; of commands that wrote nothing, only those that
-    failed.
+    cbx stores the last part of it, without apparent secrets. Commands that wrote nothing are listed only if
+    they failed.
     """
     from cardbox_cli.store.execution.turn_store import LogStore, TurnStore
 
@@ -374,7 +386,7 @@ def show_logs(
         ids=[log.log_id for log in logs],
     )
     if not logs:
-        announce(f"nothing is kept of what the commands of turn {turn_id} wrote on stderr")
+        announce(f"no stderr of turn {turn_id} is stored")
 
 
 def _step_numbers(steps: "list[Step]") -> dict[str, int]:
@@ -398,11 +410,11 @@ def _log_headline(log: "CommandLog", number: int | None) -> str:
 
 
 def _truncation_note(log: "CommandLog") -> str:
-    """That not all is kept, where it is not the secrets left out that make it shorter."""
+    """Note that the log was truncated. Redaction alone does not count."""
     from cardbox_cli.execution.worker.command_output import REDACTED
 
     kept = len(log.stderr.encode())
-    return f", the last {kept:,} are kept" if log.stderr_bytes > kept and REDACTED not in log.stderr else ""
+    return f", the last {kept:,} are stored" if log.stderr_bytes > kept and REDACTED not in log.stderr else ""
 
 
 def _named_step_id(steps: "Sequence[Step]", given: str, turn_id: str) -> str:

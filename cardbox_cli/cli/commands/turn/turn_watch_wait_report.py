@@ -1,4 +1,4 @@
-"""`cbx turn watch, wait` and `report`: a turn is followed to its end, and given a tool's result."""
+"""`cbx turn watch, wait` and `report`: follow a turn to its end, and answer its tool calls."""
 
 import sys
 from collections import Counter
@@ -28,7 +28,7 @@ from cardbox_cli.limits import RESULT_SIZE
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.execution.turns import END_STATUSES
-from cardbox_cli.text import flat
+from cardbox_cli.text import conflict_message, flat
 
 if TYPE_CHECKING:
     from cardbox_cli.inspect.turns import Event
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 @verb("watch", "cbx turn watch @last", "cbx turn watch 1d5c8f72 -o jsonl | jq -r .text")
 def watch_turn(
     turn: TurnId,
-    interval: Annotated[
-        float, Option(click_type=Seconds(min=0.1), help="So many seconds between looks.")
-    ] = 1.0,
+    interval: Annotated[float, Option(click_type=Seconds(min=0.1), help="Time between refreshes.")] = 1.0,
 ) -> None:
     """Print what happens to a turn, a line each, until it has ended. Exit 8 unless in success."""
     from cardbox_cli.inspect.turns import view_turn
@@ -95,9 +93,9 @@ def _print_event(event: "Event") -> None:
     "cbx dispatch --agent clerk --context-box @last && cbx turn wait @last > answer.txt",
 )
 def wait_for_turn(turn: TurnId, timeout: EndTimeout = None) -> None:
-    """Wait until a turn has ended, and print the text of what it delivered.
+    """Wait until a turn ends, and print the text of its deliverable.
 
-    Exit 8 when it ended otherwise than in success, 124 when that took too long.
+    Exit 8 if it does not succeed, 124 when --timeout elapses.
     """
     with open_turns() as turns:
         print_end(turns, turns.resolve(turn), timeout)
@@ -115,16 +113,16 @@ def wait_for_turn(turn: TurnId, timeout: EndTimeout = None) -> None:
 def report_result(
     turn: TurnId,
     tool_call_id: Annotated[
-        str, Option(metavar="ID", help="The call; `cbx turn show` lists those that are waited for.")
+        str, Option(metavar="ID", help="The tool call; `cbx turn show` lists the pending ones.")
     ],
     result: Annotated[
-        str | None, Option(metavar="TEXT|@FILE", help="What the tool says: JSON, or any text; @- for stdin.")
+        str | None, Option(metavar="TEXT|@FILE", help="The result, as JSON or text; @- for stdin.")
     ] = None,
     result_text: Annotated[
-        str | None, Option(metavar="TEXT", help="What the tool says: this text, whatever it looks like.")
+        str | None, Option(metavar="TEXT", help="The result as text, even if it looks like JSON.")
     ] = None,
     error: Annotated[
-        str | None, Option(metavar="TEXT", help="Why the tool failed, instead of a result.")
+        str | None, Option(metavar="TEXT", help="The reason why the tool failed, instead of a result.")
     ] = None,
     status: Annotated[
         str | None,
@@ -134,18 +132,18 @@ def report_result(
         ),
     ] = None,
     after_execution: Annotated[
-        str, Option(click_type=AFTER, help="terminate: the turn ends with this result.")
+        str, Option(click_type=AFTER, help="terminate ends the turn with this result.")
     ] = "suspend",
-    source_agent: Annotated[str, Option(metavar="AGENT", help="Who reports.")] = OPERATOR,
+    source_agent: Annotated[str, Option(metavar="AGENT", help="The sender of the report.")] = OPERATOR,
 ) -> None:
-    """Report the result of a tool call. The same result again is harmless, another one is refused."""
+    """Answer a pending tool call. Repeating the same result is harmless; a different one is refused."""
     from cardbox_cli.execution.queue import reports
 
     if result is not None and result_text is not None:
-        raise UsageError("--result and --result-text exclude each other", hint="leave one of them out")
+        raise UsageError(conflict_message("--result", "--result-text"), hint="remove one of them")
     for option, given in (("--result", result), ("--result-text", result_text)):
         if given == reports.PLACEHOLDER:
-            raise UsageError(f"{option} {given} stands for the answer", hint="put the answer in its place")
+            raise UsageError(f"{option} {given} is a placeholder", hint="replace it with the answer")
     value = _text_result(result_text) if result is None else _result_value(result)
     content = _result_content(value, error, status, after_execution)
     with runtime() as run:
@@ -177,12 +175,12 @@ def _result_content(
 
     status = status or ("success" if error is None else "failed")
     if status == "success" and (error is not None or result is msgspec.UNSET):
-        hint = "add --result-text TEXT, or --result with JSON or @FILE"
-        raise UsageError("a success has a --result and no --error", hint=hint)
+        hint = "pass --result-text TEXT, or --result with JSON or @FILE"
+        raise UsageError("--status success requires --result and forbids --error", hint=hint)
     if status != "success" and error is None:
-        raise UsageError(f"the status {status!r} needs an --error", hint="say what went wrong")
+        raise UsageError(f"--status {status} requires --error", hint="add --error with the reason")
     if error is not None and not error.strip():
-        raise UsageError("--error is empty", hint="say what went wrong")
+        raise UsageError("--error is empty", hint="pass the reason why the tool failed")
     parts: dict[str, Any] = {"result": result}
     if error is not None:
         parts["error"] = {"code": f"tool_{status}", "message": error}
@@ -192,12 +190,12 @@ def _result_content(
 
 
 def _text_result(given: str | None) -> Any:
-    """A text as it is; UNSET for none."""
+    """Return the text; UNSET for None."""
     return msgspec.UNSET if given is None else _checked_result(given)
 
 
 def _result_value(text: str) -> Any:
-    """What a tool said: the JSON that it is, else the text."""
+    """Return the JSON value of a result, or its text if it is not JSON."""
     content = _checked_result(text_or_file(text))
     try:
         return exact_json.read(content)
@@ -206,10 +204,10 @@ def _result_value(text: str) -> Any:
 
 
 def _checked_result(content: str) -> str:
-    """A text that a result may be. Raises InvalidInput."""
+    """Return the text. Raises InvalidInput if it cannot be stored as a result."""
     if "\0" in content:
-        raise InvalidInput("--result holds a NUL character", hint="a result is JSON or text")
+        raise InvalidInput("--result contains a NUL character", hint="pass JSON or text")
     if len(content.encode(errors="replace")) > RESULT_SIZE.value << 20:
-        hint = "report where it lies, not all of it"
+        hint = "report its path or address instead"
         raise InvalidInput(f"--result is larger than {RESULT_SIZE}", hint=hint)
     return content
