@@ -83,11 +83,11 @@ def test_what_is_no_id_stays_as_it_is(links: Links, text: str) -> None:
 def test_rows_that_prove_something_have_pages(
     links: Links, table: str, row: str, address: str | None
 ) -> None:
-    assert links.of_row(table, row) == address
+    assert links.row_page(table, row) == address
 
 
 def test_events_lead_to_what_shows_them(links: Links) -> None:
-    assert links.of_event(Event(LATEST, "card", "", CARD)) == links.card(CARD)
-    assert links.of_event(Event(LATEST, "asked", "", TURN)) == links.turn(TURN)
-    assert links.of_event(Event(LATEST, "step", "", "step_1")) is None
-    assert links.of_event(Event(LATEST, "ended", "")) is None
+    assert links.event_page(Event(LATEST, "card", "", CARD)) == links.card(CARD)
+    assert links.event_page(Event(LATEST, "asked", "", TURN)) == links.turn(TURN)
+    assert links.event_page(Event(LATEST, "step", "", "step_1")) is None
+    assert links.event_page(Event(LATEST, "ended", "")) is None
