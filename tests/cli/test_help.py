@@ -163,7 +163,7 @@ class TestEveryCommand:
             named = re.search(r"for example (\S+)\.", text)
             assert named, text
             result = offline(*path, *fillers(VERBS[path]), "--columns", named[1])
-            assert "no column" not in result.stderr
+            assert "no column" not in result.err
 
     @each_verb
     def test_its_help_ends_with_the_examples(self, path: Path, offline: Cbx) -> None:
