@@ -4,7 +4,7 @@ Reads each file once, when the first fact is asked for. Of a name that no entry 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
 from functools import cache
 from typing import Any
@@ -138,6 +138,15 @@ def facts_of(model: str | None) -> ModelFacts:
 def window(model: str | None) -> int | None:
     """Return how many tokens a model holds, None if that is not known."""
     return facts_of(model).window
+
+
+def unknown_models(models: Iterable[str | None]) -> str | None:
+    """Say which of these models are unknown, and how to declare them; None if all are known or unnamed."""
+    unknown = {model: None for model in models if model and not facts_of(model).is_known}
+    if not unknown:
+        return None
+    names = f"model{'s' * (len(unknown) > 1)} {', '.join(map(repr, unknown))}"
+    return f"unknown {names}: nothing is checked that depends on the model; {MODELS.name} can declare it"
 
 
 def tokenizer_for(model: str | None) -> Tokenizer:

@@ -324,8 +324,12 @@ def _verification(requests: "Requests", turn: "RecordedRequests", at: str | None
 def _check_by(shown: "InspectedRequest", *, provider: str | None) -> None:
     from cardbox_cli.cli.terminal.lint_report import answer
     from cardbox_cli.context.lint.rule import lint
+    from cardbox_cli.providers.models import unknown_models
 
     rules_of = provider_of(shown.format) if provider is None else provider_named(provider)
+    # A host has models of its own.
+    unknown = unknown_models([shown.request.model]) if provider is None else None
+    _announce_notes([] if unknown is None else [unknown])
     answer(lint(shown.entries, shown.request, rules_of, awaited=shown.awaited))
 
 

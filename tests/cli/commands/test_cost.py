@@ -284,7 +284,7 @@ class TestBudget:
         unknown = cbx("cost", conversation, "--fail-over", "50%")
         assert (unknown.code, unknown.err.splitlines()[-2]) == (
             4,
-            "error: --fail-over: the context window of model 'unknown' holds",
+            "error: --fail-over: the context window of model 'unknown' is unknown",
         )
 
     @pytest.mark.parametrize("budget", ["", "0%", "101%", "-1", "1e3", "many", "٣", "٣%"])

@@ -42,7 +42,8 @@ RULES = {name: provider_named(name).rules() for name in PROVIDERS}
 SHARED = (
     card_rules.EXCHANGES,
     card_rules.CARDS,
-    request_rules.PARAMETERS,
+    request_rules.TEMPERATURE,
+    request_rules.TOOL_CHOICE,
     request_rules.LIMITS,
     request_rules.CACHING,
     request_rules.SHAPE,

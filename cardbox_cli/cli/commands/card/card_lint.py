@@ -23,6 +23,7 @@ from cardbox_cli.cli.terminal.lint_report import answer, show
 from cardbox_cli.cli.terminal.progress_bar import bar
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.lint.rule import FileFinding, LintFinding
+from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.request_schema import UNKNOWN
 from cardbox_cli.conversations.containers.packed_files import unzipped
 from cardbox_cli.conversations.formats.registry import choose_format, format_named
@@ -128,11 +129,13 @@ def _findings(file: str, asked: _LintOptions, which: str = "") -> list[FileFindi
 def _findings_in(documents: Documents, asked: _LintOptions, lead: str) -> list[LintFinding]:
     from cardbox_cli.conversations.conversation_lint import is_unsaid, lint_conversation, provider_beside
     from cardbox_cli.conversations.drafting import LeftOut
+    from cardbox_cli.providers.models import unknown_models
 
     wanted, project_id = asked.source_format, session().project_id
     module, evidence = choose_format(wanted, documents)
     findings: list[LintFinding] = []
     providers: set[str] = set()
+    models: dict[str | None, None] = {}
     left_out = LeftOut()
     try:
         for conversation in module.read(documents, at=asked.at):
@@ -144,6 +147,8 @@ def _findings_in(documents: Documents, asked: _LintOptions, lead: str) -> list[L
             named = provider_beside(conversation) if wanted is None and not is_sent else None
             provider = asked.provider or named or format_named(conversation.format).provider
             providers.add(provider)
+            # A host has models of its own.
+            models |= {} if provider in HOSTS else {text_at(conversation.beside, "model"): None}
             findings += lint_conversation(conversation, provider, project_id, warned=asked.warned)
     except NoMessages:
         if not findings:
@@ -153,4 +158,6 @@ def _findings_in(documents: Documents, asked: _LintOptions, lead: str) -> list[L
         others = "" if is_own else f", checked for {' and '.join(sorted(providers))}"
         announce(f"{lead}taken as {module.name}: {evidence}{others}")
     tell_left_out(left_out, lead)
+    if (unknown := unknown_models(models)) is not None:
+        announce(f"note: {lead}{unknown}")
     return findings
