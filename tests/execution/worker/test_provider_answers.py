@@ -392,7 +392,8 @@ def test_the_next_request_has_what_was_answered_as_it_came_and_is_sound(
     for number, result in enumerate(results):
         assert f"c{number}" in json.dumps(result)
         assert "sky" in json.dumps(result)
-    assert linted == "nothing found\n"
+    # A note says that the model is unknown.
+    assert linted.endswith("nothing found\n")
 
 
 def test_a_result_has_the_id_that_a_call_of_geminis_got(second_request: Turn) -> None:
@@ -404,4 +405,5 @@ def test_a_result_has_the_id_that_a_call_of_geminis_got(second_request: Turn) ->
     assert again[:2] == [thought, call]
     assert again[2]["functionResponse"]["id"] == made
     assert again[2]["functionResponse"]["name"] == "look"
-    assert linted == "nothing found\n"
+    # A note says that the model is unknown.
+    assert linted.endswith("nothing found\n")

@@ -148,7 +148,7 @@ def _findings_in(documents: Documents, asked: _LintOptions, lead: str) -> list[L
             provider = asked.provider or named or format_named(conversation.format).provider
             providers.add(provider)
             # A host has models of its own.
-            models |= {} if provider in HOSTS else {text_at(conversation.beside, "model"): None}
+            models |= {} if provider in HOSTS else {text_at(conversation.siblings, "model"): None}
             findings += lint_conversation(conversation, provider, project_id, warned=asked.warned)
     except NoMessages:
         if not findings:
