@@ -86,7 +86,7 @@ def _discard(stream: TextIO) -> None:
 def _usage_error(exc: click.ClickException) -> UsageError:
     context = exc.ctx if isinstance(exc, click.UsageError) else None
     path = context.command_path if context else "cbx"
-    return UsageError(exc.format_message(), hint=f"for its options and examples: `{path} --help`")
+    return UsageError(exc.format_message(), hint=f"`{path} --help` shows the options and examples")
 
 
 def _not_text(exc: UnicodeEncodeError) -> UsageError:
