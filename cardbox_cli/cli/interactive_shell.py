@@ -138,6 +138,11 @@ def split(line: str) -> list[str]:
     while rest and not rest.startswith("#"):
         word = _WORD.match(rest)
         if word is None:
+            if rest.startswith("\\"):
+                raise UsageError(
+                    "the line ends with a backslash",
+                    hint="write the command on one line, or quote the backslash",
+                )
             raise UsageError(
                 f"unclosed quotes: {rest[:40].rstrip()}", hint="close the quotes on the same line"
             )

@@ -25,7 +25,7 @@ NOWHERE = "host=127.0.0.1 port=1"
 
 class TestWhatIsOffered:
     def test_commands_with_their_help(self, offered: Offered) -> None:
-        assert offered("cbx bo") == {"box": "Make, show, change and verify boxes of cards."}
+        assert offered("cbx bo") == {"box": "Create, show, diff, edit and repair boxes."}
         assert list(offered("cbx ")) == list(root().entries)
 
     def test_verbs(self, offered: Offered) -> None:
@@ -33,7 +33,7 @@ class TestWhatIsOffered:
         assert "verify" in offered("cbx -p other box ")
 
     def test_options(self, offered: Offered) -> None:
-        assert offered("cbx box list --l") == {"--limit": "Show at most so many; 0 shows all."}
+        assert offered("cbx box list --l") == {"--limit": "Show at most N items; 0 shows all."}
         assert {"--project", "--database-url", "--output", "--debug"} <= set(offered("cbx pack --"))
 
     @pytest.mark.parametrize(
@@ -145,26 +145,9 @@ class TestWhatIsOffered:
     def test_every_kind_of_value_is_known(self) -> None:
         """A new kind of value has a type that completes it, or is put here among those that nobody can guess."""
         free = {
-            *(
-                "T",
-                "T,…",
-                "C,…",
-                "N",
-                "R",
-                "S",
-                "J",
-                "A",
-                "ID",
-                "SECONDS",
-                "HASH",
-                "TIME",
-                "TEXT",
-                "KEY",
-                "URL",
-                "ADDRESS",
-            ),
-            *("M", "K=V", "-- ARGS", "CMD", "C", "NAME", "JSON|@FILE", "TEXT|@FILE", "NAME[=TEXT|=@FILE]"),
-            *("C[:desc]", "[TEXT...]", "TEXT...", "ITEM...", "LAYER,…", "WORDS"),
+            *("N", "ID", "HASH", "TIME", "DURATION", "TEXT", "KEY", "URL", "ADDRESS", "ROLE", "MODEL"),
+            *("AGENT", "TARGET", "TYPE,…", "COLUMNS", "COLUMN[:desc]", "K=V", "-- ARGS", "CMD", "NAME"),
+            *("JSON|@FILE", "TEXT|@FILE", "NAME[=TEXT|=@FILE]", "[TEXT...]", "TEXT...", "ITEM...", "LAYER,…"),
             *("JSON", "STEP", "[CONTEXT]", "[NAME]", "[TEXT|@FILE]", "[KEY] TEXT"),
         }
         unknown = {
@@ -269,7 +252,7 @@ class TestTheScripts:
     def test_an_unknown_shell(self, offline: Cbx) -> None:
         result = offline("completion", "tcsh")
         assert (result.code, result.out) == (2, "")
-        assert result.err == "error: there is no completion for 'tcsh'\nhint: shells are bash, zsh, fish\n"
+        assert result.err == "error: unknown shell 'tcsh'\nhint: shells are bash, zsh, fish\n"
 
     @pytest.fixture
     def boxes(self, database: Database) -> list[str]:
@@ -393,9 +376,7 @@ class TestTheScripts:
     def test_fish(self, shell: Shell, boxes: list[str]) -> None:
         one, two = (box[-8:] for box in boxes)
         (shell.folder / "a chat.json").touch()
-        assert self.fish(shell, "cbx com") == {
-            "completion": "Print the script that completes cbx in your shell."
-        }
+        assert self.fish(shell, "cbx com") == {"completion": "Print the completion script for your shell."}
         assert self.fish(shell, "A=1 cbx -p p box show ") == {two: "second title", one: "first: a title"}
         assert set(self.fish(shell, "cbx render --format=o")) == {
             "--format=openai",

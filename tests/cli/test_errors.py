@@ -186,7 +186,7 @@ TABLE = [
         2,
         "usage",
         "`cbx box` has no command 'shwo'; did you mean 'show'?",
-        "`cbx box --help`",
+        "`cbx box --help` shows the options and examples",
     ),
     Row(
         errors.NotFound,
@@ -195,7 +195,7 @@ TABLE = [
         3,
         "not-found",
         "no box '8b1f22c0' in project 'p'",
-        "`cbx box list`",
+        "`cbx box list` shows the newest",
     ),
     Row(
         errors.InvalidInput,
@@ -458,7 +458,7 @@ TABLE = [
         ("chat", "run", "web-chat-1", "--exec", "true", "--no-wait"),
         6,
         "busy",
-        "chat 'web-chat-1' is busy: run run_1 of host-1 has it, with a lease of another 4d",
+        "chat 'web-chat-1' is busy: run run_1 of host-1 has it; its lease ends in 4d",
         "wait for the run to end, or omit --no-wait",
         {"chat_key": "web-chat-1", "run_id": "run_1", "owner": "host-1"},
     ),
@@ -557,10 +557,7 @@ class TestBeforeACommandIsKnown:
             (("-o", "json", "nope"), "`cbx` has no command 'nope'"),
             (("nope", "-o", "json"), "`cbx` has no command 'nope'"),
             (("--output", "json", "bx"), "`cbx` has no command 'bx'; did you mean 'box'?"),
-            (
-                ("-ojson", "box", "shw"),
-                "`cbx boxfor its options and examples: ` has no command 'shw'; did you mean 'show'?",
-            ),
+            (("-ojson", "box", "shw"), "`cbx box` has no command 'shw'; did you mean 'show'?"),
             (("box", "show", "--output=json"), "Missing argument 'BOX...'."),
             (("box", "show", "-o", "jsonl"), "Missing argument 'BOX...'."),
             (("box", "--no-such", "-o", "json"), "No such option '--no-such'."),
@@ -578,14 +575,14 @@ class TestBeforeACommandIsKnown:
         assert (result.code, result.out) == (2, "")
         error = json.loads(result.err)["error"]
         assert (error["code"], error["message"], error["details"]) == ("usage", message, {})
-        assert error["hint"].endswith("--help`")
+        assert re.fullmatch(r"`cbx( [a-z ]+)? --help` shows the options and examples", error["hint"])
 
     def test_an_unknown_format_is_a_text(self, offline: Cbx) -> None:
         result = offline("-o", "xml", "box", "list")
         assert (result.code, result.out) == (2, "")
         assert result.err == (
             "error: Invalid value for '--output' / '-o': 'xml' is not one of"
-            " 'table', 'wide', 'json', 'jsonl', 'yaml', 'csv', 'tsv', 'id'.\nhint: `cbx --help`\n"
+            " 'table', 'wide', 'json', 'jsonl', 'yaml', 'csv', 'tsv', 'id'.\nhint: `cbx --help` shows the options and examples\n"
         )
 
     @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ class TestLists:
             shelf[2],
         ]
         refused = cbx("card", "list", "--sort", "size:down")
-        assert (refused.code, refused.err.splitlines()[0]) == (2, "error: --sort: 'down' is no order")
+        assert (refused.code, refused.err.splitlines()[0]) == (2, "error: --sort: invalid order 'down'")
 
     def test_so_are_the_places_of_a_box(self, cbx: Cbx, shelf: list[str]) -> None:
         shown = ("box", "show", "@last", "--columns", "#,full-id")
@@ -124,7 +124,7 @@ class TestLists:
         assert [row[0] for row in rows("box", "show", "@last")] == ["#", "0", "1", "2", "3", "4"]
         refused = cbx("card", "show", shelf[0], "-o", name)
         assert (refused.code, refused.out) == (2, "")
-        assert refused.err.startswith(f"error: -o {name} is for lists")
+        assert refused.err.startswith(f"error: -o {name} works only for lists, such as `cbx card list`\n")
 
     def test_all_columns_or_no_header(self, cbx: Cbx, shelf: list[str]) -> None:
         header, *rows = lines(cbx("card", "list", "-o", "wide"))
@@ -181,7 +181,7 @@ class TestKindsOfBoxes:
 
         shown = cbx("box", "list", "-o", "id")
         assert set(lines(shown)) == {talk, plain, read, others["output"]}
-        note = "without 1 profile box and 1 request box hidden; show them with --kind or -o json\n"
+        note = "1 profile box and 1 request box hidden; show them with --kind or -o json\n"
         assert (shown.err, cbx("box", "list").err) == (note, note)
         for kind, box in {**others, "conversation": talk, "context": read}.items():
             only = cbx("box", "list", "--kind", kind, "-o", "id")
@@ -235,7 +235,7 @@ class TestWhatIsLeftOut:
             refused = cbx(*command)
             assert (refused.code, refused.out) == (3, "")
             assert refused.err.startswith(
-                "error: '@last' is not set: your commands have not created a turn: "
+                "error: '@last' is not set: your commands have not created a turn in project 'p'\n"
             )
         (shell.folder / "clerk.yaml").write_text("name: clerk\n")
         succeed(cbx("profile", "import", str(shell.folder / "clerk.yaml")))

@@ -176,7 +176,7 @@ class TestNothingRemembered:
             3,
             "",
             f"error: '@last' is not set: your commands have not created a {noun} in project 'p'\n"
-            f"hint: `cbx {noun} list`\n",
+            f"hint: list the newest with `cbx {noun} list`\n",
         )
 
     def test_each_project_has_its_own(self, cbx: Cbx) -> None:

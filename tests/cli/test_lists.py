@@ -192,7 +192,7 @@ class TestColumns:
         ("command", "known"), KINDS, ids=["card list", "card search", "box list", "box show", "profile list"]
     )
     def test_unknown_ones_are_refused(self, command: tuple[str, ...], known: Columns, offline: Cbx) -> None:
-        there_are = ", ".join(column.name.lower().replace(" ", "-") for column in known)
+        names = ", ".join(column.name.lower().replace(" ", "-") for column in known)
         for option, typed, told in (
             ("--columns", "full-id,xyz", "'xyz'"),
             ("--columns", ",", "''"),
@@ -202,7 +202,7 @@ class TestColumns:
             assert refusal(offline, *command, option, typed) == (
                 2,
                 "",
-                [f"error: {option}: unknown column {told}", f"hint: there are {there_are}"],
+                [f"error: {option}: unknown column {told}", f"hint: columns are {names}"],
             )
 
     @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ class TestColumns:
                 2,
                 "",
                 [
-                    f"error: --columns and -o {output}",
+                    f"error: --columns and -o {output} cannot be combined",
                     "hint: select keys of -o json with jq, or print only ids with -o id",
                 ],
             )

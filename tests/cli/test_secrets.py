@@ -109,7 +109,7 @@ class TestAnAddressInThePlaceOfAName:
         monkeypatch.setenv(variable, f"postgresql://u:{SECRET}@127.0.0.1:1/db")
         result = offline("box", "list", *options)
         assert result.code == 2
-        assert f"{variable} is an address" in result.err
+        assert f"{variable} is a URL" in result.err
         assert not reveals(result)
 
     @each_way

@@ -258,7 +258,7 @@ class TestThePager:
         typist = on_terminal("demo", CBX_PAGER=pager)
         assert typist.end() == 0
         assert "-- pager" not in typist.seen
-        assert "That was the main job" in typist.seen
+        assert "# Next: import your own conversation with `cbx card import YOUR-CHAT.json`," in typist.seen
         assert "is stuck: no-live-worker" in typist.seen
         assert "I read 17 messages." in typist.seen
         assert typist.seen.count("\n") <= 45
@@ -452,7 +452,7 @@ class TestWatchInAPipe:
             f"error: no box {box.box_id!r} in project 'p'",
         )
 
-    @pytest.mark.parametrize("interval", ["inf", "nan", "1e300"])
+    @pytest.mark.parametrize("interval", ["1e9", "277777h", "31622400"])
     def test_a_pause_can_be_as_long_as_one_likes(
         self, interval: str, shell: Shell, add: Callable[..., str]
     ) -> None:
@@ -463,6 +463,15 @@ class TestWatchInAPipe:
             process.send_signal(signal.SIGINT)
             _, err = process.communicate()
         assert (process.returncode, err) == (130, b"\ninterrupted\n")
+
+    @pytest.mark.parametrize("interval", ["inf", "nan", "1e300"])
+    def test_a_pause_has_an_end(self, interval: str, offline: Cbx) -> None:
+        refused = offline("card", "list", "-w", "--interval", interval)
+        assert (refused.code, refused.out) == (2, "")
+        assert refused.err.startswith(
+            f"error: Invalid value for '--interval': {float(interval)} is not a duration of at most"
+            " 1,000,000,000 seconds.\n"
+        )
 
     def test_it_does_not_look_without_a_pause(self, offline: Cbx) -> None:
         refused = offline("card", "list", "-w", "--interval", "0")

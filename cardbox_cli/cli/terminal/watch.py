@@ -111,7 +111,7 @@ def _draw(show: Callable[[_Seen], object], seen: _Seen, end: bool) -> None:
     sys.stdout.flush()
 
 
-# Seconds; as good as for ever, and what --interval nan or inf comes to.
+# Seconds: a longer --interval refreshes once a day, because poll(2) counts milliseconds in an int.
 _MAX_SECONDS = 86_400
 _HOME = "\x1b[H"
 _ERASE_LINE = "\x1b[2K"
