@@ -33,7 +33,7 @@ class CardSearch:
 
     def __init__(self, text: str, types: Sequence[str] | None = None, behind: Mark | None = None) -> None:
         if not text.strip():
-            raise UsageError("there is nothing to search for", hint="give a word")
+            raise UsageError("the search text is empty", hint="pass at least one word")
         self._where = CardFilter(text=text, types=types or None, behind=behind)
         self.pattern = pattern(searched_words(text))
 

@@ -181,7 +181,7 @@ def _inherit(
         if box.box_id not in id_lists:
             raise NotFound(
                 f"no box {box.box_id!r} in project {project_id!r} (argument {box.arg_key!r})",
-                hint="`cbx box list` shows the newest",
+                hint="`cbx box list` shows the newest boxes",
             )
     inherited = planning.inherited_cards(boxes, id_lists)
     limits = recipe.context_packing_config.inherit_context

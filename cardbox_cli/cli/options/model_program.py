@@ -204,7 +204,9 @@ def _places(target: "Target") -> dict[str, str]:
 def _check_named(option: str, name: str, environ: Iterable[str]) -> None:
     if not _NAME.fullmatch(name):
         hint = "pass only the name: the value comes from the environment, where `ps` does not show it"
-        shown = name.partition("=")[0][:80]
+        key, equals, _ = name.partition("=")
+        # The value may be a secret.
+        shown = key[:80] + ("=…" if equals else "")
         raise UsageError(f"{option}: {invalid_message('variable name', shown)}", hint=hint)
     if name not in environ:
         raise UsageError(f"{option}: {name} is not set", hint="export the variable, or remove the option")

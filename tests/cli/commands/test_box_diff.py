@@ -214,7 +214,7 @@ class TestRefs:
         assert lines(cbx("card", "refs", card, "-o", "id", "-n", "1")) == [two]
         cut = cbx("card", "refs", card, "-o", "id", "--latest", "2")
         assert lines(cut) == [two]
-        assert cut.err == "searched the 2 boxes; --latest 0 searches all\n"
+        assert cut.err == "searched the 2 most recently changed boxes; --latest 0 searches all\n"
         assert lines(cbx("card", "refs", card, "-o", "id", "--latest", "0")) == [two, one]
         answer = cbx("card", "refs", card, "-o", "json").json()
         assert [each.pop("updated_at")[-1] for each in answer] == ["Z", "Z"]

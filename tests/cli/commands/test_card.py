@@ -133,9 +133,9 @@ class TestAdd:
                 "a card takes exactly one of --text, --json and --file",
             ),
             (("--text", "a"), "--type is required"),
-            (("--card", "-", "--text", ""), "--card cannot be combined"),
-            (("--card", "-", "--id", "x"), "--card cannot be combined"),
-            (("--card", "-", "--author", "x"), "--card cannot be combined"),
+            (("--card", "-", "--text", ""), "--card and --text cannot be combined"),
+            (("--card", "-", "--id", "x"), "--card and --id cannot be combined"),
+            (("--card", "-", "--author", "x"), "--card and --author cannot be combined"),
             (
                 ("--type", "x", "--text", "a", "--ttl", "-1"),
                 "Invalid value for '--ttl': -1 is not in the range x>=0.",
@@ -484,7 +484,7 @@ class TestList:
         result = offline(*command, "--interval", "1")
         assert (result.code, result.err) == (
             2,
-            "error: --interval requires --watch\nhint: add --watch, or remove --interval, or remove --interval\n",
+            "error: --interval requires --watch\nhint: add --watch, or remove --interval\n",
         )
 
 

@@ -72,7 +72,7 @@ class TestAScript:
     def test_the_first_failure_ends_it(self, shell: Shell, ask: str) -> None:
         result = shell.run("chat", "open", "me", "--exec", ask, stdin=b"/nwe\nHello\n")
         assert result.code == 2
-        assert "there is no command '/nwe'; did you mean 'new'?" in result.err
+        assert "unknown command '/nwe'; did you mean '/new'?" in result.err
         assert result.out == ""
 
     def test_a_line_that_is_no_text_is_named(self, shell: Shell, ask: str) -> None:
@@ -156,7 +156,7 @@ class TestATerminal:
         typist.type("\x15/n\t")
         typist.see("/new $")
         typist.type("\x15/nothing\r")
-        typist.see(r"error: there is no command '/nothing'[^>]*me> $")
+        typist.see(r"error: unknown command '/nothing'[^>]*me> $")
         typist.type("\x04")
         assert typist.end() == 0
         file = tmp_path / "home" / "chat_history"

@@ -244,7 +244,7 @@ class TestTheTextIndex:
 
         assert valid() == []
         for _ in range(2):
-            assert succeed(cbx("db", "index-text")) == "idx_cards_text and idx_cards_bigrams are there\n"
+            assert succeed(cbx("db", "index-text")) == "idx_cards_text and idx_cards_bigrams are built\n"
             assert valid() == [(True,)] * 2
         database.connection.execute("""UPDATE pg_index SET indisvalid = false
             WHERE indexrelid::regclass::text IN ('idx_cards_text', 'idx_cards_bigrams')""")

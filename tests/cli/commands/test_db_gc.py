@@ -31,7 +31,7 @@ def test_expired_cards_go_and_the_box_that_lists_them_is_reported(cbx: Cbx, rubb
         f"BOX{' ' * 33}  DANGLING  PROJECT",
         f"{rubbish}         3  p",
     ]
-    assert result.err == "3 references in 1 box lead to no card; `cbx box verify BOX` shows where\n"
+    assert result.err == f"3 references in 1 box are dangling; see `cbx box verify {rubbish}`\n"
     shown = cbx("box", "show", rubbish, "-o", "json").json()
     assert len(shown["card_ids"]) == 5
     assert cbx("card", "show", "deleted-1", "--deleted").code == 0
@@ -42,11 +42,11 @@ def test_no_more_boxes_are_looked_into_than_it_is_told(cbx: Cbx, rubbish: str, b
     box_of("good-1")
     cut = cbx("db", "gc", "--dry-run", "--latest", "1")
     assert lines(cut) == ["would purge 2 expired cards"]
-    assert cut.err == "searched the 1 box; --latest 0 searches all\n"
+    assert cut.err == "searched the 1 most recently changed box; --latest 0 searches all\n"
     for enough in ("0", "2"):
         whole = cbx("db", "gc", "--dry-run", "--latest", enough)
         assert rubbish in whole.out
-        assert "looked into" not in whole.err
+        assert "searched" not in whole.err
 
 
 def test_with_purge_deleted_cards_go_too(cbx: Cbx, rubbish: str) -> None:
@@ -66,7 +66,7 @@ def test_a_dry_run_tells_the_same_and_purges_nothing(
     before = row_counts()
     said = cbx("db", "gc", "--dry-run")
     assert lines(said)[0] == "would purge 2 expired cards"
-    assert said.err == "3 references in 1 box would lead to no card; `cbx box verify BOX` shows where\n"
+    assert said.err == f"3 references in 1 box would be dangling; see `cbx box verify {rubbish}`\n"
     told = cbx("db", "gc", "--dry-run", "--purge", "-o", "json").json()
     assert row_counts() == before
     done = cbx("db", "gc", "--purge", "--yes", "--batch-size", "1", "-o", "json").json()
@@ -96,7 +96,7 @@ def test_what_is_known_of_a_box_that_is_gone_goes(cbx: Cbx, box_of: BoxOf, datab
     box_of(title="t")
     database.connection.execute("DELETE FROM card_boxes")
     assert lines(cbx("db", "gc", "--dry-run")) == [
-        "would purge 0 expired cards and the details of 1 box that is gone"
+        "would purge 0 expired cards and the details of 1 deleted box"
     ]
     assert cbx("db", "gc", "--yes", "-o", "json").json()["purged"]["box_info"] == 1
 
@@ -106,11 +106,11 @@ class TestAsking:
         result = cbx("db", "gc", "--purge")
         assert (result.code, result.out) == (2, "")
         assert result.err == (
-            "error: Purge 2 expired cards and 1 deleted card of project 'p' for ever? Cannot ask for confirmation without a terminal\n"
+            "error: Purge 2 expired cards and 1 deleted card of project 'p' permanently? Cannot ask for confirmation without a terminal\n"
             "hint: pass --yes\n"
         )
         everything = cbx("db", "gc", "--all-projects")
-        assert "Purge 2 expired cards of the whole database for ever?" in everything.err
+        assert "Purge 2 expired cards of the whole database permanently?" in everything.err
 
     @pytest.mark.parametrize(("typed", "code", "purged"), [("n\n", 130, 0), ("y\n", 0, 2)])
     def test_on_a_terminal_it_asks(

@@ -158,9 +158,7 @@ class TestEditCard:
         assert cbx("card", "edit", old).err == ""
         box_of(old)
         box_of(old, old)
-        told = (
-            f"2 boxes still hold the old card (`cbx card refs {old}`); --box copies a box with the new card\n"
-        )
+        told = f"note: 2 boxes still contain the old card (`cbx card refs {old}`); --box copies a box with the new card\n"
         assert cbx("card", "edit", old).err == told
 
     def test_json_answers_hold_the_card_and_the_boxes(
@@ -230,7 +228,7 @@ class TestBoxesOfAnEditedCard:
         result = cbx("card", "edit", old, "--box", holder)
         new, made = lines(result)
         assert result.err == (
-            f"warning: box {holder} has changed meanwhile, and the new box was made from what it was before: "
+            f"warning: box {holder} has changed since it was read, so the new box may lack cards: "
             f"`cbx box diff {made} {holder}`\n"
         )
         assert box(cbx, holder)["card_ids"] == [old, later]
@@ -248,7 +246,7 @@ class TestImportedCards:
         editor('sed -i s/118/119/ "$1"')
         result = cbx("card", "edit", old, "--box", imported, "-o", "id")
         assert result.err == (
-            "note: the new card lacks the imported original (source_format, source_message\n"
+            "note: the new card lacks the imported original (source_format, source_message)\n"
         )
         rendered = cbx("render", "--box", result.out.strip(), "-o", "json").json()
         assert rendered["messages"] == [{"role": "user", "content": "Refund 119"}]
@@ -330,7 +328,7 @@ class TestTheEditor:
         assert result.code == 4
         assert kept.read_text() == "precious\n"
         remedy = f"cbx card edit {old} --file {kept}"
-        assert result.err.splitlines()[0] == f"your text is saved in {kept}; `{remedy}`"
+        assert result.err.splitlines()[0] == f"your text is saved in {kept}; continue with `{remedy}`"
         assert row_counts() == before
 
     @pytest.mark.parametrize("script", [': > "$1"', 'printf " \\n\\n" > "$1"'])
@@ -444,7 +442,7 @@ class TestTheEditor:
         words = shlex.split(remedy)
         assert words[:2] + words[3:] == ["cbx", "--database-url", "card", "edit", old, "--file", str(kept)]
         assert words[2] == address
-        assert end == f" takes it up again{note}"
+        assert end == note
         assert "hunter2" not in result.err
         new = succeed(cbx(*words[1:])).strip()
         assert card(cbx, new)["content"]["text"] == "b"
@@ -575,7 +573,7 @@ printf '{one} moved here\\n   four # by its beginning\\n\\n{one}\\n' >> "$1" """
             place = f"{kept}:1:1" if code == 4 else f"{kept}:1"
             assert refusal(result) == (code, f"{place}: {message}")
             assert result.err.startswith(
-                f"your text is saved in {kept}; `cbx box edit {old} --file {kept}`\n"
+                f"your text is saved in {kept}; continue with `cbx box edit {old} --file {kept}`\n"
             )
             kept.unlink()
         assert lines(cbx("box", "list", "-o", "id")) == [old]
@@ -619,7 +617,10 @@ printf '{one} moved here\\n   four # by its beginning\\n\\n{one}\\n' >> "$1" """
         editor(f'{CBX} box append {old} {later} >/dev/null && sed -i 1d "$1"')
         result = cbx("box", "edit", old)
         [made] = lines(result)
-        assert result.err.startswith(f"warning: box {old} has changed meanwhile")
+        assert result.err == (
+            f"warning: box {old} has changed since it was read, so the new box may lack cards: "
+            f"`cbx box diff {made} {old}`\n"
+        )
         assert (box(cbx, made)["card_ids"], box(cbx, old)["card_ids"]) == ([two], [one, two, later])
 
 
@@ -648,7 +649,10 @@ class TestInPlace:
         remedy = shlex.split(result.err.split("`")[1])
         taken_up = cbx(*remedy[1:])
         [made] = lines(taken_up)
-        assert taken_up.err.startswith(f"warning: box {old} has changed meanwhile")
+        assert taken_up.err == (
+            f"warning: box {old} has changed since it was read, so the new box may lack cards: "
+            f"`cbx box diff {made} {old}`\n"
+        )
         assert (box(cbx, made)["card_ids"], box(cbx, made)["parent_ids"]) == ([two], [old])
 
     def test_the_box_of_a_profile_is_refused_before_anybody_edits(

@@ -107,7 +107,10 @@ class TestProject:
             """ VALUES ('p', '["framework__context", "todo__context"]')"""
         )
         shown = cbx("project", "show")
-        assert "reproducible layers name framework__context, which is never stored" in shown.err
+        assert shown.err == (
+            "warning: reproducible layer framework__context has no effect, because it is never stored; "
+            "set the layers again with `cbx project update --reproducible-layers`\n"
+        )
         assert lines(shown)[-3].split("  ")[-1].strip() == "todo__context"
 
     def test_without_their_table_they_are_the_defaults(self, cbx: Cbx, database: Database) -> None:
@@ -173,7 +176,10 @@ class TestAgent:
         [new] = lines(cbx("profile", "import", clerk, "-o", "id"))
         kept = cbx(*PROVISION)
         assert succeed(kept).startswith("unchanged: a-1 ")
-        assert kept.err == "note: a-1 uses an older version of its profile; --update switches to the newest\n"
+        assert (
+            kept.err
+            == "note: agent a-1 uses an older version of its profile; --update switches to the newest\n"
+        )
         assert cbx("agent", "show", "a-1", "-o", "json").json()["profile_box_id"] == old
         assert succeed(cbx(*PROVISION, "--update")).startswith("updated a-1 ")
         assert cbx("agent", "show", "a-1", "-o", "json").json()["profile_box_id"] == new
@@ -294,14 +300,14 @@ class TestNothingToShow:
         else:
             succeed(cbx("project", "create"))
         for noun, hint in (
-            ("agent", "`cbx agent provision AGENT --profile NAME` makes one"),
-            ("tool", "`cbx tool add` adds one"),
-            ("profile", "`cbx profile import FILE.yaml` adds one"),
+            ("agent", "create one with `cbx agent provision AGENT --profile NAME`"),
+            ("tool", "add one with `cbx tool add`"),
+            ("profile", "import one with `cbx profile import FILE.yaml`"),
         ):
             assert cbx(noun, "list").err == f"no {noun}s in project 'p'; {hint}\n"
 
     def test_of_no_project_at_all(self, cbx: Cbx) -> None:
-        hint = "`cbx project create ID`, or the first profile, tool or agent, makes one"
+        hint = "create one with `cbx project create ID`"
         assert cbx("project", "list").err == f"no projects; {hint}\n"
 
 
@@ -514,7 +520,12 @@ class TestProfileValidate:
         files = [str(tmp_path / f"{file}.yaml") for file in ("a", "b", "c", "none")]
         refused = offline("profile", "validate", *files)
         assert (refused.code, refused.out) == (4, "")
-        for part in ("'one' stands in", "c.yaml:2", "c.yaml:3", "no file"):
+        for part in (
+            f"b.yaml: profile 'one' is also defined in {files[0]}\n",
+            "c.yaml:2",
+            "c.yaml:3",
+            "no file",
+        ):
             assert part in refused.err
         assert offline("profile", "validate", files[-1]).code == 3
 

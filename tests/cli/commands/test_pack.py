@@ -143,7 +143,7 @@ context_packing_config:
         result = cbx("pack", "-H", "boxes.yaml", "-a", "work=8b1f22c0")
         assert (result.code, result.err) == (
             3,
-            "error: no box '8b1f22c0' in project 'p' (argument 'work')\nhint: `cbx box list`\n",
+            "error: no box '8b1f22c0' in project 'p' (argument 'work')\nhint: `cbx box list` shows the newest boxes\n",
         )
         nowhere = cbx("-p", "q", "pack", "-H", "boxes.yaml", "-a", "work=@last")
         assert (nowhere.code, nowhere.err.splitlines()[0]) == (

@@ -103,7 +103,7 @@ def test_cards_of_other_programs_are_shown(cbx: Cbx, box: str, add: Callable[...
         (
             ("list", "00000000-0000-7000-8000-00000000cafe"),
             3,
-            "error: no box '00000000-0000-7000-8000-00000000cafe' in project 'p'\nhint: `cbx box list` boxes\n",
+            "error: no box '00000000-0000-7000-8000-00000000cafe' in project 'p'\nhint: `cbx box list` shows the newest boxes\n",
         ),
     ],
 )

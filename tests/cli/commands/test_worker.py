@@ -208,7 +208,7 @@ def test_the_command_gets_what_is_named_and_no_address(cbx: Cbx, dispatch: Dispa
         ("lookup: {command: x, timeout: 0}", "--tools: 'lookup': Expected `float` > 0.0 - at `$.timeout`"),
         ("lookup: {command: x, environment: [NO_KEY]}", "--tools: 'lookup': NO_KEY is not set"),
         ("[lookup]", "must be a mapping of tools"),
-        ("lookup: *a", "commands.yaml:1: lookup: the alias *a is not followed"),
+        ("lookup: *a", "commands.yaml:1: lookup: the alias *a is not supported; write the value out"),
     ],
 )
 def test_a_file_of_commands_is_checked_first(cbx: Cbx, tmp_path: Path, text: str, message: str) -> None:
@@ -394,11 +394,11 @@ def test_a_lease_that_it_lost_and_got_again_stops_its_first_command(
         (
             ["--exec", "x", "--timeout", "nan"],
             "error: Invalid value for '--timeout': nan is not a duration of at most 1,000,000,000 seconds.\n"
-            "hint: `cbx worker run --help`\n",
+            "hint: `cbx worker run --help` shows the options and examples\n",
         ),
         (
             ["--exec", "x", "--max-steps", "0"],
-            "error: --max-steps is 0, not a whole number from 1 to 10000\n"
+            "error: --max-steps is 0; it must be a whole number from 1 to 10000\n"
             "hint: correct it, or leave it out: the default is 8\n",
         ),
         (
@@ -407,7 +407,7 @@ def test_a_lease_that_it_lost_and_got_again_stops_its_first_command(
         ),
         (
             ["--exec", "x", "--env", "KEY=secret"],
-            "error: --env: 'KEY' is not a variable's name alone\n"
+            "error: --env: invalid variable name 'KEY=…'\n"
             "hint: pass only the name: the value comes from the environment, where `ps` does not show it\n",
         ),
         (

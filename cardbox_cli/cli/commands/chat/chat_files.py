@@ -103,7 +103,7 @@ def _chats_hint(keys: Sequence[str]) -> str:
     if not keys:
         return "the folder contains no chats"
     shown = ", ".join(spelled(key) for key in keys[:5])
-    return f"chats are {shown}{' and others' if len(keys) > 5 else ''}"
+    return f"the folder contains the chats {shown}{' and others' if len(keys) > 5 else ''}"
 
 
 class _ChatImport:
