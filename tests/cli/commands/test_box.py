@@ -345,7 +345,7 @@ class TestDelete:
         result = cbx("box", "delete", box)
         assert refusal(result) == (
             2,
-            f"Delete box {box} (1 cards)? Cannot ask for confirmation without a terminal",
+            f"Delete box {box} (1 card)? Cannot ask for confirmation without a terminal",
         )
         assert succeed(cbx("box", "delete", box, "--dry-run")) == f"would delete {box}\n"
         assert cbx("box", "delete", box, "--dry-run", "-o", "json").json()["dry_run"] is True

@@ -162,7 +162,7 @@ def delete_box(
     with open_stores() as (_, boxes):
         found = boxes.get(boxes.resolve(box))
         if not dry_run:
-            confirm(f"Delete box {found.box_id} ({len(found.card_ids)} cards)?", yes=yes)
+            confirm(f"Delete box {found.box_id} ({format_count(len(found.card_ids), 'card')})?", yes=yes)
             with boxes.database.transaction():
                 audit(boxes.database, "box delete", **audited_box(boxes.lock(found.box_id)))
                 boxes.delete(found.box_id)
