@@ -344,7 +344,7 @@ TABLE = [
         7,
         "schema-missing",
         "the database has no table public.cards",
-        "create the tables of cbx with `cbx db init`",
+        "create the tables of cbx with `cbx db init --yes`",
     ),
     Row(
         errors.MissingRight,

@@ -137,7 +137,7 @@ class TestWritingIntoItAsItIs:
         result = cbx(*command)
         assert (result.code, result.out) == (7, "")
         assert result.err == (
-            "error: the database has no table resource.profiles\nhint: add it with `cbx db init`\n"
+            "error: the database has no table resource.profiles\nhint: add it with `cbx db init --yes`\n"
         )
 
 

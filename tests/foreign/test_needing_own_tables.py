@@ -48,5 +48,5 @@ def test_it_is_exit_7_and_names_the_remedy(
     assert (result.code, result.out) == (7, "")
     message, hint = result.err.splitlines()[-2:]
     assert message.startswith("error: the database has no table cbx.")
-    assert hint == "hint: add it with `cbx db init`"
+    assert hint == "hint: add it with `cbx db init --yes`"
     assert rows(deployment.connection) == before

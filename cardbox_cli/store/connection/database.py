@@ -481,7 +481,7 @@ class Database(AbstractContextManager["Database"]):
             self._require_grant(table)
             version = self.schema_version()
             is_old = version is not None and version < files.newest()
-            hint = f"add it with `cbx db {'upgrade' if is_old else 'init'}`"
+            hint = f"add it with `cbx db {'upgrade' if is_old else 'init --yes'}`"
             raise SchemaMissing(f"the database has no table {table}", hint=hint)
 
     def _require_grant(self, table: str) -> None:
@@ -527,7 +527,7 @@ class Database(AbstractContextManager["Database"]):
             return
         if missing:
             self._require_grant(missing[0])
-            hint = "create the tables of cbx with `cbx db init`"
+            hint = "create the tables of cbx with `cbx db init --yes`"
             raise SchemaMissing(f"the database has no table {missing[0]}", hint=hint)
         self.check_version()
 

@@ -10,7 +10,7 @@ from cardbox_cli import errors
 from cardbox_cli.errors import CbxError, Conflict, DatabaseUnavailable
 from cardbox_cli.text import without_credentials
 
-_SCHEMA_HINT = "run `cbx db upgrade`, or `cbx db init` for a database that cbx has never changed"
+_SCHEMA_HINT = "run `cbx db upgrade`, or `cbx db init --yes` for a database that cbx has never changed"
 _PATH_HINT = (
     "qualify the names in the function, or run `ALTER FUNCTION … SET search_path = public`: "
     "connections of cbx only find pg_catalog without a schema"

@@ -29,7 +29,7 @@ class TestAnEmptyDatabase:
             result = cbx(*command)
             assert (result.code, result.out) == (7, "")
             assert result.err == (
-                "error: the database has no table public.cards\nhint: create the tables of cbx with `cbx db init`\n"
+                "error: the database has no table public.cards\nhint: create the tables of cbx with `cbx db init --yes`\n"
             )
 
     def test_init_shows_what_it_would_do_and_does_it_with_yes(self, cbx: Cbx) -> None:

@@ -181,5 +181,5 @@ def test_a_database_without_the_table_of_tokens_is_told(cbx: Cbx, database: Data
     assert refused.code == 7
     assert refused.err.splitlines() == [
         "error: the database has no table cbx.api_tokens",
-        "hint: add it with `cbx db init`",
+        "hint: add it with `cbx db init --yes`",
     ]

@@ -103,7 +103,7 @@ def test_a_turn_without_logs(cbx: Cbx, dispatch: Dispatch) -> None:
     turn = dispatch()
     nothing = cbx("turn", "logs", turn)
     assert (nothing.code, nothing.out) == (0, "")
-    assert nothing.err == f"no stderr of turn {turn} wrote on stderr\n"
+    assert nothing.err == f"no stderr of turn {turn} is stored\n"
     assert cbx("turn", "logs", turn, "-o", "json").json() == []
 
 
@@ -116,7 +116,7 @@ def test_a_database_without_the_table_says_that_it_keeps_none(
     refused = cbx("turn", "logs", turn)
     assert (refused.code, refused.err) == (
         7,
-        "error: the database has no table cbx.logs\nhint: add it with `cbx db init`\n",
+        "error: the database has no table cbx.logs\nhint: add it with `cbx db init --yes`\n",
     )
     assert shown(turn)["logs"] == []
     assert cbx("turn", "wait", turn).err == (
@@ -141,7 +141,7 @@ def test_a_failed_turn_is_asked_for_anew(
     going = cbx("turn", "retry", new)
     assert (going.code, going.err) == (
         5,
-        f"error: turn {new} has not ended: it is dispatched\nhint: `cbx why {new}` says what it waits for\n",
+        f"error: turn {new} has not ended: it is dispatched\nhint: run `cbx why {new}` to see what it waits for\n",
     )
     work(cbx, "echo done")
     over = cbx("turn", "retry", new, "-o", "json")
@@ -151,7 +151,7 @@ def test_a_failed_turn_is_asked_for_anew(
     both = cbx("turn", "list", "--end", "failed", "--status", "running")
     assert (both.code, both.err.splitlines()[0]) == (
         2,
-        "error: --end and --status running ones",
+        "error: --end and --status running cannot be combined",
     )
 
 
@@ -160,5 +160,7 @@ def test_logs_go_with_their_time(cbx: Cbx, failed: str, database: Database) -> N
     assert succeed(cbx("db", "gc", "--yes")) == "nothing to purge\n"
     database.connection.execute("UPDATE cbx.logs SET ended_at = ended_at - interval '31 days'")
     assert cbx("db", "gc", "--dry-run", "-o", "json").json()["purged"] == purged
-    assert succeed(cbx("db", "gc", "--yes")) == ("purged 0 expired cards and what 1 command of old turns\n")
+    assert succeed(cbx("db", "gc", "--yes")) == (
+        "purged 0 expired cards and the stderr of 1 command of old turns\n"
+    )
     assert cbx("turn", "logs", failed, "-o", "json").json() == []
