@@ -1,6 +1,7 @@
-"""A turn as a list shows it, and the wait for its end.
+"""The summary of a turn, and waiting for its end.
 
-The end of a turn is what cbx kept of it; where another program ran the turn, it is read from what that left.
+cbx takes the end of a turn from its own record. If another program ran the turn, cbx derives the end from the
+rows that the program left. Only `wait_for_end` reads the database.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from cardbox_cli.text import argument
 
 
 class TurnEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn, its state, and how it ended, if it has."""
+    """A turn, its state, and its end status once it has ended."""
 
     agent_turn_id: str
     agent_id: str
@@ -35,7 +36,7 @@ class TurnEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnResult(TurnEnd, frozen=True, kw_only=True):
-    """The boxes of a turn, and what it delivered."""
+    """The boxes of a turn, and its deliverable."""
 
     context_box_id: str | None
     output_box_id: str | None
@@ -43,7 +44,7 @@ class TurnResult(TurnEnd, frozen=True, kw_only=True):
 
 
 class TurnSummary(TurnResult, frozen=True, kw_only=True):
-    """A turn as a list shows it. `end_status`, the deliverable and `ended_at` are None before the end."""
+    """A turn in a list. `end_status`, the deliverable and `ended_at` are None before the end."""
 
     trace_id: str | None
     recursion_depth: int | None
@@ -58,13 +59,13 @@ _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 def convert(kind: type[_Struct], source: msgspec.Struct, **given: Any) -> _Struct:
-    """Return a struct whose other fields are those of the same names of `source`."""
+    """Return a `kind` with the fields `given`, and its other fields copied from `source`."""
     names = [name for name in kind.__struct_fields__ if name not in given]
     return kind(**{name: getattr(source, name) for name in names}, **given)
 
 
 def summary(turn: TurnRow) -> TurnSummary:
-    """What became of a turn."""
+    """Return the summary of a turn."""
     end_status, card_id, ended_at = _end(turn)
     return convert(
         TurnSummary,
@@ -76,7 +77,7 @@ def summary(turn: TurnRow) -> TurnSummary:
     )
 
 
-# --- how
+# --- the end status of a turn
 
 
 def _epoch(turn: TurnRow) -> int:
@@ -85,7 +86,7 @@ def _epoch(turn: TurnRow) -> int:
 
 
 def _end(turn: TurnRow) -> tuple[EndStatus | None, str | None, datetime | None]:
-    """How the turn ended, with which deliverable, and when."""
+    """Return the end status, the deliverable's card id, and the time of the end; None before the end."""
     if turn.status != ENDED:
         return None, None, None
     if turn.record is not None:
@@ -93,12 +94,16 @@ def _end(turn: TurnRow) -> tuple[EndStatus | None, str | None, datetime | None]:
         return cast(EndStatus, end.end_status), end.deliverable_card_id, end.ended_at
     left = turn.remains
     if left is None:
-        return _derived(turn, None), None, turn.left_at
-    return _derived(turn, left), left.card_id, left.step_ended_at or left.card_created_at or turn.left_at
+        return _derive_end_status(turn, None), None, turn.left_at
+    return (
+        _derive_end_status(turn, left),
+        left.card_id,
+        left.step_ended_at or left.card_created_at or turn.left_at,
+    )
 
 
-def _derived(turn: TurnRow, left: Remains | None) -> EndStatus:
-    """How a turn ended whose end nobody recorded."""
+def _derive_end_status(turn: TurnRow, left: Remains | None) -> EndStatus:
+    """Derive the end status of a turn without a record from the rows that its program left."""
     if turn.row_status == SKIPPED and not (left is not None and left.finished):
         return "canceled"
     if turn.row_status == ERROR or left is None:
@@ -106,16 +111,16 @@ def _derived(turn: TurnRow, left: Remains | None) -> EndStatus:
     metadata = left.card_metadata if isinstance(left.card_metadata, dict) else {}
     if _UNCLAIMED in (metadata.get("stop_reason"), metadata.get("terminal_reason")):
         return "timeout"
-    data = _fallback(left.card_content)
+    data = _fallback_data(left.card_content)
     diagnostics = data.get("diagnostics")
     return (
-        _stated(diagnostics if isinstance(diagnostics, dict) else {}, "terminal_status")
-        or ("canceled" if _was_stopped(metadata, left) else _stated(data, "status"))
-        or _by_step(metadata, left)
+        _end_status_in(diagnostics if isinstance(diagnostics, dict) else {}, "terminal_status")
+        or ("canceled" if _was_stopped(metadata, left) else _end_status_in(data, "status"))
+        or _step_end_status(metadata, left)
     )
 
 
-# What the watchdog of other systems notes of a turn that nobody claimed, and of one that ran in silence.
+# The reasons that the watchdogs of other systems write for an unclaimed turn and for a silent one.
 _UNCLAIMED, _SILENT = "dispatch_timeout", "timeout_reaped_by_watchdog"
 
 
@@ -124,50 +129,47 @@ def _was_stopped(metadata: dict[str, Any], left: Remains) -> bool:
     return is_stop or metadata.get("stop_reason", _SILENT) != _SILENT
 
 
-def _by_step(metadata: dict[str, Any], left: Remains) -> EndStatus:
+def _step_end_status(metadata: dict[str, Any], left: Remains) -> EndStatus:
     if left.step_status == FAILED or left.card_id is None:
         return "failed"
     return "partial" if metadata.get("partial") else "success"
 
 
-def _fallback(content: Any) -> dict[str, Any]:
-    """What a fallback deliverable says; {} of any other content."""
+def _fallback_data(content: Any) -> dict[str, Any]:
+    """Return the data of a fallback deliverable; {} for any other content."""
     data = content.get("data") if isinstance(content, dict) else None
     return data if isinstance(data, dict) and data.get("kind") == FALLBACK else {}
 
 
-def _stated(data: dict[str, Any], key: str) -> EndStatus | None:
+def _end_status_in(data: dict[str, Any], key: str) -> EndStatus | None:
     status = data.get(key)
     return cast(EndStatus, status) if status in END_STATUSES else None
 
 
-# Waiting for the end of a turn, by short looks at its rows.
-
-
-# Seconds between two looks: at first, and at most.
-_SOON, _LATE = 0.05, 1.0
+# Seconds between two polls: at first, and at most.
+_MIN_POLL_INTERVAL, _MAX_POLL_INTERVAL = 0.05, 1.0
 
 
 def wait_for_end(
     turns: TurnViews, turn_id: str, *, timeout: float | None, pause: Callable[[float], object] = sleep
 ) -> TurnRow:
-    """The turn when it has ended. Raises NotFound, and WaitedTooLong after `timeout` seconds (None: never).
+    """Poll until the turn ends, and return it. Raises WaitedTooLong after `timeout` seconds (None: never).
 
-    No transaction is open between two looks. `pause` waits for so many seconds, or less.
+    Also raises NotFound. No transaction is open between two polls. `pause` sleeps for the seconds or less.
     """
-    give_up = None if timeout is None else monotonic() + timeout
-    interval = _SOON
+    deadline = None if timeout is None else monotonic() + timeout
+    interval = _MIN_POLL_INTERVAL
     while True:
         with turns.database.snapshot():
             turn = turns.get(turn_id)
         if turn.status == ENDED:
             return turn
-        left = _LATE if give_up is None else give_up - monotonic()
+        left = _MAX_POLL_INTERVAL if deadline is None else deadline - monotonic()
         if left <= 0:
             raise WaitedTooLong(
-                f"turn {turn_id} has not ended within {timeout:g} s: it is {turn.status}",
-                hint=f"it goes on; `cbx why {argument(turn_id)}` says what it waits for",
+                f"turn {turn_id} did not end within {timeout:g} s: it is {turn.status}",
+                hint=f"it continues; run `cbx why {argument(turn_id)}` to see what it waits for",
                 details={"agent_turn_id": turn_id, "status": turn.status},
             )
         pause(min(interval, left))
-        interval = min(interval * 1.5, _LATE)
+        interval = min(interval * 1.5, _MAX_POLL_INTERVAL)

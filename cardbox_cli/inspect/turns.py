@@ -1,4 +1,4 @@
-"""All of a turn on one page with its timeline, and the tree of a trace, for every surface."""
+"""The full view of a turn with its timeline, and the tree of a trace, for every surface."""
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
@@ -24,11 +24,11 @@ from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.store.views.batch_views import BatchRow, BatchViews, Member
 from cardbox_cli.store.views.turn_views import FAMILY, StoredTurn, TurnViews, WrittenCard
 
-_WIDTH = 100
+_MAX_LINE_LENGTH = 100
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that happened to a turn. `ref` is the id of what shows it: a card, step, row or turn."""
+    """An event of a turn. `ref` is the id of the card, step, row or turn that shows it."""
 
     at: datetime
     event: str
@@ -37,14 +37,14 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class TurnFinding(msgspec.Struct, frozen=True):
-    """Something to be looked at in what a turn left: which rule finds it, and what it says."""
+    """A problem in the result of a turn: the rule that found it, and a message."""
 
     rule: str
     message: str
 
 
 class TurnView(TurnResult, frozen=True, kw_only=True):
-    """Everything of one turn. Fields as in `TurnSummary`; the lists are in the order of their dates."""
+    """The full view of one turn. Fields as in `TurnSummary`; the lists are ordered by date."""
 
     inbox: list[InboxRow]
     steps: list[Step]
@@ -57,9 +57,9 @@ class TurnView(TurnResult, frozen=True, kw_only=True):
 
 
 class Branch(TurnEnd, frozen=True, kw_only=True):
-    """A turn of a trace, with the turns that it gave to others, whose traces may be others.
+    """A turn of a trace and its child turns, which may belong to other traces.
 
-    `batch_id` and `task_index` say of which batch it is a child, if of one.
+    `batch_id` and `task_index` are set for a child of a batch.
     """
 
     batch_id: str | None
@@ -71,9 +71,9 @@ class Branch(TurnEnd, frozen=True, kw_only=True):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """The turns that gave each other work, as trees, and the batches whose children are among them.
+    """The turns of a trace as trees, and the batches whose children are among them.
 
-    `agent_turn_ids` are those of all turns, as they were found. `notes` say what is left out.
+    `agent_turn_ids` are the ids of all turns, in the order of the database. `notes` report omitted turns.
     """
 
     trace_id: str | None
@@ -84,7 +84,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> list[str]:
-        """A note if turns are left out."""
+        """Return a note if turns are left out."""
         return [f"{len(self.agent_turn_ids)} turns are shown; there may be more"] if self.is_cut else []
 
 
@@ -105,24 +105,24 @@ def read_trace(turns: TurnViews, given: str) -> Trace:
 
 
 def view_turn(stored: StoredTurn) -> TurnView:
-    """All of a turn."""
-    short = summary(stored.turn)
+    """Return the full view of a turn."""
+    turn_summary = summary(stored.turn)
     return convert(
         TurnView,
-        short,
+        turn_summary,
         inbox=stored.inbox,
         steps=stored.steps,
         waiting_tools=stored.waiting_tools,
         edges=stored.edges,
         children=[summary(child) for child in stored.children],
-        timeline=timeline(stored, end_status=short.end_status, ended_at=short.ended_at),
+        timeline=timeline(stored, end_status=turn_summary.end_status, ended_at=turn_summary.ended_at),
         logs=stored.logs,
-        findings=_findings(stored, short.end_status),
+        findings=_findings(stored, turn_summary.end_status),
     )
 
 
 def _findings(stored: StoredTurn, end_status: EndStatus | None) -> list[TurnFinding]:
-    """Return what the deliverable of a turn lacks that says it has done its work, or a part of it."""
+    """Return the result fields that the deliverable of a successful or partial turn lacks."""
     if end_status not in ("success", "partial"):
         return []
     content = stored.deliverable.content if stored.deliverable else None
@@ -131,9 +131,9 @@ def _findings(stored: StoredTurn, end_status: EndStatus | None) -> list[TurnFind
 
 
 def build_trees(turns: list[TurnSummary], members: Mapping[str, Member] = {}) -> list[Branch]:
-    """The turns of a trace, each under its parent; on top those whose parents are not among them.
+    """Return the turns of a trace as trees: a turn is a root if its parent is not among them.
 
-    `members` are those that are children of batches.
+    `members` maps children of batches to their batch and task.
     """
     known = {turn.agent_turn_id for turn in turns}
     children: dict[str | None, list[TurnSummary]] = {}
@@ -144,22 +144,24 @@ def build_trees(turns: list[TurnSummary], members: Mapping[str, Member] = {}) ->
 
     def branch(turn: TurnSummary) -> Branch:
         reached.add(turn.agent_turn_id)
-        below = [each for each in children.get(turn.agent_turn_id, ()) if each.agent_turn_id not in reached]
+        child_turns = [
+            each for each in children.get(turn.agent_turn_id, ()) if each.agent_turn_id not in reached
+        ]
         member = members.get(turn.agent_turn_id, Member(None, None))
-        joined = {"batch_id": member.batch_id, "task_index": member.task_index}
-        return convert(Branch, turn, **joined, children=[branch(child) for child in below])
+        membership = {"batch_id": member.batch_id, "task_index": member.task_index}
+        return convert(Branch, turn, **membership, children=[branch(child) for child in child_turns])
 
-    tops = [branch(turn) for turn in children.get(None, ())]
-    # Rows that name each other as parents have no top.
+    roots = [branch(turn) for turn in children.get(None, ())]
+    # Turns that name each other as parents have no root.
     for turn in turns:
         if turn.agent_turn_id not in reached:
-            tops.append(branch(turn))
-    return tops
+            roots.append(branch(turn))
+    return roots
 
 
-# --- the timeline: everything about a turn that has a date, in order, a plain line each
+# --- the timeline: everything about a turn that has a date, in order, with one line of text each
 
-# What comes first of things that have one date.
+# The order of events that have the same date.
 _ORDER = (
     "enqueued",
     "claimed",
@@ -187,7 +189,7 @@ _Dated = tuple[datetime | None, str, str, str | None]
 
 
 def timeline(stored: StoredTurn, *, end_status: str | None, ended_at: datetime | None) -> list[Event]:
-    """Return what happened to a turn, in order. Anything without a date is left out."""
+    """Return the events of a turn, in order. Rows without a date are left out."""
     dated = [
         *_inbox_events(stored),
         *_step_events(stored.steps),
@@ -198,14 +200,14 @@ def timeline(stored: StoredTurn, *, end_status: str | None, ended_at: datetime |
         *_end_events(stored, end_status, ended_at),
     ]
     events = [Event(at, event, text, ref) for at, event, text, ref in dated if at is not None]
-    # The end has the date at which its transaction began, what it closed a later one.
+    # The end has the date at which its transaction began; the rows that it closed have a later one.
     closing = [event.at for event in events if event.event in _CLOSED_BY_THE_END]
 
-    def place(event: Event) -> tuple[datetime, int]:
+    def sort_key(event: Event) -> tuple[datetime, int]:
         at = max(closing) if event.event == "ended" else event.at
         return at, _ORDER.index(event.event)
 
-    return sorted(events, key=place)
+    return sorted(events, key=sort_key)
 
 
 def _inbox_events(stored: StoredTurn) -> Iterator[_Dated]:
@@ -214,7 +216,7 @@ def _inbox_events(stored: StoredTurn) -> Iterator[_Dated]:
     for row in stored.inbox:
         if row.message_type == ANCHOR.name:
             continue
-        yield _enqueued(row, stored.edges, again=row is not first)
+        yield _row_event(row, stored.edges, again=row is not first)
         lease = leases.get(row.inbox_id)
         if lease is not None:
             yield lease.claimed_at, "claimed", f"claimed by {lease.owner}", row.inbox_id
@@ -222,24 +224,24 @@ def _inbox_events(stored: StoredTurn) -> Iterator[_Dated]:
             yield row.processed_at, "claimed", "claimed by a worker", row.inbox_id
 
 
-def _enqueued(row: InboxRow, edges: list[Edge], *, again: bool) -> _Dated:
+def _row_event(row: InboxRow, edges: list[Edge], *, again: bool) -> _Dated:
     kind = type_of(row)
     if kind is None or kind.claim is None:
         return row.created_at, "row", f"an inbox row of type {row.message_type!r} was written", row.inbox_id
     if kind.claim == "run":
-        by = _asked_by(row, edges, again=again)
+        by = _requester(row, edges, again=again)
         text = f"given to agent {row.agent_id!r}{' again' if again else ''}" + (f" by {by!r}" if by else "")
         return row.created_at, "enqueued", text, row.inbox_id
     if kind.claim == "apply":
         text = f"{kind.brings} of call {row.correlation_id} was reported"
         return row.created_at, "reported", text, row.inbox_id
     reason = row.payload.get("reason") if isinstance(row.payload, dict) else None
-    text = "asked to stop" + (f": {_line(str(reason))}" if reason else "")
+    text = "asked to stop" + (f": {_one_line(str(reason))}" if reason else "")
     return row.created_at, "stop", text, row.inbox_id
 
 
-def _asked_by(row: InboxRow, edges: list[Edge], *, again: bool) -> str | None:
-    """The agent that wrote a turn's row: each has a request of its own, found by its correlation id."""
+def _requester(row: InboxRow, edges: list[Edge], *, again: bool) -> str | None:
+    """Return the agent that requested a turn's row; the edge of the request has the row's correlation id."""
     asks = [edge for edge in edges if (edge.primitive, edge.target_agent_turn_id) == ("enqueue", row.turn_id)]
     own = [edge for edge in asks if edge.correlation_id == row.correlation_id]
     edge = next(iter(own or ([] if again else asks)), None)
@@ -249,7 +251,7 @@ def _asked_by(row: InboxRow, edges: list[Edge], *, again: bool) -> str | None:
 def _step_events(steps: list[Step]) -> Iterator[_Dated]:
     for number, step in enumerate(steps, 1):
         yield step.started_at, "step", f"step {number} began", step.step_id
-        error = f": {_line(step.error)}" if step.error else ""
+        error = f": {_one_line(step.error)}" if step.error else ""
         yield step.ended_at, "step-end", f"step {number} {step.status}{error}", step.step_id
 
 
@@ -257,14 +259,14 @@ def _card_events(cards: list[WrittenCard]) -> Iterator[_Dated]:
     called = {card.tool_call_id for card in cards if card.type == "tool.call"}
     for card in cards:
         if card.type == card_types.MUST_END_WITH or not card.type.startswith("sys."):
-            event, text = _card_event(card, called)
+            event, text = _describe_card(card, called)
             if text:
                 yield card.created_at, event, text, card.card_id
 
 
-def _card_event(card: WrittenCard, called: Collection[str | None]) -> tuple[str, str]:
-    """The event and text of a card; no text where it asks for nothing but calls with own cards, `called`."""
-    text = _line(card.text)
+def _describe_card(card: WrittenCard, called: Collection[str | None]) -> tuple[str, str]:
+    """Return the event and text of a card. The text is empty if the card only makes calls with own cards."""
+    text = _one_line(card.text)
     match card.type:
         case "tool.call":
             return "called", f"called tool {card.tool_name!r} (call {card.tool_call_id})"
@@ -275,10 +277,10 @@ def _card_event(card: WrittenCard, called: Collection[str | None]) -> tuple[str,
         case "task.deliverable":
             return "deliverable", "wrote the deliverable" + _suffix(text)
         case card_types.MUST_END_WITH:
-            return "card", "was told that this does not end it" + _suffix(text)
+            return "card", "was reminded to finish the task" + _suffix(text)
         case "agent.thought":
             if not text and not card.calls:
-                return "card", "said nothing"
+                return "card", "wrote an empty message"
             tools = [tool for call_id, tool in card.calls or () if call_id not in called]
             asked = [tool or "a tool without a name" for tool in tools]
             texts = [f"said: {text}"] if text else []
@@ -310,7 +312,7 @@ def _edge_events(stored: StoredTurn) -> Iterator[_Dated]:
 
 
 def _audit_event(entry: AuditEntry) -> _Dated:
-    reason = f": {_line(entry.reason)}" if entry.reason else ""
+    reason = f": {_one_line(entry.reason)}" if entry.reason else ""
     changed = entry.epoch_after is not None and entry.epoch_after != entry.epoch_before
     epochs = f" (epoch {entry.epoch_before} → {entry.epoch_after})" if changed else ""
     return entry.created_at, "audit", f"{entry.action} by {entry.actor}{reason}{epochs}", entry.audit_id
@@ -319,7 +321,7 @@ def _audit_event(entry: AuditEntry) -> _Dated:
 def _end_events(stored: StoredTurn, end_status: str | None, ended_at: datetime | None) -> Iterator[_Dated]:
     if end_status is not None:
         error = stored.record.error if stored.record else None
-        text = f"ended: {end_status}" + (f": {_line(error)}" if error else "")
+        text = f"ended: {end_status}" + (f": {_one_line(error)}" if error else "")
         yield ended_at, "ended", text, None
 
 
@@ -327,6 +329,6 @@ def _suffix(text: str) -> str:
     return f": {text}" if text else ""
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
+    return line if len(line) <= _MAX_LINE_LENGTH else line[: _MAX_LINE_LENGTH - 1] + "…"

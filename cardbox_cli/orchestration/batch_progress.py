@@ -1,4 +1,4 @@
-"""How far a batch is, the wait for its end, and the box that joins what its children delivered."""
+"""The progress of a batch, its join box, and waiting for its end."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -17,7 +17,7 @@ from cardbox_cli.text import argument
 
 
 class TaskProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a child is. `state` is where its turn stands, or how it ended; `since` is when that began."""
+    """The progress of a child. `state` is the state or end status of its turn, since the time `since`."""
 
     task_index: int
     status: str
@@ -31,7 +31,7 @@ class TaskProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a batch is, at this time."""
+    """The progress of a batch at the time `now`."""
 
     batch: Batch
     tasks: list[TaskProgress]
@@ -39,7 +39,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def progress_of(runtime: Runtime, batch_id: str) -> Progress:
-    """How far a batch is: one snapshot. Raises NotFound."""
+    """Return the progress of a batch in one snapshot. Raises NotFound."""
     with runtime.database.snapshot():
         batch = runtime.batches.get(batch_id)
         known = runtime.batches.progress(batch_id)
@@ -62,17 +62,15 @@ def _progress(task: BatchTask, state: Any, steps: int) -> TaskProgress:
     )
 
 
-# The box that joins what the children of a batch delivered, in task order: what a reducer reads.
-
-
 def join_box(runtime: Runtime, batch: Batch) -> str:
-    """The box of the deliverables of a batch that has ended, made if there is none yet.
+    """Return the box with the deliverables of an ended batch in task order, for a reducer; create it if
+    missing.
 
-    A child that delivered nothing has no card in it. Raises Conflict for a batch that goes on.
+    A child without a deliverable has no card in it. Raises Conflict for a running batch.
     """
     if batch.is_running:
         raise Conflict(
-            f"batch {batch.batch_id} has not ended: what its children deliver is not all there",
+            f"batch {batch.batch_id} has not ended, so its deliverables are incomplete",
             hint="wait for it with --wait, or with `cbx batch watch`",
         )
     if batch.join_box_id is not None:
@@ -87,35 +85,32 @@ def join_box(runtime: Runtime, batch: Batch) -> str:
         return runtime.batches.point(batch.batch_id, box.box_id)
 
 
-# Waiting for the end of a batch, by looks at its rows, each of which does what is due of it.
-
-
-# Seconds between two looks: at first, and at most.
-_SOON, _LATE = 0.05, 1.0
+# Seconds between two polls: at first, and at most.
+_MIN_POLL_INTERVAL, _MAX_POLL_INTERVAL = 0.05, 1.0
 
 
 def looks_at(
     runtime: Runtime, batch_id: str, *, timeout: float | None, pause: Callable[[float], object] = sleep
 ) -> Iterator[Progress]:
-    """How far a batch is, look by look, the last when it has ended; before each one, what is due is done.
+    """Yield the batch's progress after each poll until it ends, doing its due work before each.
 
     Raises NotFound, and WaitedTooLong after `timeout` seconds (None: never). No transaction is open between
-    two looks. `pause` waits for so many seconds, or less.
+    two polls. `pause` sleeps for the given seconds or less.
     """
-    give_up = None if timeout is None else monotonic() + timeout
-    interval = _SOON
+    deadline = None if timeout is None else monotonic() + timeout
+    interval = _MIN_POLL_INTERVAL
     while True:
         catch_up(runtime, batch_id)
-        seen = progress_of(runtime, batch_id)
-        yield seen
-        if not seen.batch.is_running:
+        progress = progress_of(runtime, batch_id)
+        yield progress
+        if not progress.batch.is_running:
             return
-        left = _LATE if give_up is None else give_up - monotonic()
+        left = _MAX_POLL_INTERVAL if deadline is None else deadline - monotonic()
         if left <= 0:
             raise WaitedTooLong(
-                f"batch {batch_id} has not ended within {timeout:g} s",
-                hint=f"it goes on; `cbx batch watch {argument(batch_id)}` watches it",
-                details={"batch_id": batch_id, "status": seen.batch.status},
+                f"batch {batch_id} did not end within {timeout:g} s",
+                hint=f"it continues; watch it with `cbx batch watch {argument(batch_id)}`",
+                details={"batch_id": batch_id, "status": progress.batch.status},
             )
         pause(min(interval, left))
-        interval = min(interval * 1.3, _LATE)
+        interval = min(interval * 1.3, _MAX_POLL_INTERVAL)

@@ -286,7 +286,7 @@ class TestTooMuch:
                 "request fewer cards, or each one",
             ),
             (api.get(f"{base}/search?text=text"), "pass a lower `limit`"),
-            (api.get(f"{base}/render?box={box_id}"), "ask for a smaller box, or use `cbx render`"),
+            (api.get(f"{base}/render?box={box_id}"), "name a smaller box, or use `cbx render`"),
         ):
             assert told(answer)[:2] == (400, "bad_request")
             assert remedy in answer.text

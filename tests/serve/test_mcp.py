@@ -159,7 +159,7 @@ def test_the_command_that_prints_the_rest_asks_the_same(
     ]
     assert told == [
         "cbx turn list --agent clerk --status dispatched --limit 7 -o json --project p",
-        "cbx card search text --type agent.thought --limit 10 -o json --project p",
+        "cbx card search text --type agent.thought --limit 50 -o json --project p",
         f"cbx card show {card.card_id} --deleted -o json --project p",
     ]
 
@@ -186,7 +186,7 @@ def test_what_is_wrong_is_told_in_words(agent: Ask, ask: Asked) -> None:
     assert [is_error for is_error, _ in answers] == [True] * 4
     texts = [text for _, text in answers]
     assert "not-found: no turn 'turn_nope' in project 'p'" in texts[0]
-    assert "name one of box, turn, chat" in texts[1]
+    assert "name one of box, turn, agent, chat" in texts[1]
     assert all("Traceback" not in text for text in texts)
 
 
@@ -228,7 +228,7 @@ def test_answers_are_those_of_the_commands(read: Reader, ask: Asked, cbx: Cbx) -
     [
         (("render", {"turn": "t", "formt": "anthropic"}), "formt"),
         (("list_turns", {"status": "bogus"}), "queued|pending|dispatched"),
-        (("list_turns", {"limit": 101}), "less than or equal to 100"),
+        (("list_turns", {"limit": 201}), "less than or equal to 200"),
         (("why", {"turn": "t", "agent": "a"}), "turn and agent cannot be combined"),
         (("search_cards", {"text": "  "}), "text"),
         (("show_card", {"card": "z" * 1_000_000}), "at most 400 characters"),

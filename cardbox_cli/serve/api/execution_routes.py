@@ -1,4 +1,4 @@
-"""Routes of the API about what runs: agents, turns, the inbox, batches, chats, and changes as they happen."""
+"""API routes for execution: agents, turns, the inbox, batches, chats, and events."""
 
 from collections.abc import AsyncIterator
 from time import monotonic
@@ -52,7 +52,7 @@ def agents(
     tag: str | None = None,
     behind: BehindId = None,
 ) -> Response:
-    """The agents by id, each with what it does now."""
+    """List the agents by id, each with its head."""
     where = AgentFilter(worker_target=worker_target, tag=tag, behind=behind)
     found = RosterStore(read.database, read.project_id).list(where, limit=limit + 1)
     return paged(request, found, limit, key="agent_id", time=None)
@@ -60,13 +60,13 @@ def agents(
 
 @turn_routes.get("/agents/{agent_id}", responses=answers(RosterEntry))
 def agent(request: Request, read: Read, agent_id: str) -> Response:
-    """An agent: who it is, and what it does now."""
+    """Return an agent with its head."""
     return encoded(request, RosterStore(read.database, read.project_id).entry(agent_id))
 
 
 @turn_routes.get("/agents/{agent_id}/why", responses=answers(WhyAnswer))
 def why_agent(request: Request, read: Read, agent_id: str) -> Response:
-    """How the turn stands that an agent is at, else its next or last one."""
+    """Explain an agent's active turn, else its next or last one."""
     return encoded(request, why_answer(read.diagnoser.agent(agent_id), read.project_option))
 
 
@@ -80,7 +80,7 @@ def turns(
     trace: str | None = None,
     behind: Behind = None,
 ) -> Response:
-    """Turns, newest first."""
+    """List the turns, newest first."""
     where = TurnFilter(agent_id=agent, status=status, trace_id=trace, behind=mark_of(behind))
     found = read.turns.newest(where, limit=limit + 1)
     return paged(request, map(summary, found), limit, key="inbox_id")
@@ -88,19 +88,19 @@ def turns(
 
 @turn_routes.get("/turns/{turn_id}", responses=answers(TurnView))
 def turn(request: Request, read: Read, turn_id: str) -> Response:
-    """All of a turn: its state, rows, steps, calls, boxes, edges, and what happened when."""
+    """Return a turn with its state, rows, steps, calls, boxes, edges and timeline."""
     return encoded(request, view_turn(read.turns.story(read.turns.resolve(turn_id))))
 
 
 @turn_routes.get("/turns/{turn_id}/why", responses=answers(WhyAnswer))
 def why_turn(request: Request, read: Read, turn_id: str) -> Response:
-    """How a turn stands: what proves it, who must act next and by when, and the command that helps."""
+    """Explain a turn: the verdict, the rows that prove it, who must act next, and the fix."""
     return encoded(request, why_answer(read.diagnoser.turn(turn_id), read.project_option))
 
 
 @turn_routes.get("/why", responses=answers(list[ProblemAnswer]))
 def why_all(request: Request, read: Read) -> Response:
-    """All that is not well in the project."""
+    """List everything in the project that is not well."""
     return encoded(request, survey_answer(read.survey(), read.project_option))
 
 
@@ -114,13 +114,13 @@ def inbox(
     type: str | None = None,
     behind: Behind = None,
 ) -> Response:
-    """Rows of the inbox, newest first."""
+    """List the inbox rows, newest first."""
     where = InboxFilter(agent_id=agent, status=status, message_type=type, behind=mark_of(behind))
     found = InboxViews(read.database, read.project_id).newest(where, limit=limit + 1)
     return paged(request, found, limit, key="inbox_id")
 
 
-# --- batches, those of another system's manager too
+# --- batches, also those that another system manages
 
 batch_routes = APIRouter(tags=["batches"], route_class=ReadingRoute)
 
@@ -129,7 +129,7 @@ batch_routes = APIRouter(tags=["batches"], route_class=ReadingRoute)
 def batches(
     request: Request, read: Read, limit: Most = 50, status: BatchState | None = None, behind: Behind = None
 ) -> Response:
-    """Batches, newest first."""
+    """List the batches, newest first."""
     where = BatchFilter(status=status, behind=mark_of(behind))
     found = read.batches.newest(where, limit=limit + 1)
     return paged(request, found, limit, key="batch_id")
@@ -137,7 +137,7 @@ def batches(
 
 @batch_routes.get("/batches/{batch_id}", responses=answers(BatchView))
 def batch(request: Request, read: Read, batch_id: str) -> Response:
-    """A batch and, in the order of its tasks, what its children delivered."""
+    """Return a batch with the results of its children, in the order of its tasks."""
     return encoded(request, read.batch_reader().read(batch_id))
 
 
@@ -148,14 +148,14 @@ chat_routes = APIRouter(tags=["chats"], route_class=ReadingRoute)
 
 @chat_routes.get("/chats", responses=answers(list[Chat]))
 def chats(request: Request, read: Read, limit: Most = 50, behind: BehindId = None) -> Response:
-    """The chats by their keys."""
+    """List the chats by key."""
     found = _room(read).chats.all(limit=limit + 1, behind=behind)
     return paged(request, found, limit, key="chat_key", time=None)
 
 
 @chat_routes.get("/chats/{chat_key:path}", responses=answers(ChatView))
 def chat(request: Request, read: Read, chat_key: str) -> Response:
-    """A chat: its active context, what its transcript keeps, its last runs."""
+    """Return a chat: its active context, the end of its transcript, its last runs."""
     return encoded(request, chat_view(_room(read), chat_key))
 
 
@@ -163,17 +163,17 @@ def _room(read: Read) -> Room:
     return Room(read.database, read.project_id, read.settings)
 
 
-# --- changes, as server-sent events of one project
+# --- server-sent events of one project
 #
-# An event `head` says how an agent stands from now on, `batch` how a batch does. What was before is not told:
-# whoever listens has looked first.
+# An event `head` holds the new state of an agent, `batch` that of a batch. The initial state is not sent:
+# clients read it first.
 
 event_routes = APIRouter(tags=["events"], route_class=ReadingRoute)
 
 
 @event_routes.get("/events", response_class=StreamingResponse, responses=event_answers())
 async def events(request: Request, project: str) -> StreamingResponse:
-    """What changes in the project, until the asker goes away or may not look any more, or the server ends."""
+    """Stream changes of the project until the client disconnects, its token expires, or the server stops."""
     asker = Asker(request, project)
     async with _following(request).follow(asker) as follower:
         first = await follower.look()
@@ -187,23 +187,23 @@ async def _stream(asker: Asker, seen: Standing) -> AsyncIterator[str]:
         async for text in _news(asker, seen):
             yield text
     except (CbxError, Refused):
-        # It has begun, so that nothing else can be said: the asker comes back, and is told why.
+        # The response has begun, so it cannot report the error: the client reconnects and gets it then.
         return
 
 
 async def _news(asker: Asker, seen: Standing) -> AsyncIterator[str]:
-    said = monotonic()
+    sent_at = monotonic()
     following = _following(asker.request)
     async with following.follow(asker) as follower:
         while not following.is_over and not await asker.request.is_disconnected():
             before, seen = seen, await follower.look()
             for name, value in seen.news(before):
                 yield f"event: {name}\ndata: {exact_json.encode(value).decode('utf-8', 'replace')}\n\n"
-                said = monotonic()
-            if monotonic() - said >= SILENT:
-                # Proxies end what says nothing, however often we look.
+                sent_at = monotonic()
+            if monotonic() - sent_at >= SILENT:
+                # Proxies close connections on which nothing is sent.
                 yield ": nothing new\n\n"
-                said = monotonic()
+                sent_at = monotonic()
             await follower.changed()
 
 

@@ -1,4 +1,4 @@
-"""Pages of boxes and cards: windows of them, and what a search finds."""
+"""Pages of boxes, cards and search results."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -28,12 +28,12 @@ from cardbox_cli.store.roster import RosterStore
 from cardbox_cli.store.views.box_views import BoxKindFilter, BoxViews, WindowSlot
 from cardbox_cli.text import around, one_line
 
-# Characters of a row, and of what is inside: more are on the card's own page.
+# The maximum numbers of characters of a row, and of its unfolded text. The card's own page shows the rest.
 PREVIEW, INSIDE = 160, 4_000
 
 
 class ShownSlot(msgspec.Struct, frozen=True, kw_only=True):
-    """A place of a box as a row."""
+    """A position of a box, as a row."""
 
     position: int
     card_id: str
@@ -50,7 +50,7 @@ class ShownSlot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shown(slot: WindowSlot, rule_of: Callable[[int], str | None] = lambda _: None) -> ShownSlot:
-    """A row of a box. `rule_of` says which rule of a recipe brought a place."""
+    """Make a row of a box. `rule_of` returns the rule of the recipe that brought a position's card."""
     text = slot.beginning if slot.card is None else full_text(slot.card)
     return ShownSlot(
         position=slot.position,
@@ -70,20 +70,20 @@ def shown(slot: WindowSlot, rule_of: Callable[[int], str | None] = lambda _: Non
 
 routes = APIRouter(route_class=PageRoute)
 
-# Cards of a window of a box, characters of a window of a card, and boxes that are told to hold one.
+# The cards in a window of a box, the characters in a window of a card, and the maximum number of boxes shown
+# for a card.
 _WINDOW, _CHARACTERS, _REFS = 100, 20_000, 50
 _METADATA = 4_000
-# JSON of more characters, or with more that may stand within each other, stays on its line; so does JSON of
-# which a line would begin with so many blanks.
-_MAX_INDENTED, _LEVELS, _BLANKS = 100_000, 400, 32
-# What the page tells of a card elsewhere.
-_TOLD = frozenset({"type", "role", "author_id", "project_id", "created_at"})
+# JSON is not indented if it has more characters or brackets, or if a line would begin with this many blanks.
+_MAX_INDENTED, _MAX_BRACKETS, _BLANKS = 100_000, 400, 32
+# Metadata that the page shows elsewhere.
+_OTHER_FACTS = frozenset({"type", "role", "author_id", "project_id", "created_at"})
 
 
 @routes.get("/boxes")
 def boxes(look: Looking, kind: str | None = None, behind: Behind = None) -> HTMLResponse:
-    """The boxes that changed last."""
-    asked = known(kind, BOX_KINDS, "kind of boxes")
+    """Show the boxes that changed last."""
+    asked = known(kind, BOX_KINDS, "box kind")
     where = BoxKindFilter(kinds=None if asked is None else (asked,), behind=mark_of(behind, of_boxes=True))
     with look.database.snapshot():
         found = list(BoxViews(look.database, look.project_id).newest(where, limit=LINES + 1))
@@ -100,7 +100,7 @@ def boxes(look: Looking, kind: str | None = None, behind: Behind = None) -> HTML
 
 @routes.get("/boxes/{box_id}")
 def box(look: Looking, box_id: str, first: From = 0, part: str | None = None) -> HTMLResponse:
-    """A box from a place on; as a part the rows alone."""
+    """Show a box from a position on. `part=slots` returns only the rows."""
     with look.database.snapshot():
         views = BoxViews(look.database, look.project_id)
         found = views.in_short(box_id)
@@ -123,7 +123,7 @@ def box(look: Looking, box_id: str, first: From = 0, part: str | None = None) ->
 
 @routes.get("/cards/{card_id:path}")
 def card(look: Looking, card_id: str, first: From = 0) -> HTMLResponse:
-    """A card, its text from a character on."""
+    """Show a card, with its text from a character on."""
     with look.database.snapshot():
         found = look.cards.get(card_id, include_deleted=True)
         refs = list(islice(look.boxes.refs(card_id), _REFS + 1))
@@ -148,27 +148,27 @@ def card(look: Looking, card_id: str, first: From = 0) -> HTMLResponse:
 
 
 def readable(card: Card) -> str:
-    """What a card says; JSON of moderate size and depth by lines."""
+    """Return the text of a card. JSON of moderate size and depth is indented."""
     text = card_text(card.content)
     return indented(text) if _is_json(card) else text
 
 
 def _is_json(card: Card) -> bool:
-    """Whether the text of a card is JSON that we made of its content: a text stays as it is."""
-    said = card.content.result if isinstance(card.content, ToolResultContent) else card.content
-    return not isinstance(said, str | TextContent | None)
+    """Return True if the text of a card is JSON that cbx made of its content, not a stored text."""
+    content = card.content.result if isinstance(card.content, ToolResultContent) else card.content
+    return not isinstance(content, str | TextContent | None)
 
 
 def indented(text: str) -> str:
-    """JSON with a line for each value; as it is where it is long or deep, which indentation multiplies."""
-    if len(text) > _MAX_INDENTED or text.count("{") + text.count("[") > _LEVELS:
+    """Indent JSON, unless it is so long or deep that indentation would multiply its size."""
+    if len(text) > _MAX_INDENTED or text.count("{") + text.count("[") > _MAX_BRACKETS:
         return text
     lines = msgspec.json.format(text, indent=2)
     return text if "\n" + " " * _BLANKS in lines else lines
 
 
 def _calls(card: Card) -> list[dict[str, Any]]:
-    """The calls that a card makes: each one's id, name and arguments as text."""
+    """Return the tool calls of a card, with their arguments as text."""
     if not isinstance(card.tool_calls, list):
         return []
     return [_call(call) for call in card.tool_calls[:100]]
@@ -177,7 +177,7 @@ def _calls(card: Card) -> list[dict[str, Any]]:
 def _call(call: Any) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
-        return {"id": None, "name": "of another form", "arguments": _text(call)[:_CHARACTERS]}
+        return {"id": None, "name": "unknown format", "arguments": _text(call)[:_CHARACTERS]}
     arguments = function.get("arguments")
     text = arguments if isinstance(arguments, str) else _text(arguments)
     return {"id": _word(call.get("id")), "name": _word(function.get("name")), "arguments": text[:_CHARACTERS]}
@@ -192,12 +192,12 @@ def _text(value: Any) -> str:
 
 
 def _metadata(card: Card) -> str:
-    others = {key: value for key, value in card.metadata.items() if key not in _TOLD}
+    others = {key: value for key, value in card.metadata.items() if key not in _OTHER_FACTS}
     text = indented(_text(others)) if others else ""
     return text if len(text) <= _METADATA else f"{text[:_METADATA]}…"
 
 
-# What may be an id, or a piece of one.
+# A string that may be an id, or a part of one.
 _IDLIKE = re.compile(r"\S{4,255}")
 
 Place = tuple[str, str, str]
@@ -205,7 +205,7 @@ Place = tuple[str, str, str]
 
 @routes.get("/search")
 def search(look: Looking, q: str = "", behind: Behind = None) -> HTMLResponse:
-    """What a search finds, and what has such an id."""
+    """Show the cards that contain a text, and the objects with that id."""
     asked = q.strip()[:500]
     cards: list[FoundCard] = []
     found: re.Pattern[str] | None = None
@@ -220,7 +220,7 @@ def search(look: Looking, q: str = "", behind: Behind = None) -> HTMLResponse:
         "search.html",
         asked=asked,
         places=places,
-        cards=[_found(card, found) for card in cards[:LINES]],
+        cards=[_search_row(card, found) for card in cards[:LINES]],
         is_cut=len(cards) > LINES,
         older=older and look.links.search(q=asked, behind=older),
     )
@@ -228,18 +228,18 @@ def search(look: Looking, q: str = "", behind: Behind = None) -> HTMLResponse:
 
 @routes.get("/find")
 def find(look: Looking, id: str) -> Response:
-    """What has this id: its page, or a choice where several have."""
+    """Redirect to the page of the object with this id, or show a choice if there are several."""
     with look.database.snapshot():
         places = list(places_of(look, id))
     if len(places) == 1:
         return RedirectResponse(places[0][2], status_code=303)
     if not places:
-        raise NotFound(f"nothing in project {look.project_id!r} has the id {id!r}")
+        raise NotFound(f"no object with id {id!r} in project {look.project_id!r}")
     return page(look, "search.html", asked=id, places=places, cards=[], is_cut=False, older=None)
 
 
 def places_of(look: Project, asked: str) -> Iterator[Place]:
-    """What an id or a piece of one may stand for: what it is, its id, its page."""
+    """Yield the objects that match an id or a part of one: type, id, address."""
     links = look.links
     for what, resolve, address in (
         ("turn", look.turns.resolve, links.turn),
@@ -253,14 +253,14 @@ def places_of(look: Project, asked: str) -> Iterator[Place]:
         except AmbiguousId as ambiguous:
             found = [str(each) for each in (ambiguous.details or {}).get("candidates", [])]
         except CbxError:
-            # None has it, or the database has no such table.
+            # No object has this id, or the table does not exist.
             continue
         for each in found:
             yield what, each, address(each)
 
 
 def _existing_box(boxes: BoxStore) -> Callable[[str], str]:
-    """Any UUID is the whole id of a box, whether there is one or not."""
+    """Resolve only existing boxes: `resolve` alone accepts any UUID."""
 
     def resolve(asked: str) -> str:
         found = boxes.resolve(asked)
@@ -271,27 +271,27 @@ def _existing_box(boxes: BoxStore) -> Callable[[str], str]:
 
 
 def _agent(roster: RosterStore) -> Callable[[str], str]:
-    """Agents are called by their whole names."""
+    """Resolve only whole agent ids."""
     return lambda asked: roster.get(asked).agent_id
 
 
-def _found(card: FoundCard, words: re.Pattern[str] | None) -> dict[str, Any]:
+def _search_row(card: FoundCard, words: re.Pattern[str] | None) -> dict[str, Any]:
     text = full_text(card)
     line = one_line(around(text, words), PREVIEW)
     return {
         "card": card,
         "box_id": card.box_id,
-        "pieces": list(_marked(line, words)),
+        "pieces": list(_split_matches(line, words)),
         "text": text[:INSIDE],
         "is_cut": len(text) > INSIDE,
     }
 
 
-def _marked(line: str, words: re.Pattern[str] | None) -> Iterator[tuple[str, bool]]:
-    """The pieces of a line, and whether each is what was found."""
-    place = 0
+def _split_matches(line: str, words: re.Pattern[str] | None) -> Iterator[tuple[str, bool]]:
+    """Split a line into parts, each with True if it matches the search."""
+    position = 0
     for found in words.finditer(line) if words else ():
-        yield line[place : found.start()], False
+        yield line[position : found.start()], False
         yield found[0], True
-        place = found.end()
-    yield line[place:], False
+        position = found.end()
+    yield line[position:], False

@@ -1,4 +1,4 @@
-"""Pages of requests: what a box makes or a turn or a chat sends, where two of them part, what they cost."""
+"""Pages of requests of boxes, turns and chats: one request, the difference of two, and their costs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,7 +41,7 @@ from cardbox_cli.text import one_line
 
 routes = APIRouter(route_class=PageRoute)
 
-# Messages of a window; steps that are named, and steps that are drawn: the last ones.
+# The messages of a window, and the maximum numbers of listed and of drawn steps: the last ones.
 _WINDOW, _STEPS, _DRAWN = 100, 30, 40
 
 
@@ -65,7 +65,7 @@ def request(
     at: str | None = None,
     first: From = 0,
 ) -> HTMLResponse:
-    """One request, and how those before it grew to it."""
+    """Show one request, and the growth of the requests before it."""
     about = About(look.links, turn=turn, chat=chat, box=box)
     with look.database.snapshot():
         requests = look.requests()
@@ -111,17 +111,17 @@ def request(
 
 
 def swatches(colours: Mapping[str, str]) -> dict[str, Markup]:
-    """A small square for each layer."""
+    """Return a small square for each layer."""
     return {name: drawn(swatch(colour)) for name, colour in colours.items()}
 
 
 def step_name(steps: Sequence[str], step_id: str) -> str:
-    """What a step is called among those of its turn or run."""
+    """Return the number of a step within its turn or run, as text."""
     return f"step {steps.index(step_id) + 1}" if step_id in steps else step_id
 
 
 def _pictures(before: Sequence[SentStep]) -> list[StepPicture]:
-    """The steps up to the one that is shown; none where it is alone."""
+    """Return the steps up to the shown one; none if it is the only one."""
     if len(before) < 2:
         return []
     return [StepPicture(name=f"step {each.number}", account=each.account) for each in before]
@@ -144,7 +144,7 @@ def _messages(account: Explanation, findings: Sequence[LintFinding], first: int)
 def _steps(
     about: About, steps: Sequence[str], shown: InspectedRequest, *, is_over: bool
 ) -> list[dict[str, Any]]:
-    """The steps whose requests can be looked at, and the next one, where one may come."""
+    """Return links to the requests of the last steps, and to the next request if the turn has not ended."""
     named = [(each, step_name(steps, each), each == shown.step_id) for each in steps[-_STEPS:]]
     if not is_over:
         named.append((NEXT, NEXT, shown.step_id is None))
@@ -154,12 +154,12 @@ def _steps(
 
 
 def _earlier(about: About, steps: Sequence[str], shown: InspectedRequest) -> str | None:
-    """The comparison with the step before."""
-    place = steps.index(shown.step_id) if shown.step_id in steps else len(steps)
-    return about.diff(steps[place - 1], shown.step_id or NEXT) if place else None
+    """Return the address of the comparison with the previous step."""
+    index = steps.index(shown.step_id) if shown.step_id in steps else len(steps)
+    return about.diff(steps[index - 1], shown.step_id or NEXT) if index else None
 
 
-# New messages that are shown, and characters of two pieces that are compared word by word.
+# The maximum numbers of new messages shown, and of characters that are compared word by word.
 _NEW, _COMPARED = 200, 20_000
 
 
@@ -171,7 +171,7 @@ def difference(
     turn: str | None = None,
     chat: str | None = None,
 ) -> HTMLResponse:
-    """What the second step says that the first does not, and what a cache loses by it."""
+    """Show what the second step adds to the first, and which tokens the cache cannot reuse."""
     about = About(look.links, turn=turn, chat=chat)
     with look.database.snapshot():
         requests = look.requests()
@@ -194,9 +194,9 @@ def difference(
         steps=named if recorded.is_over else [*named, (NEXT, NEXT)],
         notes=[f"the layer {each} is compared by its hash" for each in {*found.a_lost, *found.b_lost}],
         found=found,
-        pieces=[] if parting is None else abridged(text_diff(_said(parting.a), _said(parting.b))),
-        place_a=_place(parting.a) if parting else "",
-        place_b=_place(parting.b) if parting else "",
+        pieces=[] if parting is None else abridged(text_diff(_text(parting.a), _text(parting.b))),
+        place_a=_describe(parting.a) if parting else "",
+        place_b=_describe(parting.b) if parting else "",
         new=[
             {"piece": each, "preview": one_line(each.text, PREVIEW), "text": each.text[:INSIDE]}
             for each in found.new[:_NEW]
@@ -204,20 +204,19 @@ def difference(
     )
 
 
-def _said(piece: Piece | None) -> str:
+def _text(piece: Piece | None) -> str:
     return "" if piece is None else piece.text[:_COMPARED]
 
 
-def _place(piece: Piece | None) -> str:
-    """What differs, in words."""
+def _describe(piece: Piece | None) -> str:
     if piece is None:
         return "nothing"
     cards = ", ".join(f"card {short_id(each)}" for each in piece.card_ids[:8])
     return joined([piece_name(piece.section, piece.number), piece.role, piece.layer, cards])
 
 
-# Characters of texts that part.
-_PARTED = 300
+# The maximum number of characters of texts that differ.
+_MAX_DIFFERENCE = 300
 
 
 @routes.get("/cost")
@@ -228,7 +227,7 @@ def cost(
     chat: str | None = None,
     box: str | None = None,
 ) -> HTMLResponse:
-    """The account of a series of requests, and what of it was sent in vain."""
+    """Show the costs of a series of requests, and the wasted tokens."""
     about = About(look.links, turn=turn, agent=agent, chat=chat, box=box)
     with look.database.snapshot():
         costed = look.costs().read(about.kind, about.name)
@@ -252,14 +251,14 @@ def cost(
         cards=costs.cards[:TOP],
         broken=costs.broken,
         broken_at="" if costs.broken is None else piece_name(costs.broken.section, costs.broken.number),
-        parted=[] if costs.broken is None else _parted(costs.broken),
+        parted=[] if costs.broken is None else _diff_at(costs.broken),
         swatches=swatches(colours),
         growth=drawn(growth(steps, colours)) if steps else None,
         heat=drawn(heat(steps, colours)) if steps else None,
     )
 
 
-def _parted(broken: Break) -> list[TextPiece]:
-    """The texts that part, behind the last words that they share."""
-    pieces = [TextPiece("same", broken.before), TextPiece("removed", (broken.a or "")[:_PARTED])]
-    return [*pieces, TextPiece("added", (broken.b or "")[:_PARTED])]
+def _diff_at(broken: Break) -> list[TextPiece]:
+    """Return the differing texts at a cache break, after the end of their common text."""
+    pieces = [TextPiece("same", broken.before), TextPiece("removed", (broken.a or "")[:_MAX_DIFFERENCE])]
+    return [*pieces, TextPiece("added", (broken.b or "")[:_MAX_DIFFERENCE])]

@@ -1,4 +1,4 @@
-"""Pages of what goes on: what is not well, agents, turns, traces, batches and chats."""
+"""Pages about execution: problems, agents, turns, traces, batches and chats."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
@@ -35,16 +35,16 @@ from cardbox_cli.store.views.turn_views import FAMILY, StoredTurn, TurnFilter
 
 routes = APIRouter(route_class=PageRoute)
 
-# Of each rule the turns that are shown, and agents that are not well but beyond the page.
-_ALIKE, _MOST_PROBLEMS = 15, 50
-# Agents of a page.
+# The maximum numbers of turns shown for each rule, and of agents with problems from other pages.
+_MAX_SIMILAR, _MAX_PROBLEMS = 15, 50
+# The number of agents on a page.
 _AGENTS = 200
 
 
 @routes.get("")
 def start(look: Looking, status: str | None = None, behind: Behind = None) -> HTMLResponse:
-    """What is not well, and the newest turns."""
-    status = known(status, TURN_STATUSES, "state")
+    """Show the problems of the project, and its newest turns."""
+    status = known(status, TURN_STATUSES, "status")
     survey = look.survey()
     with look.database.snapshot():
         turns, older = _turns(look, TurnFilter(status=status, behind=mark_of(behind)))
@@ -53,16 +53,16 @@ def start(look: Looking, status: str | None = None, behind: Behind = None) -> HT
         "start.html",
         view="Turns",
         survey=survey,
-        problems=_by_rule(survey.problems),
-        shown=_ALIKE,
+        problems=_group_by_rule(survey.problems),
+        shown=_MAX_SIMILAR,
         turns=turns,
         status=status,
         older=older and look.links.start(status=status, behind=older),
     )
 
 
-class _Alike(msgspec.Struct, frozen=True):
-    """What is not well in the same way."""
+class _ProblemGroup(msgspec.Struct, frozen=True):
+    """Problems with the same verdict and rule."""
 
     verdict: str
     rule: str | None
@@ -70,24 +70,24 @@ class _Alike(msgspec.Struct, frozen=True):
     found: list[Diagnosis]
 
 
-def _by_rule(problems: Iterable[Diagnosis]) -> list[_Alike]:
-    """Problems that say the same, together; the order of the first of each stays."""
+def _group_by_rule(problems: Iterable[Diagnosis]) -> list[_ProblemGroup]:
+    """Group problems with the same verdict and rule, in the order of the first of each group."""
     groups: dict[tuple[str, str | None, str], list[Diagnosis]] = {}
     for each in problems:
         groups.setdefault((each.verdict, each.rule, each.proves), []).append(each)
-    return [_Alike(*told, found) for told, found in groups.items()]
+    return [_ProblemGroup(*key, found) for key, found in groups.items()]
 
 
 @routes.get("/agents")
 def agents(look: Looking, behind: str | None = None) -> HTMLResponse:
-    """The agents: those that are not well first, wherever they stand in the list, then those at a turn."""
+    """List the agents: first all with problems, also those of later pages, then those with an active turn."""
     survey = look.diagnoser.survey()
     problems = {each.agent: each for each in reversed(survey.problems)}
     roster = RosterStore(look.database, look.project_id)
     listed = list(roster.list(AgentFilter(behind=behind), limit=_AGENTS + 1))
     known = {each.agent_id for each in listed[:_AGENTS]}
     others = [name for name in problems if name not in known and roster.find(name) is not None]
-    entries = [*listed[:_AGENTS], *map(roster.entry, others[:_MOST_PROBLEMS] if behind is None else ())]
+    entries = [*listed[:_AGENTS], *map(roster.entry, others[:_MAX_PROBLEMS] if behind is None else ())]
     rows = [(each, problems.get(each.agent_id)) for each in entries]
     return page(
         look,
@@ -107,7 +107,7 @@ def _urgency(row: tuple[RosterEntry, Diagnosis | None]) -> tuple[int, str]:
 
 @routes.get("/agents/{agent_id:path}")
 def agent(look: Looking, agent_id: str, behind: Behind = None) -> HTMLResponse:
-    """An agent, the verdict on it, and its turns."""
+    """Show an agent, the verdict on it, and its turns."""
     with look.database.snapshot():
         entry = RosterStore(look.database, look.project_id).entry(agent_id)
         turns, older = _turns(look, TurnFilter(agent_id=agent_id, behind=mark_of(behind)))
@@ -123,18 +123,18 @@ def agent(look: Looking, agent_id: str, behind: Behind = None) -> HTMLResponse:
 
 
 def _turns(look: Project, where: TurnFilter) -> tuple[list[TurnSummary], str | None]:
-    """A page of turns, newest first, and where the next one begins."""
+    """Return a page of turns, newest first, and the position of the next page."""
     found = list(look.turns.newest(where, limit=LINES + 1))
     return [summary(turn) for turn in found[:LINES]], following(found, "inbox_id")
 
 
-# Cards of a box that stand beside each other: the last ones.
+# The number of cards shown of each box of a turn: the last ones.
 _SLOTS = 15
 _DELIVERABLE = 2_000
 
 
 class LastCards(msgspec.Struct, frozen=True):
-    """The end of a box: from the place `first` on."""
+    """The end of a box, from the position `first` on."""
 
     box: BoxInShort
     first: int
@@ -143,7 +143,7 @@ class LastCards(msgspec.Struct, frozen=True):
 
 @routes.get("/turns/{turn_id:path}")
 def turn(look: Looking, turn_id: str) -> HTMLResponse:
-    """All of a turn."""
+    """Show a turn."""
     with look.database.snapshot():
         stored = look.turns.story(look.turns.resolve(turn_id))
         turn_id = stored.turn.agent_turn_id
@@ -169,7 +169,7 @@ def turn(look: Looking, turn_id: str) -> HTMLResponse:
 
 @routes.get("/trace")
 def trace(look: Looking, turn: str) -> HTMLResponse:
-    """The turns that gave each other work."""
+    """Show the turns of a trace."""
     with look.database.snapshot():
         found = read_trace(look.turns, turn)
     return page(
@@ -186,7 +186,7 @@ def trace(look: Looking, turn: str) -> HTMLResponse:
 
 
 def _lines(tops: Sequence[Branch]) -> Iterator[tuple[int, Branch]]:
-    """All turns in the order of the tree, and how deep they stand. A deep tree is no deep recursion."""
+    """Yield all turns in the order of the tree, with their depth, without recursion."""
     waiting = [(0, top) for top in reversed(tops)]
     while waiting:
         depth, branch = waiting.pop()
@@ -215,7 +215,7 @@ def _deliverable(stored: StoredTurn) -> dict[str, object] | None:
 
 @routes.get("/batches")
 def batches(look: Looking, behind: Behind = None) -> HTMLResponse:
-    """The newest batches."""
+    """List the newest batches."""
     with look.database.snapshot():
         found = list(look.batches.newest(BatchFilter(behind=mark_of(behind)), limit=LINES + 1))
     older = following(found, "batch_id")
@@ -230,12 +230,12 @@ def batches(look: Looking, behind: Behind = None) -> HTMLResponse:
 
 @routes.get("/batches/{batch_id:path}")
 def batch(look: Looking, batch_id: str) -> HTMLResponse:
-    """A batch, its children, and what these asked of others."""
+    """Show a batch, its children, and the turns that they requested."""
     with look.database.snapshot():
         reader = look.batch_reader()
         found = reader.read(batch_id)
         known = reader.progress(found)
-        below = _below(look, [each.agent_turn_id for each in found.results if each.agent_turn_id])
+        below = _branches_below(look, [each.agent_turn_id for each in found.results if each.agent_turn_id])
     tasks = [_task(each, known.get(each.task_index), below) for each in found.results]
     return page(
         look,
@@ -263,8 +263,8 @@ def _task(result: Any, progress: TaskProgress | None, below: dict[str, list[Bran
     }
 
 
-def _below(look: Project, turn_ids: Sequence[str]) -> dict[str, list[Branch]]:
-    """The turns that each of these gave work to, as trees, by turn."""
+def _branches_below(look: Project, turn_ids: Sequence[str]) -> dict[str, list[Branch]]:
+    """Return the turns that each of these turns requested, as trees, by turn."""
     turns = look.turns
     first = next(iter(turns.get_many(turn_ids[:1])), None)
     if first is None:
@@ -280,7 +280,7 @@ def _below(look: Project, turn_ids: Sequence[str]) -> dict[str, list[Branch]]:
 
 
 def _bar(batch: BatchView) -> Any:
-    """How far a batch is: what has succeeded, what failed, what runs."""
+    """Draw the progress of a batch: succeeded, failed and running tasks."""
     counts = {"done": 0, "fails": 0, "runs": 0}
     for each in batch.results:
         kind = "done" if each.status == "success" else "runs" if each.status == "dispatched" else "fails"
@@ -290,22 +290,22 @@ def _bar(batch: BatchView) -> Any:
         wide = 100 * number / (batch.task_count or 1)
         parts.append(box(x, 0, wide, 3, kind, f"{number} {_KINDS[kind]}"))
         x += wide
-    told = ", ".join(f"{number} {_KINDS[kind]}" for kind, number in counts.items() if number) or "none begun"
-    made = svg(f"Of {batch.task_count}: {told}", 100, 3, *parts)
-    made.set("class", "bar")
-    return made
+    text = ", ".join(f"{number} {_KINDS[kind]}" for kind, number in counts.items() if number) or "none begun"
+    bar = svg(f"Of {batch.task_count}: {text}", 100, 3, *parts)
+    bar.set("class", "bar")
+    return bar
 
 
-_KINDS = {"done": "succeeded", "fails": "ended otherwise", "runs": "at work"}
+_KINDS = {"done": "succeeded", "fails": "did not succeed", "runs": "running"}
 
 
-# Chats of the list, and entries of a transcript at once.
+# The maximum number of chats in the list, and the number of transcript entries shown at first.
 _CHATS, _ENTRIES = 200, 50
 
 
 @routes.get("/chats")
 def chats(look: Looking) -> HTMLResponse:
-    """The chats, the last used first."""
+    """List the chats, the last used first."""
     with look.database.snapshot():
         found = list(Room(look.database, look.project_id, look.settings).chats.all(limit=_CHATS + 1))
     return page(look, "chats.html", view="Chats", chats=found[:_CHATS], is_cut=len(found) > _CHATS)
@@ -313,7 +313,7 @@ def chats(look: Looking) -> HTMLResponse:
 
 @routes.get("/chat")
 def chat(look: Looking, key: str, most: Annotated[int, Query(ge=1, le=1000)] = _ENTRIES) -> HTMLResponse:
-    """A chat: what was said, what the model carries, its last runs."""
+    """Show a chat: its transcript, the model's context, and its last runs."""
     with look.database.snapshot():
         room = Room(look.database, look.project_id, look.settings)
         seen = chat_view(room, key)
