@@ -10,16 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import psycopg
 
 from cardbox_cli.errors import DatabaseUnavailable
 from cardbox_cli.faults import passing
-from cardbox_cli.store.embedded import dialing, files, postmaster
-from cardbox_cli.store.embedded.account import Account, account_for
-from cardbox_cli.store.embedded.binaries import major_version, reachable
+from cardbox_cli.store.embedded import dialing
 from cardbox_cli.store.embedded.dialing import DATABASE, SUPERUSER, Answer, ask, create_database, dial
 from cardbox_cli.store.embedded.location import (
     PORT,
@@ -31,6 +29,9 @@ from cardbox_cli.store.embedded.location import (
     record_file,
     write_record,
 )
+
+if TYPE_CHECKING:
+    from cardbox_cli.store.embedded.account import Account
 
 # Modules for starting and stopping are imported inside functions: connecting is the common case.
 
@@ -99,6 +100,8 @@ class EmbeddedServer:
 
         Starts a server that crashed. Raises DatabaseUnavailable.
         """
+        from cardbox_cli.store.embedded import postmaster
+
         try:
             return self.reach(dbname, **options)
         except DatabaseUnavailable:
@@ -109,7 +112,6 @@ class EmbeddedServer:
 
     def start(self) -> bool:
         """Create and start what is missing; return False if the server already ran."""
-
         with self._locked() as lock:
             return bring_up(self.home, self._source(), lock, self._announce)
 
@@ -123,6 +125,7 @@ class EmbeddedServer:
 
     def status(self) -> ServerStatus:
         """Return the state of the server without changing it."""
+        from cardbox_cli.store.embedded import postmaster
 
         location = self._location()
         process = postmaster.running(location.data)
@@ -147,6 +150,7 @@ class EmbeddedServer:
         """
         if read_record(self.home) is None and not record_file(self.home).exists():
             return []
+        from cardbox_cli.store.embedded import files
 
         with self._locked():
             location = read_record(self.home)
@@ -202,11 +206,14 @@ class EmbeddedServer:
         """Return the recorded location, or the one for a first start."""
         if recorded := read_record(self.home):
             return recorded
+        from cardbox_cli.store.embedded.account import account_for
+        from cardbox_cli.store.embedded.binaries import major_version
 
         return plan(self.home, account_for(os.environ), self._source(), major_version(self._source()))
 
 
 def _stop(location: Location) -> bool:
+    from cardbox_cli.store.embedded import postmaster
 
     process = postmaster.running(location.data)
     if process is None:
@@ -227,6 +234,8 @@ _POLL_INTERVAL = 0.05
 
 def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], None]) -> bool:
     """Create and start what is missing; return whether the server was started. Raises DatabaseUnavailable."""
+    from cardbox_cli.store.embedded import postmaster
+
     location, started, obstacle = read_record(home), False, None
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     while True:
@@ -252,8 +261,12 @@ def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], No
 
 def _prepare(
     home: Path, binaries: Path, lock: int, announce: Callable[[str], None]
-) -> tuple[Location, Account]:
+) -> tuple[Location, "Account"]:
     """Create data for these binaries if there are none, and record where they are."""
+    from cardbox_cli.store.embedded import files
+    from cardbox_cli.store.embedded.account import account_for
+    from cardbox_cli.store.embedded.binaries import major_version, reachable
+
     recorded = read_record(home)
     if recorded is not None and recorded.data.exists():
         account = account_for(os.environ, owner=recorded.data.stat().st_uid)
@@ -272,6 +285,8 @@ def _prepare(
 
 
 def _check_version(recorded: Location, binaries: Path) -> None:
+    from cardbox_cli.store.embedded.binaries import major_version
+
     major = major_version(binaries)
     if major != recorded.major:
         raise DatabaseUnavailable(

@@ -43,10 +43,10 @@ DIE = "lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)"
     [
         "Path.replace",
         "Path.rename",
-        "steps.files.replacing",
-        "steps.files.refuse_hosts",
-        "steps.postmaster.start",
-        "steps.create_database",
+        "files.replacing",
+        "files.refuse_hosts",
+        "postmaster.start",
+        "server_steps.create_database",
     ],
     ids=[
         *("recording", "making a folder", "marking the data", "refusing hosts", "starting"),
@@ -54,7 +54,8 @@ DIE = "lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)"
     ],
 )
 def test_killed_at_a_step(home: Path, step: str) -> None:
-    code = f"from cardbox_cli.store.embedded import server as steps\n{step} = {DIE}\nserver.connect()"
+    modules = "from cardbox_cli.store.embedded import files, postmaster, server as server_steps"
+    code = f"{modules}\n{step} = {DIE}\nserver.connect()"
     with spawn(home, code) as child:
         assert child.wait(120) == -signal.SIGKILL
     _expect_a_sound_start(home)
