@@ -103,7 +103,7 @@ class TestRepair:
         assert answer.code == 8
         assert answer.err.splitlines()[-2:] == [
             f"error: box {old} has errors that are not about its cards: no-messages",
-            "hint: nothing was written; , or try --synthesize",
+            "hint: nothing was written; fix the errors listed above, or try --synthesize",
         ]
         assert row_counts() == before
         assert cbx("box", "repair", old, "--synthesize").code == 0
@@ -117,7 +117,7 @@ class TestRepair:
         words = ("box", "repair", output, "--after", context, "--synthesize", "-o", "json")
         assert [change["kind"] for change in cbx(*words).json()["changes"]] == ["added"]
         refused = cbx("box", "repair", output, "--after", output, "--synthesize")
-        assert (refused.code, f"--after: box {output} is the one" in refused.err) == (2, True)
+        assert (refused.code, f"--after: box {output} is the box to repair" in refused.err) == (2, True)
 
     def test_one_of_both_must_be_chosen(self, cbx: Cbx, box: Box) -> None:
         assert cbx("box", "repair", box(ASKED)).code == 2

@@ -111,7 +111,7 @@ def test_a_given_text_stands_in_place_of_what_would_be_collected() -> None:
 
 @pytest.mark.parametrize("name", ["todo", "todo_context", "__context"])
 def test_a_name_without_the_suffix_is_refused(name: str) -> None:
-    with pytest.raises(InvalidInput, match="is no layer"):
+    with pytest.raises(InvalidInput, match="is not a layer"):
         composed(texts={name: "x"})
 
 

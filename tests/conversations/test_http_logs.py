@@ -75,7 +75,7 @@ def test_they_are_linted_for_whom_they_were_sent_to(cbx: Cbx, tmp_path: Path) ->
     [
         (har(OTHERS), "none of 3 requests has a body with messages"),
         (har([]), "none of 0 requests has a body with messages"),
-        (har([post("/v1/messages", '{"messages": [{"role": "user", "content": "Hi", "content": "Ho"}]}')]), "the key 'content' occurs twice in an object"),
+        (har([post("/v1/messages", '{"messages": [{"role": "user", "content": "Hi", "content": "Ho"}]}')]), "an object has the key 'content' twice"),
         (har([post("/v1/messages", '{"messages": [{"role": "nobody", "content": "Hi"}]}')]), "unknown role 'nobody' for format anthropic"),
     ],
     ids=["others alone", "nothing", "a key twice", "a role of nobody"],

@@ -137,7 +137,9 @@ def test_ctrl_c_leaves_the_batch_running_and_says_how_to_go_on(stage: MakeStage)
         os.kill(command.pid, signal.SIGINT)
         result = command.result()
         assert result.code == 130
-        goes_on = r"batch (\w+) goes on: `cbx batch watch \1`, `cbx batch cancel \1` ends it"
-        found = re.search(goes_on, result.err)
+        continues = (
+            r"batch (\w+) continues; watch it with `cbx batch watch \1`, or end it with `cbx batch cancel \1`"
+        )
+        found = re.search(continues, result.err)
         assert found, result.err
         assert "running" in scene.run("batch", "show", found[1]).out

@@ -69,7 +69,7 @@ def test_an_unknown_turn_is_not_found(world: World) -> None:
     answer = world.cbx("why", "turn_nowhere")
     assert (answer.code, answer.err) == (
         3,
-        "error: no turn 'turn_nowhere' in project 'p'\nhint: `cbx turn list`\n",
+        "error: no turn 'turn_nowhere' in project 'p'\nhint: `cbx turn list` shows the newest\n",
     )
 
 
@@ -183,7 +183,7 @@ def test_all_is_one_line_for_a_cause_and_counts_what_waits_behind_it(world: Worl
     ]
     assert answer.err == (
         "1 active agent, 3 turns queued, 1 examined\n"
-        f"error: 1 turn not well\nhint: `cbx why {first}` explains the first\n"
+        f"error: 1 turn not well\nhint: to explain the first: `cbx why {first}`\n"
     )
 
 

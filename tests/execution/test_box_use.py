@@ -85,7 +85,10 @@ class TestContext:
                 ask()
                 # It cannot be changed while the turn is being asked for …
                 other.connection.execute("SET lock_timeout = '50ms'")
-                with pytest.raises(Exception, match="another transaction was in the way"):
+                with pytest.raises(
+                    Exception,
+                    match="conflict with another transaction: canceling statement due to lock timeout",
+                ):
                     theirs.append(context_box, [card])
                 other.connection.execute("SET lock_timeout = 0")
             # … nor then.
@@ -129,7 +132,7 @@ class TestOutput:
         assert (
             raised.value.message == f"box {context_box} is not the output box of turn {asked.agent_turn_id}"
         )
-        assert raised.value.hint == f"that is box {asked.output_box_id}"
+        assert raised.value.hint == f"its output box is {asked.output_box_id}"
 
     def test_may_be_the_context_of_the_turn_behind_it(self, runtime: Runtime, ask: Asked, card: str) -> None:
         output = ask().output_box_id or ""

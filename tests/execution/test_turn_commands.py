@@ -168,7 +168,7 @@ class TestShow:
         result = cbx("turn", "show", "no-such-turn")
         assert (result.code, result.err) == (
             3,
-            "error: no turn 'no-such-turn' in project 'p'\nhint: `cbx turn list`\n",
+            "error: no turn 'no-such-turn' in project 'p'\nhint: `cbx turn list` shows the newest\n",
         )
 
     def test_of_the_one_that_was_asked_for_last(self, cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
@@ -362,9 +362,13 @@ class TestInbox:
             (
                 ("show", "nope"),
                 3,
-                "no inbox row 'nope' in project 'p'\nhint: `cbx inbox list`",
+                "no inbox row 'nope' in project 'p'\nhint: `cbx inbox list` shows the newest rows",
             ),
-            (("list", "--dead", "--status", "queued"), 2, "--dead is --status error, not 'queued'"),
+            (
+                ("list", "--dead", "--status", "queued"),
+                2,
+                "--dead and --status queued cannot be combined\nhint: --dead is --status error",
+            ),
             (("list", "--status", "done"), 2, "--status: unknown state 'done'"),
         ):
             result = cbx("inbox", *command)

@@ -13,7 +13,7 @@ def test_nobody_is_called_dead(deployment: Deployment, cbx: Cbx) -> None:
     deployment.connection.execute(f"ALTER DATABASE {name} SET cbx.clock_offset = '1 hour'")
     answer = cbx("why", turn.agent_turn_id)
     assert "suspect" in answer.out
-    assert "this database keeps no leases" in answer.out
+    assert "this database has no leases" in answer.out
     fix = next(line for line in answer.out.splitlines() if line.startswith("fix"))
     refused = cbx(*shlex.split(fix)[2:])
     assert refused.code == 7

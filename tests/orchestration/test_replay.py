@@ -124,8 +124,8 @@ def test_another_profile_is_the_one_that_is_seen(
     [
         (["replay", "turn_nowhere"], 3, "no turn"),
         (["replay", "{turn}", "--profile", "nobody", "--no-wait"], 3, "no profile 'nobody'"),
-        (["replay", "{turn}", "--exec", " "], 2, "the command is blank"),
-        (["replay", "{turn}", "--exec", "/no/such/program"], 2, "there is no program"),
+        (["replay", "{turn}", "--exec", " "], 2, "--exec is empty"),
+        (["replay", "{turn}", "--exec", "/no/such/program"], 2, "--exec: unknown program '/no/such/program'"),
         (["replay", "{turn}", "--times", "0", "--no-wait"], 2, "--times"),
         (["fork", "{turn}", "--at", "9"], 3, "has no step '9'"),
         (["fork", "{turn}", "--at", "2", "--instruction", " "], 4, "the instruction is blank"),
@@ -151,7 +151,8 @@ def test_a_call_that_nobody_answers_says_how_the_replay_goes_on(done: str, cbx: 
     cbx("tool", "add", "ask", "--description", "Ask somebody.")
     asks = says("", "", {"ask": {}}, "It was a leak.")
     waits = cbx("turn", "replay", done, "--exec", asks, "-o", "id")
-    assert (waits.code, "note: 1 turn to be answered" in waits.err) == (8, True), waits.err
+    note = f"note: 1 turn waits for a tool result: see `cbx why {waits.out.strip()}`, then continue with "
+    assert (waits.code, note in waits.err) == (8, True), waits.err
     [go_on] = re.findall(r"`cbx (worker run --target replay-\S+) --exec CMD --drain`", waits.err)
     report = shlex.split(cbx("why", waits.out.strip(), "-o", "json").json()["fix"])
     assert cbx(*report[1:-1], "A leak.").code == 0

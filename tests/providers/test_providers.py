@@ -76,7 +76,7 @@ def test_what_it_cannot_send_is_a_loss(cbx: Cbx, tmp_path: Path) -> None:
     box = cbx("card", "import", str(file), "--from", "openai", "-o", "id").out.strip()
     rendered = cbx("render", "--box", box, "--format", "toy", "--model", "toy-1")
     assert rendered.err == (
-        "warning: toy cannot say all of it (1 place): calls of tools are not sent; --check names each\n"
+        "warning: toy cannot represent everything (1 place): calls of tools are not sent; --check names each\n"
     )
 
 

@@ -179,8 +179,8 @@ def test_no_token_is_kept_or_listed(cbx: Cbx, token: str, database: Database) ->
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("create", "--expires", "0s"), "--expires: '0s' is no length of time"),
-        (("create", "--expires", "2030-01-01"), "--expires: '2030-01-01' is no length of time"),
+        (("create", "--expires", "0s"), "--expires: invalid duration '0s'"),
+        (("create", "--expires", "2030-01-01"), "--expires: invalid duration '2030-01-01'"),
     ],
 )
 def test_what_makes_no_token(cbx: Cbx, token: str, options: tuple[str, ...], message: str) -> None:

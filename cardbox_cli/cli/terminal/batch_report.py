@@ -101,8 +101,8 @@ def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined:
         _follow(run, batch_id, timeout)
     except KeyboardInterrupt:
         named = argument(batch_id)
-        goes_on = f"batch {batch_id} goes on: `cbx batch watch {named}` watches it"
-        raise KeyboardInterrupt(f"{goes_on}, `cbx batch cancel {named}` ends it") from None
+        continues = f"batch {batch_id} continues; watch it with `cbx batch watch {named}`"
+        raise KeyboardInterrupt(f"{continues}, or end it with `cbx batch cancel {named}`") from None
     ids = [join_box(run, run.batches.get(batch_id))] if joined else None
     with run.database.snapshot():
         seen = view_batch(run, run.batches.get(batch_id))

@@ -231,18 +231,18 @@ def test_an_eval_archive_is_the_log_that_it_packs(cbx: Cbx, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (archive(("a.json", "{}")), " is not an Inspect log (no header.json inside)"),
-        (archive(("header.json", "[]")), ": header.json has no `eval` section; the file may be damaged"),
-        (archive(("header.json", "{}"))[:60], " cannot be unpacked: "),
+        (archive(("a.json", "{}")), "PATH is not an Inspect log (no header.json inside)"),
+        (archive(("header.json", "[]")), "PATH: header.json has no `eval` section; the file may be damaged"),
+        (archive(("header.json", "{}"))[:60], "PATH cannot be unpacked: "),
         (
             archive(("header.json", HEADER), method=zipfile.ZIP_BZIP2),
-            " cannot be unpacked: 'header.json' uses bzip2, not deflate or Zstandard",
+            "PATH cannot be unpacked: 'header.json' uses bzip2, not deflate or Zstandard",
         ),
         (
             archive(("header.json", HEADER), method=zipfile.ZIP_LZMA),
-            " cannot be unpacked: 'header.json' uses LZMA, not deflate or Zstandard",
+            "PATH cannot be unpacked: 'header.json' uses LZMA, not deflate or Zstandard",
         ),
-        (gzip.compress(CODEX.encode())[:40], " cannot be unpacked: "),
+        (gzip.compress(CODEX.encode())[:40], "cannot decompress PATH: "),
     ],
     # An archive bears the time at which it was made, which no test's name may.
     ids=["without header", "header of nothing", "cut archive", "bzip2", "LZMA", "cut gzip"],
@@ -252,7 +252,7 @@ def test_damaged_archives_are_refused(cbx: Cbx, tmp_path: Path, data: bytes, mes
     path.write_bytes(data)
     result = cbx("card", "import", str(path))
     assert result.code == 4
-    assert result.err.startswith(f"error: {path}{message}")
+    assert result.err.startswith(f"error: {message.replace('PATH', str(path))}")
 
 
 def test_an_archive_with_any_byte_changed_is_read_or_refused() -> None:

@@ -303,7 +303,7 @@ class TestIds:
         assert raised.value.details == {"candidates": sorted([turn, other])}
         with pytest.raises(NotFound, match="no turn 'nope' in project 'p'") as none:
             views.resolve("nope")
-        assert none.value.hint == "`cbx turn list`"
+        assert none.value.hint == "`cbx turn list` shows the newest"
         with pytest.raises(NotFound):
             views.resolve("%%%%")
 

@@ -165,7 +165,7 @@ def test_layers_are_texts_or_asked_for(layers: str) -> None:
         ("{knowledge__context: true}", "'knowledge__context' must be a string or {query: WORDS}; found true"),
         (
             "{knowledge__context: {query: ''}}",
-            "'knowledge__context' requires --knowledge-query as its 'query'; found the string ''",
+            "'knowledge__context' needs words to search for as its 'query'; found the string ''",
         ),
         (
             "{knowledge__context: {query: x, limit: 3}}",

@@ -112,7 +112,7 @@ class TestForkJoin:
         [
             (("--join-box",), "--join-box requires --wait"),
             (("--timeout", "3"), "--timeout requires --wait"),
-            (("--wait", "--dry-run"), "exclude each other"),
+            (("--wait", "--dry-run"), "--wait and --dry-run cannot be combined"),
         ],
     )
     def test_options_that_do_not_go_together(
