@@ -314,7 +314,7 @@ class TestWithoutTheTablesOfCbx:
         found = world.why(turn)
         assert found["rule"] == "lost-doorbell"
         refused = world.cbx(*shlex.split(found["fix"])[1:])
-        assert (refused.code, "`cbx db init`" in refused.err) == (7, True)
+        assert (refused.code, "`cbx db init --yes`" in refused.err) == (7, True)
         assert world.cbx("db", "init", "--yes").code == 0
         world.fix(found)
 

@@ -362,7 +362,7 @@ class TestInbox:
             (
                 ("show", "nope"),
                 3,
-                "no inbox row 'nope' in project 'p'\nhint: `cbx inbox list` shows the newest rows",
+                "no inbox row 'nope' in project 'p'\nhint: `cbx inbox list` shows the newest",
             ),
             (
                 ("list", "--dead", "--status", "queued"),
