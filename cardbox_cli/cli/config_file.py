@@ -126,11 +126,11 @@ class _Reader:
 
         raise UsageError(
             f"{self._place(key)}: {unknown_message(what, key, known)}",
-            hint="for the format of the file: `cbx help config`",
+            hint="see the format of the file with `cbx help config`",
         )
 
     def _refuse(self, key: str, text: str) -> NoReturn:
-        raise UsageError(f"{self._place(key)}: {key!r} {text}", hint="for an example: `cbx help config`")
+        raise UsageError(f"{self._place(key)}: {key!r} {text}", hint="see an example with `cbx help config`")
 
     def _place(self, key: str) -> str:
         """Return the path of the file with the line of a key, if found."""

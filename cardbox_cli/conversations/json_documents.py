@@ -200,7 +200,7 @@ class Cursor:
             key = self.value(whole=True)
             if key in found:
                 raise self._source.refuse_with(
-                    f"{self._place(self._at)}: the key {key[:80]!r} occurs twice in an object"
+                    f"{self._place(self._at)}: an object has the key {key[:80]!r} twice"
                 )
             self._expect(":")
             found[key] = self.value(whole=False)

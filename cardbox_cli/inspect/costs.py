@@ -90,10 +90,11 @@ class CostReader:
         Raises NotFound, AmbiguousId, and UsageError for a profile or a time that does not fit.
         """
         if self._since is not None and kind not in ("agent", "chat"):
-            raise UsageError("since is for an agent or a chat", hint="leave it out")
+            raise UsageError("since requires an agent or a chat", hint="remove it")
         if self._profile is not None and kind in ("turn", "agent", "chat"):
             raise UsageError(
-                "--profile is for boxes: a turn or a chat has its own", hint="leave it out, or name a box"
+                "--profile requires a box: a turn or a chat has its own profile",
+                hint="remove --profile, or pass a box",
             )
         match kind:
             case "source":
@@ -219,9 +220,9 @@ def cost_facts(costs: Costs, format_tokens: Callable[..., str]) -> dict[str, str
     if steps:
         step = max(steps, key=lambda step: step.tokens)
         holds = window(step.model)
-        of_window = "" if holds is None else f", {step.tokens / holds:.1%} of what {step.model} holds"
+        of_window = "" if holds is None else f", {step.tokens / holds:.1%} of the window of {step.model}"
         size = format_tokens(step.tokens, exact=not step.estimated)
-        facts["greatest"] = f"{size} tokens in request {step.number}{of_window}"
+        facts["largest"] = f"{size} tokens in request {step.number}{of_window}"
     if len(steps) > 1:
         broken = sum(step.breaks for step in steps)
         share = account.kept / account.tokens if account.tokens else 0

@@ -42,6 +42,7 @@ from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.views.turn_views import TurnViews
+from cardbox_cli.text import unknown_message
 
 _STEP, _TURN = "step_", "turn_"
 # A name that begins so is not an id: the store of the surface resolves it.
@@ -299,7 +300,7 @@ class Requests:
         if option is not None:
             raise UsageError(
                 f"--diff: {given!r} is not a box, and {option} is for boxes only",
-                hint=f"leave {option} out",
+                hint=f"remove {option}",
             )
         if given.startswith(_STEP):
             return self._read_step(self._steps_of(self._turns.of_step(given)), given, format=format)
@@ -365,7 +366,9 @@ def check_format(format: str | None) -> None:
     """Raise InvalidInput for a format that is not a provider's."""
     formats = [each.name for each in providers()]
     if format is not None and format not in formats:
-        raise InvalidInput(f"there is no format {format!r}: there are {', '.join(formats)}")
+        raise InvalidInput(
+            unknown_message("format", format, formats), hint=f"formats are {', '.join(formats)}"
+        )
 
 
 def one_of(**given: str | None) -> tuple[str, str]:
@@ -380,16 +383,18 @@ def one_of(**given: str | None) -> tuple[str, str]:
 
 
 def check_query(query: str | None) -> None:
-    """Raise UsageError for a query together with a turn, whose boxes say what is asked."""
+    """Raise UsageError for a query with a turn, whose boxes contain the prompt."""
     if query is not None:
-        raise UsageError("--query: a turn is asked by its context box", hint="leave it out, or name boxes")
+        raise UsageError(
+            "--query requires --box: a turn's prompt is in its context box", hint="remove --query"
+        )
 
 
 def check_words(options: ComposeOptions) -> None:
-    """Raise UsageError if a search is asked for without what to search for."""
+    """Raise UsageError for a knowledge layer without search text."""
     asked = options.asked
     if KNOWLEDGE in asked.to_collect and asked.knowledge is None:
-        raise UsageError(f"--layer {KNOWLEDGE} needs words to search for", hint="add --knowledge-query WORDS")
+        raise UsageError(f"--layer {KNOWLEDGE} requires --knowledge-query", hint="add --knowledge-query TEXT")
 
 
 def _idle(options: ComposeOptions, step: Step) -> list[str]:
@@ -399,7 +404,7 @@ def _idle(options: ComposeOptions, step: Step) -> list[str]:
 
 
 def _idle_options(options: ComposeOptions, sent: Container[str]) -> list[str]:
-    """The options that change nothing in a request that was sent; texts of the layers in `sent` do."""
+    """Return the options that cannot change a sent request; texts of the layers in `sent` can."""
     asked = options.asked
     given = {
         "--process": options.process is not None,
@@ -419,12 +424,12 @@ def _unknown(step: Step) -> list[str]:
     """Notes on what is not known of the request of a step that has begun."""
     if read_snapshot(step.metadata) is not None:
         return []
-    return [f"{step.step_id} kept no hashes: layers that lived for its call, if any, are not compared"]
+    return [f"{step.step_id} has no hashes: layers that existed only for its call are not compared"]
 
 
 def _refuse(idle: Sequence[str]) -> None:
     if idle:
         raise UsageError(
-            f"{idle[0]} changes nothing: the step is shown as it was sent",
-            hint="--at next composes the next one; --layer NAME=TEXT gives back a layer that was not kept",
+            f"{idle[0]} cannot change a step that was sent",
+            hint="use --at next for the next request",
         )

@@ -84,7 +84,7 @@ class TestAsCommandsAnswer:
             ("/batches/nope", 404, "no batch 'nope' in project 'p'"),
             ("/render", 400, "name one of box, turn, agent, chat"),
             ("/render?box=a&turn=b", 400, "name one of box, turn, agent, chat"),
-            ("/render?box=a&format=nope", 400, "there is no format 'nope'"),
+            ("/render?box=a&format=nope", 400, "unknown format 'nope'"),
             ("/turns?behind=x", 400, "invalid list position 'x'"),
             ("/search", 422, "query.text: Field required"),
             ("/turns?status=nope", 422, "query.status: Input should be 'queued', 'pending', 'dispatched'"),

@@ -163,7 +163,7 @@ def show_costs(
             "pass exactly one box or turn, --agent or --chat", hint="list turns with `cbx turn list`"
         )
     if since is not None and agent is None and chat is None:
-        raise UsageError("--since is for --agent and --chat", hint="leave it out")
+        raise UsageError("--since requires --agent or --chat", hint="remove --since")
     from cardbox_cli.cli.terminal.cost_report import Page, print_cost
     from cardbox_cli.inspect.costs import CostReader
 
@@ -178,6 +178,9 @@ def show_costs(
     for note in costed.notes:
         announce(f"note: {note}")
     account = costed.account()
+    if fail_over is not None:
+        for step in account.steps:
+            fail_over.limit(step)  # report an unknown window before printing
     print_cost(
         costed, account, Page(by=cast(Grouping, by), top=top, prices=known, is_picture=format_ == HTML)
     )

@@ -105,10 +105,8 @@ def _print_text(findings: "Sequence[LintFinding]", files_read: int | None) -> No
     remedies = {found.rule: found.remedy for found in findings if found.remedy}
     print_below(_REMEDY, list(remedies.items()))
     if not any(found.severity == "error" for found in findings):
-        announce(
-            f"{_numbers(0, len(findings))}, no errors: a provider would accept "
-            f"this{' ' + where if where else ''}"
-        )
+        checked = f"no errors {where}" if where else "no errors"
+        announce(f"{_numbers(0, len(findings))}, {checked}: a provider would accept this")
 
 
 _FINDING = (

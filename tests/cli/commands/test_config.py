@@ -90,7 +90,7 @@ class TestOne:
         refused = bare("config", "leas")
         assert (refused.code, refused.err) == (
             3,
-            "error: there is no setting 'leas'\nhint: list the settings with `cbx config`\n",
+            "error: unknown setting 'leas'\nhint: list the settings with `cbx config`\n",
         )
 
     def test_the_project_comes_from_its_option_too(self, bare: Cbx, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,13 +204,13 @@ class TestTheFile:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ('projct = "x"', "FILE:1: there is no setting 'projct'; did you mean 'project'?"),
+            ('projct = "x"', "FILE:1: unknown setting 'projct'; did you mean 'project'?"),
             ("\nproject = 5", "FILE:2: 'project' must be a string that is not empty"),
             ('database_url = ["secret"]', "FILE:1: 'database_url' must be a string that is not empty"),
-            ('output = "jsn"', "FILE:1: there is no format 'jsn'; did you mean 'json'?"),
+            ('output = "jsn"', "FILE:1: unknown format 'jsn'; did you mean 'json'?"),
             (
                 '[columns]\n"card lst" = "id"',
-                "FILE:2: there is no list 'card lst'; did you mean 'card list'?",
+                "FILE:2: unknown list 'card lst'; did you mean 'card list'?",
             ),
             ('[columns]\n"card list" = []', "FILE:2: 'card list' must name columns"),
             ('columns = "id"', "FILE:1: 'columns' must be a table"),

@@ -102,7 +102,17 @@ class TestTurns:
         turn = ran()
         answer = cbx("cost", turn[-8:], "-o", "json").json()
         assert set(answer) == {
-            *("kind", "id", "tokenizer", "tokens", "tokens_exact", "kept", "new", "greatest", "of_window"),
+            *(
+                "kind",
+                "id",
+                "tokenizer",
+                "tokens",
+                "tokens_exact",
+                "kept",
+                "new",
+                "largest_request",
+                "of_window",
+            ),
             *("steps", "by", "breaks", "first_break", "findings", "money", "notes"),
         }
         assert (answer["kind"], answer["id"], answer["largest_request"]) == ("turn", turn, 2)
@@ -232,10 +242,14 @@ class TestBoxes:
         first, grep, edit = [shlex.split(piece) for piece in again["fix"].split(" | ")]
         feed("\n".join(card for card in lines(cbx(*first[1:])) if card not in grep[3::2]))
         made = cbx(*edit[1:])
-        assert f"note: the old box is the context box of turn {turn}: `cbx turn rebox" in made.err
+        note = (
+            f"note: the old box is the context box of turn {turn}; to switch to the new box: `cbx turn rebox"
+        )
+        assert note in made.err
         shorter = cbx("box", "compress", made.out.strip(), "--summary", "Gamma.", "--keep", "1")
         found = re.search(
-            rf"note: the old box comes from the context box of turn {turn}: `cbx ([^`]+)`", shorter.err
+            rf"note: the old box comes from the context box of turn {turn}; to switch to the new box: `cbx ([^`]+)`",
+            shorter.err,
         )
         assert found is not None, shorter.err
         succeed(cbx(*shlex.split(found[1])))
@@ -349,9 +363,9 @@ def test_turns_and_boxes_by_the_options_that_render_has(cbx: Cbx, conversation: 
         ((turn, "--turn", turn), 2, "error: pass exactly one box or turn, --agent or --chat"),
         ((conversation, "--profile", "clrek"), 3, "error: no profile 'clrek' in project 'p'; did you mean 'clerk'?"),
         (("--box", conversation, "--profile", "clrek"), 3, "error: no profile 'clrek' in project 'p'; did you mean 'clerk'?"),
-        ((turn, "--profile", "clrek"), 2, "error: --profile is for boxes: a turn or a chat has its own"),
+        ((turn, "--profile", "clrek"), 2, "error: --profile requires a box: a turn or a chat has its own profile"),
         (("nothing", "--profile", "clerk"), 3, "error: no box or turn 'nothing' in project 'p'"),
-        (("--turn", turn, "--profile", "clerk"), 2, "error: --profile is for boxes: a turn or a chat has its own"),
+        (("--turn", turn, "--profile", "clerk"), 2, "error: --profile requires a box: a turn or a chat has its own profile"),
         (("--box", conversation, "--since", "1h"), 2, "error: --since requires --agent or --chat"),
     ):  # fmt: skip
         refused = cbx("cost", *words)

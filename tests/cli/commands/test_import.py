@@ -98,7 +98,7 @@ class TestBadText:
         result = cbx("card", "import", file, "--on-bad-text", "drop")
         assert (result.code, result.err) == (
             2,
-            "error: --on-bad-text: unknown way 'drop'\nhint: ways are fail, replace\n",
+            "error: --on-bad-text: unknown value 'drop'\nhint: values are fail, replace\n",
         )
 
 
@@ -170,7 +170,7 @@ class TestFollowing:
 
     def test_an_unreachable_database_is_told_at_once(self, shell: Shell, file: Path) -> None:
         file.write_text("")
-        result = shell.run("card", "import", file.name, "-f", CBX_DATABASE_URL="host=127.0.0.1 port=1")
+        result = shell.run("card", "import", file.name, "--follow", CBX_DATABASE_URL="host=127.0.0.1 port=1")
         assert result.code == 7
 
     def test_it_waits_for_the_first_line(self, shell: Shell, file: Path) -> None:
@@ -183,7 +183,7 @@ class TestFollowing:
             assert interrupted(process)[0] == 130
 
     def test_a_file_that_goes_ends_it(self, shell: Shell, file: Path) -> None:
-        with shell.started("card", "import", file.name, "-f", "-o", "id") as process:
+        with shell.started("card", "import", file.name, "--follow", "-o", "id") as process:
             assert process.stdout is not None
             process.stdout.readline()
             file.unlink()
@@ -203,7 +203,7 @@ class TestFollowing:
             (
                 ("chat.jsonl", "--follow", "-o", "json"),
                 2,
-                "--follow and -o json cannot",
+                "--follow and -o json cannot be combined",
                 "use -o jsonl",
             ),
             (
@@ -413,7 +413,7 @@ def test_a_folder_that_holds_more_than_anybody_looks_through_is_refused(
         (tmp_path / "within" / f"{number}.txt").touch()
     refused = cbx("card", "import", str(tmp_path))
     assert refused.code == 4
-    assert f"the folder {str(tmp_path)!r} holds more than 2 files" in refused.err
+    assert f"the folder {str(tmp_path)!r} contains more than 2 files" in refused.err
 
 
 def test_what_is_gone_from_a_folder_meanwhile_is_left_out(

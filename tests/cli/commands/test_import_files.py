@@ -44,7 +44,10 @@ def test_the_first_that_is_refused_ends_it(cbx: Cbx, folder: Path) -> None:
     result = cbx("card", "import", str(folder), "-o", "id")
     assert result.code == 4
     assert len(result.out.splitlines()) == 2
-    assert "b.jsonl is refused; 2 conversations before it imported; --keep-going goes on" in result.err
+    assert (
+        "b.jsonl is refused; 2 conversations before it imported; --keep-going continues with the rest of 3 files"
+        in result.err
+    )
     assert f"error: {folder}/b.jsonl:1" in result.err
 
 
@@ -262,4 +265,4 @@ def test_links_that_lead_out_of_a_folder_are_left_out(cbx: Cbx, folder: Path, tm
     result = cbx("card", "import", str(folder), "-o", "json")
     titles = [box["title"] for box in json.loads(succeed(result))["boxes"]]
     assert titles == ["one", "two", "one", "two", "three"]
-    assert f"{folder}/x.json is a link that leads out of the folder, and is left out" in result.err
+    assert f"{folder}/x.json is skipped: it is a link to a file outside the folder" in result.err

@@ -131,7 +131,7 @@ class TestCardLint:
         assert (result.code, [each["rule"] for each in result.json()]) == (4, ["call-without-result"])
         assert result.err.startswith(f"error: {files[0]}:1:2: not JSON: ")
         assert f"\nerror: no file {files[1]!r}\n" in result.err
-        assert result.error["message"] == "2 of 3 files could not be read, and not checked"
+        assert result.error["message"] == "2 of 3 files could not be read and were not checked"
         assert [(each["file"], each["code"]) for each in result.error["details"]["failed"]] == [
             (files[0], "invalid-conversation"),
             (files[1], "not-found"),
@@ -154,13 +154,13 @@ class TestCardLint:
         assert none.err.splitlines() == [
             f"error: no file {gone!r}",
             f"error: no file {gone + '.gz'!r}",
-            "error: 2 of 2 files could not be read, and not checked",
+            "error: 2 of 2 files could not be read and were not checked",
         ]
         some = offline("card", "lint", gone, sound)
         assert (some.code, some.err.splitlines()[-2]) == (3, "nothing found in the 1 file that could be read")
         warned = offline("card", "lint", gone, sound, twice, "--format", "anthropic")
         assert warned.err.splitlines()[-2] == (
-            "1 warning, no error: nothing in the 2 files that could be read would be refused"
+            "1 warning, no errors in the 2 files that could be read: a provider would accept this"
         )
 
     def test_any_name_of_a_file_is_told_on_a_line(self, offline: Cbx, tmp_path: Path) -> None:
@@ -411,7 +411,7 @@ class TestAsLogged:
         ("options", "error"),
         [
             ((), "--provider requires --check"),
-            (("--check", "--format", "anthropic"), "openai-compatible takes no anthropic"),
+            (("--check", "--format", "anthropic"), "openai-compatible does not accept the format anthropic"),
             (("--check", "--provider", "mistral"), "--provider: unknown provider 'mistral'"),
         ],
     )
@@ -452,7 +452,7 @@ class TestRenderCheck:
 
     def test_the_model_of_the_command_line_counts(self, cbx: Cbx, box: Callable[..., str]) -> None:
         prefilled = box(ASKED, {"role": "assistant", "content": "{"})
-        check = ("render", "--box", prefilled, "-f", "anthropic", "--check", "-o", "json")
+        check = ("render", "--box", prefilled, "--format", "anthropic", "--check", "-o", "json")
         assert [each["rule"] for each in cbx(*check, "--model", "claude-opus-4-7").json()] == [
             "prefill-refused"
         ]
@@ -462,7 +462,7 @@ class TestRenderCheck:
         result = cbx("render", "--box", "x", "--check", "--explain")
         assert (result.code, result.err) == (
             2,
-            "error: --check and --explain are two answers\nhint: remove one of them\n",
+            "error: --check and --explain cannot be combined\nhint: remove one of them\n",
         )
 
     def test_renamed_calls_are_told(self, cbx: Cbx, box: Callable[..., str]) -> None:

@@ -367,7 +367,7 @@ class TestStats:
         assert [line.split()[0] for line in shown[6:]] == ["system_prompt", "history", "tools"]
         assert all(set(line.split()[-1]) == {"▇"} for line in shown[6:])
         with monkeypatch.context() as terminal:
-            terminal.setattr("cardbox_cli.cli.terminal.tables.layout._width", lambda: 70)
+            terminal.setattr("cardbox_cli.cli.terminal.table_layout._width", lambda: 70)
             narrow = lines(cbx(*stats))
         assert all(set(line.split()[-1]) == {"▇"} and len(line) <= 70 for line in narrow[6:])
         monkeypatch.setenv("TERM", "dumb")
@@ -469,7 +469,7 @@ class TestDiff:
         database.connection.execute(
             "UPDATE state.agent_steps SET metadata = '{}' WHERE step_id = %s", [step_id]
         )
-        note = f"note: {step_id} kept no hashes: layers that lived for its call, if any, are not compared\n"
+        note = f"note: {step_id} has no hashes: layers that existed only for its call are not compared\n"
         same = cbx("render", "--turn", ran_with_notes, "--diff", "1", "1")
         assert (same.code, same.err) == (0, note)
         other = cbx("render", "--turn", ran_with_notes, "--diff", "1", "2")
@@ -683,11 +683,11 @@ def test_a_search_of_the_next_request_needs_words(cbx: Cbx, ran: str) -> None:
         ("", "no request is named"),
         ("--profile x", "no request is named"),
         ("--profile x --turn t", "--profile requires --box: a turn has its own profile"),
-        ("--box b --turn t", "--box and --turn are two requests"),
-        ("--turn t --agent a", "--turn and --agent are two requests"),
-        ("--box b --check --explain", "--check and --explain are two answers"),
-        ("--turn t --stats --verify", "--stats and --verify are two answers"),
-        ("--turn t --diff 1 2 --verify", "--diff and --verify are two answers"),
+        ("--box b --turn t", "--box and --turn cannot be combined"),
+        ("--turn t --agent a", "--turn and --agent cannot be combined"),
+        ("--box b --check --explain", "--check and --explain cannot be combined"),
+        ("--turn t --stats --verify", "--stats and --verify cannot be combined"),
+        ("--turn t --diff 1 2 --verify", "--diff and --verify cannot be combined"),
         ("--box b --at 1", "--at requires a turn or chat"),
         ("--turn t --at 1 --diff 1 2", "--at and --diff cannot be combined"),
         ("--box b --verify", "--verify needs a sent request"),
@@ -742,5 +742,6 @@ def test_several_kinds_of_losses_are_named_each_once(cbx: Cbx, tmp_path: Path) -
     rendered = cbx("render", "--box", box, "--format", "anthropic", "--model", "claude-sonnet-4-5")
     named = ", ".join(f"the message's {key!r} is not sent" for key in ("mood", "name", "seat"))
     assert (
-        rendered.err == f"warning: anthropic cannot say all of it (8 places): {named}; --check names each\n"
+        rendered.err
+        == f"warning: anthropic cannot represent everything (8 places): {named}; --check names each\n"
     )
